@@ -1,0 +1,183 @@
+"""Finds where the characters of a recorded receipt come from.
+
+A recorded receipt was written by somebody else's code, so it is aligned, not rendered. A family
+says what its agent prints (line numbers, a snippet, a wrapper) with the matchers below; what no
+matcher claims stays the runtime's own words. A false link is worse than none, so each matcher
+takes only what equals the recorded field character for character, at a place that is certain.
+
+Offsets count characters (code points). `text` is one text part of the receipt.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from envelopes.preview import Cut
+from envelopes.receipt import Document, Segment, Source
+
+
+class Span(msgspec.Struct, frozen=True, order=True):
+    """Characters [start, end) of the receipt equal [value_start, value_end) of the string at `pointer`.
+
+    For a value that is not a string (a count, a flag) `value_start` and `value_end` are 0 and 0.
+    """
+
+    start: int
+    end: int
+    pointer: str
+    value_start: int = 0
+    value_end: int = 0
+    document: Document = "complete"
+
+
+def match_at(text: str, at: int, value: str, pointer: str) -> Span | None:
+    """`value` stands whole at `at`."""
+    if value and text.startswith(value, at):
+        return Span(at, at + len(value), pointer, 0, len(value))
+    return None
+
+
+def match_whole(text: str, value: str, pointer: str) -> list[Span]:
+    """The receipt is the field, but for trailing white space that either side trimmed."""
+    core = value.rstrip()
+    if not core or text.rstrip() != core:
+        return []
+    shared = len(core) + _shared_prefix(text[len(core) :], value[len(core) :])
+    return [Span(0, shared, pointer, 0, shared)]
+
+
+def match_once(text: str, value: str, pointer: str, *, start: int = 0, end: int | None = None) -> Span | None:
+    """`value` occurs exactly once within [start, end); twice is ambiguous and gives None."""
+    if not value:
+        return None
+    found = text.find(value, start, end)
+    if found < 0 or text.find(value, found + 1, end) >= 0:
+        return None
+    return Span(found, found + len(value), pointer, 0, len(value))
+
+
+def match_prefix(text: str, at: int, value: str, pointer: str) -> Span | None:
+    """The longest run from `at` that equals the beginning of `value`: a preview of its head."""
+    length = _shared_prefix(text[at : at + len(value)], value)
+    return Span(at, at + length, pointer, 0, length) if length else None
+
+
+def match_numbered(
+    text: str, at: int, value: str, pointer: str, *, first: int, separators: Sequence[str] = ("→", "\t")
+) -> list[Span]:
+    """Lines as `cat -n` prints them: padding, number, separator, then the line of `value`.
+
+    Stops at the first line whose number or content differs. Numbers and padding are the agent's words.
+    """
+    spans: list[Span] = []
+    offset = 0
+    for number, line in enumerate(value.split("\n"), first):
+        content_at = _after_number(text, at, number, separators)
+        if content_at is None or not _ends_line(text, content_at, line):
+            break
+        end = content_at + len(line)
+        if line:
+            spans.append(Span(content_at, end, pointer, offset, offset + len(line)))
+        offset += len(line) + 1
+        at = end + 1
+    return spans
+
+
+def match_items(text: str, at: int, items: Sequence[str], pointer: str) -> list[Span]:
+    """One list item a line, in order, from `at`. Stops at the first line that differs."""
+    spans: list[Span] = []
+    for index, item in enumerate(items):
+        if not item or not _ends_line(text, at, item):
+            break
+        spans.append(Span(at, at + len(item), f"{pointer}/{index}", 0, len(item)))
+        at += len(item) + 1
+    return spans
+
+
+def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
+    """The whole of `text` as segments; overlapping spans lose to the one that begins first."""
+    segments: list[Segment] = []
+    at = 0
+    for span in sorted(spans):
+        if span.start < at or span.end <= span.start:
+            continue
+        if span.start > at:
+            segments.append(Segment(text[at : span.start], "label"))
+        source = Source(span.document, span.pointer, span.value_start, span.value_end)
+        segments.append(Segment(text[span.start : span.end], "value", source))
+        at = span.end
+    if at < len(text):
+        segments.append(Segment(text[at:], "label"))
+    return tuple(segments)
+
+
+def cut_of(value: str, spans: Iterable[Span]) -> Cut:
+    """Which lines of `value` the spans show; a line counts as shown only when all of it is.
+
+    White space that an agent trims at the edges is no loss to the model and does not count as cut.
+    """
+    starts, ends = _line_edges(value)
+    shown: list[tuple[int, int]] = []
+    for start, end in _merged(sorted((span.value_start, span.value_end) for span in spans), value):
+        first, last = bisect_left(starts, start), bisect_right(ends, end)
+        if last > first:
+            shown.append((first, last))
+    return Cut("lines", len(ends), tuple(shown))
+
+
+def _shared_prefix(left: str, right: str) -> int:
+    limit = min(len(left), len(right))
+    if left[:limit] == right[:limit]:
+        return limit
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if left[:middle] == right[:middle] else (low, middle - 1)
+    return low
+
+
+def _after_number(text: str, at: int, number: int, separators: Sequence[str]) -> int | None:
+    while text.startswith(" ", at):
+        at += 1
+    digits = str(number)
+    if not text.startswith(digits, at):
+        return None
+    at += len(digits)
+    return next((at + len(mark) for mark in separators if text.startswith(mark, at)), None)
+
+
+def _ends_line(text: str, at: int, line: str) -> bool:
+    end = at + len(line)
+    return text.startswith(line, at) and (end == len(text) or text[end] == "\n")
+
+
+def _line_edges(value: str) -> tuple[list[int], list[int]]:
+    """Where each line starts and ends, its newline not counted. A last empty line is no line."""
+    starts, ends, at = [], [], 0
+    for line in value.split("\n"):
+        starts.append(at)
+        ends.append(at + len(line))
+        at += len(line) + 1
+    if starts[-1] == len(value):
+        starts.pop()
+        ends.pop()
+    return starts, ends
+
+
+def _merged(ranges: Iterable[tuple[int, int]], value: str) -> list[tuple[int, int]]:
+    """Ranges joined across white space, and grown over it at both edges of `value`."""
+    merged: list[tuple[int, int]] = []
+    for start, end in ranges:
+        before = merged[-1][1] if merged else 0
+        if value[before:start].strip():
+            merged.append((start, end))
+        elif merged:
+            merged[-1] = (merged[-1][0], max(end, before))
+        else:
+            merged.append((0, end))
+    if merged and not value[merged[-1][1] :].strip():
+        merged[-1] = (merged[-1][0], len(value))
+    return merged

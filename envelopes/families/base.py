@@ -1,0 +1,171 @@
+"""The contract of a family: how one kind of tool is projected, spoken to the model, and read.
+
+A family is one module with a `FAMILY` and one line in `families.FAMILIES`. It owns
+
+    results     its typed complete results (msgspec structs), for our own tools and foreign ones
+    project     complete result -> bounded JSON, large fields into the sink, cuts as records
+    renderers   canonical -> segments; `receipt` first, then the family's own variants
+    foreign     the `(agent, tool)` rows it takes in, each with `read` and `align`
+    facets      how an operator reads one canonical field
+    samples     complete outputs that show it, for galleries and contract tests
+
+Families import the core and never each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from envelopes.artifact import ArtifactSink
+from envelopes.budget import ProjectionPolicy, RenderPolicy
+from envelopes.foreign import ForeignTool
+from envelopes.pointer import resolve
+from envelopes.preview import Cut, head_tail
+from envelopes.receipt import Segment, Source
+from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
+
+FacetKind: TypeAlias = Literal["terminal", "diff", "code", "json", "text", "table", "image", "link"]
+Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment]]
+
+
+class FieldCut(msgspec.Struct, frozen=True):
+    """`pointer` is the canonical preview that was cut."""
+
+    pointer: str
+    cut: Cut
+
+
+class Projected(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounded `result` of the envelope, and what became of what did not fit."""
+
+    result: JsonValue
+    artifacts: tuple[ArtifactRef, ...] = ()
+    cuts: tuple[FieldCut, ...] = ()
+
+
+class Facet(msgspec.Struct, frozen=True):
+    label: str
+    pointer: str
+    kind: FacetKind
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    results: tuple[type[msgspec.Struct], ...]
+    project: Callable[[msgspec.Struct, ProjectionPolicy, ArtifactSink], Projected]
+    renderers: dict[str, Renderer]
+    foreign: tuple[ForeignTool, ...] = ()
+    facets: tuple[Facet, ...] = ()
+    samples: tuple[CompleteOutput, ...] = ()
+    projection: ProjectionPolicy = ProjectionPolicy()
+    rendering: RenderPolicy = RenderPolicy()
+
+
+class Projector:
+    """Collects previews, cuts and artifacts while a family builds its bounded result.
+
+    `preview` and `rows` are the only two ways to shorten something, so no family can cut a field
+    without recording it (RFC-079 to RFC-083, RFC-090).
+    """
+
+    def __init__(self, sink: ArtifactSink) -> None:
+        self._sink = sink
+        self.artifacts: list[ArtifactRef] = []
+        self.cuts: list[FieldCut] = []
+
+    def preview(self, field: str, text: str, budget: int, *, role: str) -> tuple[str, int | None]:
+        """The preview for `/result/<field>`, and the index of its artifact when it was cut."""
+        shown = head_tail(text, budget)
+        if shown.cut is None:
+            return shown.text, None
+        self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
+        self.artifacts.append(self._sink.write(role, text))
+        return shown.text, len(self.artifacts) - 1
+
+    def rows(self, field: str, items: list[JsonValue], limit: int) -> list[JsonValue]:
+        """The first `limit` items of `/result/<field>`."""
+        if len(items) > limit:
+            self.cuts.append(FieldCut(f"/result/{field}", Cut("lines", len(items), ((0, limit),))))
+        return items[:limit]
+
+    def done(self, result: JsonValue) -> Projected:
+        return Projected(result=result, artifacts=tuple(self.artifacts), cuts=tuple(self.cuts))
+
+
+def headline(text: str, pointer: str = "/summary_text") -> Segment:
+    """The first line of a receipt: the outcome (RFC-128)."""
+    return Segment(text, "headline", Source("canonical", pointer))
+
+
+def label(text: str) -> Segment:
+    return Segment(text, "label")
+
+
+def line_break(count: int = 1) -> Segment:
+    return Segment("\n" * count, "break")
+
+
+def value(canonical: CanonicalResult, pointer: str, text: str | None = None) -> Segment:
+    """The field at `pointer`; `text` when the renderer words it in its own way."""
+    found = _string_at(canonical, pointer)
+    if text is None and found is not None:
+        return Segment(found, "value", Source("canonical", pointer, 0, len(found)))
+    return Segment(text if text is not None else _plain(canonical, pointer), "value", Source("canonical", pointer))
+
+
+def preview(canonical: CanonicalResult, pointer: str) -> Segment:
+    """A large text field, verbatim."""
+    found = _string_at(canonical, pointer) or ""
+    return Segment(found, "preview", Source("canonical", pointer, 0, len(found)))
+
+
+def artifact_lines(canonical: CanonicalResult) -> Iterable[Segment]:
+    """`Artifacts:` and one path a line; nothing when there are none (RFC-129)."""
+    if not canonical.artifacts:
+        return
+    yield line_break()
+    yield label("Artifacts:")
+    for index in range(len(canonical.artifacts)):
+        yield line_break()
+        yield value(canonical, f"/artifacts/{index}/path")
+
+
+def error_receipt(canonical: CanonicalResult, _policy: RenderPolicy) -> Iterable[Segment]:
+    """The error receipt that serves a family without its own: outcome, kind, hint, retryable."""
+    error = canonical.error
+    if error is None:
+        raise ValueError("error_receipt needs an envelope with an error")
+    yield value(canonical, "/tool_name")
+    yield label(" failed: ")
+    yield Segment(error.message, "headline", Source("canonical", "/error/message", 0, len(error.message)))
+    yield line_break()
+    yield label("Kind: ")
+    yield value(canonical, "/error/kind")
+    if error.recovery_hint:
+        yield line_break()
+        yield label("Hint: ")
+        yield Segment(error.recovery_hint, "hint", Source("canonical", "/error/recovery_hint", 0, len(error.recovery_hint)))
+    yield line_break()
+    yield label("Retryable: ")
+    yield value(canonical, "/error/retryable", "yes" if error.retryable else "no")
+
+
+def _string_at(canonical: CanonicalResult, pointer: str) -> str | None:
+    found = _at(canonical, pointer)
+    return found if isinstance(found, str) else None
+
+
+def _plain(canonical: CanonicalResult, pointer: str) -> str:
+    found = _at(canonical, pointer)
+    return "" if found is None else msgspec.json.encode(found).decode()
+
+
+def _at(canonical: CanonicalResult, pointer: str) -> JsonValue:
+    try:
+        return resolve(canonical.to_json(), pointer)
+    except KeyError:
+        return None

@@ -1,0 +1,84 @@
+"""The two projections of the RFC, a function a step (RFC-057 to RFC-061, RFC-073 to RFC-085).
+
+    project(complete, family, policy, sink)  -> Projection  (canonical envelope and its cuts)
+    render(canonical, family, policy)        -> Receipt     (bounded, every character sourced)
+
+The family is an argument: this module knows none. Both are deterministic for the same output,
+policy and sink state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from envelopes.artifact import ArtifactSink
+from envelopes.budget import ProjectionPolicy, RenderPolicy
+from envelopes.families.base import Family, FieldCut
+from envelopes.receipt import Receipt, Segment, text_receipt
+from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+
+
+class Projection(msgspec.Struct, frozen=True):
+    canonical: CanonicalResult
+    cuts: tuple[FieldCut, ...] = ()
+
+
+class ReceiptTooLong(ValueError):
+    """A renderer passed its policy's ceiling: a fault of the renderer, never cut in silence."""
+
+
+def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, sink: ArtifactSink) -> Projection:
+    """Raises InvalidOutput when the complete output breaks exclusivity."""
+    complete.check()
+    if complete.result is None:
+        return _project_error(complete, policy)
+    projected = family.project(complete.result, policy, sink)
+    canonical = CanonicalResult(
+        tool_name=complete.tool_name,
+        status=complete.status,
+        summary_text=complete.summary_text,
+        result=projected.result,
+        artifacts=projected.artifacts,
+    )
+    return Projection(canonical, projected.cuts)
+
+
+def render(canonical: CanonicalResult, family: Family, policy: RenderPolicy, *, variant: str = "receipt") -> Receipt:
+    """Raises KeyError for an unknown variant and ReceiptTooLong when the renderer breaks its budget."""
+    segments = tuple(family.renderers[variant](canonical, policy))
+    _check_length(segments, policy, f"{family.name}/{variant}")
+    return text_receipt(segments)
+
+
+def _project_error(complete: CompleteOutput, policy: ProjectionPolicy) -> Projection:
+    """Only `details` may shrink; every other field of the error stays (RFC-096 to RFC-098)."""
+    canonical = CanonicalResult(
+        tool_name=complete.tool_name,
+        status="error",
+        summary_text=complete.summary_text,
+        error=_bounded_error(complete.error, policy) if complete.error else None,
+    )
+    return Projection(canonical)
+
+
+def _bounded_error(error: ToolError, policy: ProjectionPolicy) -> ToolError:
+    encoded = msgspec.json.encode(error.details)
+    if error.details is None or len(encoded) <= policy.details:
+        return error
+    text = encoded.decode()
+    omitted = {
+        "omitted": True,
+        "reason": f"details are larger than {policy.details} characters",
+        "char_count": len(text),
+        "sha256": hashlib.sha256(encoded).hexdigest(),
+        "preview": text[: policy.details],
+    }
+    return msgspec.structs.replace(error, details=omitted)
+
+
+def _check_length(segments: tuple[Segment, ...], policy: RenderPolicy, name: str) -> None:
+    length = sum(len(segment.text) for segment in segments)
+    if length > policy.characters:
+        raise ReceiptTooLong(f"{name} wrote {length} characters, its policy allows {policy.characters}")

@@ -1,0 +1,39 @@
+"""RFC 6901 pointers into JSON values."""
+
+from __future__ import annotations
+
+from envelopes.result import JsonValue
+
+
+def join(base: str, key: str | int) -> str:
+    return f"{base}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def split(pointer: str) -> list[str]:
+    if pointer == "":
+        return []
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/")]
+
+
+def resolve(document: JsonValue, pointer: str) -> JsonValue:
+    """The value at `pointer`. Raises KeyError when nothing is there."""
+    value = document
+    for token in split(pointer):
+        try:
+            value = value[int(token)] if isinstance(value, list) else value[token]  # type: ignore[index,call-overload]
+        except (IndexError, KeyError, TypeError, ValueError):
+            raise KeyError(pointer) from None
+    return value
+
+
+def text_at(document: JsonValue, pointer: str) -> str | None:
+    """The string at `pointer`, or None when there is none."""
+    try:
+        value = resolve(document, pointer)
+    except KeyError:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def is_within(pointer: str, ancestor: str) -> bool:
+    return pointer == ancestor or pointer.startswith(ancestor + "/")

@@ -1,0 +1,105 @@
+"""Head-and-tail previews. A cut is a record, not a suffix (design.md section 1).
+
+`head_tail` keeps whole lines while it can (RFC-099, RFC-100). Only when one line alone passes the
+budget does it count in characters (spec/model.md E-18).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Unit: TypeAlias = Literal["lines", "characters"]
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Which part of a text is shown. `shown` holds half-open ranges in `unit`, ascending."""
+
+    unit: Unit
+    total: int
+    shown: tuple[tuple[int, int], ...]
+
+    @property
+    def shown_count(self) -> int:
+        return sum(end - start for start, end in self.shown)
+
+    @property
+    def dropped_count(self) -> int:
+        return self.total - self.shown_count
+
+    @property
+    def is_whole(self) -> bool:
+        return self.dropped_count <= 0
+
+    @property
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """The ranges that are not shown, ascending."""
+        edges = [0, *(edge for span in self.shown for edge in span), self.total]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return tuple((start, end) for start, end in pairs if end > start)
+
+    def marker(self) -> str:
+        """The sentence that a receipt prints where the cut is (RFC-100)."""
+        head, tail = self._head_and_tail()
+        return f"[output truncated: showing first {head} and last {tail} of {self.total} {self.unit}]"
+
+    def _head_and_tail(self) -> tuple[int, int]:
+        head = self.shown[0][1] if self.shown and self.shown[0][0] == 0 else 0
+        return head, self.shown_count - head
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """`head` + gap + `tail`; `cut` is None when the text fits and `head` is all of it."""
+
+    head: str
+    tail: str
+    cut: Cut | None
+
+    @property
+    def text(self) -> str:
+        if self.cut is None:
+            return self.head
+        newline = "" if self.head.endswith("\n") or not self.head else "\n"
+        return f"{self.head}{newline}...\n{self.cut.marker()}\n...\n{self.tail}"
+
+
+def head_tail(text: str, budget: int) -> Preview:
+    """A preview of at most `budget` characters of `text` (the marker comes on top)."""
+    if len(text) <= budget:
+        return Preview(text, "", None)
+    by_lines = _by_lines(text, budget)
+    return by_lines if by_lines is not None else _by_characters(text, budget)
+
+
+def _by_lines(text: str, budget: int) -> Preview | None:
+    lines = split_lines(text)
+    head = _fitting(lines, budget // 2)
+    tail = _fitting(lines[head:][::-1], budget - budget // 2)
+    if head == 0 or tail == 0:
+        return None
+    total = len(lines)
+    cut = Cut("lines", total, ((0, head), (total - tail, total)))
+    return Preview("".join(lines[:head]), "".join(lines[total - tail :]), cut)
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines with their newline, cut at LF alone: str.splitlines also cuts at U+2028, VT and FF."""
+    parts = text.split("\n")
+    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _fitting(lines: list[str], budget: int) -> int:
+    used = 0
+    for count, line in enumerate(lines):
+        used += len(line)
+        if used > budget:
+            return count
+    return len(lines)
+
+
+def _by_characters(text: str, budget: int) -> Preview:
+    head = budget // 2
+    tail = budget - head
+    cut = Cut("characters", len(text), ((0, head), (len(text) - tail, len(text))))
+    return Preview(text[:head], text[len(text) - tail :], cut)

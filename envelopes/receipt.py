@@ -1,0 +1,81 @@
+"""The narrow waist: a receipt is a list of parts, a text part is a list of segments.
+
+A text part's text is the plain concatenation of its segments and nothing else, so from one list
+follow the exact text, the highlighted text, the hover links, tokens per field, and which lines of
+the output were seen. `Segment.source` says where the characters come from:
+
+    document  canonical  the envelope of this call
+              complete   the result as the source recorded it, before any projection
+              args       the call's arguments
+    pointer   RFC 6901, into that document
+    start/end characters of the string at that pointer; None when the text is not a slice of it
+
+A segment without a source is the renderer's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Document: TypeAlias = Literal["canonical", "complete", "args"]
+Role: TypeAlias = Literal["headline", "label", "value", "preview", "marker", "hint", "break"]
+
+
+class Source(msgspec.Struct, frozen=True):
+    document: Document
+    pointer: str
+    start: int | None = None
+    end: int | None = None
+
+
+class Segment(msgspec.Struct, frozen=True):
+    text: str
+    role: Role
+    source: Source | None = None
+
+
+class TextPart(msgspec.Struct, frozen=True, tag="text"):
+    segments: tuple[Segment, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(segment.text for segment in self.segments)
+
+
+class ImagePart(msgspec.Struct, frozen=True, tag="image"):
+    """An image as the model got it. `data` is base64 text exactly as recorded, or a reference."""
+
+    media_type: str
+    data: str
+    size: int
+
+
+class OtherPart(msgspec.Struct, frozen=True, tag="other"):
+    """A part that no reader knows; `raw` is its JSON exactly as recorded."""
+
+    kind: str
+    raw: str
+
+
+Part: TypeAlias = TextPart | ImagePart | OtherPart
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """The text parts in order. Images and files stand by themselves and add no characters."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(segment for part in self.parts if isinstance(part, TextPart) for segment in part.segments)
+
+
+def text_receipt(segments: Iterable[Segment]) -> Receipt:
+    """A receipt of one text part, as every renderer of ours yields it."""
+    return Receipt((TextPart(tuple(segments)),))

@@ -1,0 +1,193 @@
+"""What a reader of foreign logs yields: records in file order, or a Problem for a refused line.
+
+A reader keeps bytes. `args`, `result`, `content` and `payload` are the JSON exactly as it stands in
+the source, so what is stored is what was recorded. Each record carries the line that it came from.
+
+    RunRecord       a session, or a subagent's part of one; may come again with more known
+    MessageRecord   what stood around the calls, for the model view
+    CallRecord      the model asked for a tool
+    ResultRecord    the structured result that the runtime kept
+    ReceiptRecord   what the model got: JSON of a string, or of a list of parts
+    SupersedeRecord an earlier receipt no longer stands (replaced, compacted away)
+    EventRecord     progress, compaction, API errors
+    ArtifactRecord  a path that a result names
+
+A format is one module plus one line in `recordings.RECORDINGS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from envelopes.foreign import ReceiptFidelity, ResultFidelity
+
+
+class SourceLine(msgspec.Struct, frozen=True):
+    """`number` counts from 1, blank lines too; `offset` is the byte where it starts in the file."""
+
+    number: int
+    offset: int
+    raw: bytes
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
+    """`run` is unique within `namespace`. None means: not known from this line."""
+
+    line: int
+    run: str
+    parent_run: str | None = None
+    parent_call: str | None = None
+    title: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    version: str | None = None
+    cwd: str | None = None
+    branch: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    plan: bytes | None = None
+
+
+class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
+    """`content` is JSON: a string, or a list of blocks without the tool blocks. `key` is unique in the run."""
+
+    line: int
+    run: str
+    key: str
+    role: str
+    content: bytes
+    step: str | None = None
+    at: str | None = None
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
+    """`origin` is progress for a call that only a parent's progress lines report."""
+
+    line: int
+    run: str
+    call: str
+    tool: str
+    args: bytes
+    step: str | None = None
+    attempt: int = 1
+    at: str | None = None
+    origin: Literal["message", "progress"] = "message"
+    inherited: bool = False
+
+
+class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
+    """`result` None: the source kept no structured result. `is_error` is the source's own flag.
+
+    `duration_ms` is the tool's own measure where the source has one; the time between the call's
+    and this record's stamps also holds the wait for a permission.
+    """
+
+    line: int
+    run: str
+    call: str
+    result: bytes | None
+    fidelity: ResultFidelity = "structured"
+    is_error: bool | None = None
+    status: str | None = None
+    at: str | None = None
+    started_at: str | None = None
+    duration_ms: int | None = None
+    child_run: str | None = None
+
+
+class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, tag="receipt"):
+    line: int
+    run: str
+    call: str
+    content: bytes
+    fidelity: ReceiptFidelity = "recorded"
+    at: str | None = None
+
+
+class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, tag="supersede"):
+    """`content` is what stands there instead, None when nothing does."""
+
+    line: int
+    run: str
+    call: str
+    reason: str
+    content: bytes | None = None
+    at: str | None = None
+
+
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag="event"):
+    line: int
+    run: str
+    kind: str
+    message: str
+    level: Literal["info", "warn", "error"] = "info"
+    call: str | None = None
+    payload: bytes = b"null"
+    at: str | None = None
+
+
+class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, tag="artifact"):
+    line: int
+    run: str
+    call: str
+    role: str
+    path: str
+    size: int | None = None
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, tag="problem"):
+    """A refused line, or a refused part of one. `path` is a JSON path within it."""
+
+    line: int
+    path: str
+    reason: str
+    raw: bytes
+
+
+Record: TypeAlias = (
+    RunRecord
+    | MessageRecord
+    | CallRecord
+    | ResultRecord
+    | ReceiptRecord
+    | SupersedeRecord
+    | EventRecord
+    | ArtifactRecord
+)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a file lay, as far as a format needs it: the names decide runs and their parents.
+
+    `path` has forward slashes and is relative to the folder that was given, or a bare file name.
+    """
+
+    path: str
+
+    @property
+    def stem(self) -> str:
+        return self.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    """`namespace` names the space that `run` ids live in; `joined_calls` tells which call ids are
+    globally unique and so join across files (design.md section 1, Identity).
+
+    `read` is a generator over a whole file or over the part that is new; `state` is what an earlier
+    part left behind (JSON-able), and what `read` changes in it is kept for the next part.
+    """
+
+    name: str
+    title: str
+    agent: str
+    namespace: str
+    sniff: Callable[[bytes, Place], bool]
+    read: Callable[[Iterable[SourceLine], Place, dict[str, object]], Iterator[Record | Problem]]
+    joins: Callable[[str], bool]
+
+
+def is_blank(raw: bytes) -> bool:
+    return not raw.strip()

@@ -1,0 +1,100 @@
+"""The tool-result envelope: everything that happened, and its bounded five-key projection.
+
+    CompleteOutput   what the tool produced, whole; `result` is a family's typed struct
+    CanonicalResult  the record that the runtime owns: five keys, bounded, JSON all the way down
+    ToolError        the `error` payload of both
+    ArtifactRef      a path and nothing else (RFC-086); its role is said by an index in `result`
+
+Invariants (RFC-036, RFC-037, RFC-074 to RFC-076): success has a result and no error; error has an
+error and no result.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+JsonValue: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, Any]
+Status: TypeAlias = Literal["success", "error"]
+
+SUMMARY_CHARACTERS = 200  # spec/model.md E-8: summary 200
+
+
+class InvalidOutput(ValueError):
+    """An envelope that breaks success/error exclusivity or lacks a summary."""
+
+
+class ToolError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a tool failed (RFC-038). `retryable` is always explicit (spec/model.md E-10)."""
+
+    kind: str
+    message: str
+    details: dict[str, Any] | None = None
+    recovery_hint: str | None = None
+    retryable: bool
+
+
+class ArtifactRef(msgspec.Struct, frozen=True):
+    path: str
+
+
+class CompleteOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """One whole tool output (RFC-062). `result` is the family's own struct, never raw JSON."""
+
+    tool_name: str
+    status: Status
+    summary_text: str
+    result: msgspec.Struct | None = None
+    error: ToolError | None = None
+
+    def check(self) -> None:
+        """Raises InvalidOutput unless exactly the half that `status` asks for is present."""
+        _check_exclusive(self.status, self.result is not None, self.error is not None)
+        if not self.summary_text:
+            raise InvalidOutput(f"{self.tool_name}: summary_text is empty (RFC-027)")
+
+
+class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The five keys (RFC-021); `artifacts` joins them only when there are any (spec/model.md E-4)."""
+
+    tool_name: str
+    status: Status
+    summary_text: str
+    result: JsonValue = None
+    error: ToolError | None = None
+    artifacts: tuple[ArtifactRef, ...] = ()
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Key order is the RFC's; nulls are explicit (spec/model.md E-24)."""
+        document: dict[str, JsonValue] = {
+            "tool_name": self.tool_name,
+            "status": self.status,
+            "summary_text": self.summary_text,
+            "result": self.result,
+            "error": msgspec.to_builtins(self.error),
+        }
+        if self.artifacts:
+            document["artifacts"] = [{"path": artifact.path} for artifact in self.artifacts]
+        return document
+
+    @classmethod
+    def from_json(cls, document: JsonValue) -> CanonicalResult:
+        """Raises msgspec.ValidationError with a `$.path`, or InvalidOutput."""
+        canonical = msgspec.convert(document, cls)
+        _check_exclusive(canonical.status, canonical.result is not None, canonical.error is not None)
+        return canonical
+
+
+def summary(text: str) -> str:
+    """One line of at most 200 characters, the cut marked by an ellipsis (RFC-029)."""
+    line = " ".join(text.split())
+    return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
+
+
+def _check_exclusive(status: str, has_result: bool, has_error: bool) -> None:  # noqa: FBT001
+    if has_result == has_error:
+        found = "both a result and an error" if has_result else "neither a result nor an error"
+        raise InvalidOutput(f"{found} in one output (RFC-076)")
+    if has_error != (status == "error"):
+        raise InvalidOutput(f"status {status!r} does not match the half that is present")

@@ -1,0 +1,50 @@
+"""Token counts that say how they were made. Nobody outside knows Claude's or Gemini's tokenizer,
+so a count for them is an estimate and says so (dependencies.md section 4).
+
+`toktok` (the `tokens` extra) holds the o200k vocabulary offline. Without it a count is one token
+for four characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+from envelopes.untrusted import visible
+
+CHARACTERS_PER_TOKEN = 4
+ENCODING = "o200k_base"
+O200K_MODELS = ("gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4")
+
+
+class TokenCount(msgspec.Struct, frozen=True):
+    count: int
+    encoding: str
+    certainty: Literal["exact", "estimate"]
+
+
+def count_tokens(text: str, *, model: str = "") -> TokenCount:
+    return count_all([text], model=model)[0]
+
+
+def count_all(texts: Sequence[str], *, model: str = "") -> list[TokenCount]:
+    """One count per text, in order; a batch costs little more than its characters."""
+    count = _batch_counter()
+    if count is None:
+        return [TokenCount(-(-len(text) // CHARACTERS_PER_TOKEN), "characters/4", "estimate") for text in texts]
+    certainty: Literal["exact", "estimate"] = "exact" if model.startswith(O200K_MODELS) else "estimate"
+    counts = count([visible(text) for text in texts], ENCODING)
+    return [TokenCount(tokens, ENCODING, certainty) for tokens in counts]
+
+
+@cache
+def _batch_counter() -> Callable[[Sequence[str], str], list[int]] | None:
+    try:
+        import toktok
+    except ImportError:
+        return None
+    counter: Callable[[Sequence[str], str], list[int]] = toktok.batch_count
+    return counter

@@ -1,0 +1,157 @@
+"""The gate for foreign bytes: a value, or an Untrusted error that names the place.
+
+1. Bytes must be UTF-8; the error names the byte offset.
+2. msgspec reads the common case. What it refuses and JSON writers emit all the same (a lone
+   surrogate, NaN) is read by the standard library, so that nothing is lost to strictness.
+3. Nesting deeper than 200 and integers longer than 4,300 digits are refused with a reason:
+   either would end a worker later.
+4. Slices stay slices: `members` and `elements` give each value's own bytes, so that what is stored
+   is what was recorded: duplicate keys, 1.0 beside 1.00, huge integers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from json.decoder import scanstring  # type: ignore[attr-defined]
+
+import msgspec
+
+from envelopes.result import JsonValue
+
+DEPTH = 200
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+class Untrusted(ValueError):
+    """Foreign bytes that were refused. `path` is a JSON path, `$` for the whole."""
+
+    def __init__(self, reason: str, path: str = "$") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+
+
+def decode_utf8(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Untrusted(f"not UTF-8 at byte {error.start}: {raw[error.start : error.start + 1].hex()}") from None
+
+
+def tame(raw: bytes) -> JsonValue:
+    """The JSON value in `raw`, numbers and strings as written. Raises Untrusted."""
+    text = decode_utf8(raw)
+    try:
+        value: JsonValue = msgspec.json.decode(raw)
+    except RecursionError:
+        raise Untrusted(f"nested deeper than {DEPTH}") from None
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        value = _lenient(text)
+    _check_depth(value)
+    return value
+
+
+def members(raw: bytes) -> dict[str, bytes]:
+    """The members of the JSON object in `raw`, each value as its own bytes. The last of a repeated key wins."""
+    text = decode_utf8(raw)
+    at = _open(text, "{", "object")
+    found: dict[str, bytes] = {}
+    while text[at : at + 1] != "}":
+        key, at = _key(text, at)
+        end = _value_end(text, at)
+        found[key] = text[at:end].encode()
+        at = _next(text, end, "}")
+    return found
+
+
+def elements(raw: bytes) -> list[bytes]:
+    """The elements of the JSON array in `raw`, each as its own bytes."""
+    text = decode_utf8(raw)
+    at = _open(text, "[", "array")
+    found: list[bytes] = []
+    while text[at : at + 1] != "]":
+        end = _value_end(text, at)
+        found.append(text[at:end].encode())
+        at = _next(text, end, "]")
+    return found
+
+
+def visible(text: str) -> str:
+    """`text` with lone surrogates written as \\udxxx, so that it can be encoded; the rest untouched."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _lenient(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except RecursionError:
+        raise Untrusted(f"nested deeper than {DEPTH}") from None
+    except json.JSONDecodeError as error:
+        raise Untrusted(f"not JSON: {error.msg} at character {error.pos}") from None
+    except ValueError as error:
+        raise Untrusted(f"not readable: {error}") from None
+    return value
+
+
+def _check_depth(value: JsonValue) -> None:
+    level: list[JsonValue] = [value]
+    for _ in range(DEPTH):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return
+    raise Untrusted(f"nested deeper than {DEPTH}")
+
+
+def _children(value: JsonValue) -> list[JsonValue]:
+    if isinstance(value, dict):
+        return [child for child in value.values() if isinstance(child, dict | list)]
+    if isinstance(value, list):
+        return [child for child in value if isinstance(child, dict | list)]
+    return []
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _open(text: str, bracket: str, kind: str) -> int:
+    at = _skip(text, 0)
+    if text[at : at + 1] != bracket:
+        raise Untrusted(f"expected a JSON {kind}")
+    return _skip(text, at + 1)
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    if text[at : at + 1] != '"':
+        raise Untrusted(f"expected a key at character {at}")
+    try:
+        key, end = scanstring(text, at + 1, False)
+    except json.JSONDecodeError as error:
+        raise Untrusted(f"not JSON: {error.msg} at character {error.pos}") from None
+    at = _skip(text, end)
+    if text[at : at + 1] != ":":
+        raise Untrusted(f"expected ':' at character {at}")
+    return key, _skip(text, at + 1)
+
+
+def _value_end(text: str, at: int) -> int:
+    try:
+        return _DECODER.raw_decode(text, at)[1]
+    except RecursionError:
+        raise Untrusted(f"nested deeper than {DEPTH}") from None
+    except json.JSONDecodeError as error:
+        raise Untrusted(f"not JSON: {error.msg} at character {error.pos}") from None
+    except ValueError as error:
+        raise Untrusted(f"not readable: {error}") from None
+
+
+def _next(text: str, at: int, bracket: str) -> int:
+    at = _skip(text, at)
+    if text[at : at + 1] == ",":
+        return _skip(text, at + 1)
+    if text[at : at + 1] != bracket:
+        raise Untrusted(f"expected ',' or '{bracket}' at character {at}")
+    return at
