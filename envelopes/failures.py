@@ -1,0 +1,176 @@
+"""How a foreign agent's failures read: one table of its sentences, the same for every family.
+
+    failure_text(evidence)        the sentence without its wrapper, or None: the call did not fail
+    read_failure(evidence)        that sentence as an error envelope
+    align_failure(evidence, text) where the recorded sentence stands in the receipt
+
+What the agent recorded speaks first. A receipt is read only where no result was kept, and the
+fidelity says so. The agent's own error flag decides when it is there; sentences decide only
+without one (design.md section 1).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from envelopes.alignment import Span
+from envelopes.foreign import Evidence, Reading, ResultFidelity
+from envelopes.preview import head_tail
+from envelopes.result import CompleteOutput, JsonValue, ToolError, summary
+
+MESSAGE_CHARACTERS = 2_000  # an error receipt prints the message whole, so the message is bounded here
+RECORDED_PREFIX = "Error: "
+OPENING, CLOSING = "<tool_use_error>", "</tool_use_error>"
+
+
+class FailureText(msgspec.Struct, frozen=True):
+    """`offset` is where `text` begins in the recorded string; None when it was not recorded as one."""
+
+    text: str
+    fidelity: ResultFidelity
+    offset: int | None = None
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """`pattern` is searched at the beginning of the text; its group `hint`, if any, is the recovery hint.
+
+    `certain` marks a sentence that no output of a tool begins with, so that it tells a failure even
+    where the agent kept no flag.
+    """
+
+    pattern: re.Pattern[str]
+    kind: str
+    retryable: bool = False
+    certain: bool = False
+
+
+def _rule(pattern: str, kind: str, *, retryable: bool = False, certain: bool = False) -> Rule:
+    return Rule(re.compile(pattern, re.DOTALL), kind, retryable, certain)
+
+
+_CLAUDE_CODE = (
+    _rule(
+        r"The user doesn't want to (?:proceed with this tool use|take this action right now)\."
+        r"(?:.*?(?P<hint>(?<=the user said:\n).+|STOP what you are doing[^.]*\.))?",
+        "write_denied",
+        certain=True,
+    ),
+    _rule(r"User rejected tool use\b", "write_denied", certain=True),
+    _rule(r"Permission to use .+? has been (?:auto-)?denied", "write_denied"),
+    _rule(r"InputValidationError\b", "invalid_tool_input"),
+    _rule(r"Sibling tool call errored\b", "cancelled", retryable=True, certain=True),
+    _rule(r"\[Request interrupted by user(?: for tool use)?\]", "cancelled", retryable=True, certain=True),
+    _rule(r"(?:File|Path|Directory) does not exist\b(?:.*?(?P<hint>Did you mean [^?]+\?))?", "missing_file"),
+    _rule(r"ENOENT\b", "missing_file"),
+    _rule(r"File has not been read yet\. (?P<hint>Read it first[^.]*\.)", "tool_execution_failed"),
+    _rule(r"File has been (?:unexpectedly )?modified\b[^.]*\. (?P<hint>Read it again[^.]*\.)", "tool_execution_failed"),
+    _rule(r"Found \d+ matches [^.]*\. (?P<hint>To replace all[^.]*\.[^.]*\.)", "tool_execution_failed"),
+)
+_OTHER = _rule("", "tool_execution_failed")
+_RULES: dict[str, tuple[Rule, ...]] = {"claude-code": _CLAUDE_CODE}
+
+
+def read_failure(evidence: Evidence) -> Reading | None:
+    """The failure as an error envelope; None when the evidence is not one.
+
+    A message beyond 2,000 characters is shown head and tail, and is whole in `details.text`.
+    """
+    found = failure_text(evidence)
+    if found is None:
+        return None
+    complete = CompleteOutput(
+        tool_name=evidence.tool,
+        status="error",
+        summary_text=summary(found.text[:MESSAGE_CHARACTERS].strip().partition("\n")[0]) or "the call failed",
+        error=tool_error(evidence.agent, found.text),
+    )
+    links = {} if found.offset is None else {"": "/error/message"}
+    return Reading(complete=complete, fidelity=found.fidelity, links=links)
+
+
+def failure_text(evidence: Evidence) -> FailureText | None:
+    """What the agent said about the failure, without `Error: ` or `<tool_use_error>` around it."""
+    if evidence.is_error is False:
+        return None
+    if not evidence.has_result or evidence.result is None:
+        return _from_receipt(evidence)
+    if isinstance(evidence.result, str):
+        return _from_string(evidence, evidence.result)
+    if not evidence.is_error:
+        return None
+    return FailureText(_block_text(evidence.result) or unwrapped(evidence.receipt_text or ""), "structured")
+
+
+def tool_error(agent: str, text: str) -> ToolError:
+    rule, hint = _classify(agent, text)
+    shown = head_tail(text, MESSAGE_CHARACTERS)
+    return ToolError(
+        kind=rule.kind,
+        message=shown.text or "the agent recorded a failure and no message",
+        details=None if shown.cut is None else {"text": text},
+        recovery_hint=summary(hint) if hint else None,
+        retryable=rule.retryable,
+    )
+
+
+def align_failure(evidence: Evidence, text: str) -> list[Span]:
+    """`<tool_use_error>X</tool_use_error>` or `X` in the receipt against a recorded `Error: X`."""
+    recorded = evidence.result
+    if not isinstance(recorded, str):
+        return []
+    at = len(OPENING) if text.startswith(OPENING) else 0
+    offset = recorded_offset(recorded)
+    for start in dict.fromkeys((offset, 0)):
+        value = recorded[start:].rstrip()
+        if value and text.startswith(value, at) and _is_end(text, at + len(value)):
+            return [Span(at, at + len(value), "", start, start + len(value))]
+    return []
+
+
+def recorded_offset(recorded: str) -> int:
+    return len(RECORDED_PREFIX) if recorded.startswith(RECORDED_PREFIX) else 0
+
+
+def unwrapped(text: str) -> str:
+    """The text between `<tool_use_error>` tags; what comes after the closing tag is the runtime's own."""
+    if not text.startswith(OPENING):
+        return text
+    return text[len(OPENING) :].partition(CLOSING)[0]
+
+
+def _from_receipt(evidence: Evidence) -> FailureText | None:
+    receipt = evidence.receipt_text or ""
+    text = unwrapped(receipt)
+    if evidence.is_error or receipt.startswith(OPENING) or _classify(evidence.agent, text)[0].certain:
+        return FailureText(text, "parsed_from_receipt" if receipt else "absent")
+    return None
+
+
+def _from_string(evidence: Evidence, recorded: str) -> FailureText | None:
+    """A string result is a failure by flag, by its `Error: `, or by a sentence that is only ever one."""
+    offset = recorded_offset(recorded)
+    text = recorded[offset:]
+    if evidence.is_error or offset or _classify(evidence.agent, text)[0].certain:
+        return FailureText(text, "stringified", offset)
+    return None
+
+
+def _classify(agent: str, text: str) -> tuple[Rule, str | None]:
+    for rule in _RULES.get(agent, ()):
+        if found := rule.pattern.match(text):
+            return rule, found.groupdict().get("hint")
+    return _OTHER, None
+
+
+def _is_end(text: str, at: int) -> bool:
+    """A field that ends in the middle of a line is another text that only begins the same."""
+    return at == len(text) or text.startswith((CLOSING, "\n"), at)
+
+
+def _block_text(result: JsonValue) -> str:
+    """The texts of a list of content blocks, as MCP servers return a failure."""
+    blocks = result if isinstance(result, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))
