@@ -1,0 +1,1 @@
+"""Counterfoil: both halves of every tool call, side by side."""

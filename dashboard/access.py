@@ -1,0 +1,46 @@
+"""Who is asking, and for which project. Every object is looked up through `request.project`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django_htmx.middleware import HtmxDetails
+
+from dashboard.models import Membership, Project
+
+
+class OperatorRequest(HttpRequest):
+    """A request behind sign-in: the user is known, and so is the project."""
+
+    user: AbstractUser
+    htmx: HtmxDetails
+    project: Project
+    membership: Membership
+
+
+class ProjectMiddleware:
+    """Puts the signed-in user's project on the request; `?project=` is remembered in the session."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.user.is_authenticated:
+            membership = _membership(request)
+            if membership is None:
+                raise PermissionDenied("You are not a member of any project.")
+            request.membership = membership  # type: ignore[attr-defined]
+            request.project = membership.project  # type: ignore[attr-defined]
+        return self.get_response(request)
+
+
+def _membership(request: HttpRequest) -> Membership | None:
+    wanted = request.GET.get("project") or request.session.get("project")
+    memberships = list(Membership.objects.filter(user_id=request.user.pk).select_related("project").order_by("id"))
+    found = next((one for one in memberships if one.project.slug == wanted), memberships[0] if memberships else None)
+    if found is not None and request.session.get("project") != found.project.slug:
+        request.session["project"] = found.project.slug
+    return found

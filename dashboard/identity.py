@@ -1,0 +1,32 @@
+"""Ids that follow from what a thing is, so that meeting it again finds the row that is there.
+
+A call is (project, namespace, external run, external call); a namespace whose call ids are globally
+unique leaves the run out, and so the call joins across files (design.md section 1, Identity).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from uuid import UUID
+
+
+def derived(*parts: str | int | bytes) -> UUID:
+    """128 bits over the parts; each is length-prefixed, so no two lists of parts collide by joining."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        raw = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+        digest.update(len(raw).to_bytes(8, "big"))
+        digest.update(raw)
+    return UUID(bytes=digest.digest())
+
+
+def run_id(project: int, namespace: str, run: str) -> UUID:
+    return derived("run", project, namespace, run)
+
+
+def call_id(project: int, namespace: str, run: str, call: str, *, joins: bool) -> UUID:
+    return derived("call", project, namespace, "" if joins else run, call)
+
+
+def observation_id(call: UUID, surface: str, sha256: str) -> UUID:
+    return derived("observation", call.bytes, surface, sha256)

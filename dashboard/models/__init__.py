@@ -1,0 +1,28 @@
+"""Rows. A folder of modules by noun; the write path is `dashboard.recording` and nothing else."""
+
+from __future__ import annotations
+
+from dashboard.models.access import Membership, Project, SignInLink
+from dashboard.models.artifacts import Artifact
+from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
+from dashboard.models.sources import Problem, Source, SourceChunk
+from dashboard.models.surfaces import CanonicalProjection, Observation, Receipt
+
+__all__ = [
+    "Artifact",
+    "Call",
+    "CanonicalProjection",
+    "Event",
+    "Membership",
+    "Message",
+    "Observation",
+    "Problem",
+    "Project",
+    "Receipt",
+    "Run",
+    "RunCall",
+    "RunFacet",
+    "SignInLink",
+    "Source",
+    "SourceChunk",
+]

@@ -1,0 +1,69 @@
+"""Who may see what: projects, their members, and one-time sign-in links."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+LINK_LIFETIME = timedelta(hours=24)
+
+
+class Project(models.Model):
+    """Everything stored belongs to one. Whether a hash or an id is known is answered within it."""
+
+    slug = models.SlugField(max_length=64, unique=True)
+    name = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Membership(models.Model):
+    class Role(models.TextChoices):
+        VIEWER = "viewer"
+        OPERATOR = "operator"
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=Role.choices, default=Role.OPERATOR)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "project"], name="one_membership")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} in {self.project_id} as {self.role}"
+
+    @property
+    def may_write(self) -> bool:
+        return self.role == self.Role.OPERATOR
+
+
+class SignInLink(models.Model):
+    """A link that works once. Only the hash of its token is kept."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="sign_in_links")
+    token_sha256 = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"link of {self.user_id}, {'used' if self.used_at else 'open'}"
+
+    @staticmethod
+    def new_token() -> str:
+        return secrets.token_urlsafe(32)
+
+    @staticmethod
+    def digest(token: str) -> str:
+        return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+    @property
+    def is_open(self) -> bool:
+        return self.used_at is None and timezone.now() < self.expires_at

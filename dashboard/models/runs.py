@@ -1,0 +1,239 @@
+"""Runs and calls: metadata only. Payloads are in `surfaces`, one call's at a time.
+
+Ids are derived from identity (see `dashboard.identity`), so that an import that runs again, or a
+file that copies another's history, meets the rows that are there.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import models
+from django.urls import reverse
+from django.utils import timezone
+
+from dashboard.models.access import Project
+
+IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def having(self, kind: str, value: str) -> RunQuerySet:
+        """Runs with that facet; one index look-up however many runs there are."""
+        return self.filter(facets__kind=kind, facets__value=value)
+
+
+class Run(models.Model):
+    id = models.UUIDField(primary_key=True, editable=False)
+    project = models.ForeignKey(Project, models.CASCADE, related_name="runs")
+    namespace = models.CharField(max_length=64)
+    external_id = models.CharField(max_length=300)
+    parent = models.ForeignKey("self", models.SET_NULL, null=True, related_name="children")
+    parent_call = models.UUIDField(null=True)
+
+    # as recorded:
+    title = models.CharField(max_length=300, default="")
+    agent = models.CharField(max_length=100, default="")
+    model = models.CharField(max_length=100, default="")
+    version = models.CharField(max_length=50, default="")
+    cwd = models.CharField(max_length=500, default="")
+    branch = models.CharField(max_length=300, default="")
+    source_format = models.CharField(max_length=64)
+    started_at = models.DateTimeField(null=True)
+    last_at = models.DateTimeField(null=True)  # the newest stamp seen
+    ended_at = models.DateTimeField(null=True)  # only when the source says that it ended
+    plan = models.BinaryField(null=True)  # JSON
+
+    # derived, recomputable:
+    sort_at = models.DateTimeField()  # started_at, or when it was taken in
+    duration_ms = models.BigIntegerField(default=0)
+    call_count = models.IntegerField(default=0)  # its own and inherited ones
+    own_call_count = models.IntegerField(default=0)
+    progress_call_count = models.IntegerField(default=0)  # reported only by a parent's progress lines
+    failed_count = models.IntegerField(default=0)
+    cut_count = models.IntegerField(default=0)
+    unanswered_count = models.IntegerField(default=0)
+    token_count = models.BigIntegerField(default=0)  # of the receipts that stand
+    token_certainty = models.CharField(max_length=8, default="estimate")
+    receipt_characters = models.BigIntegerField(default=0)
+    strip = models.CharField(max_length=120, default="")  # one letter a call, see `strip_of`
+    revision = models.BigIntegerField(default=0)  # raised with every change; the cursor of live pages
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["project", "-sort_at", "-id"]),  # newest first
+            models.Index(fields=["project", "-call_count", "-id"]),
+            models.Index(fields=["project", "-failed_count", "-id"]),
+            models.Index(fields=["project", "-cut_count", "-id"]),
+            models.Index(fields=["project", "-token_count", "-id"]),
+            models.Index(fields=["project", "-duration_ms", "-id"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.title or self.external_id
+
+    def get_absolute_url(self) -> str:
+        return reverse("run-detail", args=[self.pk])
+
+    @property
+    def is_live(self) -> bool:
+        return self.ended_at is None and self.last_at is not None and not self._is_idle(timezone.now())
+
+    @property
+    def status(self) -> str:
+        if self.ended_at is not None:
+            return "ended"
+        return "live" if self.is_live else "assumed ended"
+
+    def _is_idle(self, now: datetime) -> bool:
+        return self.last_at is None or now - self.last_at > IDLE_BEFORE_ASSUMED_ENDED
+
+
+class RunFacet(models.Model):
+    """One value by which runs are filtered, with the run's sort stamp: a filtered list is an index walk.
+
+    Kinds: tool, family, state (failed, cut, unanswered, retried, child, disagree), agent, source, model.
+    """
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="facets")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=16)
+    value = models.CharField(max_length=200)
+    sort_at = models.DateTimeField()
+    count = models.IntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "kind", "value"], name="one_facet")]
+        indexes = [models.Index(fields=["project", "kind", "value", "-sort_at", "-run"])]  # a filtered list
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.value}"
+
+
+class Call(models.Model):
+    """One tool call. Status is what the source's evidence says; `unknown` when nothing answered it."""
+
+    class Status(models.TextChoices):
+        SUCCESS = "success"
+        ERROR = "error"
+        UNKNOWN = "unknown"
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    project = models.ForeignKey(Project, models.CASCADE, related_name="calls")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="own_calls")
+    namespace = models.CharField(max_length=64)
+    external_id = models.CharField(max_length=300)
+    tool = models.CharField(max_length=200)
+    family = models.CharField(max_length=32)
+    step = models.CharField(max_length=200, default="")
+    attempt = models.IntegerField(default=1)
+    origin = models.CharField(max_length=8, default="message")  # message | progress
+    child_run = models.UUIDField(null=True)
+    source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+")
+    line = models.BigIntegerField(default=0)
+
+    status = models.CharField(max_length=8, choices=Status.choices, default=Status.UNKNOWN)
+    summary = models.CharField(max_length=200, default="")
+    error_kind = models.CharField(max_length=100, default="")
+    retryable = models.BooleanField(null=True)
+    exit_status = models.IntegerField(null=True)
+    source_error = models.BooleanField(null=True)  # the source's own flag, never overwritten
+    is_disagreeing = models.BooleanField(default=False)  # sources gave different content for one surface
+
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    duration_ms = models.BigIntegerField(null=True)  # between the two stamps; a wait for permission included
+    tool_ms = models.BigIntegerField(null=True)  # the tool's own measure, where the source has one
+    is_waiting = models.BooleanField(default=False)  # the time was a person's: asked, or refused
+
+    args_bytes = models.BigIntegerField(default=0)
+    result_bytes = models.BigIntegerField(default=0)
+    result_fidelity = models.CharField(max_length=20, default="absent")
+    receipt_fidelity = models.CharField(max_length=20, default="absent")
+    receipt_characters = models.BigIntegerField(default=0)
+    receipt_lines = models.BigIntegerField(default=0)
+    receipt_count = models.IntegerField(default=0)
+    tokens = models.BigIntegerField(default=0)
+    token_certainty = models.CharField(max_length=8, default="estimate")
+    output_lines = models.BigIntegerField(default=0)  # lines of the complete output
+    seen_lines = models.BigIntegerField(default=0)  # of those, in the receipt that stands
+    is_cut = models.BooleanField(default=False)
+    is_superseded = models.BooleanField(default=False)  # its first receipt no longer stands
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "line"])]
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.external_id}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("call-detail", args=[self.pk])
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status == self.Status.ERROR or bool(self.source_error) or bool(self.exit_status)
+
+    @property
+    def wait_ms(self) -> int | None:
+        """What of the duration was not the tool's own work; None when nobody measured that."""
+        if self.duration_ms is None:
+            return None
+        if self.is_waiting:
+            return self.duration_ms
+        return None if self.tool_ms is None else max(0, self.duration_ms - self.tool_ms)
+
+
+class RunCall(models.Model):
+    """A call stands in a run; `inherited` when the run copied it from another's history."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="members")
+    call = models.ForeignKey(Call, models.CASCADE, related_name="memberships")
+    ordinal = models.BigIntegerField()  # the line of the call in that run's source
+    inherited = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "call"], name="one_run_call")]
+        indexes = [models.Index(fields=["run", "ordinal"])]
+
+    def __str__(self) -> str:
+        return f"{self.call_id} in {self.run_id}"
+
+
+class Message(models.Model):
+    """What stood around the calls. `data` is JSON: a string, or a list of blocks."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="messages")
+    role = models.CharField(max_length=32)
+    step = models.CharField(max_length=200, default="")
+    at = models.DateTimeField(null=True)
+    line = models.BigIntegerField()
+    data = models.BinaryField()
+    size = models.BigIntegerField()
+    tokens = models.BigIntegerField(default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "line"])]
+
+    def __str__(self) -> str:
+        return f"{self.role} at line {self.line}"
+
+
+class Event(models.Model):
+    id = models.UUIDField(primary_key=True, editable=False)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="events")
+    call = models.UUIDField(null=True)
+    kind = models.CharField(max_length=100)
+    level = models.CharField(max_length=8, default="info")
+    message = models.CharField(max_length=500, default="")
+    at = models.DateTimeField(null=True)
+    line = models.BigIntegerField()
+    payload = models.BinaryField()
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "line"]), models.Index(fields=["call"])]
+
+    def __str__(self) -> str:
+        return f"{self.kind} at line {self.line}"

@@ -1,0 +1,89 @@
+"""Where records came from, kept whole; and what could not be taken in."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from dashboard.models.access import Project
+
+
+class Source(models.Model):
+    """One file as far as it was read. `offset` is the byte behind the last whole line.
+
+    A file is the same one again when the bytes around `offset` hash to what they did (`prefix_sha256`
+    covers its first 4 KiB and the last 4 KiB before `offset`): a copy under another name adds
+    nothing, and a fork that shares only its beginning is a source of its own.
+    """
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="sources")
+    path = models.CharField(max_length=1024)
+    format = models.CharField(max_length=64)
+    namespace = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    # How far the file was read:
+    inode = models.BigIntegerField(default=0)
+    offset = models.BigIntegerField(default=0)
+    prefix_sha256 = models.CharField(max_length=64, default="")
+    ends_open = models.BooleanField(default=False)  # the last line was whole JSON but had no newline yet
+    left_bytes = models.BigIntegerField(default=0)  # bytes of an incomplete last line, not taken in
+    state = models.BinaryField(default=b"{}")  # the reader's own memory, JSON
+
+    # What was found, for the report and for `accepted + rejected + blank = lines`:
+    accepted = models.BigIntegerField(default=0)
+    rejected = models.BigIntegerField(default=0)
+    blank = models.BigIntegerField(default=0)
+    seen = models.BinaryField(default=b"{}")  # JSON: runs, calls, results, receipts, events
+
+    runs = models.ManyToManyField("Run", related_name="sources")
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "path"])]  # find a file again
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def lines(self) -> int:
+        return self.accepted + self.rejected + self.blank
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+
+class SourceChunk(models.Model):
+    """Raw bytes [offset, offset + size) of a source, zstd. Agents delete their logs after weeks."""
+
+    source = models.ForeignKey(Source, models.CASCADE, related_name="chunks")
+    offset = models.BigIntegerField()
+    size = models.IntegerField()
+    first_line = models.BigIntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["source", "offset"], name="one_chunk_at_offset")]
+
+    def __str__(self) -> str:
+        return f"{self.source_id} from {self.offset}"
+
+
+class Problem(models.Model):
+    """A line, or a part of one, that was refused. Nothing good beside it is lost."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="problems")
+    source = models.ForeignKey(Source, models.CASCADE, related_name="problems", null=True)
+    file = models.CharField(max_length=1024)
+    line = models.BigIntegerField()
+    path = models.CharField(max_length=500)
+    reason = models.CharField(max_length=1000)
+    raw = models.BinaryField()
+    raw_size = models.BigIntegerField()  # of the whole line; `raw` holds at most its first 64 KiB
+    is_incomplete = models.BooleanField(default=False)  # a last line without its end; goes when the end comes
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-id"])]  # the Problems page, newest first
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.path}: {self.reason}"

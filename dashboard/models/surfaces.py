@@ -1,0 +1,84 @@
+"""Evidence and what is derived from it: observations, receipts, canonical projections."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from dashboard.models.runs import Call
+
+
+class Observation(models.Model):
+    """What one source said about one surface of a call: append-only, byte for byte.
+
+    `data` is JSON exactly as it stands in the source: never re-encoded, never queried with the
+    database's JSON functions. One observation per surface is `selected`.
+    """
+
+    class Surface(models.TextChoices):
+        ARGS = "args"
+        RESULT = "result"
+        RECEIPT = "receipt"
+        TIMING = "timing"
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    call = models.ForeignKey(Call, models.CASCADE, related_name="observations")
+    surface = models.CharField(max_length=8, choices=Surface.choices)
+    source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="observations")
+    line = models.BigIntegerField()
+    data = models.BinaryField()
+    sha256 = models.CharField(max_length=64)
+    size = models.BigIntegerField()
+    fidelity = models.CharField(max_length=20)
+    observed_at = models.DateTimeField(null=True)
+    selected = models.BooleanField(default=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["call", "surface"])]  # one call's payloads
+
+    def __str__(self) -> str:
+        return f"{self.surface} of {self.call_id} at line {self.line}"
+
+
+class Receipt(models.Model):
+    """What the model got for a call, in order; an earlier one may have been replaced or compacted away."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    call = models.ForeignKey(Call, models.CASCADE, related_name="receipts")
+    seq = models.IntegerField()
+    observation = models.ForeignKey(Observation, models.CASCADE, related_name="receipts", null=True)
+    fidelity = models.CharField(max_length=20)
+    at = models.DateTimeField(null=True)
+    line = models.BigIntegerField()
+    characters = models.BigIntegerField(default=0)
+    tokens = models.BigIntegerField(default=0)
+    superseded_at = models.DateTimeField(null=True)
+    superseded_line = models.BigIntegerField(null=True)
+    superseded_reason = models.CharField(max_length=200, default="")
+
+    class Meta:
+        indexes = [models.Index(fields=["call", "seq"])]
+
+    def __str__(self) -> str:
+        return f"receipt {self.seq} of {self.call_id}"
+
+
+class CanonicalProjection(models.Model):
+    """The five-key envelope of an observation under one mapping and one policy; rebuilt at will.
+
+    `data` and `cuts` are our own JSON; `document_sha256` is over its RFC 8785 form where that exists.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    call = models.ForeignKey(Call, models.CASCADE, related_name="projections")
+    observation = models.ForeignKey(Observation, models.CASCADE, related_name="+", null=True)
+    mapping = models.CharField(max_length=100)  # family:agent:version
+    policy = models.CharField(max_length=16)
+    data = models.BinaryField()
+    cuts = models.BinaryField(default=b"[]")
+    size = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["call"])]
+
+    def __str__(self) -> str:
+        return f"{self.mapping} of {self.call_id}"

@@ -1,0 +1,169 @@
+"""The one settings file. Every value has a safe default; the environment overrides it.
+
+    COUNTERFOIL_DATA       folder of the embedded store (database, artifacts, secret key)
+    DATABASE_URL           another database, e.g. postgres://…
+    COUNTERFOIL_ARTIFACTS  folder of the artifact store
+    SECRET_KEY             generated on first start and kept in the data folder, mode 0600
+    ALLOWED_HOSTS          comma-separated; this machine only unless set
+    COUNTERFOIL_DEBUG      developers only
+    COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import environ
+
+env = environ.Env()
+
+PACKAGE = Path(__file__).resolve().parent
+# In a checkout templates/ and static/ lie beside the package, in a wheel inside it.
+ASSETS = PACKAGE if (PACKAGE / "templates").is_dir() else PACKAGE.parent
+
+
+def _data_folder() -> Path:
+    default = PACKAGE.parent / "data" if (PACKAGE.parent / "manage.py").exists() else Path.home() / ".counterfoil"
+    folder = Path(env.str("COUNTERFOIL_DATA", default=str(default))).expanduser().resolve()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _secret_key(folder: Path) -> str:
+    """Two processes may start at once: the exclusive create decides whose key holds."""
+    path = folder / "secret_key"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text("ascii")
+    with os.fdopen(descriptor, "w") as file:
+        key = secrets.token_urlsafe(64)
+        file.write(key)
+        file.flush()
+        os.fsync(file.fileno())
+    return key
+
+
+DATA = _data_folder()
+ARTIFACTS = Path(env.str("COUNTERFOIL_ARTIFACTS", default=str(DATA / "artifacts")))
+DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
+SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "csp",
+    "django_htmx",
+    "template_partials",
+    "dashboard",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "dashboard.headers.HeadersMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "dashboard.access.ProjectMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "dashboard.urls"
+WSGI_APPLICATION = "dashboard.wsgi.application"
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ASSETS / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+            ],
+            "loaders": [
+                (
+                    "template_partials.loader.Loader",
+                    [("django.template.loaders.cached.Loader", ["django.template.loaders.filesystem.Loader"])],
+                )
+            ],
+            "builtins": ["template_partials.templatetags.partials", "dashboard.templatetags.markup"],
+        },
+    }
+]
+
+DATABASES: dict[str, dict[str, Any]] = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA}/counterfoil.db")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # FULL, not the usual NORMAL: with NORMAL a power cut loses acknowledged rows (reliability.md 7.1).
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
+        " PRAGMA cache_size=-32000; PRAGMA mmap_size=268435456; PRAGMA temp_store=MEMORY;",
+    }
+else:
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DATABASES["default"]["CONN_MAX_AGE"] = 600
+
+AUTH_PASSWORD_VALIDATORS = [{"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"}]
+LOGIN_URL = "/sign-in/"
+LOGIN_REDIRECT_URL = "/runs/"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [ASSETS / "static"]
+STATIC_ROOT = DATA / "static"
+# Finders serve the files as they lie in the package; a wheel needs no collectstatic step.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_MAX_AGE = 3600
+
+HTTPS = env.bool("COUNTERFOIL_HTTPS", default=False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
+FILE_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"()": "dashboard.headers.OneLineFormatter", "format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+}

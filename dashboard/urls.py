@@ -1,0 +1,30 @@
+"""Every page and fragment; one URL serves both (style.md 9.5). Names are noun-view."""
+
+from __future__ import annotations
+
+from django.urls import path
+from django.views.generic import RedirectView
+
+from dashboard.views import accounts, artifacts, calls, docs, problems, runs, status, uploads
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="run-list"), name="home"),
+    path("healthz", status.healthz, name="healthz"),
+    path("sign-in/", accounts.sign_in, name="sign-in"),
+    path("sign-in/<str:token>/", accounts.sign_in_by_link, name="sign-in-link"),
+    path("sign-out/", accounts.sign_out, name="sign-out"),
+    path("runs/", runs.index, name="run-list"),
+    path("runs/import/", uploads.new, name="import-new"),
+    path("runs/<uuid:pk>/", runs.detail, name="run-detail"),
+    path("runs/<uuid:pk>/model/", runs.model_view, name="run-model"),
+    path("runs/<uuid:pk>/delete/", runs.delete, name="run-delete"),
+    path("calls/<uuid:pk>/", calls.detail, name="call-detail"),
+    path("calls/<uuid:pk>/half/<str:half>/", calls.half, name="call-half"),
+    path("calls/<uuid:pk>/raw/<str:surface>", calls.raw, name="call-raw"),
+    path("artifacts/<uuid:pk>/", artifacts.detail, name="artifact-detail"),
+    path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
+    path("problems/", problems.index, name="problem-list"),
+    path("problems/<int:pk>/raw", problems.raw, name="problem-raw"),
+    path("docs/", docs.index, name="docs-index"),
+    path("docs/<slug:name>/", docs.page, name="docs-page"),
+]

@@ -1,0 +1,160 @@
+"""From the bytes that a source recorded of one call to both of its halves.
+
+Beside `envelopes/__init__` this is the only module outside `families/` that knows the registry: it
+finds the family of a foreign tool, lets it read the recorded result, projects that, and aligns the
+recorded receipt. Nothing here raises on odd evidence: a mapping that fails on one call falls back
+to `external`, and `Halves.note` says so.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from envelopes.alignment import Span, cut_of, to_segments
+from envelopes.artifact import ArtifactSink, MemorySink
+from envelopes.families import external, foreign
+from envelopes.families.base import Family
+from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
+from envelopes.pipeline import Projection, project
+from envelopes.pointer import text_at
+from envelopes.preview import Cut
+from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
+from envelopes.result import JsonValue
+from envelopes.untrusted import Untrusted, tame
+
+
+class OutputCut(msgspec.Struct, frozen=True):
+    """Which lines of one recorded output field the receipt shows. `cut.shown` counts from 0."""
+
+    field: OutputField
+    cut: Cut
+
+
+class Halves(msgspec.Struct, frozen=True, kw_only=True):
+    """`receipt` is aligned: sources point into the recorded result (`complete`) or the args."""
+
+    family: str
+    mapping: str
+    evidence: Evidence
+    reading: Reading
+    projection: Projection
+    receipt: Receipt | None
+    outputs: tuple[OutputCut, ...] = ()
+    note: str = ""
+
+
+def read_halves(
+    *,
+    agent: str,
+    tool: str,
+    args: bytes,
+    result: bytes | None,
+    content: bytes | None,
+    is_error: bool | None,
+    sink: ArtifactSink | None = None,
+) -> Halves:
+    """`content` is the receipt's recorded JSON. Undecodable surfaces are treated as absent and noted."""
+    notes: list[str] = []
+    parts = recorded_parts(_tamed(content, "receipt", notes)) if content is not None else None
+    evidence = Evidence(
+        agent=agent,
+        tool=tool,
+        args=_tamed(args, "args", notes),
+        result=_tamed(result, "result", notes) if result is not None else None,
+        has_result=result is not None,
+        receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
+        is_error=is_error,
+    )
+    return _halves(evidence, parts, sink or MemorySink(), notes)
+
+
+def recorded_parts(content: JsonValue) -> tuple[str | ImagePart | OtherPart, ...]:
+    """A recorded receipt's parts in order: text as it stands, images and the rest by themselves."""
+    if isinstance(content, str):
+        return (content,)
+    if not isinstance(content, list):
+        return (_other(content),)
+    return tuple(_part(block) for block in content)
+
+
+def _part(block: JsonValue) -> str | ImagePart | OtherPart:
+    if isinstance(block, str):
+        return block
+    if not isinstance(block, dict):
+        return _other(block)
+    text, source = block.get("text"), block.get("source")
+    if block.get("type") == "text" and isinstance(text, str):
+        return text
+    if block.get("type") == "image" and isinstance(source, dict) and isinstance(source.get("data"), str):
+        data: str = source["data"]
+        return ImagePart(str(source.get("media_type", "")), data, len(data) * 3 // 4)
+    return _other(block)
+
+
+def _other(value: JsonValue) -> OtherPart:
+    kind = str(value.get("type", "object")) if isinstance(value, dict) else type(value).__name__
+    return OtherPart(kind, msgspec.json.encode(value).decode())
+
+
+def _tamed(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
+    try:
+        return tame(raw)
+    except Untrusted as error:
+        notes.append(f"{surface}: {error.reason}")
+        return None
+
+
+def _halves(
+    evidence: Evidence,
+    parts: tuple[str | ImagePart | OtherPart, ...] | None,
+    sink: ArtifactSink,
+    notes: list[str],
+) -> Halves:
+    family, row = foreign(evidence.agent, evidence.tool)
+    try:
+        reading, projection, spans = _applied(family, row, evidence, parts, sink)
+    except Exception as error:  # noqa: BLE001 - one odd recording must not stop an import; it is shown as external
+        notes.append(f"{family.name} could not read this call ({type(error).__name__}: {error})")
+        family, row = external.FAMILY, external.FALLBACK
+        reading, projection, spans = _applied(family, row, evidence, parts, sink)
+    return Halves(
+        family=family.name,
+        mapping=f"{family.name}:{row.agent}:{row.version}",
+        evidence=evidence,
+        reading=reading,
+        projection=projection,
+        receipt=None if parts is None else _receipt(parts, spans),
+        outputs=_output_cuts(evidence, reading, [span for part in spans for span in part]),
+        note="; ".join(notes),
+    )
+
+
+def _applied(
+    family: Family,
+    row: ForeignTool,
+    evidence: Evidence,
+    parts: tuple[str | ImagePart | OtherPart, ...] | None,
+    sink: ArtifactSink,
+) -> tuple[Reading, Projection, list[list[Span]]]:
+    reading = row.read(evidence)
+    projection = project(reading.complete, family, family.projection, sink)
+    spans = [row.align(evidence, part) if isinstance(part, str) else [] for part in parts or ()]
+    return reading, projection, spans
+
+
+def _receipt(parts: tuple[str | ImagePart | OtherPart, ...], spans: list[list[Span]]) -> Receipt:
+    found: list[Part] = [
+        TextPart(to_segments(part, part_spans)) if isinstance(part, str) else part
+        for part, part_spans in zip(parts, spans, strict=True)
+    ]
+    return Receipt(tuple(found))
+
+
+def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span]) -> tuple[OutputCut, ...]:
+    cuts: list[OutputCut] = []
+    for field in reading.outputs:
+        text = text_at(evidence.result, field.pointer)
+        if text:
+            own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
+            cuts.append(OutputCut(field, cut_of(text, own)))
+    return tuple(cuts)
