@@ -1,0 +1,34 @@
+"""pytest plugin, loaded by `-p` before the settings are: the tests get a store of their own.
+
+Nothing of the developer's own installation may leak in, so every setting that the environment can give
+is taken away first. `DATABASE_URL` alone is kept: it chooses the server on which the test database is made.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+
+KEPT = {"COUNTERFOIL_RECORDINGS"}
+SETTINGS = {"SECRET_KEY", "ALLOWED_HOSTS"}
+
+
+def _forget_the_developers_settings() -> None:
+    for name in list(os.environ):
+        if name in SETTINGS or (name.startswith("COUNTERFOIL_") and name not in KEPT):
+            del os.environ[name]
+
+
+def _make_a_store() -> None:
+    folder = tempfile.mkdtemp(prefix="counterfoil-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["COUNTERFOIL_DATA"] = folder
+    os.environ["SECRET_KEY"] = "only-for-tests-and-as-long-as-django-wants-a-key-to-be-9f2c7d41b8"
+    # Playwright's sync API keeps an event loop on the main thread, where Django then refuses its ORM.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+
+_forget_the_developers_settings()
+_make_a_store()
