@@ -21,6 +21,7 @@ import msgspec
 
 from envelopes.artifact import ArtifactSink
 from envelopes.budget import ProjectionPolicy, RenderPolicy
+from envelopes.fitting import fitting
 from envelopes.foreign import ForeignTool
 from envelopes.pointer import resolve
 from envelopes.preview import Cut, head_tail
@@ -92,6 +93,17 @@ class Projector:
             self.cuts.append(FieldCut(f"/result/{field}", Cut("lines", len(items), ((0, limit),))))
         return items[:limit]
 
+    def text(self, field: str, text: str, budget: int, *, role: str) -> dict[str, JsonValue]:
+        """`field` with its preview, and `<field>_artifact` with its index when it was cut."""
+        shown, artifact = self.preview(field, text, budget, role=role)
+        return {field: shown} if artifact is None else {field: shown, f"{field}_artifact": artifact}
+
+    def listed(self, field: str, items: list[JsonValue], policy: ProjectionPolicy) -> dict[str, JsonValue]:
+        """`field` with the items that fit by number and by size, and `<field>_omitted` when some did not."""
+        limit = fitting((_size(item) for item in items), rows=policy.rows, characters=policy.preview)
+        shown = self.rows(field, items, limit)
+        return {field: shown} if len(shown) == len(items) else {field: shown, f"{field}_omitted": len(items) - limit}
+
     def done(self, result: JsonValue) -> Projected:
         return Projected(result=result, artifacts=tuple(self.artifacts), cuts=tuple(self.cuts))
 
@@ -148,10 +160,24 @@ def error_receipt(canonical: CanonicalResult, _policy: RenderPolicy) -> Iterable
     if error.recovery_hint:
         yield line_break()
         yield label("Hint: ")
-        yield Segment(error.recovery_hint, "hint", Source("canonical", "/error/recovery_hint", 0, len(error.recovery_hint)))
+        yield Segment(
+            error.recovery_hint, "hint", Source("canonical", "/error/recovery_hint", 0, len(error.recovery_hint))
+        )
     yield line_break()
     yield label("Retryable: ")
     yield value(canonical, "/error/retryable", "yes" if error.retryable else "no")
+
+
+def _size(item: JsonValue) -> int:
+    match item:
+        case str():
+            return len(item)
+        case dict():
+            return sum(len(str(key)) + _size(child) for key, child in item.items())
+        case list():
+            return sum(_size(child) for child in item)
+        case _:
+            return len(str(item))
 
 
 def _string_at(canonical: CanonicalResult, pointer: str) -> str | None:

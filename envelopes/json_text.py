@@ -1,0 +1,118 @@
+"""Aligns JSON text in a receipt with the recorded value that it was written from.
+
+Runtimes print `JSON.stringify` of a result, compact or indented. White space between the tokens is
+the runtime's own; names must come in the recorded order. It is all or nothing: text that is not
+JSON of exactly this value gives no link.
+"""
+
+from __future__ import annotations
+
+import re
+from json import JSONDecodeError, JSONDecoder
+
+from envelopes.alignment import Span
+from envelopes.outline import scalar_text
+from envelopes.pointer import join
+from envelopes.result import JsonValue
+
+_DECODER = JSONDecoder(strict=False)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_PIECE = re.compile(
+    r"(?P<plain>[^\\]+)|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
+)
+
+
+class _Differs(Exception):
+    pass
+
+
+def match_json(text: str, value: JsonValue, pointer: str, *, start: int = 0) -> list[Span]:
+    """`text` from `start` to its end is JSON of `value`."""
+    spans, end = match_json_at(text, start, value, pointer)
+    return spans if text[end:].strip() == "" else []
+
+
+def match_json_at(text: str, at: int, value: JsonValue, pointer: str) -> tuple[list[Span], int]:
+    """The links and where the JSON ends; none, and `at`, when other text stands there."""
+    spans: list[Span] = []
+    try:
+        return spans, _match(text, at, value, pointer, spans)
+    except _Differs:
+        return [], at
+
+
+def _match(text: str, at: int, value: JsonValue, pointer: str, spans: list[Span]) -> int:
+    at = _skip(text, at)
+    match value:
+        case str():
+            return _string(text, at, value, pointer, spans)
+        case dict():
+            return _object(text, at, value, pointer, spans)
+        case list():
+            return _array(text, at, value, pointer, spans)
+        case _:
+            return _scalar(text, at, value, pointer, spans)
+
+
+def _object(text: str, at: int, value: dict[str, JsonValue], pointer: str, spans: list[Span]) -> int:
+    at = _token(text, at, "{")
+    for index, (key, child) in enumerate(value.items()):
+        at = _token(text, at, ",") if index else at
+        at = _string(text, _skip(text, at), key, pointer, [])
+        at = _match(text, _token(text, at, ":"), child, join(pointer, key), spans)
+    return _token(text, at, "}")
+
+
+def _array(text: str, at: int, value: list[JsonValue], pointer: str, spans: list[Span]) -> int:
+    at = _token(text, at, "[")
+    for index, child in enumerate(value):
+        at = _token(text, at, ",") if index else at
+        at = _match(text, at, child, join(pointer, index), spans)
+    return _token(text, at, "]")
+
+
+def _scalar(text: str, at: int, value: JsonValue, pointer: str, spans: list[Span]) -> int:
+    end = at + len(word) if text.startswith(word := scalar_text(value), at) else _number_end(text, at, value)
+    spans.append(Span(at, end, pointer))
+    return end
+
+
+def _number_end(text: str, at: int, value: JsonValue) -> int:
+    """1.0 may be printed as 1, and 1e21 in another notation."""
+    found = _NUMBER.match(text, at)
+    if found is None or not isinstance(value, int | float) or isinstance(value, bool):
+        raise _Differs
+    if float(found[0]) != value:
+        raise _Differs
+    return found.end()
+
+
+def _string(text: str, at: int, value: str, pointer: str, spans: list[Span]) -> int:
+    if not text.startswith('"', at):
+        raise _Differs
+    try:
+        decoded, end = _DECODER.raw_decode(text, at)
+    except JSONDecodeError:
+        raise _Differs from None
+    if decoded != value:
+        raise _Differs
+    offset = 0
+    for piece in _PIECE.finditer(text, at + 1, end - 1):
+        length = piece.end() - piece.start() if piece["plain"] else 1
+        if piece["plain"]:
+            spans.append(Span(piece.start(), piece.end(), pointer, offset, offset + length))
+        offset += length
+    return end
+
+
+def _token(text: str, at: int, token: str) -> int:
+    at = _skip(text, at)
+    if not text.startswith(token, at):
+        raise _Differs
+    return at + len(token)
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

@@ -1,0 +1,82 @@
+"""JSON as an indented outline: what a receipt shows of a value that no family knows (RFC-044).
+
+    key: value
+    list:
+      - value
+    text:
+      first line
+      second line
+
+Strings stand verbatim, line by line, so nothing is escaped and each line keeps its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envelopes.pointer import join
+from envelopes.receipt import Segment, Source
+from envelopes.result import JsonValue
+
+INDENT = "  "
+
+
+def outline(value: JsonValue, pointer: str) -> Iterator[Segment]:
+    """Segments of the outline, without a newline at either end. `pointer` is canonical."""
+    for index, line in enumerate(_lines(value, pointer, 0)):
+        if index:
+            yield Segment("\n", "break")
+        yield from line
+
+
+def outline_text(value: JsonValue) -> str:
+    return "".join(segment.text for segment in outline(value, ""))
+
+
+def scalar_text(value: JsonValue) -> str:
+    """A number or a word as JSON writes it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)
+
+
+Line = list[Segment]
+
+
+def _lines(value: JsonValue, pointer: str, depth: int) -> Iterator[Line]:
+    match value:
+        case dict() if value:
+            for key, child in value.items():
+                yield from _entry(f"{key}:", child, join(pointer, key), depth)
+        case list() if value:
+            for index, child in enumerate(value):
+                yield from _entry("-", child, join(pointer, index), depth)
+        case str():
+            yield from _string_lines(value, pointer, depth)
+        case _:
+            yield [*_indent(depth), Segment(scalar_text(value), "value", Source("canonical", pointer))]
+
+
+def _entry(mark: str, child: JsonValue, pointer: str, depth: int) -> Iterator[Line]:
+    if isinstance(child, dict | list) and child or isinstance(child, str) and "\n" in child:
+        yield [*_indent(depth), Segment(mark, "label")]
+        yield from _lines(child, pointer, depth + 1)
+    else:
+        for line in _lines(child, pointer, 0):
+            yield [*_indent(depth), Segment(f"{mark} ", "label"), *line]
+
+
+def _string_lines(value: str, pointer: str, depth: int) -> Iterator[Line]:
+    at = 0
+    for line in value.split("\n"):
+        source = Source("canonical", pointer, at, at + len(line))
+        yield [*_indent(depth), Segment(line, "value", source)] if line else []
+        at += len(line) + 1
+
+
+def _indent(depth: int) -> Line:
+    return [Segment(INDENT * depth, "label")] if depth else []

@@ -1,0 +1,137 @@
+"""Takes in recorded results whose shape changed from version to version of an agent.
+
+Members       reads a recorded object member by member; what has another type reads as missing
+RecordedText  the shape for what no mapping knows: the recorded text, or the JSON as an outline
+typed_tool    a ForeignTool that tries failure, then the family's own reading, then RecordedText
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from envelopes.alignment import Span
+from envelopes.excerpts import match_excerpt
+from envelopes.failures import align_failure, read_failure
+from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading, ResultFidelity
+from envelopes.json_text import match_json
+from envelopes.outline import outline_text
+from envelopes.result import CompleteOutput, JsonValue, summary
+
+
+class RecordedText(msgspec.Struct, frozen=True):
+    text: str
+
+
+class Members(msgspec.Struct, frozen=True):
+    """`recorded` may be anything; only an object has members."""
+
+    recorded: JsonValue
+
+    def get(self, name: str) -> JsonValue:
+        return self.recorded.get(name) if isinstance(self.recorded, dict) else None
+
+    def text(self, name: str) -> str | None:
+        found = self.get(name)
+        return found if isinstance(found, str) else None
+
+    def integer(self, name: str) -> int | None:
+        found = self.get(name)
+        return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+    def number(self, name: str) -> int | float | None:
+        found = self.get(name)
+        return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+    def flag(self, name: str) -> bool | None:
+        found = self.get(name)
+        return found if isinstance(found, bool) else None
+
+    def member(self, name: str) -> Members:
+        return Members(self.get(name))
+
+    def items(self, name: str) -> list[Members]:
+        """The elements of a list, each at its own index whatever its type."""
+        found = self.get(name)
+        return [Members(item) for item in found] if isinstance(found, list) else []
+
+    def strings(self, name: str) -> list[str]:
+        """The elements of a list; one that is no string is outlined, so that indexes stay."""
+        return [
+            item.recorded if isinstance(item.recorded, str) else outline_text(item.recorded)
+            for item in self.items(name)
+        ]
+
+    def has_any(self, names: tuple[str, ...]) -> bool:
+        return isinstance(self.recorded, dict) and any(name in self.recorded for name in names)
+
+
+Read = Callable[[Evidence, Members], Reading]
+Align = Callable[[Members, str], list[Span]]
+
+
+def typed_tool(
+    *, agent: str, tools: tuple[str, ...], version: int, expects: tuple[str, ...], read: Read, align: Align
+) -> ForeignTool:
+    """`expects`: an object with none of these members is not this tool's result."""
+
+    def read_any(evidence: Evidence) -> Reading:
+        recorded = Members(evidence.result)
+        if failure := read_failure(evidence):
+            return failure
+        return read(evidence, recorded) if recorded.has_any(expects) else read_untyped(evidence)
+
+    def align_any(evidence: Evidence, text: str) -> list[Span]:
+        recorded = Members(evidence.result)
+        if read_failure(evidence):
+            return align_failure(evidence, text)
+        return align(recorded, text) if recorded.has_any(expects) else align_untyped(evidence, text)
+
+    return ForeignTool(agent=agent, tools=tools, version=version, read=read_any, align=align_any)
+
+
+def reading(
+    evidence: Evidence,
+    result: msgspec.Struct,
+    said: str,
+    *,
+    links: dict[str, str],
+    outputs: tuple[OutputField, ...] = (),
+    fidelity: ResultFidelity = "structured",
+) -> Reading:
+    """A success. `said` is the outcome in one sentence and becomes the summary."""
+    complete = CompleteOutput(
+        tool_name=evidence.tool,
+        status="success",
+        summary_text=summary(said[:1_000]) or f"{evidence.tool} returned an empty result",
+        result=result,
+    )
+    return Reading(complete=complete, fidelity=fidelity, links=links, outputs=outputs)
+
+
+def read_untyped(evidence: Evidence) -> Reading:
+    """A string result, JSON of an unknown shape, the receipt where no result was kept, or nothing."""
+    if isinstance(evidence.result, str):
+        text, links, outputs = evidence.result, {"": "/result/text"}, (OutputField(""),)
+        return reading(
+            evidence, RecordedText(text), _first_line(text), links=links, outputs=outputs, fidelity="stringified"
+        )
+    if evidence.result is not None:
+        text = outline_text(evidence.result)
+        said = f"{evidence.tool} returned a result of an unknown shape"
+        return reading(evidence, RecordedText(text), said, links={"": "/result/text"})
+    text = evidence.receipt_text or ""
+    said = _first_line(text) or f"{evidence.tool}: no result was recorded"
+    return reading(evidence, RecordedText(text), said, links={}, fidelity="parsed_from_receipt" if text else "absent")
+
+
+def align_untyped(evidence: Evidence, text: str) -> list[Span]:
+    """The receipt is the recorded string, or JSON of the recorded value."""
+    if isinstance(evidence.result, str):
+        return match_excerpt(text, evidence.result, "")
+    return match_json(text, evidence.result, "") if isinstance(evidence.result, dict | list) else []
+
+
+def _first_line(text: str) -> str:
+    return text[:1_000].strip().partition("\n")[0]
