@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+
+from dashboard.models import Membership, Project
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -26,3 +30,22 @@ def django_db_modify_db_settings() -> None:
     default = settings.DATABASES["default"]
     if default["ENGINE"].endswith("sqlite3"):
         default["TEST"]["NAME"] = str(settings.DATA / "tests.db")
+
+
+@pytest.fixture
+def project(db: None) -> Project:
+    return Project.objects.create(slug="ledger", name="Ledger")
+
+
+@pytest.fixture
+def operator(project: Project, django_user_model: type[User]) -> User:
+    """May write in `project`, and sees no other."""
+    person = django_user_model.objects.create_user("olga")
+    Membership.objects.create(user=person, project=project, role=Membership.Role.OPERATOR)
+    return person
+
+
+@pytest.fixture
+def operator_client(client: Client, operator: User) -> Client:
+    client.force_login(operator)
+    return client

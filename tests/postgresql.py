@@ -76,7 +76,8 @@ def _give_up_root(user: pwd.struct_passwd | None) -> dict[str, object]:
 
 
 def _initialise(binaries: Path, data: Path, as_user: dict[str, object]) -> None:
-    command = [binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    flags = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    command = [binaries / "initdb", "-D", data, *flags]
     done = subprocess.run(command, cwd=data.parent, capture_output=True, text=True, **as_user)
     if done.returncode:
         raise ClusterDidNotStart(done.stdout + done.stderr)

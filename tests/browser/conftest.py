@@ -1,0 +1,120 @@
+"""A real browser on a live server. What the browser complains of fails the test that caused it.
+
+page             a signed-out page; addresses are given without their host: page.goto("/runs/")
+operator_page    the same, signed in as `operator`
+browse           makes further pages: browse(signed_in=True, java_script_enabled=False, viewport={…})
+troubles         what the browser complained of so far; a test that provokes a complaint takes it out
+assert_accessible  fails with what axe finds serious or critical on a page
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from pytest_django.live_server_helper import LiveServer
+
+from tests.browser.chromium import FLAGS, NoChromium, find
+
+PATIENCE = 10_000
+SERIOUS = {"serious", "critical"}
+
+Browse = Callable[..., Page]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    try:
+        chromium = find()
+    except NoChromium as missing:
+        pytest.fail(str(missing), pytrace=False)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=chromium.executable, args=list(FLAGS), env={**os.environ, **chromium.environment}
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def troubles() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def browse(
+    browser: Browser, live_server: LiveServer, troubles: list[str], request: pytest.FixtureRequest
+) -> Iterator[Browse]:
+    contexts: list[BrowserContext] = []
+
+    def open_page(*, signed_in: bool = False, **options: Any) -> Page:
+        context = browser.new_context(base_url=live_server.url, **options)
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE)
+        if signed_in:
+            _sign_in(context, request.getfixturevalue("operator"), live_server.url)
+        _listen(context, troubles, live_server.url)
+        return context.new_page()
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    if troubles:
+        pytest.fail("The browser complained:\n" + "\n".join(troubles), pytrace=False)
+
+
+def _sign_in(context: BrowserContext, person: User, url: str) -> None:
+    client = Client()
+    client.force_login(person)
+    cookie = client.cookies[settings.SESSION_COOKIE_NAME]
+    context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": url}])
+
+
+def _listen(context: BrowserContext, troubles: list[str], url: str) -> None:
+    """Chromium reports a violation of the content security policy as an error on the console."""
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            troubles.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def on_request(request: Request) -> None:
+        if not request.url.startswith((url, "data:", "blob:", "about:")):
+            troubles.append(f"asked another host: {request.url}")
+
+    context.on("console", on_console)
+    context.on("weberror", lambda error: troubles.append(f"uncaught: {error.error}"))
+    context.on("request", on_request)
+
+
+@pytest.fixture
+def page(browse: Browse) -> Page:
+    return browse()
+
+
+@pytest.fixture
+def operator_page(browse: Browse) -> Page:
+    return browse(signed_in=True)
+
+
+@pytest.fixture
+def assert_accessible() -> Callable[[Page], None]:
+    axe = Axe()
+
+    def check(page: Page) -> None:
+        violations = axe.run(page).response["violations"]
+        found = [_sentence(one) for one in violations if one["impact"] in SERIOUS]
+        assert not found, f"axe on {page.url}:\n" + "\n".join(found)
+
+    return check
+
+
+def _sentence(violation: dict[str, Any]) -> str:
+    places = "; ".join(node["html"][:160] for node in violation["nodes"][:5])
+    return f"{violation['impact']}: {violation['help']} ({violation['id']}, {len(violation['nodes'])} times): {places}"
