@@ -1,0 +1,90 @@
+"""Foreign text made inert: HTML escaped, and what has no shape or a dangerous one drawn as a mark.
+
+A mark stands for exactly one character that is not in the page: a NUL, a control character, a
+direction override, an invisible letter, a lone surrogate, a carriage return (HTML would turn it
+into a newline). Its code point is in `data-code`, from which call.js puts the character back when
+text is copied; the text form of a page (`?as=text`) has the characters themselves.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+_BIDI = {
+    0x061C: "ALM",
+    0x200E: "LRM",
+    0x200F: "RLM",
+    0x202A: "LRE",
+    0x202B: "RLE",
+    0x202C: "PDF",
+    0x202D: "LRO",
+    0x202E: "RLO",
+    0x2066: "LRI",
+    0x2067: "RLI",
+    0x2068: "FSI",
+    0x2069: "PDI",
+}
+_INVISIBLE = {0x00AD: "SHY", 0x200B: "ZWSP", 0x2028: "LSEP", 0x2029: "PSEP", 0x2060: "WJ", 0xFEFF: "BOM"}
+_NAMES = _BIDI | _INVISIBLE | {0x7F: "DEL"}
+
+# Tab and newline stay; U+E0000 to U+E007F are the tag letters with which text is hidden in plain sight.
+_MARKED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+)
+_SPACE = re.compile("[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+|\n")
+_SPACE_SHAPES = {" ": "·", "\t": "→\t", "\n": "↵\n"}
+
+
+class Html(str):
+    """Markup whose foreign parts are escaped. The `trusted` filter lets this type through, no other."""
+
+    __slots__ = ()
+
+
+def shape(character: str) -> str:
+    """What stands for a character that cannot be shown: ␛, RLO, \\ud800, U+2064."""
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if 0xD800 <= code <= 0xDFFF:
+        return f"\\u{code:04x}"
+    return _NAMES.get(code, f"U+{code:04X}")
+
+
+def plain(text: str) -> str:
+    """One string for labels and titles: marks as ⟨RLO⟩, control characters as their pictures."""
+    return _MARKED.sub(_plain_mark, text)
+
+
+def inert(text: str, *, spaces: bool = False) -> str:
+    """Escaped text for the body of an element, with marks; `spaces` draws white space as well."""
+    escaped = html.escape(text)
+    if spaces:
+        escaped = _SPACE.sub(_space, escaped)
+    return _MARKED.sub(_mark, escaped) if _MARKED.search(text) else escaped
+
+
+def attribute(text: str) -> str:
+    """Escaped text for a quoted attribute; never a raw control character in it."""
+    return html.escape(plain(text))
+
+
+def _plain_mark(found: re.Match[str]) -> str:
+    drawn = shape(found.group())
+    return drawn if len(drawn) == 1 or drawn.startswith("\\") else f"⟨{drawn}⟩"
+
+
+def _mark(found: re.Match[str]) -> str:
+    return f'<i class="mark" data-code="{ord(found.group())}">{shape(found.group())}</i>'
+
+
+def _space(found: re.Match[str]) -> str:
+    run = found.group()
+    drawn = "".join(_SPACE_SHAPES.get(character, "␣") for character in run)
+    return f'<i class="space" data-raw="{_raw(run)}">{drawn}</i>'
+
+
+def _raw(run: str) -> str:
+    return "".join(f"&#{ord(character)};" for character in run)

@@ -1,0 +1,108 @@
+"""Every filter and tag of the pages, and the one `mark_safe` of the project.
+
+{{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ text|visible }}  {{ value|short_id }}
+{{ html|trusted }}  {% stamp at %}  {% icon "name" %}
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from dashboard.inert import Html, plain
+
+register = template.Library()
+
+THIN_SPACE = "\u2009"
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+@register.filter
+def duration(ms: int | float | None) -> str:
+    """Milliseconds as 340 ms, 2.4 s, 3 min 12 s, 2 h 5 min, 3 d 4 h; a dash when nobody measured."""
+    if ms is None:
+        return "–"
+    if ms < SECOND:
+        return f"{ms:.0f} ms"
+    if ms < MINUTE:
+        return f"{ms / SECOND:.1f} s"
+    if ms < HOUR:
+        return _two(int(ms), MINUTE, "min", SECOND, "s")
+    return _two(int(ms), HOUR, "h", MINUTE, "min") if ms < DAY else _two(int(ms), DAY, "d", HOUR, "h")
+
+
+def _two(ms: int, large: int, large_name: str, small: int, small_name: str) -> str:
+    whole, rest = divmod(ms, large)
+    return f"{whole} {large_name} {rest // small} {small_name}" if rest >= small else f"{whole} {large_name}"
+
+
+@register.filter
+def size(n: int | None) -> str:
+    """Bytes as 812 B, 14.2 KB, 3.1 MB (thousands, as disks count)."""
+    if n is None:
+        return "–"
+    if n < 1_000:
+        return f"{n} B"
+    value = float(n)
+    for unit in ("KB", "MB", "GB"):
+        value /= 1_000
+        if value < 999.95:
+            break
+    return f"{value:.1f} {unit}"
+
+
+@register.filter
+def count(n: int | None) -> str:
+    return "–" if n is None else f"{n:,}".replace(",", THIN_SPACE)
+
+
+@register.filter
+def short_id(value: object) -> str:
+    """The end of an id: prefixes such as toolu_01 are the same for all of a run."""
+    text = str(value)
+    return text if len(text) <= 10 else text[-8:]
+
+
+@register.filter
+def visible(text: object) -> str:
+    """Foreign text for labels: control, direction and invisible characters as marks; still escaped after."""
+    return plain(str(text))
+
+
+@register.filter
+def trusted(markup: Html) -> SafeString:
+    """Markup of json_markup or receipt_markup, whose foreign parts are escaped there."""
+    if not isinstance(markup, Html):
+        raise TypeError("only markup made by dashboard.inert's callers is trusted")
+    return mark_safe(markup)
+
+
+@register.simple_tag
+def stamp(at: datetime | None) -> str:
+    """A <time>: the hour for today, the day for this year, the date otherwise; all of it in the title."""
+    if at is None:
+        return "–"
+    at = at.astimezone(timezone.get_current_timezone())
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        at.isoformat(),
+        f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC",
+        _short(at),
+    )
+
+
+def _short(at: datetime) -> str:
+    now = timezone.now()
+    if at.date() == now.date():
+        return f"{at:%H:%M:%S}"
+    return f"{at:%d %b %H:%M}" if at.year == now.year else f"{at:%d %b %Y}"
+
+
+@register.simple_tag
+def icon(name: str) -> str:
+    return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
