@@ -20,6 +20,7 @@ register = template.Library()
 
 THIN_SPACE = "\u2009"
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+SIZES = ("B", "KB", "MB", "GB")
 
 
 @register.filter
@@ -48,12 +49,8 @@ def size(n: int | None) -> str:
         return "–"
     if n < 1_000:
         return f"{n} B"
-    value = float(n)
-    for unit in ("KB", "MB", "GB"):
-        value /= 1_000
-        if value < 999.95:
-            break
-    return f"{value:.1f} {unit}"
+    power = next((power for power in (1, 2) if n < 999.95 * 1_000**power), 3)
+    return f"{n / 1_000**power:.1f} {SIZES[power]}"
 
 
 @register.filter
