@@ -114,15 +114,16 @@ def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def cut_of(value: str, spans: Iterable[Span]) -> Cut:
-    """Which lines of `value` the spans show; a line counts as shown only when all of it is.
+def cut_of(value: str, spans: Iterable[Span], *, start: int = 0) -> Cut:
+    """Which lines of `value` from character `start` the spans show; a line is shown only when all of it is.
 
     White space that an agent trims at the edges is no loss to the model and does not count as cut.
     """
     starts, ends = _line_edges(value)
+    starts[:1] = [start] if starts else []
     shown: list[tuple[int, int]] = []
-    for start, end in _merged(sorted((span.value_start, span.value_end) for span in spans), value):
-        first, last = bisect_left(starts, start), bisect_right(ends, end)
+    for low, high in _merged(sorted((span.value_start, span.value_end) for span in spans), value):
+        first, last = bisect_left(starts, low), bisect_right(ends, high)
         if last > first:
             shown.append((first, last))
     return Cut("lines", len(ends), tuple(shown))

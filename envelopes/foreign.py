@@ -38,12 +38,14 @@ class OutputField(msgspec.Struct, frozen=True):
     """A recorded string whose lines the model is meant to read, for the drawing of the cut.
 
     `first_line` and `total_lines` place it inside something larger (a Read of lines 200 to 400 of
-    a file of 1,432): both count lines, `first_line` from 1.
+    a file of 1,432): both count lines, `first_line` from 1. The first `start` characters are the
+    source's own prefix (`Error: `) and no part of the output.
     """
 
     pointer: str
     first_line: int = 1
     total_lines: int | None = None
+    start: int = 0
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -156,5 +156,5 @@ def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span]) -> tup
         text = text_at(evidence.result, field.pointer)
         if text:
             own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
-            cuts.append(OutputCut(field, cut_of(text, own)))
+            cuts.append(OutputCut(field, cut_of(text, own, start=field.start)))
     return tuple(cuts)

@@ -1,0 +1,170 @@
+"""Claude Code's Bash, PowerShell and BashOutput, as recorded from 2.0 to 2.1.
+
+A command that ends with zero leaves `{stdout, stderr, interrupted, isImage, …}` and no exit code;
+one that does not leaves the string `Error: Exit code N` and both streams as one text. `BashOutput`
+leaves `{shellId, status, exitCode, stdout, stderr, …}`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from envelopes.failures import FailureText, failure_text, read_failure
+from envelopes.families.command.results import CommandResult, SavedOutput, TaskHandle, outcome
+from envelopes.foreign import Evidence, OutputField, Reading, ResultFidelity
+from envelopes.recorded import Members
+from envelopes.result import CompleteOutput, JsonValue, ToolError, summary
+
+EXIT_CODE = re.compile(r"Exit code (-?\d+)(?:\n|$)")
+SOURCE_CUT = re.compile(r"\n\n\.\.\. \[\d+ (?:lines|characters) truncated\] \.\.\.(?:\n|$)")
+BACKGROUND = re.compile(r"Command (?:running in|was .*?)background.*? with ID: (?P<id>[\w-]+)")
+PERSISTED = re.compile(
+    r"<persisted-output>\nOutput too large \([^)]*\)\. Full output saved to: (?P<path>[^\n]+)\n\n"
+    r"Preview \(first [^)]*\):\n(?P<preview>.*?)(?:\n\.\.\.)?\n</persisted-output>",
+    re.DOTALL,
+)
+
+
+def read_command(evidence: Evidence) -> Reading:
+    """Bash and PowerShell."""
+    if isinstance(evidence.result, dict):
+        return _read_streams(evidence, Members(evidence.result))
+    failure = failure_text(evidence)
+    exited = EXIT_CODE.match(failure.text) if failure else None
+    if failure and exited:
+        return _read_exit(evidence, failure, exited)
+    return read_failure(evidence) or _read_text(evidence)
+
+
+def read_background(evidence: Evidence) -> Reading:
+    """BashOutput: a look at a command that was sent to the background."""
+    if not isinstance(evidence.result, dict):
+        return read_failure(evidence) or _read_text(evidence)
+    recorded = Members(evidence.result)
+    status = recorded.text("status") or "unknown"
+    result = CommandResult(
+        disposition="already_running" if status == "running" else "completed",
+        exit_status=recorded.integer("exitCode"),
+        stdout=recorded.text("stdout") or "",
+        stderr=recorded.text("stderr") or "",
+        task=TaskHandle(task_id=recorded.text("shellId") or "", status=status),
+        cut_by_source=_is_cut(recorded),
+    )
+    links = _stream_links(result) | {
+        "/exitCode": "/result/exit_status",
+        "/shellId": "/result/task_handle/task_id",
+        "/status": "/result/task_handle/status",
+    }
+    return _reading(evidence, result, "structured", _told(recorded, links), _output_fields(recorded))
+
+
+def _read_streams(evidence: Evidence, recorded: Members) -> Reading:
+    """An interruption is a failure where the agent flagged it as one; what ran until then is in `details`."""
+    task = recorded.text("backgroundTaskId")
+    saved = recorded.text("persistedOutputPath")
+    result = CommandResult(
+        disposition="promoted_to_task" if task else "completed",
+        stdout=recorded.text("stdout") or "",
+        stderr=recorded.text("stderr") or "",
+        interrupted=bool(recorded.flag("interrupted")),
+        interpretation=recorded.text("returnCodeInterpretation") or None,
+        is_image=bool(recorded.flag("isImage")),
+        task=TaskHandle(task_id=task) if task else None,
+        saved_output=SavedOutput(path=saved, size=recorded.integer("persistedOutputSize")) if saved else None,
+        cut_by_source=_is_cut(recorded),
+    )
+    fidelity: ResultFidelity = "bounded" if result.cut_by_source else "structured"
+    if result.interrupted and evidence.is_error:
+        return _interrupted(evidence, result, fidelity)
+    links = _stream_links(result) | {
+        "/interrupted": "/result/interrupted",
+        "/isImage": "/result/image",
+        "/returnCodeInterpretation": "/result/interpretation",
+        "/backgroundTaskId": "/result/task_handle/task_id",
+        "/persistedOutputPath": "/result/saved_output/path",
+        "/persistedOutputSize": "/result/saved_output/size",
+    }
+    outputs = () if result.is_image else _output_fields(recorded)
+    return _reading(evidence, result, fidelity, _told(recorded, links), outputs)
+
+
+def _interrupted(evidence: Evidence, result: CommandResult, fidelity: ResultFidelity) -> Reading:
+    said = "command was interrupted before it finished"
+    streams = {name: text for name in ("stdout", "stderr") if (text := getattr(result, name))}
+    error = ToolError(kind="cancelled", message=said, details=streams or None, retryable=True)
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=said, error=error)
+    links = {f"/{name}": f"/error/details/{name}" for name in streams} | {"/interrupted": "/error/kind"}
+    outputs = tuple(OutputField(f"/{name}") for name in streams)
+    return Reading(complete=complete, fidelity=fidelity, links=links, outputs=outputs)
+
+
+def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) -> Reading:
+    """A non-zero exit is a verdict of the command's domain inside a success (design.md section 1)."""
+    output = failure.text[exited.end() :]
+    result = CommandResult(
+        exit_status=int(exited[1]), combined=output, cut_by_source=SOURCE_CUT.search(output) is not None
+    )
+    if failure.offset is None:
+        return _reading(evidence, result, failure.fidelity)
+    outputs = (OutputField("", start=failure.offset),)
+    target = "/result/combined_output_preview" if output else "/result/exit_status"
+    return _reading(evidence, result, failure.fidelity, {"": target}, outputs)
+
+
+def _read_text(evidence: Evidence) -> Reading:
+    """No object was recorded: a string that is no failure, or the receipt's text alone."""
+    if isinstance(evidence.result, str):
+        links, outputs = {"": "/result/combined_output_preview"}, (OutputField(""),)
+        return _reading(evidence, CommandResult(combined=evidence.result), "stringified", links, outputs)
+    receipt = evidence.receipt_text
+    if receipt is None:
+        return _reading(evidence, CommandResult(), "absent")
+    return _reading(evidence, _from_receipt(receipt), "parsed_from_receipt")
+
+
+def _from_receipt(receipt: str) -> CommandResult:
+    if background := BACKGROUND.match(receipt):
+        return CommandResult(disposition="promoted_to_task", task=TaskHandle(task_id=background["id"]))
+    if persisted := PERSISTED.match(receipt):
+        saved = SavedOutput(path=persisted["path"])
+        return CommandResult(combined=persisted["preview"], saved_output=saved, cut_by_source=True)
+    return CommandResult(combined=receipt, cut_by_source=SOURCE_CUT.search(receipt) is not None)
+
+
+def _reading(
+    evidence: Evidence,
+    result: CommandResult,
+    fidelity: ResultFidelity,
+    links: dict[str, str] | None = None,
+    outputs: tuple[OutputField, ...] = (),
+) -> Reading:
+    said = "no result was recorded" if fidelity == "absent" else outcome(result)
+    complete = CompleteOutput(tool_name=evidence.tool, status="success", summary_text=summary(said), result=result)
+    return Reading(complete=complete, fidelity=fidelity, links=links or {}, outputs=outputs)
+
+
+def _stream_links(result: CommandResult) -> dict[str, str]:
+    first = "stdout" if result.disposition == "completed" else "initial_output"
+    return {"/stdout": f"/result/{first}_preview", "/stderr": "/result/stderr_preview"}
+
+
+def _told(recorded: Members, links: dict[str, str]) -> dict[str, str]:
+    """The links of what was recorded: an empty or absent member has no place in the canonical result."""
+    return {pointer: target for pointer, target in links.items() if _says(recorded.get(pointer[1:]))}
+
+
+def _says(value: JsonValue) -> bool:
+    return value is not None and value is not False and value != ""
+
+
+def _output_fields(recorded: Members) -> tuple[OutputField, ...]:
+    return tuple(OutputField(f"/{name}") for name in ("stdout", "stderr") if (recorded.text(name) or "").strip())
+
+
+def _is_cut(recorded: Members) -> bool:
+    """Later releases keep 30,000 characters of stdout and name the file with the rest."""
+    streams = [recorded.text(name) or "" for name in ("stdout", "stderr")]
+    size = recorded.integer("persistedOutputSize")
+    if size is not None and size > sum(len(text.encode("utf-8", "replace")) for text in streams):
+        return True
+    return any(SOURCE_CUT.search(text) for text in streams)
