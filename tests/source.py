@@ -1,0 +1,71 @@
+"""The checkout's own files as the tests of the house see them: paths, syntax trees, function sizes."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+from tests.conftest import CHECKOUT
+
+
+def modules(*folders: str) -> list[Path]:
+    """Every Python file below the folders, paths relative to the checkout; migrations are generated."""
+    found = (path.relative_to(CHECKOUT) for folder in folders for path in (CHECKOUT / folder).rglob("*.py"))
+    return sorted(path for path in found if "migrations" not in path.parts)
+
+
+def templates() -> list[Path]:
+    found = (path.relative_to(CHECKOUT) for path in (CHECKOUT / "templates").rglob("*") if path.is_file())
+    return sorted(found)
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """What the repository holds; in a copy without its history, whatever lies there and is not ignored by name."""
+    if (CHECKOUT / ".git").exists():
+        listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+        found = [Path(line) for line in listed.splitlines()]
+    else:
+        ignored = {line.strip("/") for line in text(Path(".gitignore")).splitlines()}
+        below = (path.relative_to(CHECKOUT) for path in CHECKOUT.rglob("*"))
+        found = [path for path in below if not any(fnmatch(part, one) for part in path.parts for one in ignored)]
+    return tuple(path for path in found if (CHECKOUT / path).is_file())
+
+
+@cache
+def text(path: Path) -> str:
+    return (CHECKOUT / path).read_text("utf-8")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(text(path), filename=str(path))
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """The name of each function with the lines it spans, decorators left out, nested ones on their own as well."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{path}:{node.lineno} {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, wherever it does; `from a import b` gives both `a` and `a.b`."""
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def method_calls(path: Path) -> Iterator[tuple[int, str, str]]:
+    """`(line, receiver as written, method)` for each `receiver.method(…)`."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.lineno, ast.unparse(node.func.value), node.func.attr

@@ -1,0 +1,185 @@
+"""The rules of the layout that no import contract can say. ARCHITECTURE.md gives their reasons."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CHECKOUT
+from tests.source import functions, imports, method_calls, modules, templates, text, tracked, tree
+
+SOURCE = ("dashboard", "envelopes")
+EVERYTHING = (*SOURCE, "tests")
+MODULE_LINES = 430
+FUNCTION_LINES = 60
+TOP_LEVEL = {
+    *("manage.py", "pyproject.toml", "dashboard", "envelopes", "templates", "static", "tests"),
+    *("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", ".gitignore", ".ci"),
+}
+BANNED = re.compile(r"^(services?|utils?|helpers?|managers?|commons?|handlers?|processors?|misc|core|base_?classes)$")
+BANNED_CLASS = re.compile(r"^(Base|Abstract)[A-Z]|(Manager|Handler|Processor|Service|Helper|Utils?|Data|Info)$")
+WRITES = {
+    *("save", "create", "bulk_create", "bulk_update", "update", "delete"),
+    *("get_or_create", "update_or_create", "acreate", "asave", "adelete"),
+}
+# What a view writes that is no record: the session, messages, response headers, dictionaries, sets.
+NOT_A_TABLE = re.compile(r"(session|headers|context|messages|params|query|found|seen|hashlib|digest|progress)\b")
+UNSAFE = {
+    "the filter `safe`": re.compile(r"\|\s*safe(seq)?\b"),
+    "autoescape off": re.compile(r"autoescape\s+off"),
+    "an inline script": re.compile(r"<script(?![^>]*\bsrc=)", re.IGNORECASE),
+    "a style element": re.compile(r"<style\b", re.IGNORECASE),
+    "a style attribute": re.compile(r"""\sstyle\s*=""", re.IGNORECASE),
+    "an event attribute": re.compile(r"""\s(on[a-z]+|hx-on[a-z:-]*)\s*=""", re.IGNORECASE),
+    "a script address": re.compile(r"javascript:", re.IGNORECASE),
+}
+
+
+def test_no_module_is_longer_than_430_lines() -> None:
+    long = {str(path): size for path in modules(*EVERYTHING) if (size := len(text(path).splitlines())) > MODULE_LINES}
+    assert not long
+
+
+def test_functions_are_small() -> None:
+    sizes = dict(pair for path in modules(*SOURCE) for pair in functions(path))
+    lines = sorted(sizes.values())
+    assert not {name: size for name, size in sizes.items() if size > FUNCTION_LINES}
+    assert statistics.median(lines) <= 10
+    under_30 = sum(size < 30 for size in lines) / len(lines)
+    assert under_30 >= 0.9, f"only {under_30:.0%} of {len(lines)} functions are under 30 lines"
+
+
+def test_no_function_of_the_tests_is_longer_than_60_lines() -> None:
+    assert not {name: size for path in modules("tests") for name, size in functions(path) if size > FUNCTION_LINES}
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    assert not [str(path) for path in modules(*EVERYTHING) if any(map(BANNED.match, [path.stem, *path.parent.parts]))]
+
+
+def test_no_class_has_a_name_that_says_nothing() -> None:
+    named = [f"{path}: {name}" for path in modules(*SOURCE) for name in _classes(path) if BANNED_CLASS.search(name)]
+    assert not named
+
+
+def test_core_modules_import_no_subpackage() -> None:
+    subpackages = {path.parent.name for path in (CHECKOUT / "envelopes").glob("*/__init__.py")}
+    crossing = {
+        (path.name, name)
+        for path in modules("envelopes")
+        if len(path.parts) == 2 and path.name != "__init__.py"
+        for name in imports(path)
+        if name.startswith("envelopes.") and name.split(".")[1] in subpackages
+    }
+    outside = {(path, name) for path, name in crossing if (path, name.split(".")[2:3]) != ("pipeline.py", ["base"])}
+    assert outside <= {("pipeline.py", "envelopes.families")}
+
+
+@pytest.mark.parametrize(("package", "registry"), [("families", "FAMILIES"), ("recordings", "RECORDINGS")])
+def test_each_module_of_a_registry_is_listed_in_it(package: str, registry: str) -> None:
+    init = Path("envelopes", package, "__init__.py")
+    listed = re.search(rf"^{registry}\b[^=]*= \((.*?)\)$", text(init), re.MULTILINE | re.DOTALL)
+    assert listed, f"{init} has no tuple {registry}"
+    named = set(re.findall(r"(\w+)\.FORMATS?\b|(\w+)\.FAMILY\b", listed[1]))
+    assert {first or second for first, second in named} == _members(package)
+
+
+def _members(package: str) -> set[str]:
+    """Modules and folders directly below; a leading underscore or `base` is no member."""
+    found = {path.stem for path in (CHECKOUT / "envelopes" / package).iterdir() if path.suffix == ".py"}
+    found |= {path.parent.name for path in (CHECKOUT / "envelopes" / package).glob("*/__init__.py")}
+    return {name for name in found if name not in ("__init__", "base")}
+
+
+@pytest.mark.parametrize("package", ["families", "recordings"])
+def test_only_a_registry_names_its_members(package: str) -> None:
+    naming = [
+        f"{path} imports {name}"
+        for path in modules(*SOURCE)
+        if path.parts[:2] != ("envelopes", package)
+        for name in imports(path)
+        if re.fullmatch(rf"envelopes\.{package}\.(\w+)(\..*)?", name) and name.split(".")[2] in _members(package)
+    ]
+    assert not naming
+
+
+def test_no_code_branches_on_the_name_of_a_tool() -> None:
+    ladder = re.compile(r"\b(if|elif|case)\b[^\n]*\btool(_name)?\s*(==|in\s*[({\[])")
+    found = [f"{path}: {match[0].strip()}" for path in modules(*SOURCE) for match in ladder.finditer(text(path))]
+    assert not found
+
+
+def test_the_project_marks_text_as_safe_in_one_place() -> None:
+    marks = [
+        f"{path}:{number}"
+        for path in modules(*SOURCE)
+        for number, line in enumerate(text(path).splitlines(), start=1)
+        if re.search(r"\b(mark_safe|SafeString|SafeText|format_html(_join)?)\(|__html__", line)
+    ]
+    assert len(marks) <= 1, marks
+    assert all(mark.startswith("dashboard/templatetags/") for mark in marks)
+
+
+@pytest.mark.parametrize("what", UNSAFE)
+def test_no_template_has(what: str) -> None:
+    pages = [path for path in templates() if path.suffix in (".html", ".svg", ".txt", ".xml")]
+    assert not [f"{path}: {found[0].strip()}" for path in pages for found in UNSAFE[what].finditer(text(path))]
+
+
+def test_every_script_and_stylesheet_comes_from_the_project() -> None:
+    foreign = re.compile(r"""(?:src|href)\s*=\s*["'](?:https?:)?//""")
+    scripts = re.compile(r"<(?:script|link|img|iframe)\b[^>]*>", re.IGNORECASE)
+    assert not [f"{path}: {tag}" for path in templates() for tag in scripts.findall(text(path)) if foreign.search(tag)]
+
+
+def test_views_hold_no_filter_chains_and_no_parsing() -> None:
+    parsers = {"json", "msgspec", "envelopes.untrusted", "xml", "html.parser", "csv"}
+    for path in modules("dashboard/views"):
+        assert not [f"{path}:{line}" for line, _, method in method_calls(path) if method in ("filter", "exclude")]
+        assert not imports(path) & parsers, path
+
+
+@pytest.mark.parametrize("folder", ["dashboard/views", "dashboard/management/commands", "dashboard/templatetags"])
+def test_records_are_written_through_recording_alone(folder: str) -> None:
+    writing = [
+        f"{path}:{line} {receiver}.{method}()"
+        for path in modules(folder)
+        for line, receiver, method in method_calls(path)
+        if method in WRITES and not NOT_A_TABLE.search(receiver) and receiver not in _imported_modules(path)
+    ]
+    assert not writing
+
+
+def _imported_modules(path: Path) -> set[str]:
+    """`recording.delete(run)` is the write path itself, not a row's method."""
+    return {name.rsplit(".", 1)[-1] for name in imports(path) if name.startswith("dashboard.") and _is_module(name)}
+
+
+def _is_module(name: str) -> bool:
+    return (CHECKOUT / name.replace(".", "/")).with_suffix(".py").exists()
+
+
+def test_views_are_functions() -> None:
+    classes = [f"{path}: {node}" for path in modules("dashboard/views") for node in _classes(path) if "View" in node]
+    assert not classes
+
+
+def _classes(path: Path) -> list[str]:
+    return [node.name for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
+
+
+def test_the_top_level_holds_the_fixed_entries_and_nothing_else() -> None:
+    assert {path.parts[0] for path in tracked()} == TOP_LEVEL
+    assert [path for path in tracked() if path.parts[0] == ".ci"] == [Path(".ci/run")]
+
+
+def test_nothing_names_the_place_where_it_was_written() -> None:
+    place = re.compile(r"(?<![\w.])/(work|root|home/\w+)/(main|shared)\b")
+    suffixes = {".py", ".md", ".toml", ".html", ".css", ".js", ".txt", ""}
+    kept_as_found = {"samples", "vendor", "golden"}
+    files = [path for path in tracked() if path.suffix in suffixes and not kept_as_found & set(path.parts)]
+    assert not [str(path) for path in files if place.search(text(path))]
