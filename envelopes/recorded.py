@@ -7,6 +7,7 @@ typed_tool    a ForeignTool that tries failure, then the family's own reading, t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -16,7 +17,7 @@ from envelopes.excerpts import match_excerpt
 from envelopes.failures import align_failure, read_failure
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading, ResultFidelity
 from envelopes.json_text import match_json
-from envelopes.outline import outline_text
+from envelopes.outline import outline_text, scalar_text
 from envelopes.result import CompleteOutput, JsonValue, summary
 
 
@@ -108,6 +109,21 @@ def reading(
         result=result,
     )
     return Reading(complete=complete, fidelity=fidelity, links=links, outputs=outputs)
+
+
+def named_spans(found: re.Match[str] | None, recorded: Members, pointer: str = "") -> list[Span]:
+    """Links each named group of a match to the recorded member of that name, where they are equal."""
+    if found is None:
+        return []
+    spans = []
+    for name in found.groupdict():
+        start, end = found.span(name)
+        said, member = found[name], recorded.get(name)
+        if said and isinstance(member, str) and member == said:
+            spans.append(Span(start, end, f"{pointer}/{name}", 0, len(said)))
+        elif said and isinstance(member, int | float) and scalar_text(member) == said:
+            spans.append(Span(start, end, f"{pointer}/{name}"))
+    return spans
 
 
 def read_untyped(evidence: Evidence) -> Reading:

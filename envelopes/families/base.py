@@ -15,17 +15,19 @@ Families import the core and never each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from envelopes.artifact import ArtifactSink
 from envelopes.budget import ProjectionPolicy, RenderPolicy
-from envelopes.fitting import fitting
+from envelopes.fitting import fit, fitting
 from envelopes.foreign import ForeignTool
-from envelopes.pointer import resolve
+from envelopes.outline import scalar_text
+from envelopes.pointer import join, resolve
 from envelopes.preview import Cut, head_tail
 from envelopes.receipt import Segment, Source
+from envelopes.recorded import RecordedText
 from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
 
 FacetKind: TypeAlias = Literal["terminal", "diff", "code", "json", "text", "table", "image", "link"]
@@ -108,6 +110,38 @@ class Projector:
         return Projected(result=result, artifacts=tuple(self.artifacts), cuts=tuple(self.cuts))
 
 
+ResultMembers: TypeAlias = dict[str, JsonValue]
+Projection: TypeAlias = Callable[[Any, Projector, ProjectionPolicy], ResultMembers]
+
+
+def project_by_type(
+    table: dict[type[msgspec.Struct], Projection],
+) -> Callable[[msgspec.Struct, ProjectionPolicy, ArtifactSink], Projected]:
+    """A family's `project`: one function for each of its result structs, RecordedText included.
+
+    Members that are None are left out: the source did not say them.
+    """
+    known: dict[type[msgspec.Struct], Projection] = {RecordedText: _recorded_text, **table}
+
+    def project(result: msgspec.Struct, policy: ProjectionPolicy, sink: ArtifactSink) -> Projected:
+        projector = Projector(sink)
+        members = known[type(result)](result, projector, policy)
+        return projector.done({name: member for name, member in members.items() if member is not None})
+
+    return project
+
+
+def bounded(body: Callable[[CanonicalResult], Iterable[Segment]]) -> Renderer:
+    """A renderer: `body` for a success, the error receipt for an error, both within the policy."""
+
+    def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
+        if canonical.error is not None:
+            return fit(error_receipt(canonical, policy), policy.characters)
+        return fit(body(canonical), policy.characters, tail=artifact_lines(canonical))
+
+    return render
+
+
 def headline(text: str, pointer: str = "/summary_text") -> Segment:
     """The first line of a receipt: the outcome (RFC-128)."""
     return Segment(text, "headline", Source("canonical", pointer))
@@ -133,6 +167,46 @@ def preview(canonical: CanonicalResult, pointer: str) -> Segment:
     """A large text field, verbatim."""
     found = _string_at(canonical, pointer) or ""
     return Segment(found, "preview", Source("canonical", pointer, 0, len(found)))
+
+
+def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterable[Segment]:
+    """`title: value` on a line of its own; nothing when the source did not say it."""
+    found = _at(canonical, pointer)
+    if found is None or found == "":
+        return
+    yield line_break()
+    yield label(f"{title}: ")
+    yield value(canonical, pointer, None if isinstance(found, str) else scalar_text(found))
+
+
+def text_block(canonical: CanonicalResult, pointer: str, title: str = "") -> Iterable[Segment]:
+    """A blank line, the title, and a large text; nothing when it is blank."""
+    if not (_string_at(canonical, pointer) or "").strip():
+        return
+    yield line_break(2)
+    if title:
+        yield label(f"{title}:\n")
+    yield preview(canonical, pointer)
+
+
+def item_lines(
+    canonical: CanonicalResult, pointer: str, item: Callable[[JsonValue, str], Iterable[Segment]]
+) -> Iterable[Segment]:
+    """`item(element, its pointer)` on a line each, and how many the projection left out."""
+    found = _at(canonical, pointer)
+    items = found if isinstance(found, list) else []
+    for index, element in enumerate(items):
+        yield line_break()
+        yield from item(element, join(pointer, index))
+    omitted = _at(canonical, f"{pointer}_omitted")
+    if isinstance(omitted, int):
+        yield line_break()
+        yield Segment(f"[showing first {len(items)} of {len(items) + omitted}]", "marker")
+
+
+def sliced(text: str, pointer: str) -> Segment:
+    """A whole string of the canonical envelope, when the caller already has it."""
+    return Segment(text, "value", Source("canonical", pointer, 0, len(text)))
 
 
 def artifact_lines(canonical: CanonicalResult) -> Iterable[Segment]:
@@ -166,6 +240,10 @@ def error_receipt(canonical: CanonicalResult, _policy: RenderPolicy) -> Iterable
     yield line_break()
     yield label("Retryable: ")
     yield value(canonical, "/error/retryable", "yes" if error.retryable else "no")
+
+
+def _recorded_text(result: RecordedText, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return projector.text("text", result.text, policy.preview, role="recorded")
 
 
 def _size(item: JsonValue) -> int:
