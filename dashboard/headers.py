@@ -28,5 +28,5 @@ class HeadersMiddleware:
 class OneLineFormatter(logging.Formatter):
     """Control characters are written out, so that no payload can forge a line (reliability.md class 41)."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+    def formatMessage(self, record: logging.LogRecord) -> str:
         return super().formatMessage(record).translate(CONTROL)

@@ -1,12 +1,12 @@
 """The one settings file. Every value has a safe default; the environment overrides it.
 
-    COUNTERFOIL_DATA       folder of the embedded store (database, artifacts, secret key)
-    DATABASE_URL           another database, e.g. postgres://…
-    COUNTERFOIL_ARTIFACTS  folder of the artifact store
-    SECRET_KEY             generated on first start and kept in the data folder, mode 0600
-    ALLOWED_HOSTS          comma-separated; this machine only unless set
-    COUNTERFOIL_DEBUG      developers only
-    COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
+COUNTERFOIL_DATA       folder of the embedded store (database, artifacts, secret key)
+DATABASE_URL           another database, e.g. postgres://…
+COUNTERFOIL_ARTIFACTS  folder of the artifact store
+SECRET_KEY             generated on first start and kept in the data folder, mode 0600
+ALLOWED_HOSTS          comma-separated; this machine only unless set
+COUNTERFOIL_DEBUG      developers only
+COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASES: dict[str, dict[str, Any]] = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA}/counterfoil.db")}
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA}/counterfoil.db")
+}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # FULL, not the usual NORMAL: with NORMAL a power cut loses acknowledged rows (reliability.md 7.1).
     DATABASES["default"]["OPTIONS"] = {
@@ -163,7 +165,9 @@ CONTENT_SECURITY_POLICY = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"()": "dashboard.headers.OneLineFormatter", "format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "formatters": {
+        "line": {"()": "dashboard.headers.OneLineFormatter", "format": "%(asctime)s %(levelname)s %(name)s %(message)s"}
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
 }

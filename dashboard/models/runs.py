@@ -161,6 +161,7 @@ class Call(models.Model):
     seen_lines = models.BigIntegerField(default=0)  # of those, in the receipt that stands
     is_cut = models.BooleanField(default=False)
     is_superseded = models.BooleanField(default=False)  # its first receipt no longer stands
+    revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
     class Meta:
         indexes = [models.Index(fields=["run", "line"])]

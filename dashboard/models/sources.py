@@ -23,6 +23,7 @@ class Source(models.Model):
 
     # How far the file was read:
     inode = models.BigIntegerField(default=0)
+    head_sha256 = models.CharField(max_length=64, default="")  # of its first line: finds a copy again
     offset = models.BigIntegerField(default=0)
     prefix_sha256 = models.CharField(max_length=64, default="")
     ends_open = models.BooleanField(default=False)  # the last line was whole JSON but had no newline yet
@@ -38,7 +39,10 @@ class Source(models.Model):
     runs = models.ManyToManyField("Run", related_name="sources")
 
     class Meta:
-        indexes = [models.Index(fields=["project", "path"])]  # find a file again
+        indexes = [
+            models.Index(fields=["project", "path"]),  # find a file again
+            models.Index(fields=["project", "head_sha256"]),  # find a copy of it
+        ]
 
     def __str__(self) -> str:
         return self.path

@@ -1,0 +1,255 @@
+"""Files in, report out: finds which source a file is, reads what is new, hands batches to `recording`.
+
+accepted + rejected + blank = lines, always; an incomplete last line counts as rejected in the
+report until its end arrives, and its bytes stay unread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from dashboard import recording
+from dashboard.models import Project, Source
+from dashboard.source_files import (
+    HEAD_BYTES,
+    LONGEST_LINE,
+    Stretch,
+    find_source,
+    head_sha256,
+    prefix_sha256,
+    recordings_under,
+    stretches,
+)
+from envelopes import recordings
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    Format,
+    Place,
+    Problem,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    is_blank,
+)
+
+COUNTED = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """After each batch: `bytes_done` of `bytes_total` over all files, and calls met so far."""
+
+    path: str
+    bytes_done: int
+    bytes_total: int
+    calls: int
+
+
+@dataclass
+class Report:
+    """What `import_runs --json` prints (design.md section 4)."""
+
+    files: int = 0
+    seen: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(recording.ADDED, 0)))
+    added: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(recording.ADDED, 0)))
+    lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "files": self.files,
+            "seen": dict(self.seen),
+            "added": dict(self.added),
+            "lines": dict(self.lines),
+            "problems": self.problems,
+            "run_ids": self.run_ids,
+        }
+
+
+def import_paths(
+    project: Project,
+    paths: Sequence[Path],
+    *,
+    format_name: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    shown_as: Callable[[Path], str] = str,
+) -> Report:
+    """Takes in files and folders. `shown_as` names a file for people: an upload has no path of its own."""
+    files = list(recordings_under([Path(path) for path in paths]))
+    report = Report()
+    meter = _Meter(progress, sum(_size(path) for path, _ in files))
+    for path, is_named in files:
+        FileImport(project, path, shown_as(path), report, meter).run(format_name, is_named=is_named)
+    return report
+
+
+class FileImport:
+    """One file, from where its source stood. Adds to the report; raises nothing for bad content."""
+
+    def __init__(self, project: Project, path: Path, name: str, report: Report, meter: _Meter) -> None:
+        self.project = project
+        self.path = path
+        self.name = name
+        self.report = report
+        self.meter = meter
+        self.seen_ids: set[tuple[str, str, str]] = set()
+
+    def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
+        try:
+            with self.path.open("rb") as file:
+                self._run(file, format_name)
+        except recordings.UnknownFormat as error:
+            self._refuse_file(str(error))
+        except OSError as error:
+            if is_named:
+                self._refuse_file(f"cannot be read: {error.strerror or error}")
+
+    def _run(self, file: BinaryIO, format_name: str | None) -> None:
+        head = file.read(HEAD_BYTES)
+        place = Place(self.path.resolve().as_posix())
+        source = find_source(self.project, self.name, file, head)
+        if source is None:
+            form = recordings.named(format_name) if format_name else recordings.detect(head, place)
+            source = recording.begin_source(
+                self.project,
+                path=self.name,
+                format_name=form.name,
+                inode=os.fstat(file.fileno()).st_ino,
+                head_sha256=head_sha256(head),
+            )
+        form = recordings.named(source.format)
+        skipped = self._skip_newline(file, source)
+        for stretch in stretches(file, offset=source.offset + skipped, number=source.lines + 1):
+            self._take(file, source, form, place, stretch, skipped)
+            skipped = 0
+        self._add_to_report(source)
+
+    def _skip_newline(self, file: BinaryIO, source: Source) -> int:
+        """The newline of a last line that was read without one belongs to that line."""
+        if not source.ends_open:
+            return 0
+        file.seek(source.offset)
+        return 1 if file.read(1) == b"\n" else 0
+
+    def _take(self, file: BinaryIO, source: Source, form: Format, place: Place, stretch: Stretch, skipped: int) -> None:
+        lines, rest = list(stretch.lines), stretch.rest
+        if rest is not None and _is_whole(rest.raw):
+            lines, rest = [*lines, rest], None
+        state: dict[str, object] = msgspec.json.decode(source.state)
+        readable = [line for line in lines if line.number not in stretch.too_long]
+        yielded = list(form.read(iter(readable), place, state))
+        refusals = [one for one in yielded if isinstance(one, Problem)]
+        refusals += [_too_long(line) for line in lines if line.number in stretch.too_long]
+        records = [one for one in yielded if not isinstance(one, Problem)]
+        end = lines[-1].offset + len(lines[-1].raw) if lines else source.offset + skipped
+        if lines and lines[-1].number in stretch.too_long:
+            end = file.tell() if rest is None else rest.offset
+        written = recording.record(
+            source,
+            recording.Batch(
+                start=source.offset,
+                lines=lines,
+                records=records,
+                refusals=refusals,
+                end=end,
+                **_line_counts(lines, refusals),
+                ends_open=bool(lines) and not lines[-1].raw.endswith(b"\n"),
+                incomplete=rest,
+                state=msgspec.json.encode(state),
+                prefix_sha256=prefix_sha256(file, end),
+                seen=self._seen(source, records),
+            ),
+        )
+        self.report.added.update(written.added)
+        self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
+
+    def _seen(self, source: Source, records: Sequence[Record]) -> dict[str, int]:
+        """What the whole source holds so far, each thing once."""
+        seen = Counter(msgspec.json.decode(source.seen))
+        for one in records:
+            kind = "runs" if isinstance(one, RunRecord) else COUNTED.get(type(one))
+            if kind is None:
+                continue
+            name = one.run if kind == "runs" else f"{one.line}" if kind == "events" else getattr(one, "call", "")
+            key = (kind, one.run, str(name) + (getattr(one, "kind", "") if kind == "events" else ""))
+            if key not in self.seen_ids:
+                self.seen_ids.add(key)
+                seen[kind] += 1
+        return {kind: seen[kind] for kind in recording.ADDED}
+
+    def _add_to_report(self, source: Source) -> None:
+        self.report.files += 1
+        self.report.seen.update(msgspec.json.decode(source.seen))
+        self.report.lines.update(accepted=source.accepted, rejected=source.rejected, blank=source.blank)
+        self.report.lines["rejected"] += 1 if source.left_bytes else 0
+        for problem in source.problems.order_by("line", "id"):
+            row = {"file": self.name, "line": problem.line, "path": problem.path, "reason": problem.reason}
+            self.report.problems.append(row)
+        self.report.run_ids += [
+            str(pk) for pk in source.runs.values_list("pk", flat=True) if str(pk) not in self.report.run_ids
+        ]
+
+    def _refuse_file(self, reason: str) -> None:
+        raw = b""
+        if self.path.is_file():
+            with self.path.open("rb") as file:
+                raw = file.read(HEAD_BYTES)
+        recording.refuse_file(self.project, path=self.name, reason=reason, raw=raw)
+        self.report.files += 1
+        self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
+
+
+class _Meter:
+    """Bytes and calls over all files, told after each batch."""
+
+    def __init__(self, tell: Callable[[Progress], None] | None, total: int) -> None:
+        self._tell = tell
+        self._total = total
+        self._done = 0
+        self._calls = 0
+
+    def advance(self, path: str, size: int, records: Sequence[Record]) -> None:
+        self._done += size
+        self._calls += sum(isinstance(one, CallRecord) for one in records)
+        if self._tell:
+            self._tell(Progress(path, self._done, self._total, self._calls))
+
+
+def _line_counts(lines: Sequence[SourceLine], refusals: Sequence[Problem]) -> dict[str, int]:
+    blank = sum(is_blank(line.raw) for line in lines)
+    rejected = sum({one.line: one.lines for one in refusals if not one.part}.values())
+    return {"accepted": len(lines) - blank - rejected, "rejected": rejected, "blank": blank}
+
+
+def _too_long(line: SourceLine) -> Problem:
+    reason = f"longer than {LONGEST_LINE // 2**20} MiB"
+    return Problem(line=line.number, path="$", reason=reason, raw=line.raw)
+
+
+def _is_whole(raw: bytes) -> bool:
+    """A last line without a newline is whole when it is a whole JSON value in brackets."""
+    if not raw.rstrip().endswith((b"}", b"]")):
+        return False
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,51 @@
+"""`create_user NAME`: a person with a role in a project, and the one-time link that lets them in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from dashboard.management.links import add_link_arguments, show_link
+from dashboard.models import Membership, Project
+from dashboard.signing_in import create_member, default_project
+
+
+class Command(BaseCommand):
+    help = "Creates a person, or gives somebody known a role in another project, and prints a one-time sign-in link."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name")
+        parser.add_argument("--role", choices=Membership.Role.values, default=Membership.Role.OPERATOR.value)
+        parser.add_argument("--project", metavar="SLUG", help="the first project unless given")
+        add_link_arguments(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        name = options["name"]
+        _check_name(name)
+        project = _project(options["project"])
+        user, is_new = create_member(name, project, options["role"])
+        facts = {"user": name, "role": options["role"], "project": project.slug, "created": is_new}
+        if not options["as_json"]:
+            what = "was created" if is_new else "was known already"
+            self.stdout.write(f"{name} {what}: {options['role']} in {project.slug}.")
+        show_link(self.stdout, user, facts, base_url=options["base_url"], as_json=options["as_json"])
+
+
+def _check_name(name: str) -> None:
+    try:
+        User._meta.get_field("username").clean(name, None)
+    except ValidationError as refused:
+        raise CommandError(f"{name!r} cannot be a name: {' '.join(refused.messages)}") from None
+
+
+def _project(slug: str | None) -> Project:
+    if slug is None:
+        return default_project()
+    found = Project.objects.filter(slug=slug).first()
+    if found is None:
+        known = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none yet"
+        raise CommandError(f"There is no project {slug!r}. Known: {known}.")
+    return found

@@ -1,0 +1,100 @@
+"""Takes in recordings: files, folders, and with --watch whatever is added to them."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+from django_rich.management import RichCommand
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from dashboard import importing, watching
+from dashboard.columns import printable
+from dashboard.importing import Report, import_paths
+from dashboard.projects import DEFAULT, get_or_create_project
+from envelopes.recordings import RECORDINGS
+
+
+class Command(RichCommand):
+    help = "Import recorded agent runs. Importing again adds only what is new."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
+        parser.add_argument("--format", choices=[one.name for one in RECORDINGS], help="instead of by content")
+        parser.add_argument("--project", default=DEFAULT)
+        parser.add_argument("--watch", action="store_true", help="follow the files until interrupted")
+        parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        paths: list[Path] = options["paths"]
+        missing = [path for path in paths if not path.exists()]
+        if missing:
+            raise CommandError(f"no such file or folder: {printable(str(missing[0]))}")
+        project = get_or_create_project(options["project"])
+        with _Bar(self, is_quiet=options["json"]) as bar:
+            report = import_paths(project, paths, format_name=options["format"], progress=bar.show)
+        if options["json"]:
+            self.stdout.write(json.dumps(report.to_json()))
+        else:
+            self._tell(report)
+        if options["watch"]:
+            watching.follow(project, paths, format_name=options["format"], tell=self._tell_watched)
+
+    def _tell(self, report: Report) -> None:
+        added, lines = report.added, report.lines
+        self.stdout.write(
+            f"{report.files} files: {added['runs']} runs, {added['calls']} calls, {added['results']} results, "
+            f"{added['receipts']} receipts added; lines: {lines['accepted']} accepted, "
+            f"{lines['rejected']} rejected, {lines['blank']} blank"
+        )
+        for problem in report.problems[:20]:
+            place = f"{problem['file']}:{problem['line']} {problem['path']}"
+            self.stderr.write(printable(f"{place}: {problem['reason']}"))
+        if len(report.problems) > 20:
+            self.stderr.write(f"and {len(report.problems) - 20} more problems; all are on /problems/")
+
+    def _tell_watched(self, report: Report) -> None:
+        if any(report.added.values()):
+            self._tell(report)
+
+
+class _Bar:
+    """Bytes, calls and rate on a terminal; nothing when --json or when nobody watches."""
+
+    def __init__(self, command: Command, *, is_quiet: bool) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[calls]} calls"),
+            console=command.console,
+            transient=True,
+            disable=is_quiet or not command.console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> _Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, progress: importing.Progress) -> None:
+        name = printable(progress.path.rsplit("/", 1)[-1])
+        if self._task is None:
+            self._task = self._bar.add_task(name, total=progress.bytes_total, calls=0)
+        self._bar.update(self._task, description=name, completed=progress.bytes_done, calls=progress.calls)

@@ -1,0 +1,30 @@
+"""`signin_link NAME`: a new one-time link for somebody who is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from dashboard.management.links import add_link_arguments, show_link
+
+
+class Command(BaseCommand):
+    help = "Prints a new one-time sign-in link; earlier unused ones stay valid until they expire."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name")
+        add_link_arguments(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = User.objects.filter(username=options["name"], is_active=True).first()
+        if user is None:
+            raise CommandError(f"There is no user {options['name']!r}. `create_user {options['name']}` makes one.")
+        show_link(
+            self.stdout,
+            user,
+            {"user": user.get_username()},
+            base_url=options["base_url"],
+            as_json=options["as_json"],
+        )

@@ -1,0 +1,422 @@
+"""The one write path. Everything that writes a record goes through here.
+
+A batch is one transaction: raw bytes, rows and refused lines together, acknowledged when the commit
+is durable (design.md section 5). Ids derive from identity, so a batch that runs twice changes
+nothing, and one that is killed half-way left nothing.
+
+    record(source, batch)    what a reader yielded for a stretch of a source
+    begin_source(...)        a source that was not known
+    forget_run(run)          a run, with what only it refers to
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyzstd
+from django.db import models, transaction
+
+from dashboard import identity
+from dashboard.call_rows import CallMerge, CallRows, new_call
+from dashboard.columns import column_text, instant, milliseconds
+from dashboard.derive import Derived, derive
+from dashboard.drafts import CallDraft, Drafts, Gatherer
+from dashboard.models import (
+    Artifact,
+    Call,
+    CanonicalProjection,
+    Event,
+    Message,
+    Observation,
+    Problem,
+    Project,
+    Receipt,
+    Run,
+    RunCall,
+    RunFacet,
+    Source,
+    SourceChunk,
+)
+from dashboard.run_rows import merge_run, new_run
+from dashboard.tally import COLUMNS, tally
+from envelopes import recordings
+from envelopes.recordings.base import EventRecord, MessageRecord, Record, SourceLine
+from envelopes.recordings.base import Problem as Refusal
+from envelopes.tokens import count_all
+
+RAW_SHOWN = 65_536  # of a refused line; the whole stays in the source's chunks
+ADDED = ("runs", "calls", "results", "receipts", "events")
+
+
+class SourceMoved(RuntimeError):
+    """Another process read this source meanwhile; nothing of the batch was written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A stretch of whole lines and what a reader made of them. `incomplete` is a last line without its end."""
+
+    start: int
+    lines: Sequence[SourceLine]
+    records: Sequence[Record]
+    refusals: Sequence[Refusal]
+    end: int
+    accepted: int = 0
+    rejected: int = 0
+    blank: int = 0
+    ends_open: bool = False
+    incomplete: SourceLine | None = None
+    state: bytes = b"{}"
+    prefix_sha256: str = ""
+    seen: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Written:
+    """Rows that were not there before, and the runs that changed."""
+
+    added: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ADDED, 0))
+    runs: set[UUID] = field(default_factory=set)
+
+
+def begin_source(project: Project, *, path: str, format_name: str, inode: int, head_sha256: str) -> Source:
+    return Source.objects.create(
+        project=project,
+        path=column_text(path, 1024),
+        format=format_name,
+        namespace=recordings.named(format_name).namespace,
+        inode=inode,
+        head_sha256=head_sha256,
+    )
+
+
+def record(source: Source, batch: Batch) -> Written:
+    """Raises SourceMoved when the source is not where the batch starts."""
+    with transaction.atomic():
+        _claim(source, batch)
+        written = _BatchWrite(source).write(batch)
+        _keep_raw(source, batch)
+        _keep_refusals(source, batch)
+        _advance(source, batch)
+        source.runs.add(*written.runs)
+    return written
+
+
+def refuse_file(project: Project, *, path: str, reason: str, raw: bytes) -> None:
+    """A whole file that no reader knows; told once, however often it is offered."""
+    shown = {"project": project, "file": column_text(path, 1024), "reason": column_text(reason, 1000), "line": 0}
+    if not Problem.objects.filter(**shown).exists():
+        Problem.objects.create(**shown, path="$", raw=raw[:RAW_SHOWN], raw_size=len(raw))
+
+
+def forget_run(run: Run) -> None:
+    """Deletes the run and what only it refers to; a call that another run holds moves there."""
+    with transaction.atomic():
+        for call in run.own_calls.filter(memberships__in=RunCall.objects.exclude(run=run)).distinct():
+            call.run_id = call.memberships.exclude(run=run).order_by("inherited", "id")[0].run_id
+            call.save(update_fields=["run_id"])
+        lonely = [source.pk for source in run.sources.all() if not source.runs.exclude(pk=run.pk).exists()]
+        run.delete()
+        Source.objects.filter(pk__in=lonely).delete()
+
+
+class _BatchWrite:
+    """The rows of one batch. Every step reads what is stored first, so that it can tell what is new."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.project: int = source.project_id
+        self.format = recordings.named(source.format)
+        self.written = Written()
+        self.runs: dict[str, Run] = {}
+
+    def write(self, batch: Batch) -> Written:
+        gatherer = Gatherer(self.project, self.format)
+        for one in batch.records:
+            gatherer.add(one)
+        drafts = gatherer.drafts
+        self._write_runs(drafts)
+        rows = self._write_calls(drafts)
+        self._write_members(drafts, rows)
+        self._write_messages(drafts.messages)
+        self._write_events(drafts.events, gatherer)
+        self._retally()
+        return self.written
+
+    # runs
+
+    def _run_id(self, run: str) -> UUID:
+        return identity.run_id(self.project, self.format.namespace, run)
+
+    def _write_runs(self, drafts: Drafts) -> None:
+        names = set(drafts.runs)
+        names.update(one.parent_run for records in drafts.runs.values() for one in records if one.parent_run)
+        known = Run.objects.select_for_update().in_bulk([self._run_id(name) for name in names])
+        for name in sorted(names):
+            pk = self._run_id(name)
+            run = known.get(pk) or new_run(pk, self.source, self.format, name)
+            merge_run(run, name, drafts.runs.get(name, []), drafts.stamps.get(name, []), self._run_id)
+            run.revision += 1
+            self.runs[name] = run
+        fresh = [run for run in self.runs.values() if run.pk not in known]
+        self.written.added["runs"] += len(fresh)
+        parents_last = {run.pk: run.parent_id for run in self.runs.values()}
+        _create(Run, fresh, detached="parent_id")
+        for run in self.runs.values():
+            run.parent_id = parents_last[run.pk]
+            run.save(force_update=True)
+        self.written.runs.update(self._run_id(name) for name in drafts.runs)
+
+    # calls
+
+    def _write_calls(self, drafts: Drafts) -> dict[UUID, CallRows]:
+        rows = self._stored_rows(drafts.calls)
+        ids = {name: self._run_id(name) for name in self.runs}
+        ids.update(
+            (one.child_run, self._run_id(one.child_run))
+            for draft in drafts.calls.values()
+            for one in draft.results
+            if one.child_run
+        )
+        for key, draft in drafts.calls.items():
+            if key not in rows:
+                call = new_call(draft, project=self.project, namespace=self.format.agent, run=ids[draft.owner])
+                rows[key] = CallRows(call, is_new=True, observations=[], receipts=[])
+            CallMerge(rows[key], self.source).apply(draft, ids)
+        derived = {key: derive(one.call, one.selected) for key, one in rows.items()}
+        self._count_tokens(rows, derived)
+        self._save_calls(rows, derived, drafts.calls)
+        return rows
+
+    def _stored_rows(self, drafts: Iterable[UUID]) -> dict[UUID, CallRows]:
+        calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(drafts))
+        rows = {key: CallRows(call, is_new=False, observations=[], receipts=[]) for key, call in calls.items()}
+        for observation in Observation.objects.filter(call__in=list(calls)).order_by("line"):
+            rows[observation.call_id].observations.append(observation)
+        for receipt in Receipt.objects.filter(call__in=list(calls)).order_by("seq"):
+            rows[receipt.call_id].receipts.append(receipt)
+        return rows
+
+    def _count_tokens(self, rows: dict[UUID, CallRows], derived: dict[UUID, Derived]) -> None:
+        keys = list(rows)
+        models_ = {run.pk: run.model for run in self.runs.values()}
+        model = next((name for name in models_.values() if name), "")
+        counts = count_all([derived[key].receipt_text for key in keys], model=model)
+        for key, count in zip(keys, counts, strict=True):
+            derived[key].columns |= {"tokens": count.count, "token_certainty": count.certainty}
+            for receipt in rows[key].new_receipts[-1:]:
+                receipt.characters, receipt.tokens = len(derived[key].receipt_text), count.count
+
+    def _save_calls(
+        self, rows: dict[UUID, CallRows], derived: dict[UUID, Derived], drafts: dict[UUID, CallDraft]
+    ) -> None:
+        for key, one in rows.items():
+            for column, content in derived[key].columns.items():
+                setattr(one.call, column, content)
+            one.call.receipt_count = len(one.receipts)
+            one.call.revision = max(
+                (run.revision for run in self.runs.values() if run.pk == one.call.run_id), default=0
+            )
+        fresh = [one.call for one in rows.values() if one.is_new]
+        Call.objects.bulk_create(fresh)
+        _update(Call, [one.call for one in rows.values() if not one.is_new])
+        Observation.objects.bulk_create([new for one in rows.values() for new in one.new_observations])
+        _update(Observation, [new for one in rows.values() for new in one.changed_observations], ["selected"])
+        Receipt.objects.bulk_create([new for one in rows.values() for new in one.new_receipts])
+        _update(Receipt, [new for one in rows.values() for new in one.changed_receipts])
+        self._save_derived(rows, derived, drafts)
+        self.written.added["calls"] += len(fresh)
+        new = [one.surface for row in rows.values() for one in row.new_observations]
+        self.written.added["results"] += new.count("result")
+        self.written.added["receipts"] += sum(len(one.new_receipts) for one in rows.values())
+
+    def _save_derived(
+        self, rows: dict[UUID, CallRows], derived: dict[UUID, Derived], drafts: dict[UUID, CallDraft]
+    ) -> None:
+        projections = [one.projection for one in derived.values()]
+        known = [key for key, one in rows.items() if not one.is_new]
+        CanonicalProjection.objects.filter(call__in=known).delete()
+        CanonicalProjection.objects.bulk_create(projections, ignore_conflicts=True)
+        artifacts = [artifact for one in derived.values() for artifact in one.artifacts]
+        artifacts += [
+            _named_artifact(self.project, key, ordinal, one.role, one.path, one.size)
+            for key, draft in drafts.items()
+            for ordinal, one in enumerate(draft.artifacts, 100)
+        ]
+        Artifact.objects.bulk_create(artifacts, ignore_conflicts=True)
+
+    # what stands around the calls
+
+    def _write_members(self, drafts: Drafts, rows: dict[UUID, CallRows]) -> None:
+        members = [
+            RunCall(
+                run_id=self._run_id(run),
+                call_id=key,
+                ordinal=one.line,
+                inherited=one.inherited or rows[key].call.run_id != self._run_id(run),
+            )
+            for (run, key), one in drafts.members.items()
+        ]
+        orphans = [
+            key for key, row in rows.items() if row.is_new and not any(key == call for _, call in drafts.members)
+        ]
+        members += [RunCall(run_id=rows[key].call.run_id, call_id=key, ordinal=rows[key].call.line) for key in orphans]
+        RunCall.objects.bulk_create(members, ignore_conflicts=True)
+
+    def _write_messages(self, records: Sequence[MessageRecord]) -> None:
+        rows = [
+            Message(
+                id=identity.derived("message", self.runs[one.run].pk.bytes, one.key),
+                run=self.runs[one.run],
+                role=column_text(one.role, 32),
+                step=column_text(one.step, 200),
+                at=instant(one.at),
+                line=one.line,
+                data=one.content,
+                size=len(one.content),
+            )
+            for one in records
+        ]
+        Message.objects.bulk_create(rows, ignore_conflicts=True)
+
+    def _write_events(self, records: Sequence[EventRecord], gatherer: Gatherer) -> None:
+        rows = {row.pk: row for row in (self._event(one, gatherer) for one in records)}
+        known = set(Event.objects.filter(pk__in=list(rows)).values_list("pk", flat=True)) if rows else set()
+        self.written.added["events"] += len(rows) - len(known)
+        Event.objects.bulk_create([row for key, row in rows.items() if key not in known])
+
+    def _event(self, one: EventRecord, gatherer: Gatherer) -> Event:
+        run = self.runs[one.run]
+        digest = hashlib.sha256(one.payload).digest()
+        return Event(
+            id=identity.derived("event", run.pk.bytes, one.kind, one.line, one.message, digest),
+            run=run,
+            call=gatherer.call_id(one.run, one.call) if one.call else None,
+            kind=column_text(one.kind, 100),
+            level=one.level,
+            message=column_text(one.message, 500),
+            at=instant(one.at),
+            line=one.line,
+            payload=one.payload,
+        )
+
+    # counts
+
+    def _retally(self) -> None:
+        for run in self.runs.values():
+            members = (
+                RunCall.objects.filter(run=run)
+                .select_related("call")
+                .only("inherited", *(f"call__{c}" for c in COLUMNS))
+            )
+            counted = tally(run, [(member.inherited, member.call) for member in members.order_by("ordinal", "id")])
+            for column, content in counted.columns.items():
+                setattr(run, column, content)
+            run.duration_ms = milliseconds(run.started_at, run.ended_at or run.last_at) or 0
+            run.save(force_update=True)
+            _write_facets(run, counted.facets)
+
+
+def _write_facets(run: Run, facets: dict[tuple[str, str], int]) -> None:
+    stored = {(one.kind, one.value): one for one in run.facets.all()}
+    wanted = {
+        key: RunFacet(run=run, project_id=run.project_id, kind=key[0], value=key[1], sort_at=run.sort_at, count=count)
+        for key, count in facets.items()
+    }
+    RunFacet.objects.filter(pk__in=[one.pk for key, one in stored.items() if key not in wanted]).delete()
+    RunFacet.objects.bulk_create(
+        [one for key, one in wanted.items() if not _same(stored.get(key), one)],
+        update_conflicts=True,
+        unique_fields=["run", "kind", "value"],
+        update_fields=["sort_at", "count"],
+    )
+
+
+def _same(stored: RunFacet | None, wanted: RunFacet) -> bool:
+    return stored is not None and (stored.count, stored.sort_at) == (wanted.count, wanted.sort_at)
+
+
+def _create(model: type[models.Model], rows: list[Any], *, detached: str) -> None:
+    """Rows that point at each other are created without the pointer; the caller sets it afterwards."""
+    for row in rows:
+        setattr(row, detached, None)
+    model._default_manager.bulk_create(rows)
+
+
+def _update(model: type[models.Model], rows: list[Any], fields: list[str] | None = None) -> None:
+    names = fields or [one.attname for one in model._meta.concrete_fields if not one.primary_key]
+    for row in rows:
+        row.save(update_fields=names, force_update=True)
+
+
+def _named_artifact(project: int, call: UUID, ordinal: int, role: str, path: str, size: int | None) -> Artifact:
+    """A file that the recording names. It is missing until its content is taken in."""
+    return Artifact(
+        id=identity.derived("artifact", call.bytes, "file", path),
+        project_id=project,
+        call_id=call,
+        ordinal=ordinal,
+        role=column_text(role, 64),
+        path=column_text(path, 1024),
+        state=Artifact.State.MISSING,
+        size=size or 0,
+    )
+
+
+def _claim(source: Source, batch: Batch) -> None:
+    stored = Source.objects.select_for_update().get(pk=source.pk)
+    if stored.offset != batch.start:
+        raise SourceMoved(f"{source.path} is at byte {stored.offset}, the batch starts at {batch.start}")
+
+
+def _keep_raw(source: Source, batch: Batch) -> None:
+    if not batch.lines:
+        return
+    raw = b"".join(line.raw for line in batch.lines)
+    first = batch.lines[0]
+    SourceChunk.objects.create(
+        source=source, offset=first.offset, size=len(raw), first_line=first.number, data=pyzstd.compress(raw, 3)
+    )
+
+
+def _keep_refusals(source: Source, batch: Batch) -> None:
+    source.problems.filter(is_incomplete=True).delete()
+    raws = {line.number: line.raw for line in batch.lines}
+    rows = [_problem(source, one.line, one.path, one.reason, raws.get(one.line, one.raw)) for one in batch.refusals]
+    if batch.incomplete is not None:
+        rest = batch.incomplete
+        reason = f"incomplete last line: {len(rest.raw)} bytes without their end; it is read when the rest is there"
+        rows.append(_problem(source, rest.number, "$", reason, rest.raw))
+        rows[-1].is_incomplete = True
+    Problem.objects.bulk_create(rows)
+
+
+def _problem(source: Source, line: int, path: str, reason: str, raw: bytes) -> Problem:
+    return Problem(
+        project_id=source.project_id,
+        source=source,
+        file=source.path,
+        line=line,
+        path=column_text(path, 500),
+        reason=column_text(reason, 1000),
+        raw=raw[:RAW_SHOWN],
+        raw_size=len(raw),
+    )
+
+
+def _advance(source: Source, batch: Batch) -> None:
+    source.offset = batch.end
+    source.accepted += batch.accepted
+    source.rejected += batch.rejected
+    source.blank += batch.blank
+    source.ends_open = batch.ends_open
+    source.left_bytes = len(batch.incomplete.raw) if batch.incomplete else 0
+    source.state = batch.state
+    source.prefix_sha256 = batch.prefix_sha256
+    source.seen = msgspec.json.encode(batch.seen)
+    source.save()

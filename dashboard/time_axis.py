@@ -1,0 +1,104 @@
+"""Where a call's bar lies: the run's time in percent of a width, with or without its idle gaps.
+
+A session that rests over lunch spends most of its width on nothing. The plain axis shows that as it
+is; the squeezed one draws each long gap as a thin slice, and the page offers it instead of choosing it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+MILLISECOND = timedelta(milliseconds=1)
+LONG_GAP_MS = 60_000
+GAP_SLICE = 0.01  # of the busy time; what a squeezed gap still takes
+WORTH_SQUEEZING = 60  # percent of the run in which no tool ran
+Span = tuple[int, int]  # milliseconds since the axis starts
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Percent of the width. The waiting part comes first: one is asked before the tool works."""
+
+    x: float
+    wait: float
+    work_x: float
+    work: float
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`real` and `drawn` are the break points of a piecewise linear map, both in milliseconds."""
+
+    start: datetime | None
+    real: tuple[int, ...]
+    drawn: tuple[float, ...]
+    idle_percent: int = 0
+    is_squeezed: bool = False
+
+    @property
+    def span_ms(self) -> int:
+        return self.real[-1]
+
+    @property
+    def is_worth_squeezing(self) -> bool:
+        return self.idle_percent >= WORTH_SQUEEZING
+
+    def percent(self, ms: int) -> float:
+        """`ms` after the start, as percent of the width; what lies outside is put at the edge."""
+        ms = min(max(ms, 0), self.real[-1])
+        index = max(0, min(bisect_right(self.real, ms) - 1, len(self.real) - 2))
+        low, high = self.real[index], self.real[index + 1]
+        part = (ms - low) / (high - low) if high > low else 0.0
+        return 100 * (self.drawn[index] + part * (self.drawn[index + 1] - self.drawn[index])) / (self.drawn[-1] or 1)
+
+    def bar(self, started_at: datetime | None, duration_ms: int | None, wait_ms: int | None) -> Bar | None:
+        """None when the source did not say when the call began."""
+        if self.start is None or started_at is None:
+            return None
+        begin = (started_at - self.start) // MILLISECOND
+        end = begin + (duration_ms or 0)
+        turn = min(begin + (wait_ms or 0), end)
+        x, work_x, stop = self.percent(begin), self.percent(turn), self.percent(end)
+        return Bar(round(x, 2), round(work_x - x, 2), round(work_x, 2), round(stop - work_x, 2))
+
+
+def axis_of(start: datetime | None, end: datetime | None, spans: Iterable[Span], *, squeezed: bool = False) -> Axis:
+    """The axis of a run; `spans` are its calls' times, by which the gaps are known."""
+    last = (end - start) // MILLISECOND if start and end and end > start else 0
+    busy = _merged(spans)
+    last = max(last, busy[-1][1] if busy else 0, 1)
+    gaps = _gaps(busy, last)
+    busy_ms = last - sum(high - low for low, high in gaps)
+    idle = round(100 * (last - busy_ms) / last)
+    if not squeezed:
+        return Axis(start, (0, last), (0.0, float(last)), idle)
+    real, drawn = _squeeze(gaps, last, max(busy_ms * GAP_SLICE, 1.0))
+    return Axis(start, real, drawn, idle, is_squeezed=True)
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for low, high in sorted(spans):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def _gaps(busy: Sequence[Span], last: int) -> list[Span]:
+    edges = [0, *(edge for span in busy for edge in span), last]
+    return [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if high - low > LONG_GAP_MS]
+
+
+def _squeeze(gaps: Sequence[Span], last: int, width: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    real, drawn = [0], [0.0]
+    for low, high in gaps:
+        drawn.append(drawn[-1] + low - real[-1])
+        drawn.append(drawn[-1] + width)
+        real += [low, high]
+    drawn.append(drawn[-1] + last - real[-1])
+    return (*real, last), tuple(drawn)

@@ -1,0 +1,244 @@
+"""The calls of a run, one row each in the order of the source: what happened, and where the time went.
+
+Two queries whatever the number of calls: one reads a few columns of every call (the overview, the
+axis, the failed calls), the other the columns of one page of rows. Neither reads a payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple, Protocol, cast
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from dashboard import tally
+from dashboard.models import Call, Run, RunCall
+from dashboard.time_axis import Axis, Bar
+
+PAGE = 200
+STATES = {
+    "o": "answered",
+    "w": "answered; the time was a person's",
+    "c": "cut before the model",
+    "e": "failed",
+    "x": "failed, and cut before the model",
+    "u": "unanswered",
+}
+MARKS = {"o": "✓", "w": "✓", "c": "✂", "e": "✗", "x": "✗", "u": "?"}
+
+
+class FactColumns(NamedTuple):
+    ordinal: int
+    id: int
+    inherited: bool
+    pk: UUID
+    tool: str
+    family: str
+    step: str
+    attempt: int
+    origin: str
+    child_run: UUID | None
+    status: str
+    summary: str
+    error_kind: str
+    exit_status: int | None
+    source_error: bool | None
+    is_disagreeing: bool
+    started_at: datetime | None
+    duration_ms: int | None
+    tool_ms: int | None
+    is_waiting: bool
+    receipt_fidelity: str
+    receipt_characters: int
+    tokens: int
+    token_certainty: str
+    output_lines: int
+    seen_lines: int
+    is_cut: bool
+    is_superseded: bool
+
+
+class Facts(FactColumns):
+    """The columns of one row; what a Call answers from them is answered by Call's own properties."""
+
+    Status = Call.Status
+    has_failed: bool = Call.has_failed  # type: ignore[assignment]
+    wait_ms: int | None = Call.wait_ms  # type: ignore[assignment]
+
+
+OF_THE_MEMBERSHIP = frozenset({"ordinal", "id", "inherited"})
+
+
+def columns_of(fields: Iterable[str]) -> tuple[str, ...]:
+    """Query paths from RunCall; `pk` is the call's, since `id` is the membership's."""
+    return tuple(name if name in OF_THE_MEMBERSHIP else f"call__{'id' if name == 'pk' else name}" for name in fields)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """A subagent's run below the call that started it, with its own counts."""
+
+    pk: UUID
+    title: str
+    calls: int
+    failed: int
+    cut: int
+    tokens: int
+    duration_ms: int
+    bar: Bar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`tie` is first, middle or last of `tie_kind` (step: asked for together; tries: one after a failure)."""
+
+    number: int
+    facts: Facts
+    letter: str
+    bar: Bar | None
+    cursor: str
+    tie: str = ""
+    tie_kind: str = ""
+    tie_count: int = 0
+    children: tuple[ChildRun, ...] = ()
+
+    @property
+    def state(self) -> str:
+        return STATES[self.letter]
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.letter]
+
+
+@dataclass(frozen=True)
+class Page:
+    """`before` rows stand above the first one here, `left` below the last."""
+
+    rows: tuple[Row, ...]
+    before: int
+    left: int
+    next_cursor: str
+
+
+class Outcome(Protocol):
+    """What a mark is chosen by; a Call and the rows read here have it alike."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def has_failed(self) -> bool: ...
+    @property
+    def is_cut(self) -> bool: ...
+    @property
+    def is_waiting(self) -> bool: ...
+
+
+def letter_of(one: Outcome) -> str:
+    """By the rule that a run's strip follows."""
+    return tally.letter_of(cast(Call, one))
+
+
+def page_of(members: QuerySet[RunCall], axis: Axis, after: str, *, total: int, children: Sequence[Run] = ()) -> Page:
+    """The rows behind the cursor `after`. `total` counts `members`, whatever page is asked for."""
+    place = place_of(after)
+    ordered = members.order_by("ordinal", "id")
+    before = ordered.filter(_up_to(place)).count() if place else 0
+    if place:
+        ordered = ordered.exclude(_up_to(place))
+    facts = [Facts(*values) for values in ordered.values_list(*columns_of(Facts._fields))[:PAGE]]
+    nested = _children_by_call(children, axis)
+    rows = [_row(one, before + number, axis, nested) for number, one in enumerate(facts, 1)]
+    left = max(0, total - before - len(rows))
+    return Page(tuple(_tied(rows)), before, left, rows[-1].cursor if rows and left else "")
+
+
+def cursor_of(ordinal: int, key: int) -> str:
+    return f"{ordinal}-{key}"
+
+
+def place_of(cursor: str) -> tuple[int, int] | None:
+    """A cursor from the address bar; anything that is none counts as the beginning."""
+    ordinal, _, key = cursor.partition("-")
+    if not (ordinal.isdecimal() and key.isdecimal()) or len(cursor) > 36:
+        return None
+    return int(ordinal), int(key)
+
+
+def tail_cursor(members: QuerySet[RunCall], total: int) -> str:
+    """The cursor in front of the last page: where a live run is looked at."""
+    if total <= PAGE:
+        return ""
+    ordinal, key = members.order_by("-ordinal", "-id").values_list("ordinal", "id")[PAGE]
+    return cursor_of(ordinal, key)
+
+
+def _up_to(place: tuple[int, int]) -> Q:
+    ordinal, key = place
+    return Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, id__lte=key)
+
+
+def _row(one: Facts, number: int, axis: Axis, nested: dict[UUID, list[ChildRun]]) -> Row:
+    return Row(
+        number=number,
+        facts=one,
+        letter=letter_of(one),
+        bar=axis.bar(one.started_at, one.duration_ms, one.wait_ms),
+        cursor=cursor_of(one.ordinal, one.id),
+        children=tuple(nested.get(one.pk, ())) or tuple(nested.get(one.child_run, ()) if one.child_run else ()),
+    )
+
+
+def _children_by_call(children: Sequence[Run], axis: Axis) -> dict[UUID, list[ChildRun]]:
+    """By the call that the child names as its parent, and by the child's own id for calls that name it."""
+    found: dict[UUID, list[ChildRun]] = {}
+    for run in children:
+        child = child_of(run, axis)
+        found.setdefault(run.parent_call or run.pk, []).append(child)
+        if run.parent_call:
+            found.setdefault(run.pk, []).append(child)
+    return found
+
+
+def child_of(run: Run, axis: Axis) -> ChildRun:
+    return ChildRun(
+        pk=run.pk,
+        title=str(run),
+        calls=run.call_count,
+        failed=run.failed_count,
+        cut=run.cut_count,
+        tokens=run.token_count,
+        duration_ms=run.duration_ms,
+        bar=axis.bar(run.started_at, run.duration_ms, None),
+    )
+
+
+def _tied(rows: Sequence[Row]) -> Iterable[Row]:
+    """Marks neighbours that belong together: tries of one call, else calls of one step."""
+    ties = [_tie_kind(first.facts, second.facts) for first, second in pairwise(rows)]
+    start = 0
+    while start < len(rows):
+        end = start
+        while end < len(ties) and ties[end] and ties[end] == ties[start]:
+            end += 1
+        yield from _group(rows[start : end + 1], ties[start] if end > start else "")
+        start = end + 1
+
+
+def _tie_kind(first: Facts, second: Facts) -> str:
+    if second.attempt == first.attempt + 1 and second.tool == first.tool:
+        return "tries"
+    return "step" if first.step and first.step == second.step else ""
+
+
+def _group(rows: Sequence[Row], kind: str) -> Iterable[Row]:
+    if not kind:
+        return rows
+    places = ["first", *["middle"] * (len(rows) - 2), "last"]
+    return [
+        replace(row, tie=place, tie_kind=kind, tie_count=len(rows)) for row, place in zip(rows, places, strict=True)
+    ]
