@@ -3,7 +3,8 @@
 A mark stands for exactly one character that is not in the page: a NUL, a control character, a
 direction override, an invisible letter, a lone surrogate, a carriage return (HTML would turn it
 into a newline). Its code point is in `data-code`, from which call.js puts the character back when
-text is copied; the text form of a page (`?as=text`) has the characters themselves.
+text is copied (drawn spaces have the class `sp`: · is a space, → before a tab and ↵ before a newline
+are nothing); the text form of a page (`?as=text`) has the characters themselves.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ _MARKED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
-_SPACE = re.compile("[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+|\n")
-_SPACE_SHAPES = {" ": "·", "\t": "→\t", "\n": "↵\n"}
+_SPACE = re.compile("[ \t]+|\n")
+_SPACE_SHAPES = str.maketrans({" ": "·", "\t": "→\t", "\n": "↵\n"})
+_WIDE_SPACE = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 
 
 class Html(str):
@@ -62,8 +64,14 @@ def inert(text: str, *, spaces: bool = False) -> str:
     """Escaped text for the body of an element, with marks; `spaces` draws white space as well."""
     escaped = html.escape(text)
     if spaces:
-        escaped = _SPACE.sub(_space, escaped)
+        escaped = _WIDE_SPACE.sub(_mark, _SPACE.sub(_space, escaped))
     return _MARKED.sub(_mark, escaped) if _MARKED.search(text) else escaped
+
+
+def count_marks(text: str, *, spaces: bool = False) -> int:
+    """How many pieces of markup `inert` will add."""
+    drawn = len(_MARKED.findall(text))
+    return drawn + len(_SPACE.findall(text)) // 2 if spaces else drawn
 
 
 def attribute(text: str) -> str:
@@ -81,10 +89,4 @@ def _mark(found: re.Match[str]) -> str:
 
 
 def _space(found: re.Match[str]) -> str:
-    run = found.group()
-    drawn = "".join(_SPACE_SHAPES.get(character, "␣") for character in run)
-    return f'<i class="space" data-raw="{_raw(run)}">{drawn}</i>'
-
-
-def _raw(run: str) -> str:
-    return "".join(f"&#{ord(character)};" for character in run)
+    return f'<i class="sp">{found.group().translate(_SPACE_SHAPES)}</i>'

@@ -5,9 +5,9 @@ keys, 1.00 and \\u escapes stay as written. Colour classes are those of Pygments
 to run again to learn the pointers, so the lines of the indented text are read here directly: JSON
 strings hold no newline, so each line is one member, one element or one closing bracket.
 
-    pretty(raw)                  the text
-    head(text, end, attribute)   its first part: folds and pointers
-    rest(text, start, end)       any other part: colours only
+    pretty(raw)                    the text
+    head(text, limit, attribute)   its first window: folds and pointers
+    rest(text, start, limit)       any later window: colours only
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ import msgspec
 from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, String
 
 from dashboard.inert import Html, attribute, inert
+from dashboard.windows import ROOM, Window, window_end
 from envelopes.pointer import join
 from envelopes.preview import split_lines
 
 INDENT = 2
 
-KEY = STANDARD_TYPES[Name.Tag]
-STRING = STANDARD_TYPES[String.Double]
-ESCAPE = STANDARD_TYPES[String.Escape]
-CONSTANT = STANDARD_TYPES[Keyword.Constant]
-INTEGER = STANDARD_TYPES[Number.Integer]
-FLOAT = STANDARD_TYPES[Number.Float]
-MARK = STANDARD_TYPES[Punctuation]
+KEY: str = STANDARD_TYPES[Name.Tag]
+STRING: str = STANDARD_TYPES[String.Double]
+ESCAPE: str = STANDARD_TYPES[String.Escape]
+CONSTANT: str = STANDARD_TYPES[Keyword.Constant]
+INTEGER: str = STANDARD_TYPES[Number.Integer]
+FLOAT: str = STANDARD_TYPES[Number.Float]
+MARK: str = STANDARD_TYPES[Punctuation]
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LINE = re.compile(rf"( *)(?:({_STRING}): )?(.*)", re.DOTALL)
@@ -90,14 +91,21 @@ class _Open:
         return found
 
 
-def head(text: str, end: int, named: str) -> Html:
-    """Characters [0, end) with folds; `named` is the attribute that carries a value's pointer."""
+def head(text: str, limit: int, named: str) -> Window:
+    """The first characters with folds; `named` is the attribute that carries a value's pointer."""
     out: list[str] = []
     stack: list[_Open] = []
-    for line in split_lines(text[:end]):
+    end = 0
+    room = ROOM
+    for line in split_lines(text[: window_end(text, 0, limit)]):
+        before = len(out)
         _line(line, stack, out, named)
+        end += len(line)
+        room -= sum(map(len, out[before:]))
+        if room < 0:
+            break
     out.extend("</details>" for _ in stack)
-    return Html("".join(out))
+    return Window(html=Html("".join(out)), start=0, end=end, total=len(text))
 
 
 def _line(line: str, stack: list[_Open], out: list[str], named: str) -> None:
@@ -162,14 +170,19 @@ def _escape(found: re.Match[str]) -> str:
     return f'<i class="{name}">{found.group()}</i>'
 
 
-def rest(text: str, start: int, end: int) -> Html:
-    """Characters [start, end), coloured. Reading begins at the line's own start, where no string is open."""
+def rest(text: str, start: int, limit: int) -> Window:
+    """Characters from `start`, coloured. Reading begins at the line's own start, where no string is open."""
     out: list[str] = []
-    for found in _TOKEN.finditer(text, text.rfind("\n", 0, start) + 1, end):
+    end, room = start, 2 * ROOM
+    for found in _TOKEN.finditer(text, text.rfind("\n", 0, start) + 1, window_end(text, start, limit)):
         if found.end() <= start:
             continue
         out.append(_token(found, found.group()[max(0, start - found.start()) :]))
-    return Html("".join(out))
+        end = found.end()
+        room -= len(out[-1])
+        if room < 0:
+            break
+    return Window(html=Html("".join(out)), start=start, end=end, total=len(text))
 
 
 def _token(found: re.Match[str], token: str) -> str:
