@@ -9,7 +9,9 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
+import threading
 
 KEPT = {"COUNTERFOIL_RECORDINGS"}
 SETTINGS = {"SECRET_KEY", "ALLOWED_HOSTS"}
@@ -30,5 +32,12 @@ def _make_a_store() -> None:
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 
+def _clean_up_when_terminated() -> None:
+    """A run that is told to end stops its database server and its browser, as it does on Ctrl-C."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 _forget_the_developers_settings()
 _make_a_store()
+_clean_up_when_terminated()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,20 +13,25 @@ from tests.conftest import CHECKOUT
 from tests.postgresql import NoServerBinaries, private_cluster
 
 
-def test_the_write_path_and_the_pages_hold_on_postgresql() -> None:
+def test_the_write_path_and_the_pages_hold_on_postgresql(tmp_path: Path) -> None:
+    failure = _failure_on_postgresql(tmp_path)
+    if failure:
+        pytest.fail(failure, pytrace=False)
+
+
+def _failure_on_postgresql(workplace: Path) -> str:
     try:
         with private_cluster() as url:
-            done = _pytest_on(url)
+            done = _pytest_on(url, workplace)
     except NoServerBinaries as missing:
-        pytest.fail(str(missing), pytrace=False)
-    if done.returncode:
-        pytest.fail(f"On PostgreSQL:\n{done.stdout}\n{done.stderr}", pytrace=False)
+        return str(missing)
+    return f"On PostgreSQL:\n{done.stdout}\n{done.stderr}" if done.returncode else ""
 
 
-def _pytest_on(url: str) -> subprocess.CompletedProcess[str]:
+def _pytest_on(url: str, workplace: Path) -> subprocess.CompletedProcess[str]:
     """In a process of its own: Django takes its database once, when the settings load."""
     command = [sys.executable, "-m", "pytest", "tests/dashboard", "-q", "-p", "no:cacheprovider"]
-    environment = os.environ | {"DATABASE_URL": url}
+    environment = os.environ | {"DATABASE_URL": url, "TMPDIR": str(workplace)}
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS"):
         environment.pop(name, None)
     return subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)

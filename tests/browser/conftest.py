@@ -21,7 +21,7 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from tests.browser.chromium import FLAGS, NoChromium, find
+from tests.browser.chromium import FLAGS, Chromium, NoChromium, find
 
 PATIENCE = 10_000
 SERIOUS = {"serious", "critical"}
@@ -31,16 +31,21 @@ Browse = Callable[..., Page]
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    try:
-        chromium = find()
-    except NoChromium as missing:
-        pytest.fail(str(missing), pytrace=False)
+    chromium = _chromium_or_fail()
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(
             executable_path=chromium.executable, args=list(FLAGS), env={**os.environ, **chromium.environment}
         )
         yield launched
         launched.close()
+
+
+def _chromium_or_fail() -> Chromium:
+    try:
+        return find()
+    except NoChromium as missing:
+        sentence = str(missing)
+    pytest.fail(sentence, pytrace=False)
 
 
 @pytest.fixture
