@@ -13,8 +13,8 @@ from django.contrib.auth.models import User
 
 from dashboard.identity import derived
 from dashboard.models import (
-    CanonicalProjection,
     Call,
+    CanonicalProjection,
     Event,
     Membership,
     Message,

@@ -1,0 +1,135 @@
+"""The rows behind a filter's terms: a QuerySet for runs, and one for the calls of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from dashboard.models import Call, Project, Run, RunFacet
+from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
+
+# Up to so many runs of a facet are named by id and sorted; more of them are met soon by walking the
+# list's own index. Either way the work is bounded, whatever the planner believes.
+FEW = 400
+
+
+class TermLike(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def is_negated(self) -> bool: ...
+
+
+Facet = tuple[str, str]
+
+FACETS = frozenset({"tool", "family", "agent", "source", "model", "state"})
+# Terms that are a facet under another name.
+SPELLINGS: dict[Facet, Facet] = {
+    ("status", "failed"): ("state", "failed"),
+    ("status", "unanswered"): ("state", "unanswered"),
+    ("cut", "yes"): ("state", "cut"),
+    ("child", "yes"): ("state", "child"),
+}
+# And those that are the absence of one.
+ABSENT: dict[Facet, Facet] = {("status", "ok"): ("state", "failed"), ("cut", "no"): ("state", "cut")}
+
+
+def runs(project: Project, terms: Sequence[TermLike]) -> QuerySet[Run]:
+    found = Run.objects.filter(project=project)
+    if not any(term.kind == "child" or (term.kind, term.value) == ("state", "child") for term in terms):
+        found = found.filter(parent=None)
+    now = timezone.now()
+    for term in terms:
+        found = _run_term(found, project, term, now)
+    return found
+
+
+def _run_term(found: QuerySet[Run], project: Project, term: TermLike, now: datetime) -> QuerySet[Run]:
+    written = (term.kind, term.value)
+    if term.kind in FACETS or written in SPELLINGS:
+        return _with_facet(found, project, SPELLINGS.get(written, written), is_wanted=not term.is_negated)
+    if written in ABSENT:
+        return _with_facet(found, project, ABSENT[written], is_wanted=term.is_negated)
+    condition = _run_condition(term, now)
+    return found.exclude(condition) if term.is_negated else found.filter(condition)
+
+
+def _with_facet(found: QuerySet[Run], project: Project, facet: Facet, *, is_wanted: bool) -> QuerySet[Run]:
+    has = RunFacet.objects.filter(project=project, kind=facet[0], value=facet[1])
+    if not is_wanted:
+        return found.filter(~Exists(has.filter(run=OuterRef("pk"))))
+    few = _if_few(has)
+    return found.filter(Exists(has.filter(run=OuterRef("pk")))) if few is None else found.filter(pk__in=few)
+
+
+def _if_few(facets: QuerySet[RunFacet]) -> list[UUID] | None:
+    found = list(facets.values_list("run_id", flat=True)[: FEW + 1])
+    return None if len(found) > FEW else found
+
+
+def _run_condition(term: TermLike, now: datetime) -> Q:
+    """Conditions on the run's own row."""
+    idle = Q(last_at__isnull=True) | Q(last_at__lt=now - IDLE_BEFORE_ASSUMED_ENDED)
+    match term.kind, term.value:
+        case "text", text:
+            return Q(title__icontains=text) | Q(external_id__icontains=text)
+        case "status", "ended":
+            return Q(ended_at__isnull=False)
+        case "status", "live":
+            return Q(ended_at__isnull=True) & ~idle
+        case "status", "idle":
+            return Q(ended_at__isnull=True) & idle
+        case "child", "no":
+            return Q(parent__isnull=True)
+        case _:  # child:any
+            return Q()
+
+
+FAILED = Q(status=Call.Status.ERROR) | Q(source_error=True) | (Q(exit_status__isnull=False) & ~Q(exit_status=0))
+UNANSWERED = Q(status=Call.Status.UNKNOWN)
+
+CALL_CONDITIONS: dict[Facet, Q] = {
+    ("status", "failed"): FAILED,
+    ("status", "ok"): ~FAILED & ~UNANSWERED,
+    ("status", "unanswered"): UNANSWERED,
+    ("status", "waiting"): Q(is_waiting=True),
+    ("state", "failed"): FAILED,
+    ("state", "cut"): Q(is_cut=True),
+    ("state", "unanswered"): UNANSWERED,
+    ("state", "retried"): Q(attempt__gt=1),
+    ("state", "disagree"): Q(is_disagreeing=True),
+    ("cut", "yes"): Q(is_cut=True),
+    ("cut", "no"): Q(is_cut=False),
+}
+CALL_VALUES: dict[str, Callable[[str], Q]] = {
+    "tool": lambda value: Q(tool=value),
+    "family": lambda value: Q(family=value),
+    "text": lambda value: _any_contains(("tool", "summary", "external_id", "error_kind"), value),
+}
+
+
+def calls(run: Run, terms: Sequence[TermLike]) -> QuerySet[Call]:
+    found = Call.objects.filter(memberships__run=run).order_by("memberships__ordinal", "id")
+    for term in terms:
+        condition = _call_condition(term)
+        found = found.exclude(condition) if term.is_negated else found.filter(condition)
+    return found
+
+
+def _call_condition(term: TermLike) -> Q:
+    known = CALL_CONDITIONS.get((term.kind, term.value))
+    return CALL_VALUES[term.kind](term.value) if known is None else known
+
+
+def _any_contains(columns: Iterable[str], value: str) -> Q:
+    condition = Q()
+    for column in columns:
+        condition |= Q(**{f"{column}__icontains": value})
+    return condition

@@ -1,0 +1,78 @@
+"""Getting in and out. A link's GET only offers a button, so that a mail scanner cannot use it up."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib.auth import authenticate, login, logout
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from dashboard.signing_in import is_blocked, note_failure, use_link, why_closed
+
+WRONG = "This name and password do not fit together. Check both, or ask for a one-time link."
+BLOCKED = "Too many failed attempts for this name from this address. Wait 15 minutes, or use a one-time link."
+
+
+class SignInForm(forms.Form):
+    name = forms.CharField(max_length=150)
+    password = forms.CharField(max_length=4096, strip=False)
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in(request: HttpRequest) -> HttpResponse:
+    if request.method != "POST":
+        return _form(request)
+    form = SignInForm(request.POST)
+    address = request.META.get("REMOTE_ADDR", "")
+    name = str(form.data.get("name", ""))[:150]
+    if is_blocked(name, address):
+        return _form(request, name, BLOCKED, status=429)
+    user = authenticate(request, username=name, password=form.cleaned_data["password"]) if form.is_valid() else None
+    if not isinstance(user, User):
+        note_failure(name, address)
+        return _form(request, name, WRONG, status=403)
+    login(request, user)
+    return redirect(_destination(request))
+
+
+def _form(request: HttpRequest, name: str = "", error: str = "", *, status: int = 200) -> HttpResponse:
+    context = {"name": name, "error": error, "next": _destination(request)}
+    return render(request, "accounts/sign_in.html", context, status=status)
+
+
+def _destination(request: HttpRequest) -> str:
+    """Where the person wanted to go, when that is a page of this site; else the runs."""
+    wanted = request.POST.get("next") or request.GET.get("next") or ""
+    is_ours = url_has_allowed_host_and_scheme(
+        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return wanted if is_ours else reverse("run-list")
+
+
+@login_not_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in_by_link(request: HttpRequest, token: str) -> HttpResponse:
+    user = use_link(token) if request.method == "POST" else None
+    if user is not None:
+        login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+        return redirect("run-list")
+    error = why_closed(token)
+    return render(request, "accounts/sign_in_link.html", {"error": error}, status=410 if error else 200)
+
+
+@login_not_required
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    logout(request)
+    return redirect("sign-in")
