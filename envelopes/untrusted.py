@@ -6,13 +6,15 @@
 3. Nesting deeper than 200 and integers longer than 4,300 digits are refused with a reason:
    either would end a worker later.
 4. Slices stay slices: `members` and `elements` give each value's own bytes, so that what is stored
-   is what was recorded: duplicate keys, 1.0 beside 1.00, huge integers.
+   is what was recorded: duplicate keys, 1.0 beside 1.00, huge integers. `admit` holds rules 1 and 3
+   for bytes that stay undecoded.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 import msgspec
@@ -20,8 +22,15 @@ import msgspec
 from envelopes.result import JsonValue
 
 DEPTH = 200
+DIGITS = 4300  # what Python itself converts (CVE-2020-10735)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS + 1))
 
 
 class Untrusted(ValueError):
@@ -53,29 +62,40 @@ def tame(raw: bytes) -> JsonValue:
     return value
 
 
+def admit(raw: bytes) -> None:
+    """Raises Untrusted for bytes that no reader may keep even as a slice. Says nothing about syntax.
+
+    Cheap for what is ordinary: nothing is decoded unless the bytes look suspicious.
+    """
+    if not raw.isascii():
+        decode_utf8(raw)
+    if len(raw.translate(None, _NOT_OPENING)) > DEPTH and _is_deep(raw):
+        raise Untrusted(f"nested deeper than {DEPTH}")
+    if len(raw) > DIGITS and _has_long_number(raw):
+        tame(raw)
+
+
 def members(raw: bytes) -> dict[str, bytes]:
     """The members of the JSON object in `raw`, each value as its own bytes. The last of a repeated key wins."""
     text = decode_utf8(raw)
-    at = _open(text, "{", "object")
-    found: dict[str, bytes] = {}
-    while text[at : at + 1] != "}":
-        key, at = _key(text, at)
-        end = _value_end(text, at)
-        found[key] = text[at:end].encode()
-        at = _next(text, end, "}")
-    return found
+    try:
+        return {key: bytes(value) for key, value in _MEMBERS.decode(raw).items()}
+    except (msgspec.MsgspecError, RecursionError):
+        return _members(text)
 
 
 def elements(raw: bytes) -> list[bytes]:
     """The elements of the JSON array in `raw`, each as its own bytes."""
     text = decode_utf8(raw)
-    at = _open(text, "[", "array")
-    found: list[bytes] = []
-    while text[at : at + 1] != "]":
-        end = _value_end(text, at)
-        found.append(text[at:end].encode())
-        at = _next(text, end, "]")
-    return found
+    try:
+        return [bytes(value) for value in _ELEMENTS.decode(raw)]
+    except (msgspec.MsgspecError, RecursionError):
+        return _elements(text)
+
+
+def joined(found: dict[str, bytes]) -> bytes:
+    """The JSON object that has these members, the inverse of `members`."""
+    return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in found.items()) + b"}"
 
 
 def visible(text: str) -> str:
@@ -112,6 +132,45 @@ def _children(value: JsonValue) -> list[JsonValue]:
     return []
 
 
+def _is_deep(raw: bytes) -> bool:
+    """The running sum of opened and closed brackets; those inside strings do not count."""
+    unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = unescaped.translate(None, _NOT_STRUCTURE).split(b'"')[::2]
+    steps = memoryview(b"".join(outside).translate(_STEPS)).cast("b")
+    return max(accumulate(steps), default=0) > DEPTH
+
+
+def _has_long_number(raw: bytes) -> bool:
+    """A run of that many digits covers at least one of the positions that are looked at."""
+    for at in range(DIGITS, len(raw), DIGITS + 1):
+        if raw[at : at + 1].isdigit() and (raw[at - 64 : at].isdigit() or raw[at : at + 64].isdigit()):
+            return _LONG_NUMBER.search(raw) is not None
+    return False
+
+
+def _members(text: str) -> dict[str, bytes]:
+    at = _open(text, "{", "object")
+    found: dict[str, bytes] = {}
+    while text[at : at + 1] != "}":
+        key, at = _key(text, at)
+        end = _value_end(text, at)
+        found[key] = text[at:end].encode()
+        at = _next(text, end, "}")
+    _close(text, at)
+    return found
+
+
+def _elements(text: str) -> list[bytes]:
+    at = _open(text, "[", "array")
+    found: list[bytes] = []
+    while text[at : at + 1] != "]":
+        end = _value_end(text, at)
+        found.append(text[at:end].encode())
+        at = _next(text, end, "]")
+    _close(text, at)
+    return found
+
+
 def _skip(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at
@@ -128,7 +187,7 @@ def _key(text: str, at: int) -> tuple[str, int]:
     if text[at : at + 1] != '"':
         raise Untrusted(f"expected a key at character {at}")
     try:
-        key, end = scanstring(text, at + 1, False)
+        key, end = scanstring(text, at + 1)
     except json.JSONDecodeError as error:
         raise Untrusted(f"not JSON: {error.msg} at character {error.pos}") from None
     at = _skip(text, end)
@@ -150,8 +209,17 @@ def _value_end(text: str, at: int) -> int:
 
 def _next(text: str, at: int, bracket: str) -> int:
     at = _skip(text, at)
-    if text[at : at + 1] == ",":
-        return _skip(text, at + 1)
-    if text[at : at + 1] != bracket:
+    if text[at : at + 1] == bracket:
+        return at
+    if text[at : at + 1] != ",":
         raise Untrusted(f"expected ',' or '{bracket}' at character {at}")
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == bracket:
+        raise Untrusted(f"nothing between ',' and '{bracket}' at character {at}")
     return at
+
+
+def _close(text: str, at: int) -> None:
+    end = _skip(text, at + 1)
+    if end != len(text):
+        raise Untrusted(f"more after the end of the JSON value at character {end}")

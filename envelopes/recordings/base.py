@@ -12,17 +12,23 @@ the source, so what is stored is what was recorded. Each record carries the line
     EventRecord     progress, compaction, API errors
     ArtifactRecord  a path that a result names
 
+`extra` is a JSON object of the fields that a format has and the record has no place for.
+
 A format is one module plus one line in `recordings.RECORDINGS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from envelopes.foreign import ReceiptFidelity, ResultFidelity
+from envelopes.untrusted import Untrusted, admit, tame
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SourceLine(msgspec.Struct, frozen=True):
@@ -49,6 +55,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     started_at: str | None = None
     ended_at: str | None = None
     plan: bytes | None = None
+    extra: bytes | None = None
 
 
 class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
@@ -76,6 +83,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     at: str | None = None
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
+    extra: bytes | None = None
 
 
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
@@ -96,6 +104,9 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     started_at: str | None = None
     duration_ms: int | None = None
     child_run: str | None = None
+    error: bytes | None = None
+    effects: bytes | None = None
+    extra: bytes | None = None
 
 
 class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, tag="receipt"):
@@ -105,6 +116,7 @@ class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, tag="receipt"):
     content: bytes
     fidelity: ReceiptFidelity = "recorded"
     at: str | None = None
+    extra: bytes | None = None
 
 
 class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, tag="supersede"):
@@ -139,12 +151,18 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, tag="artifact"):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, tag="problem"):
-    """A refused line, or a refused part of one. `path` is a JSON path within it."""
+    """A refused line, or a refused part of one (`part`). `path` is a JSON path within it.
+
+    `lines` counts what it stands for: one, or all the lines of a file that is no JSONL at all; `raw`
+    is then the first of them.
+    """
 
     line: int
     path: str
     reason: str
     raw: bytes
+    part: bool = False
+    lines: int = 1
 
 
 Record: TypeAlias = (
@@ -191,3 +209,53 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_blank(raw: bytes) -> bool:
     return not raw.strip()
+
+
+def instant(text: str | None) -> str | None:
+    """`text` when it is a point in time that a database can hold (ISO 8601), else None."""
+    if text is None:
+        return None
+    try:
+        datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return text
+
+
+def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | Problem]:
+    """The lines that may hold JSON, without blank ones and byte order mark; a Problem for what may not.
+
+    A file that begins with one document spread over many lines is refused as a whole, once.
+    """
+    lines = iter(lines)
+    for line in lines:
+        raw = line.raw.removeprefix(BYTE_ORDER_MARK) if line.offset == 0 else line.raw
+        if is_blank(raw):
+            continue
+        if state.setdefault("one_document", _opens_document(raw)):
+            yield Problem(
+                line=line.number,
+                path="$",
+                reason="one JSON document over many lines where one object a line is expected",
+                raw=line.raw,
+                lines=1 + sum(not is_blank(rest.raw) for rest in lines),
+            )
+            return
+        try:
+            admit(raw)
+        except Untrusted as refusal:
+            yield Problem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+            continue
+        yield SourceLine(line.number, line.offset, raw)
+
+
+def _opens_document(raw: bytes) -> bool:
+    """A lone bracket, or an array that does not end on its line. A cut object is a cut line, no document."""
+    first = raw.strip()
+    if not first.startswith(b"["):
+        return first == b"{"
+    try:
+        tame(first)
+    except Untrusted:
+        return True
+    return False

@@ -1,0 +1,75 @@
+"""Receipts that no longer stand: replaced by a shorter text, or taken out of the model's context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from envelopes.recordings.base import Problem, Record, SupersedeRecord
+from envelopes.recordings.claude_code.line import Line
+from envelopes.recordings.claude_code.shapes import NOTHING, opening, reader, refuse_nul, storable
+from envelopes.untrusted import Untrusted, elements, tame
+
+
+class Microcompact(msgspec.Struct, frozen=True, rename="camel"):
+    compacted_tool_ids: msgspec.Raw = NOTHING
+
+
+class Replacement(msgspec.Struct, frozen=True, rename="camel"):
+    """One element of `replacements`: `{kind: "tool-result", toolUseId, replacement}`."""
+
+    tool_use_id: str | None = None
+    replacement: msgspec.Raw = NOTHING
+
+    def __post_init__(self) -> None:
+        refuse_nul(f"{self.tool_use_id}")
+
+
+_read_microcompact = reader(Microcompact)
+_read_replacement = reader(Replacement)
+
+
+def compacted(line: Line) -> Iterator[Record | Problem]:
+    """From here on no earlier receipt of the run stands."""
+    yield line.event("compact_boundary", "the conversation was compacted", line.raw)
+
+
+def microcompacted(line: Line) -> Iterator[Record | Problem]:
+    """The receipts named in `compactedToolIds` left the context; nothing stands in their place."""
+    yield line.event("microcompact_boundary", "some receipts were compacted away", line.raw)
+    if opening(line.entry.microcompact_metadata) != b"{":
+        return
+    ids = _read_microcompact(line.entry.microcompact_metadata).compacted_tool_ids
+    if opening(ids) != b"[":
+        return
+    for index, raw in enumerate(elements(bytes(ids))):
+        call = tame(raw)
+        if isinstance(call, str):
+            yield _superseded(line, storable(call), "microcompact", None)
+        else:
+            path = f"$.microcompactMetadata.compactedToolIds[{index}]"
+            yield line.refused(path, "expected a string", raw, part=True)
+
+
+def replaced(line: Line) -> Iterator[Record | Problem]:
+    """`content-replacement`: what the model gets instead from the next request on."""
+    if opening(line.entry.replacements) != b"[":
+        yield line.refused("$.replacements", "expected an array", bytes(line.entry.replacements), part=True)
+        return
+    for index, raw in enumerate(elements(bytes(line.entry.replacements))):
+        try:
+            replacement = _read_replacement(raw)
+        except Untrusted as refusal:
+            yield line.refused(f"$.replacements[{index}]", refusal.reason, raw, part=True)
+            continue
+        if replacement.tool_use_id:
+            content = bytes(replacement.replacement) or None
+            yield _superseded(line, replacement.tool_use_id, "content-replacement", content)
+        else:
+            yield line.refused(f"$.replacements[{index}].toolUseId", "no toolUseId", raw, part=True)
+
+
+def _superseded(line: Line, call: str, reason: str, content: bytes | None) -> SupersedeRecord:
+    run = f"{line.session}/{line.entry.agent_id}" if line.entry.agent_id else line.run
+    return SupersedeRecord(line=line.number, run=run, call=call, reason=reason, content=content, at=line.at)

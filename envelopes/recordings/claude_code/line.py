@@ -1,0 +1,107 @@
+"""One line on its way to records: what it says, where it lay, and what the lines before it said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from envelopes.recordings.base import EventRecord, Problem, Record, SourceLine, instant
+from envelopes.recordings.claude_code import runs
+from envelopes.recordings.claude_code.memory import Memory
+from envelopes.recordings.claude_code.outcomes import Turn
+from envelopes.recordings.claude_code.place import Whereabouts
+from envelopes.recordings.claude_code.shapes import Entry, Message, opening, reader
+from envelopes.untrusted import joined
+
+_LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warning": "warn", "warn": "warn"}
+_OPENS_RUN = frozenset({"user", "assistant"})
+read_entry = reader(Entry)
+
+
+class Line(msgspec.Struct, frozen=True):
+    number: int
+    raw: bytes
+    entry: Entry
+    memory: Memory
+    where: Whereabouts
+
+    @property
+    def session(self) -> str:
+        return self.memory.session or self.where.stem
+
+    @property
+    def run(self) -> str:
+        return f"{self.session}/{self.where.agent}" if self.where.agent else self.session
+
+    @property
+    def at(self) -> str | None:
+        return instant(self.entry.timestamp)
+
+    @property
+    def inherited(self) -> bool:
+        """Copied from another session by a resume or a fork."""
+        named = self.entry.session_id
+        return opening(self.entry.forked_from) == b"{" or (named is not None and named != self.session)
+
+    def turn(self, run: str) -> Turn:
+        entry = self.entry
+        return Turn(
+            line=self.number,
+            run=run,
+            session=self.session,
+            role=entry.type or "",
+            key=entry.uuid or str(self.number),
+            at=self.at,
+            result=entry.tool_use_result,
+            extra=self._extra(),
+            inherited=self.inherited,
+        )
+
+    def event(self, kind: str, message: str, payload: bytes, call: str | None = None) -> EventRecord:
+        return EventRecord(
+            line=self.number,
+            run=self.run,
+            kind=kind,
+            message=message,
+            level=_LEVELS.get(self.entry.level or "", "info"),
+            call=call,
+            payload=payload,
+            at=self.at,
+        )
+
+    def refused(self, path: str, reason: str, raw: bytes, *, part: bool = False) -> Problem:
+        return Problem(line=self.number, path=path, reason=reason, raw=raw, part=part)
+
+    def own_run(self, message: Message | None = None) -> Iterator[Record]:
+        """What this line tells of the file's own run that was not known."""
+        entry = self.entry
+        said = message if message and entry.type == "user" and not (entry.is_meta or entry.is_compact_summary) else None
+        yield from runs.own_run(
+            self.memory,
+            self.number,
+            self.run,
+            parent=self.session if self.where.agent else None,
+            prompt=said.content if said else msgspec.Raw(),
+            model=message.model if message else None,
+            version=entry.version,
+            cwd=entry.cwd,
+            branch=entry.git_branch,
+            started_at=None if self.inherited else self.at,
+        )
+
+    def _extra(self) -> bytes | None:
+        entry = self.entry
+        found = {"mcpMeta": entry.mcp_meta, "toolDenialKind": entry.tool_denial_kind}
+        kept = {name: bytes(value) for name, value in found.items() if opening(value)}
+        return joined(kept) if kept else None
+
+
+def arrive(line: SourceLine, memory: Memory, where: Whereabouts) -> Line:
+    """Raises Untrusted for what is no JSON object. The first line that can tell settles the session."""
+    entry = read_entry(line.raw)
+    if memory.session is None:
+        last_resort = where.stem if entry.type in _OPENS_RUN else None
+        memory.session = where.session or entry.session_id or last_resort
+    return Line(line.number, line.raw, entry, memory, where)

@@ -1,0 +1,72 @@
+"""What a reader remembers between two lines. It lies in `state` as JSON, so that a part can follow a part.
+
+`state` is written after all records of a line were taken: a consumer that stops between two lines,
+or in the middle of one, goes on at a line and misses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4  # a title of a higher rank replaces a lower one
+_KEPT = 256
+_SLOT = "claude_code"
+
+
+class Memory(msgspec.Struct):
+    """`facts` is what has been told of the file's own run. The collections keep their newest entries.
+
+    `recent` and `summaries` find out which summaries speak of this file: older releases write those of
+    other sessions at its top, and only `leafUuid` tells. `sidechains` maps a message to the first one
+    of its sidechain, `prompts` a prompt's digest to the call that sent it, `children` the runs told of.
+    """
+
+    session: str | None = None
+    began: bool = False
+    title_rank: int = 0
+    facts: dict[str, str] = {}
+    last_at: str | None = None
+    recent: list[str] = []
+    summaries: dict[str, str] = {}
+    children: dict[str, str] = {}
+    sidechains: dict[str, str] = {}
+    prompts: dict[str, str] = {}
+
+    @classmethod
+    def load(cls, state: dict[str, object]) -> Memory:
+        return msgspec.convert(state.get(_SLOT, {}), cls)
+
+    def store(self, state: dict[str, object]) -> None:
+        state[_SLOT] = msgspec.to_builtins(self)
+
+    def learn(self, found: dict[str, str | None]) -> dict[str, str]:
+        """What of `found` has not been told yet; the first value of each stands."""
+        fresh = {name: value for name, value in found.items() if value and name not in self.facts}
+        self.facts.update(fresh)
+        return fresh
+
+    def offer_title(self, rank: int) -> bool:
+        """Whether a title of `rank` is better than the one that stands. A later one of its rank is."""
+        if rank < self.title_rank or rank == self.title_rank == PROMPT:
+            return False
+        self.title_rank = rank
+        return True
+
+    def pass_message(self, uuid: str) -> str | None:
+        """Notes that `uuid` was read; a summary that was waiting for it."""
+        self.recent.append(uuid)
+        del self.recent[:-64]
+        return self.summaries.pop(uuid, None)
+
+
+def remember(kept: dict[str, str], key: str, value: str) -> None:
+    kept[key] = value
+    _forget_oldest(kept)
+
+
+def _forget_oldest(kept: dict[str, str]) -> None:
+    surplus: Iterable[str] = list(kept)[:-_KEPT] if len(kept) > _KEPT else ()
+    for key in surplus:
+        del kept[key]

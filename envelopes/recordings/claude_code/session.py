@@ -1,0 +1,163 @@
+"""Claude Code session files: one JSON object a line, told apart by `type`.
+
+1. `user` and `assistant` lines carry an API message; one message is spread over several `assistant`
+   lines, a content block each, so `message.id` is the step.
+2. A result stands on the `user` line of its receipt (`outcomes`).
+3. File order is the order; `parentUuid` is broken by attachments and not followed, but for sidechains.
+4. A resumed or forked session begins with the old session's lines. Newer releases keep their
+   `sessionId` or say `forkedFrom`: such calls are inherited. Older ones rewrote it: then only the
+   calls' own ids tell, and whoever stores them joins them.
+5. Types that are not known here are events, never problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from envelopes.recordings.base import (
+    BYTE_ORDER_MARK,
+    MessageRecord,
+    Place,
+    Problem,
+    Record,
+    RunRecord,
+    SourceLine,
+    json_lines,
+)
+from envelopes.recordings.claude_code import compaction, subagents
+from envelopes.recordings.claude_code.line import Line, arrive, read_entry
+from envelopes.recordings.claude_code.memory import CHOSEN, GENERATED, SUMMARY, Memory, remember
+from envelopes.recordings.claude_code.place import Whereabouts, whereabouts
+from envelopes.recordings.claude_code.runs import after
+from envelopes.recordings.claude_code.shapes import opening
+from envelopes.recordings.claude_code.turns import read_message, turn_records
+from envelopes.result import summary
+from envelopes.untrusted import Untrusted
+
+Found = Iterator[Record | Problem]
+_BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot"})
+
+
+def sniff(head: bytes, place: Place) -> bool:
+    """Some line has a `type` and a `sessionId`, or is of a type that stands before any session."""
+    for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
+        try:
+            entry = read_entry(raw)
+        except Untrusted:
+            if raw.startswith(b"{") and b'"sessionId"' in raw and b'"type"' in raw:
+                return True  # a line that is longer than the head, or cut
+            continue
+        if entry.type and (entry.session_id or entry.type in _BEFORE_ANY_SESSION):
+            return True
+    return False
+
+
+def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) -> Found:
+    memory = Memory.load(state)
+    where = whereabouts(place)
+    for line in json_lines(lines, state):
+        if isinstance(line, Problem):
+            yield line
+        else:
+            yield from _records(line, memory, where)
+            memory.store(state)
+
+
+def _records(source: SourceLine, memory: Memory, where: Whereabouts) -> Found:
+    try:
+        line = arrive(source, memory, where)
+    except Untrusted as refusal:
+        yield Problem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
+        return
+    if line.entry.type is None:
+        yield line.refused("$.type", "no type, or one that is no string", source.raw)
+        return
+    if line.entry.uuid and (waiting := memory.pass_message(line.entry.uuid)):
+        yield from _titled(line, SUMMARY, waiting)
+    read_type = _TYPES.get(line.entry.type, _unknown)
+    if memory.session is not None or read_type is _title:
+        yield from read_type(line)
+
+
+def _turn(line: Line) -> Found:
+    try:
+        message = read_message(line.entry.message)
+    except Untrusted as refusal:
+        yield line.refused("$.message", refusal.reason, bytes(line.entry.message) or line.raw)
+        return
+    if line.entry.is_sidechain and not line.where.agent:
+        yield from subagents.sidechain(line, message)
+        return
+    yield from line.own_run(message)
+    for record in turn_records(line.turn(line.run), message):
+        yield record
+        yield from after(line.memory, record)
+    if line.entry.is_api_error_message:
+        yield line.event("api_error", "the API answered with an error", bytes(message.content))
+
+
+def _system(line: Line) -> Found:
+    yield from line.own_run()
+    subtype = line.entry.subtype or "system"
+    if subtype in _BOUNDARIES:
+        yield from _BOUNDARIES[subtype](line)
+    elif opening(line.entry.content) == b'"':
+        yield MessageRecord(
+            line=line.number,
+            run=line.run,
+            key=line.entry.uuid or str(line.number),
+            role="system",
+            content=bytes(line.entry.content),
+            at=line.at,
+        )
+    else:
+        yield line.event(subtype, subtype, line.raw)
+
+
+def _progress(line: Line) -> Found:
+    yield from line.own_run()
+    yield from subagents.progress(line)
+
+
+def _title(line: Line) -> Found:
+    entry, memory = line.entry, line.memory
+    titles = ((entry.custom_title, CHOSEN), (entry.ai_title, GENERATED), (entry.summary, SUMMARY))
+    text, rank = next(((text, rank) for text, rank in titles if text), (None, 0))
+    if not text:
+        return
+    if entry.leaf_uuid and entry.leaf_uuid not in memory.recent:
+        remember(memory.summaries, entry.leaf_uuid, text)
+    elif memory.session is not None:
+        yield from _titled(line, rank, text)
+
+
+def _titled(line: Line, rank: int, text: str) -> Found:
+    if line.memory.offer_title(rank):
+        yield RunRecord(line=line.number, run=line.run, title=summary(text))
+
+
+def _bookkeeping(line: Line) -> Found:
+    """Lines that keep the program's own state and say nothing of the conversation."""
+    yield from ()
+
+
+def _unknown(line: Line) -> Found:
+    kind = line.entry.type or ""
+    yield line.event(kind, kind, line.raw)
+
+
+_BOUNDARIES: dict[str, Callable[[Line], Found]] = {
+    "compact_boundary": compaction.compacted,
+    "microcompact_boundary": compaction.microcompacted,
+}
+_TYPES: dict[str, Callable[[Line], Found]] = {
+    "user": _turn,
+    "assistant": _turn,
+    "system": _system,
+    "progress": _progress,
+    "summary": _title,
+    "custom-title": _title,
+    "ai-title": _title,
+    "content-replacement": compaction.replaced,
+    "file-history-snapshot": _bookkeeping,
+}

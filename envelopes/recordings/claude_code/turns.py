@@ -1,0 +1,98 @@
+"""A message of the API, taken apart: the calls, their results and receipts, and what stands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record
+from envelopes.recordings.claude_code.outcomes import Turn, outcome
+from envelopes.recordings.claude_code.shapes import Block, Message, opening, reader
+from envelopes.untrusted import Untrusted, elements
+
+read_message = reader(Message)
+_read_block = reader(Block)
+
+
+def turn_records(turn: Turn, message: Message) -> Iterator[Record | Problem]:
+    match opening(message.content):
+        case b'"':
+            yield _around(turn, message, bytes(message.content))
+        case b"[":
+            yield from _blocks(turn, message)
+        case b"" | b"n":
+            pass
+        case _:
+            yield turn.refused(".content", "expected a string or an array of blocks", bytes(message.content))
+
+
+def _blocks(turn: Turn, message: Message) -> Iterator[Record | Problem]:
+    slices = elements(bytes(message.content))
+    around: list[bytes] = []
+    results: list[tuple[int, Block, bytes]] = []
+    for index, raw in enumerate(slices):
+        try:
+            block = _read_block(raw)
+        except Untrusted as refusal:
+            yield turn.refused(f".content[{index}]", refusal.reason, raw)
+            continue
+        match block.type:
+            case "tool_use":
+                yield _call(turn, message, block, index, raw)
+            case "tool_result":
+                results.append((index, block, raw))
+            case _:
+                around.append(raw)
+    if around:
+        whole = len(around) == len(slices)
+        yield _around(turn, message, bytes(message.content) if whole else b"[" + b",".join(around) + b"]")
+    yield from _results(turn, results)
+
+
+def _around(turn: Turn, message: Message, content: bytes) -> MessageRecord:
+    return MessageRecord(
+        line=turn.line,
+        run=turn.run,
+        key=turn.key,
+        role=turn.role,
+        content=content,
+        step=message.id,
+        at=turn.at,
+    )
+
+
+def _call(turn: Turn, message: Message, block: Block, index: int, raw: bytes) -> CallRecord | Problem:
+    if not block.id or not block.name:
+        field = "name" if block.id else "id"
+        return turn.refused(f".content[{index}].{field}", f"a tool_use block without {field}", raw)
+    return CallRecord(
+        line=turn.line,
+        run=turn.run,
+        call=block.id,
+        tool=block.name,
+        args=bytes(block.input) or b"null",
+        step=message.id,
+        at=turn.at,
+        origin=turn.origin,
+        inherited=turn.inherited,
+    )
+
+
+def _results(turn: Turn, results: list[tuple[int, Block, bytes]]) -> Iterator[Record | Problem]:
+    """One structured result stands beside all blocks of a line: it is told only of a block that is alone."""
+    alone = len(results) == 1
+    for index, block, raw in results:
+        if block.tool_use_id:
+            yield from outcome(turn, block.tool_use_id, block, turn.result if alone else msgspec.Raw())
+        else:
+            yield turn.refused(f".content[{index}].tool_use_id", "a tool_result block without tool_use_id", raw)
+    if opening(turn.result) and not alone:
+        yield EventRecord(
+            line=turn.line,
+            run=turn.run,
+            kind="unattributed_result",
+            message=f"one structured result beside {len(results)} tool results: it is not known whose it is",
+            payload=bytes(turn.result),
+            at=turn.at,
+        )
