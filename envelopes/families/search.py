@@ -1,8 +1,10 @@
 """Tools that look for files and for text in them: Grep, Glob, LS and LSP of Claude Code.
 
-Matches   files, or lines, that hold a pattern
-Files     files whose names match
-Symbols   a language server's answer, as the text it was told in
+    Matches   files, or lines, that hold a pattern
+    Files     files whose names match
+    Symbols   a language server's answer, as the text it was told in
+
+The counts are the source's own: in content mode Claude Code keeps 0 for the files.
 """
 
 from __future__ import annotations
@@ -29,8 +31,6 @@ from envelopes.families.base import (
     project_by_type,
     sliced,
     text_block,
-)
-from envelopes.families.base import (
 )
 from envelopes.foreign import Evidence, OutputField, Reading
 from envelopes.receipt import Segment

@@ -1,0 +1,201 @@
+"""What Claude Code recorded of the work_item family's tools, and where its receipts took it from."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from envelopes.alignment import Span
+from envelopes.excerpts import match_excerpt
+from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
+from envelopes.foreign import Evidence, Reading
+from envelopes.json_text import match_json
+from envelopes.recorded import Members, named_spans, reading, typed_tool
+
+AGENT = "claude-code"
+
+
+def _read_todos(evidence: Evidence, recorded: Members) -> Reading:
+    name = "newTodos" if recorded.get("newTodos") is not None else "todos"
+    previous = recorded.items("oldTodos") if recorded.get("oldTodos") is not None else None
+    found = TodoList(
+        todo_list=tuple(_todo(item) for item in recorded.items(name)),
+        previous_todo_list=None if previous is None else tuple(_todo(item) for item in previous),
+    )
+    links = {f"/{name}": "/result/todo_list", "/oldTodos": "/result/previous_todo_list"}
+    for index in range(len(found.todo_list)):
+        links |= _todo_links(f"/{name}/{index}", f"/result/todo_list/{index}")
+    return reading(evidence, found, _todo_summary(found.todo_list), links=links)
+
+
+def _todo_links(recorded: str, canonical: str) -> dict[str, str]:
+    return {f"{recorded}/content": f"{canonical}/text", f"{recorded}/status": f"{canonical}/state"}
+
+
+def _todo(item: Members) -> Todo:
+    return Todo(item.text("content") or "", item.text("status") or "")
+
+
+def _todo_summary(todos: Sequence[Todo]) -> str:
+    if not todos:
+        return "The todo list is empty"
+    states = Counter(todo.state for todo in todos)
+    return (
+        f"Todo list of {len(todos)}: {states['completed']} completed, {states['in_progress']} in progress, "
+        f"{states['pending']} pending"
+    )
+
+
+def _align_todos(recorded: Members, text: str) -> list[Span]:
+    """The receipt is a fixed sentence; some versions repeat the list as JSON after it."""
+    start = text.find("[{")
+    name = "newTodos" if recorded.get("newTodos") is not None else "todos"
+    end = text.rfind("}]") + 2
+    return match_json(text[:end], recorded.get(name), f"/{name}", start=start) if 0 <= start < end else []
+
+
+def _item(task: Members) -> WorkItem:
+    return WorkItem(
+        id=task.text("id"),
+        objective=task.text("subject"),
+        description=task.text("description"),
+        state=task.text("status"),
+        owner=task.text("owner"),
+        blocks=task.strings("blocks"),
+        blocked_by=task.strings("blockedBy"),
+    )
+
+
+def _item_links(recorded: str, canonical: str) -> dict[str, str]:
+    names = {
+        "id": "id",
+        "subject": "objective",
+        "description": "description",
+        "status": "state",
+        "owner": "owner",
+        "blocks": "blocks",
+        "blockedBy": "blocked_by",
+    }
+    return {f"{recorded}/{theirs}": f"{canonical}/{ours}" for theirs, ours in names.items()}
+
+
+def _read_created(evidence: Evidence, recorded: Members) -> Reading:
+    item = _item(recorded.member("task"))
+    said = f"Work item created: {item.id or '(no id)'}"
+    return reading(evidence, item, said, links=_item_links("/task", "/result/work_item"))
+
+
+def _read_one(evidence: Evidence, recorded: Members) -> Reading:
+    item = _item(recorded.member("task"))
+    asked = Members(evidence.args).text("taskId")
+    said = f"Work item {item.id}: {item.objective or ''}" if item.id else f"No work item {asked or ''} was found"
+    return reading(evidence, item, said, links=_item_links("/task", "/result/work_item"))
+
+
+_CREATED = re.compile(r"\ATask #(?P<id>\S+) created successfully: (?P<subject>.+)\Z", re.DOTALL)
+_ONE = re.compile(r"\ATask #(?P<id>\S+): (?P<subject>[^\n]*)\nStatus: (?P<status>[^\n]*)")
+_DESCRIPTION = re.compile(r"\nDescription: (?P<description>.*?)(?:\nBlock(?:ed by|s): [^\n]*)*\Z", re.DOTALL)
+
+
+def _align_created(recorded: Members, text: str) -> list[Span]:
+    return named_spans(_CREATED.match(text), recorded.member("task"), "/task")
+
+
+def _align_one(recorded: Members, text: str) -> list[Span]:
+    task, head = recorded.member("task"), _ONE.match(text)
+    if head is None:
+        return []
+    return [*named_spans(head, task, "/task"), *named_spans(_DESCRIPTION.match(text, head.end()), task, "/task")]
+
+
+def _read_updated(evidence: Evidence, recorded: Members) -> Reading:
+    change = recorded.member("statusChange")
+    found = WorkItemUpdate(
+        id=recorded.text("taskId"),
+        updated=recorded.flag("success"),
+        updated_fields=recorded.strings("updatedFields"),
+        previous_state=change.text("from"),
+        state=change.text("to"),
+        reason=recorded.text("error"),
+    )
+    links = {
+        "/taskId": "/result/work_item_id",
+        "/success": "/result/updated",
+        "/updatedFields": "/result/updated_fields",
+        "/statusChange/from": "/result/previous_state",
+        "/statusChange/to": "/result/state",
+        "/error": "/result/reason",
+    }
+    fields = ", ".join(found.updated_fields) or "nothing changed"
+    verdict = "not updated" if found.updated is False else f"updated: {fields}"
+    return reading(evidence, found, f"Work item {found.id or '(no id)'} {verdict}", links=links)
+
+
+_UPDATED = re.compile(r"\AUpdated task #(?P<taskId>\S+) (?P<fields>[^\n]*)")
+
+
+def _align_updated(recorded: Members, text: str) -> list[Span]:
+    found = _UPDATED.match(text)
+    if found is None:
+        return match_excerpt(text, recorded.text("error") or "", "/error")
+    spans = named_spans(re.match(r"\AUpdated task #(?P<taskId>\S+)", text), recorded)
+    at = found.start("fields")
+    for index, name in enumerate(recorded.strings("updatedFields")):
+        if not name or not text.startswith(name, at):
+            break
+        spans.append(Span(at, at + len(name), f"/updatedFields/{index}", 0, len(name)))
+        at += len(name) + len(", ")
+    return spans
+
+
+def _read_list(evidence: Evidence, recorded: Members) -> Reading:
+    found = WorkItems(tuple(_item(task) for task in recorded.items("tasks")))
+    links = {"/tasks": "/result/work_items"}
+    for index in range(len(found.work_items)):
+        links |= _item_links(f"/tasks/{index}", f"/result/work_items/{index}")
+    count = len(found.work_items)
+    said = f"{count or 'No'} work {'item' if count == 1 else 'items'}"
+    return reading(evidence, found, said, links=links)
+
+
+def _align_list(recorded: Members, text: str) -> list[Span]:
+    """`#1 [pending] subject` a line, with owner and blockers after the subject."""
+    spans: list[Span] = []
+    at = 0
+    for index, task in enumerate(recorded.items("tasks")):
+        number, state, subject = (re.escape(task.text(name) or "") for name in ("id", "status", "subject"))
+        line = re.compile(
+            rf"#(?P<id>{number}) \[(?P<status>{state})\] (?P<subject>{subject})(?: [(\[][^\n]*)?(?:\n|\Z)"
+        )
+        found = line.match(text, at)
+        if found is None:
+            break
+        spans += named_spans(found, task, f"/tasks/{index}")
+        at = found.end()
+    return spans
+
+
+TOOLS = (
+    typed_tool(
+        agent=AGENT,
+        tools=("TodoWrite", "TodoRead"),
+        version=1,
+        expects=("newTodos", "todos"),
+        read=_read_todos,
+        align=_align_todos,
+    ),
+    typed_tool(
+        agent=AGENT, tools=("TaskCreate",), version=1, expects=("task",), read=_read_created, align=_align_created
+    ),
+    typed_tool(agent=AGENT, tools=("TaskGet",), version=1, expects=("task",), read=_read_one, align=_align_one),
+    typed_tool(
+        agent=AGENT,
+        tools=("TaskUpdate",),
+        version=1,
+        expects=("taskId", "success"),
+        read=_read_updated,
+        align=_align_updated,
+    ),
+    typed_tool(agent=AGENT, tools=("TaskList",), version=1, expects=("tasks",), read=_read_list, align=_align_list),
+)
