@@ -95,10 +95,9 @@ def _take_all(browser: Browser, base: str, link: str, out: Path) -> None:
 
 
 def _accept(page: Page) -> None:
-    """A link that only signs in when its form is sent cannot be used up by a mail scanner."""
-    button = page.locator("main form button[type=submit]")
-    if "/sign-in/" in page.url and button.count():
-        button.first.click()
+    """The link's page signs in by a button."""
+    page.locator("main form button").click()
+    page.wait_for_url("**/runs/")
 
 
 def _pages(page: Page) -> list[tuple[str, str]]:
@@ -136,7 +135,13 @@ def _take(page: Page, name: str, path: str, out: Path) -> None:
             page.goto(path, wait_until="networkidle")
             target = out / f"{name}-{width}-{scheme}.png"
             page.screenshot(path=target, full_page=True)
-            print(target)
+            print(target, _overflow(page, width))
+
+
+def _overflow(page: Page, width: int) -> str:
+    """No page may be wider than its window."""
+    needed = page.evaluate("document.documentElement.scrollWidth")
+    return f"needs {needed} pixels" if needed > width else ""
 
 
 if __name__ == "__main__":
