@@ -12,14 +12,13 @@ What the runtime adds (the background sentence, reminders) is linked only where 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-import msgspec
-
-from envelopes.alignment import Span, match_once
+from envelopes.alignment import Span, match_once, match_prefix
 from envelopes.failures import align_failure, recorded_offset
 from envelopes.families.command.claude_code import PERSISTED
 from envelopes.foreign import Evidence
+from envelopes.patchwork import Patchwork, Piece
+from envelopes.recorded import Members
 from envelopes.result import JsonValue
 
 JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -29,30 +28,6 @@ LEADING_SPACE = re.compile(rf"[{JS_SPACE}]+")
 INLINE_CUT = re.compile(r"\n\n\.\.\. \[(\d+) (lines|characters) truncated\] \.\.\.(?:\n\n|\Z)")
 
 BACKGROUND_TAGS = (("status", "/status"), ("exit_code", "/exitCode"), ("stdout", "/stdout"), ("stderr", "/stderr"))
-
-
-class Piece(msgspec.Struct, frozen=True):
-    """Characters [start, end) of the string at `pointer`, which begin at `at` in what the model got."""
-
-    pointer: str
-    start: int
-    end: int
-    at: int
-
-
-class Written(msgspec.Struct, frozen=True):
-    """What the agent had to say before it shortened anything."""
-
-    text: str
-    pieces: tuple[Piece, ...]
-
-    def spans(self, at: int, start: int, end: int) -> Iterator[Span]:
-        """Characters [start, end) of `text` stand at `at` in the receipt."""
-        for piece in self.pieces:
-            low, high = max(start, piece.at), min(end, piece.at + piece.end - piece.start)
-            if low < high:
-                offset = piece.start - piece.at
-                yield Span(at + low - start, at + high - start, piece.pointer, low + offset, high + offset)
 
 
 def align_command(evidence: Evidence, text: str) -> list[Span]:
@@ -77,14 +52,20 @@ def align_background(evidence: Evidence, text: str) -> list[Span]:
     return spans
 
 
-def _written(result: JsonValue) -> Written:
+def _written(result: JsonValue) -> Patchwork:
+    """What the agent had to say before it shortened anything."""
     if isinstance(result, str):
-        return _joined([("", recorded_offset(result), len(result))], {"": result})
-    if not isinstance(result, dict):
-        return Written("", ())
-    values = {f"/{name}": text for name in ("stdout", "stderr") if isinstance(text := result.get(name), str)}
-    trimmed = [(pointer, *_trim(pointer, text)) for pointer, text in values.items()]
-    return _joined([(pointer, start, end) for pointer, start, end in trimmed if start < end], values)
+        offset = recorded_offset(result)
+        return Patchwork([Piece("", result[offset:], offset)])
+    recorded = Members(result)
+    pieces: list[Piece] = []
+    for pointer in ("/stdout", "/stderr"):
+        text = recorded.text(pointer[1:]) or ""
+        start, end = _trim(pointer, text)
+        if start < end:
+            pieces += [Piece(None, "\n")] if pieces else []
+            pieces.append(Piece(pointer, text[start:end], start))
+    return Patchwork(pieces)
 
 
 def _trim(pointer: str, text: str) -> tuple[int, int]:
@@ -93,17 +74,7 @@ def _trim(pointer: str, text: str) -> tuple[int, int]:
     return leading.end() if leading else 0, trailing.start() if trailing else len(text)
 
 
-def _joined(ranges: list[tuple[str, int, int]], values: dict[str, str]) -> Written:
-    pieces: list[Piece] = []
-    text = ""
-    for pointer, start, end in ranges:
-        text += "\n" if pieces else ""
-        pieces.append(Piece(pointer, start, end, len(text)))
-        text += values[pointer][start:end]
-    return Written(text, tuple(pieces))
-
-
-def _placed(written: Written, text: str) -> list[Span]:
+def _placed(written: Patchwork, text: str) -> list[Span]:
     """Whole, or the head in a preview, or head and tail around a cut; else nothing."""
     if _stands(text, 0, written.text):
         return list(written.spans(0, 0, len(written.text)))
@@ -114,14 +85,21 @@ def _placed(written: Written, text: str) -> list[Span]:
     return _around_a_cut(written, text)
 
 
-def _around_a_cut(written: Written, text: str) -> list[Span]:
+def _around_a_cut(written: Patchwork, text: str) -> list[Span]:
+    """Before the marker the receipt must be the beginning of the output, behind it its end."""
+    head = _shared(text, written.text)
+    tail = _shared(text[::-1], written.text[::-1])
     for found in INLINE_CUT.finditer(text):
-        head, tail = text[: found.start()], text[found.end() :]
-        begin = len(written.text) - len(tail)
-        if begin >= len(head) and written.text.startswith(head) and written.text.endswith(tail):
-            last = written.spans(found.end(), begin, len(written.text))
-            return [*written.spans(0, 0, len(head)), *last]
+        behind = len(text) - found.end()
+        if found.start() <= head and behind <= tail and found.start() + behind <= len(written.text):
+            last = written.spans(found.end(), len(written.text) - behind, len(written.text))
+            return [*written.spans(0, 0, found.start()), *last]
     return []
+
+
+def _shared(text: str, value: str) -> int:
+    common = match_prefix(text, 0, value, "")
+    return common.end if common else 0
 
 
 def _named(result: JsonValue, text: str, *, after: int) -> list[Span]:

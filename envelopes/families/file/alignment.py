@@ -1,0 +1,213 @@
+"""Where the characters of Claude Code's file receipts come from.
+
+    Read          `     1→line` (later `1<tab>line`), then perhaps a reminder of the runtime's own
+    Edit, Write   a sentence with the path; older releases add `cat -n` of a snippet of the new file
+    MultiEdit     a sentence with the path, one line for each edit
+    NotebookEdit  a sentence with the cell and its new source
+
+A line of a snippet is a line of `structuredPatch` where the patch holds it as printed; many patches
+were recorded with spaces for tabs. Otherwise it is made of `originalFile` and `newString`: the edit
+is applied again, and only lines that come out as printed are linked.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from envelopes.alignment import Span, match_at, match_numbered
+from envelopes.failures import align_failure
+from envelopes.families.file.claude_code import NUMBERED
+from envelopes.foreign import Evidence
+from envelopes.patchwork import Patchwork, Piece
+from envelopes.pointer import join
+from envelopes.recorded import Members, align_untyped
+
+OPENINGS = ("The file ", "File created successfully at: ", "Applied ", "PDF file read: ", "PDF pages extracted: ")
+SNIPPET = re.compile(r"(?:Here's the result of running `cat -n` on a snippet of the edited file:)\n")
+EDIT_PREVIEW = 50  # MultiEdit prints so many characters of each string
+
+
+def align_read(evidence: Evidence, text: str) -> list[Span]:
+    file = Members(evidence.result).member("file")
+    if file.recorded is None:
+        return align_failure(evidence, text) or align_untyped(evidence, text)
+    content, first = file.text("content"), file.integer("startLine") or 1
+    if content:
+        return match_numbered(text, 0, content, "/file/content", first=first)
+    return [*_path(text, file.text("filePath"), "/file/filePath"), *_cells(text, file)]
+
+
+def align_change(evidence: Evidence, text: str) -> list[Span]:
+    """Edit, MultiEdit and Write."""
+    recorded = Members(evidence.result)
+    path = recorded.text("filePath")
+    if path is None:
+        return align_failure(evidence, text) or align_untyped(evidence, text)
+    spans = _path(text, path, "/filePath")
+    if not spans:
+        return []
+    return spans + _replaced(text, spans[0].end, recorded) + _edits(text, recorded) + _snippet(text, recorded)
+
+
+def align_notebook_edit(evidence: Evidence, text: str) -> list[Span]:
+    recorded = Members(evidence.result)
+    if not recorded.has_any(("cell_id", "new_source")):
+        return align_change(evidence, text)
+    cell, source = recorded.text("cell_id") or "", recorded.text("new_source") or ""
+    if text == f"Deleted cell {cell}":
+        return _present(match_at(text, len("Deleted cell "), cell, "/cell_id"))
+    for verb in ("Updated", "Inserted"):
+        if text == f"{verb} cell {cell} with {source}":
+            at = len(f"{verb} cell ")
+            source_at = at + len(cell) + len(" with ")
+            return _present(match_at(text, at, cell, "/cell_id"), match_at(text, source_at, source, "/new_source"))
+    return []
+
+
+def _present(*spans: Span | None) -> list[Span]:
+    return [span for span in spans if span is not None]
+
+
+def _path(text: str, path: str | None, pointer: str) -> list[Span]:
+    """The path where the first sentence names it."""
+    for opening in OPENINGS:
+        if path and text.startswith(opening):
+            at = text.index(" to ") + 4 if opening == "Applied " and " to " in text else len(opening)
+            return _present(match_at(text, at, path, pointer))
+    return []
+
+
+def _replaced(text: str, at: int, recorded: Members) -> list[Span]:
+    """`All occurrences of 'X' were successfully replaced with 'Y'.`"""
+    old, new = recorded.text("oldString"), recorded.text("newString")
+    if old is None or new is None:
+        return []
+    opening, middle = " has been updated. All occurrences of '", "' were successfully replaced with '"
+    if not text.startswith(f"{opening}{old}{middle}{new}'", at):
+        return []
+    old_at = at + len(opening)
+    new_at = old_at + len(old) + len(middle)
+    return _present(match_at(text, old_at, old, "/oldString"), match_at(text, new_at, new, "/newString"))
+
+
+def _edits(text: str, recorded: Members) -> list[Span]:
+    r"""`1. Replaced "X" with "Y"`, each string by its first characters."""
+    spans: list[Span] = []
+    at = text.find("\n1. ") + 1
+    for index, edit in enumerate(recorded.items("edits")):
+        pieces = [Piece(None, f'{index + 1}. Replaced "'), *_shortened(edit, "old_string", index)]
+        pieces += [Piece(None, '" with "'), *_shortened(edit, "new_string", index), Piece(None, '"')]
+        line = Patchwork(pieces)
+        if at == 0 or not text.startswith(line.text, at):
+            break
+        spans += line.spans(at, 0, len(line.text))
+        at += len(line.text) + 1
+    return spans
+
+
+def _shortened(edit: Members, name: str, index: int) -> list[Piece]:
+    value = edit.text(name) or ""
+    rest = "..." if len(value) > EDIT_PREVIEW else ""
+    return [Piece(f"/edits/{index}/{name}", value[:EDIT_PREVIEW]), Piece(None, rest)]
+
+
+def _snippet(text: str, recorded: Members) -> list[Span]:
+    opening = SNIPPET.search(text)
+    number = NUMBERED.match(text, opening.end()) if opening else None
+    if opening is None or number is None:
+        return []
+    candidates = [_lines_from(text, opening.end(), int(number[1]), new, recorded) for new in _new_files(recorded)]
+    return max(candidates, key=len, default=[]) or _from_patch(text, opening.end(), recorded)
+
+
+def _new_files(recorded: Members) -> Iterator[Patchwork]:
+    """What the file may have looked like after the change, put together from what was recorded."""
+    content = recorded.text("content")
+    if content is not None:
+        yield Patchwork([Piece("/content", content)])
+        return
+    old, new, original = recorded.text("oldString"), recorded.text("newString"), recorded.text("originalFile") or ""
+    if old is None or new is None:
+        return
+    every = recorded.flag("replaceAll") or False
+    yield Patchwork(_applied(original, old, new, every=every))
+    if not new and not old.endswith("\n"):
+        yield Patchwork(_applied(original, old + "\n", new, every=every))
+
+
+def _applied(original: str, old: str, new: str, *, every: bool) -> Iterator[Piece]:
+    at = 0
+    while old and (found := original.find(old, at)) >= 0:
+        yield Piece("/originalFile", original[at:found], at)
+        yield Piece("/newString", new)
+        at = found + len(old)
+        if not every:
+            break
+    if not old:
+        yield Piece("/newString", new)
+    yield Piece("/originalFile", original[at:], at)
+
+
+def _lines_from(text: str, at: int, first: int, new: Patchwork, recorded: Members) -> list[Span]:
+    """Lines of the snippet as they stand in `new`, from its line `first`."""
+    starts = _line_starts(new.text)
+    if not 1 <= first <= len(starts):
+        return []
+    offset = starts[first - 1]
+    patched = dict(_patch_lines(recorded))
+    spans: list[Span] = []
+    for line in match_numbered(text, at, new.text[offset:], "", first=first):
+        start, end = line.value_start + offset, line.value_end + offset
+        pointer, held = patched.get(bisect_right(starts, start), ("", ""))
+        if held == new.text[start:end] and not recorded.has_any(("content",)):
+            spans.append(Span(line.start, line.end, pointer, 1, 1 + len(held)))
+        else:
+            spans += new.spans(line.start, start, end)
+    return spans
+
+
+def _from_patch(text: str, at: int, recorded: Members) -> list[Span]:
+    """Without the file before the edit: the lines that the patch holds under the same number."""
+    patched = dict(_patch_lines(recorded))
+    spans: list[Span] = []
+    while found := NUMBERED.match(text, at):
+        pointer, held = patched.get(int(found[1]), ("", ""))
+        if held and held == found[2]:
+            spans.append(Span(found.start(2), found.end(2), pointer, 1, 1 + len(held)))
+        at = found.end() + 1
+    return spans
+
+
+def _patch_lines(recorded: Members) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Line number in the new file -> (pointer, line without its mark)."""
+    for index, hunk in enumerate(recorded.items("structuredPatch")):
+        number = hunk.integer("newStart") or 1
+        for place, line in enumerate(hunk.strings("lines")):
+            if line[:1] in (" ", "+"):
+                yield number, (join(f"/structuredPatch/{index}/lines", place), line[1:])
+                number += 1
+
+
+def _line_starts(text: str) -> list[int]:
+    starts = [0]
+    while found := text.find("\n", starts[-1]) + 1:
+        starts.append(found)
+    return starts
+
+
+def _cells(text: str, file: Members) -> list[Span]:
+    """`<cell id="X">…source</cell id="X">`, in order."""
+    spans: list[Span] = []
+    at = 0
+    for index, cell in enumerate(file.items("cells")):
+        name, source = cell.text("cell_id") or "", cell.text("source") or ""
+        opening, closing = f'<cell id="{name}">', f'{source}</cell id="{name}">'
+        begin = text.find(opening, at)
+        end = text.find(closing, begin + len(opening)) if begin >= 0 else -1
+        if end < 0:
+            continue
+        spans += _present(match_at(text, end, source, f"/file/cells/{index}/source"))
+        at = end + len(closing)
+    return spans

@@ -1,0 +1,50 @@
+"""A text that an agent put together from recorded fields, and which piece each character is from.
+
+A receipt often shows a part of such a text: stdout and stderr joined, or lines of a file after an
+edit. The aligner builds the text again, finds where the receipt shows it, and asks for the spans.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from envelopes.alignment import Span
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Characters [start, end) of the string at `pointer`; a None pointer is the agent's own words."""
+
+    pointer: str | None
+    text: str
+    start: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+class Patchwork:
+    """`text` is the pieces in order and nothing else. `spans` takes offsets into it."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self._pieces = [piece for piece in pieces if piece.text]
+        self._starts: list[int] = []
+        at = 0
+        for piece in self._pieces:
+            self._starts.append(at)
+            at += len(piece.text)
+        self.text = "".join(piece.text for piece in self._pieces)
+
+    def spans(self, at: int, start: int, end: int) -> Iterator[Span]:
+        """Characters [start, end) of `text` stand at `at` in the receipt."""
+        first = max(0, bisect_right(self._starts, start) - 1)
+        for begin, piece in zip(self._starts[first:], self._pieces[first:], strict=True):
+            if begin >= end:
+                break
+            low, high = max(start, begin), min(end, begin + len(piece.text))
+            if piece.pointer is not None and low < high:
+                offset = piece.start - begin
+                yield Span(at + low - start, at + high - start, piece.pointer, low + offset, high + offset)
