@@ -31,7 +31,7 @@ from envelopes.untrusted import Untrusted, admit, tame
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class SourceLine(msgspec.Struct, frozen=True):
+class SourceLine(msgspec.Struct, frozen=True, gc=False):
     """`number` counts from 1, blank lines too; `offset` is the byte where it starts in the file."""
 
     number: int
@@ -39,7 +39,7 @@ class SourceLine(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
     """`run` is unique within `namespace`. None means: not known from this line."""
 
     line: int
@@ -58,7 +58,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     extra: bytes | None = None
 
 
-class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
+class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="message"):
     """`content` is JSON: a string, or a list of blocks without the tool blocks. `key` is unique in the run."""
 
     line: int
@@ -70,7 +70,7 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
     at: str | None = None
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"):
     """`origin` is progress for a call that only a parent's progress lines report."""
 
     line: int
@@ -86,7 +86,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     extra: bytes | None = None
 
 
-class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
+class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="result"):
     """`result` None: the source kept no structured result. `is_error` is the source's own flag.
 
     `duration_ms` is the tool's own measure where the source has one; the time between the call's
@@ -109,7 +109,7 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     extra: bytes | None = None
 
 
-class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, tag="receipt"):
+class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="receipt"):
     line: int
     run: str
     call: str
@@ -119,7 +119,7 @@ class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, tag="receipt"):
     extra: bytes | None = None
 
 
-class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, tag="supersede"):
+class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="supersede"):
     """`content` is what stands there instead, None when nothing does."""
 
     line: int
@@ -130,7 +130,7 @@ class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, tag="supersede"
     at: str | None = None
 
 
-class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag="event"):
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="event"):
     line: int
     run: str
     kind: str
@@ -139,9 +139,10 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, tag="event"):
     call: str | None = None
     payload: bytes = b"null"
     at: str | None = None
+    extra: bytes | None = None
 
 
-class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, tag="artifact"):
+class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="artifact"):
     line: int
     run: str
     call: str
@@ -150,7 +151,7 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, tag="artifact"):
     size: int | None = None
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, tag="problem"):
+class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="problem"):
     """A refused line, or a refused part of one (`part`). `path` is a JSON path within it.
 
     `lines` counts what it stands for: one, or all the lines of a file that is no JSONL at all; `raw`
@@ -208,7 +209,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_blank(raw: bytes) -> bool:
-    return not raw.strip()
+    return not raw or raw.isspace()
 
 
 def instant(text: str | None) -> str | None:
@@ -232,7 +233,9 @@ def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterato
         raw = line.raw.removeprefix(BYTE_ORDER_MARK) if line.offset == 0 else line.raw
         if is_blank(raw):
             continue
-        if state.setdefault("one_document", _opens_document(raw)):
+        if "one_document" not in state:
+            state["one_document"] = _opens_document(raw)
+        if state["one_document"]:
             yield Problem(
                 line=line.number,
                 path="$",

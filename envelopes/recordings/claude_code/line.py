@@ -21,23 +21,16 @@ read_entry = reader(Entry)
 
 
 class Line(msgspec.Struct, frozen=True):
+    """`session` and `run` are empty only for the lines before the first that can tell."""
+
     number: int
     raw: bytes
     entry: Entry
     memory: Memory
     where: Whereabouts
-
-    @property
-    def session(self) -> str:
-        return self.memory.session or self.where.stem
-
-    @property
-    def run(self) -> str:
-        return f"{self.session}/{self.where.agent}" if self.where.agent else self.session
-
-    @property
-    def at(self) -> str | None:
-        return instant(self.entry.timestamp)
+    session: str
+    run: str
+    at: str | None
 
     @property
     def inherited(self) -> bool:
@@ -76,6 +69,8 @@ class Line(msgspec.Struct, frozen=True):
 
     def own_run(self, message: Message | None = None) -> Iterator[Record]:
         """What this line tells of the file's own run that was not known."""
+        if self.memory.knows_run:
+            return
         entry = self.entry
         said = message if message and entry.type == "user" and not (entry.is_meta or entry.is_compact_summary) else None
         yield from runs.own_run(
@@ -104,4 +99,6 @@ def arrive(line: SourceLine, memory: Memory, where: Whereabouts) -> Line:
     if memory.session is None:
         last_resort = where.stem if entry.type in _OPENS_RUN else None
         memory.session = where.session or entry.session_id or last_resort
-    return Line(line.number, line.raw, entry, memory, where)
+    session = memory.session or ""
+    run = f"{session}/{where.agent}" if where.agent else session
+    return Line(line.number, line.raw, entry, memory, where, session, run, instant(entry.timestamp))

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4  # a title of a higher rank replaces a lower one
+COMMAND, PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4, 5  # a title of a higher rank replaces a lower one
+_FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
 _KEPT = 256
 _SLOT = "claude_code"
 
@@ -41,6 +42,10 @@ class Memory(msgspec.Struct):
     def store(self, state: dict[str, object]) -> None:
         state[_SLOT] = msgspec.to_builtins(self)
 
+    @property
+    def knows_run(self) -> bool:
+        return self.title_rank >= PROMPT and self.facts.keys() >= _FACTS
+
     def learn(self, found: dict[str, str | None]) -> dict[str, str]:
         """What of `found` has not been told yet; the first value of each stands."""
         fresh = {name: value for name, value in found.items() if value and name not in self.facts}
@@ -48,8 +53,8 @@ class Memory(msgspec.Struct):
         return fresh
 
     def offer_title(self, rank: int) -> bool:
-        """Whether a title of `rank` is better than the one that stands. A later one of its rank is."""
-        if rank < self.title_rank or rank == self.title_rank == PROMPT:
+        """Whether a title of `rank` is better than the one that stands. Of what was typed the first stands."""
+        if rank < self.title_rank or rank == self.title_rank <= PROMPT:
             return False
         self.title_rank = rank
         return True

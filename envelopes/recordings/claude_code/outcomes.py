@@ -28,7 +28,7 @@ _PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around
 _LONGEST_MS = 2**53
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a message was read: what its records share. `path` is the message's JSON path in the line."""
 
     line: int
@@ -47,7 +47,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         return Problem(line=self.line, path=self.path + path, reason=reason, raw=raw, part=True)
 
 
-class Facts(msgspec.Struct, frozen=True, rename="camel"):
+class Facts(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What a structured result says about its call, whatever the tool."""
 
     duration_ms: float | None = None

@@ -9,7 +9,7 @@ from hashlib import blake2s
 import msgspec
 
 from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record, RunRecord
-from envelopes.recordings.claude_code.memory import PROMPT, Memory, remember
+from envelopes.recordings.claude_code.memory import COMMAND, PROMPT, Memory, remember
 from envelopes.recordings.claude_code.shapes import storable
 from envelopes.result import summary
 from envelopes.untrusted import Untrusted, elements, members, tame
@@ -21,6 +21,8 @@ _PLANNING = frozenset({"TodoWrite", "ExitPlanMode", "exit_plan_mode"})
 _SPAWNING = frozenset({"Task", "Agent"})
 _SYNTHETIC = "<synthetic>"  # the model's name on messages that the program wrote itself
 _NOTIFIED = re.compile(rb"<tool-use-id>([\w-]+)</tool-use-id>")
+_COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-")
+_IDLE_COMMANDS = frozenset({"/clear", "/exit", "/compact", "/mcp", "/model", "/login", "/resume", "/config"})
 _NO_PROMPT = (
     "<command-",
     "<local-command-",
@@ -39,17 +41,16 @@ def own_run(
     """The file's own run, when `found` holds something new. `prompt` is a message's content, or nothing."""
     if found.get("model") == _SYNTHETIC:
         del found["model"]
-    if memory.title_rank < PROMPT and (title := prompt_title(bytes(prompt))) and memory.offer_title(PROMPT):
-        found["title"] = title
     fresh = memory.learn(found)
-    if fresh or not memory.began:
+    title = _first_title(memory, prompt)
+    if fresh or title or not memory.began:
         memory.began = True
         yield RunRecord(
             line=line,
             run=run,
             parent_run=parent,
             agent=AGENT,
-            title=fresh.get("title"),
+            title=title,
             model=fresh.get("model"),
             version=fresh.get("version"),
             cwd=fresh.get("cwd"),
@@ -118,13 +119,36 @@ def _notified_call(content: bytes) -> str | None:
 
 def prompt_title(content: bytes) -> str | None:
     """One line of what a person asked; None for what the program put into a user's message."""
-    try:
-        text = str(tame(_text_slice(content) or b'""'))
-    except Untrusted:
-        return None
+    text = _prompt_text(content)
     if text.lstrip().startswith(_NO_PROMPT):
         return None
     return storable(summary(text)) or None
+
+
+def _first_title(memory: Memory, prompt: msgspec.Raw) -> str | None:
+    """A session that opens with a slash command is called by it until a person writes something."""
+    if memory.title_rank >= PROMPT:
+        return None
+    content = bytes(prompt)
+    for rank, title in ((PROMPT, prompt_title(content)), (COMMAND, _command_title(content))):
+        if title and memory.offer_title(rank):
+            return title
+    return None
+
+
+def _command_title(content: bytes) -> str | None:
+    found = dict(_COMMAND.findall(_prompt_text(content)))
+    name = found.get("name", "")
+    if not name or name in _IDLE_COMMANDS:
+        return None
+    return storable(summary(f"{name} {found.get('args', '')}"))
+
+
+def _prompt_text(content: bytes) -> str:
+    try:
+        return str(tame(_text_slice(content) or b'""'))
+    except Untrusted:
+        return ""
 
 
 def _text_slice(content: bytes) -> bytes:

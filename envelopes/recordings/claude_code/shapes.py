@@ -17,7 +17,7 @@ NOTHING = msgspec.Raw()
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
-class Entry(msgspec.Struct, frozen=True, rename="camel"):
+class Entry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A line of a session file."""
 
     type: str | None = None
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
         refuse_nul(f"{self.git_branch}{self.summary}{self.custom_title}{self.ai_title}{self.parent_tool_use_id}")
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """`message` of a line, as the API has it."""
 
     id: str | None = None
@@ -66,7 +66,7 @@ class Message(msgspec.Struct, frozen=True):
         refuse_nul(f"{self.id}{self.model}")
 
 
-class Block(msgspec.Struct, frozen=True):
+class Block(msgspec.Struct, frozen=True, gc=False):
     """One element of `message.content`."""
 
     type: str | None = None

@@ -13,6 +13,8 @@ from envelopes.untrusted import Untrusted, elements
 
 read_message = reader(Message)
 _read_block = reader(Block)
+_decode_blocks = msgspec.json.Decoder(list[Block]).decode
+_TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
 
 
 def turn_records(turn: Turn, message: Message) -> Iterator[Record | Problem]:
@@ -20,34 +22,51 @@ def turn_records(turn: Turn, message: Message) -> Iterator[Record | Problem]:
         case b'"':
             yield _around(turn, message, bytes(message.content))
         case b"[":
-            yield from _blocks(turn, message)
+            yield from _array(turn, message, bytes(message.content))
         case b"" | b"n":
             pass
         case _:
             yield turn.refused(".content", "expected a string or an array of blocks", bytes(message.content))
 
 
-def _blocks(turn: Turn, message: Message) -> Iterator[Record | Problem]:
-    slices = elements(bytes(message.content))
-    around: list[bytes] = []
-    results: list[tuple[int, Block, bytes]] = []
-    for index, raw in enumerate(slices):
-        try:
-            block = _read_block(raw)
-        except Untrusted as refusal:
-            yield turn.refused(f".content[{index}]", refusal.reason, raw)
-            continue
-        match block.type:
-            case "tool_use":
-                yield _call(turn, message, block, index, raw)
-            case "tool_result":
-                results.append((index, block, raw))
-            case _:
-                around.append(raw)
+def _array(turn: Turn, message: Message, content: bytes) -> Iterator[Record | Problem]:
+    blocks = _blocks(content)
+    around = [index for index, block in enumerate(blocks) if _stands_around(block)]
+    if around and len(around) == len(blocks):
+        yield _around(turn, message, content)
+        yield from _results(turn, [])
+        return
+    slices = [content[1:-1].strip()] if len(blocks) == 1 else elements(content)
     if around:
-        whole = len(around) == len(slices)
-        yield _around(turn, message, bytes(message.content) if whole else b"[" + b",".join(around) + b"]")
+        yield _around(turn, message, b"[" + b",".join(slices[index] for index in around) + b"]")
+    results: list[tuple[int, Block, bytes]] = []
+    for index, (block, raw) in enumerate(zip(blocks, slices, strict=True)):
+        if isinstance(block, Untrusted):
+            yield turn.refused(f".content[{index}]", block.reason, raw)
+        elif block.type == "tool_use":
+            yield _call(turn, message, block, index, raw)
+        elif block.type == "tool_result":
+            results.append((index, block, raw))
     yield from _results(turn, results)
+
+
+def _blocks(content: bytes) -> list[Block | Untrusted]:
+    """All blocks at once; where one of them is odd, one by one, a refusal in the place of what is no block."""
+    try:
+        return [*_decode_blocks(content)]
+    except (msgspec.MsgspecError, RecursionError):
+        return [_block(raw) for raw in elements(content)]
+
+
+def _block(raw: bytes) -> Block | Untrusted:
+    try:
+        return _read_block(raw)
+    except Untrusted as refusal:
+        return refusal
+
+
+def _stands_around(block: Block | Untrusted) -> bool:
+    return isinstance(block, Block) and block.type not in _TOOL_BLOCKS
 
 
 def _around(turn: Turn, message: Message, content: bytes) -> MessageRecord:
