@@ -12,12 +12,14 @@ import re
 from envelopes.failures import FailureText, failure_text, read_failure
 from envelopes.families.command.results import CommandResult, SavedOutput, TaskHandle, outcome
 from envelopes.foreign import Evidence, OutputField, Reading, ResultFidelity
+from envelopes.outline import outline_text
 from envelopes.recorded import Members
 from envelopes.result import CompleteOutput, JsonValue, ToolError, summary
 
+STREAM_MEMBERS = ("stdout", "stderr")
 EXIT_CODE = re.compile(r"Exit code (-?\d+)(?:\n|$)")
 SOURCE_CUT = re.compile(r"\n\n\.\.\. \[\d+ (?:lines|characters) truncated\] \.\.\.(?:\n|$)")
-BACKGROUND = re.compile(r"Command (?:running in|was .*?)background.*? with ID: (?P<id>[\w-]+)")
+BACKGROUND = re.compile(r"Command [\w ()-]{0,80}background[\w ]{0,80} with ID: (?P<id>[\w-]+)")
 PERSISTED = re.compile(
     r"<persisted-output>\nOutput too large \([^)]*\)\. Full output saved to: (?P<path>[^\n]+)\n\n"
     r"Preview \(first [^)]*\):\n(?P<preview>.*?)(?:\n\.\.\.)?\n</persisted-output>",
@@ -27,8 +29,9 @@ PERSISTED = re.compile(
 
 def read_command(evidence: Evidence) -> Reading:
     """Bash and PowerShell."""
-    if isinstance(evidence.result, dict):
-        return _read_streams(evidence, Members(evidence.result))
+    recorded = Members(evidence.result)
+    if recorded.has_any(STREAM_MEMBERS):
+        return _read_streams(evidence, recorded)
     failure = failure_text(evidence)
     exited = EXIT_CODE.match(failure.text) if failure else None
     if failure and exited:
@@ -38,9 +41,9 @@ def read_command(evidence: Evidence) -> Reading:
 
 def read_background(evidence: Evidence) -> Reading:
     """BashOutput: a look at a command that was sent to the background."""
-    if not isinstance(evidence.result, dict):
-        return read_failure(evidence) or _read_text(evidence)
     recorded = Members(evidence.result)
+    if not recorded.has_any(STREAM_MEMBERS):
+        return read_failure(evidence) or _read_text(evidence)
     status = recorded.text("status") or "unknown"
     result = CommandResult(
         disposition="already_running" if status == "running" else "completed",
@@ -112,14 +115,16 @@ def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) 
 
 
 def _read_text(evidence: Evidence) -> Reading:
-    """No object was recorded: a string that is no failure, or the receipt's text alone."""
+    """A string that is no failure, JSON of an unknown shape, or the receipt's text alone."""
+    links = {"": "/result/combined_output_preview"}
     if isinstance(evidence.result, str):
-        links, outputs = {"": "/result/combined_output_preview"}, (OutputField(""),)
-        return _reading(evidence, CommandResult(combined=evidence.result), "stringified", links, outputs)
-    receipt = evidence.receipt_text
-    if receipt is None:
+        links = links if evidence.result else {}
+        return _reading(evidence, CommandResult(combined=evidence.result), "stringified", links, (OutputField(""),))
+    if evidence.result is not None:
+        return _reading(evidence, CommandResult(combined=outline_text(evidence.result)), "structured")
+    if evidence.receipt_text is None:
         return _reading(evidence, CommandResult(), "absent")
-    return _reading(evidence, _from_receipt(receipt), "parsed_from_receipt")
+    return _reading(evidence, _from_receipt(evidence.receipt_text), "parsed_from_receipt")
 
 
 def _from_receipt(receipt: str) -> CommandResult:

@@ -29,7 +29,8 @@ KINDS: dict[str, Kind] = {
 }
 NUMBERED = re.compile(r" *(\d+)(?:→|\t)(.*)")
 CHANGED = re.compile(
-    r"(?:The file (?P<modify>.+?) has been updated|File created successfully at: (?P<add>[^\n]+?))(?: \(|[.]|$)", re.M
+    r"The file (?P<modify>[^\n]+?) has been updated|File created successfully at: (?P<add>[^\n]+?)(?: \(file state|$)",
+    re.MULTILINE,
 )
 CELL_WORDS = {"replace": "updated", "insert": "inserted", "delete": "deleted"}
 

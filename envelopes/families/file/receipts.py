@@ -74,7 +74,7 @@ def _read(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segmen
         yield preview(canonical, "/result/content_preview")
     elif kind is None:
         yield line_break()
-        yield label("The file is empty.")
+        yield label("No text.")
 
 
 def _place(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segment]:

@@ -1,0 +1,222 @@
+"""Commands: what is read from a recording, what becomes of it, what the receipt is traced to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envelopes.alignment import cut_of, to_segments
+from envelopes.artifact import MemorySink
+from envelopes.budget import RenderPolicy
+from envelopes.families.command import FAMILY
+from envelopes.families.command.results import CommandResult, shares
+from envelopes.foreign import Evidence, ForeignTool, Reading
+from envelopes.pipeline import project, render
+from envelopes.result import CanonicalResult, CompleteOutput, JsonValue
+
+BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
+
+
+def recorded(result: JsonValue, receipt: str | None = None, *, tool: str = "Bash", **more: Any) -> Evidence:
+    return Evidence(
+        agent="claude-code",
+        tool=tool,
+        args={"command": "make"},
+        result=result,
+        has_result=result is not None,
+        receipt_text=receipt,
+        **more,
+    )
+
+
+def streams(stdout: str = "", stderr: str = "", **more: JsonValue) -> dict[str, JsonValue]:
+    return {"stdout": stdout, "stderr": stderr, "interrupted": False, "isImage": False, **more}
+
+
+def read(evidence: Evidence) -> Reading:
+    return BY_TOOL[evidence.tool].read(evidence)
+
+
+def envelope(complete: CompleteOutput) -> CanonicalResult:
+    return project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical
+
+
+def outcome(evidence: Evidence) -> dict[str, Any]:
+    result = envelope(read(evidence).complete).result
+    assert isinstance(result, dict)
+    return result
+
+
+def receipt(complete: CompleteOutput, characters: int = 12_000) -> str:
+    return render(envelope(complete), FAMILY, RenderPolicy(characters=characters)).text
+
+
+def linked(evidence: Evidence) -> list[tuple[str, str]]:
+    """The stretches of the receipt that come from the result, each with its field."""
+    text = evidence.receipt_text or ""
+    segments = to_segments(text, BY_TOOL[evidence.tool].align(evidence, text))
+    return [(one.text, one.source.pointer) for one in segments if one.source]
+
+
+def test_a_finished_command_has_no_exit_code_where_none_was_recorded() -> None:
+    found = read(recorded(streams("ok\n")))
+    assert found.fidelity == "structured"
+    assert envelope(found.complete).result == {
+        "disposition": "completed",
+        "exit_status": None,
+        "stdout_preview": "ok\n",
+        "stderr_preview": None,
+        "truncated": False,
+    }
+    assert receipt(found.complete) == "Command finished; no exit code was recorded\n\nstdout:\nok\n"
+
+
+def test_a_failed_command_is_a_success_that_shows_its_exit_code() -> None:
+    evidence = recorded("Error: Exit code 2\nmake: *** no rule\n", "Exit code 2\nmake: *** no rule\n", is_error=True)
+    found = read(evidence)
+    assert (found.complete.status, found.fidelity) == ("success", "stringified")
+    assert outcome(evidence)["exit_status"] == 2
+    assert outcome(evidence)["combined_output_preview"] == "make: *** no rule\n"
+    assert receipt(found.complete).splitlines()[0] == "Process exited with code 2"
+
+
+def test_a_failed_command_shows_every_recorded_line_to_the_model() -> None:
+    evidence = recorded("Error: Exit code 2\nno rule", "Exit code 2\nno rule", is_error=True)
+    (field,) = read(evidence).outputs
+    spans = BY_TOOL["Bash"].align(evidence, "Exit code 2\nno rule")
+    assert linked(evidence) == [("Exit code 2\nno rule", "")]
+    assert cut_of("Error: Exit code 2\nno rule", spans, start=field.start).is_whole
+
+
+def test_a_failed_command_without_a_result_is_read_from_its_receipt() -> None:
+    evidence = recorded(None, "Exit code 1\nno such file", is_error=True)
+    assert read(evidence).fidelity == "parsed_from_receipt"
+    assert outcome(evidence)["exit_status"] == 1
+    assert linked(evidence) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "retryable"),
+    [
+        ("User rejected tool use", "write_denied", False),
+        (
+            "Error: The user doesn't want to proceed with this tool use. The tool use was rejected.",
+            "write_denied",
+            False,
+        ),
+        ("Sibling tool call errored", "cancelled", True),
+        ("InputValidationError: [\n  {}\n]", "invalid_tool_input", False),
+        ("Error: Pre-commit validation failed", "tool_execution_failed", False),
+        (streams("half", interrupted=True), "cancelled", True),
+    ],
+)
+def test_what_did_not_run_to_its_end_is_an_error(result: JsonValue, kind: str, *, retryable: bool) -> None:
+    error = read(recorded(result, is_error=True)).complete.error
+    assert error is not None
+    assert (error.kind, error.retryable) == (kind, retryable)
+
+
+def test_an_interrupted_command_keeps_what_it_had_written() -> None:
+    error = read(recorded(streams("half", interrupted=True), is_error=True)).complete.error
+    assert error is not None
+    assert error.details == {"stdout": "half"}
+
+
+def test_a_background_command_is_promoted_with_its_task() -> None:
+    sentence = "Command running in background with ID: b76. Output is being written to: /tmp/b76.output"
+    evidence = recorded(streams(backgroundTaskId="b76"), sentence)
+    assert outcome(evidence) == {
+        "disposition": "promoted_to_task",
+        "task_handle": {"task_id": "b76", "kind": "command_task", "status": "running"},
+        "initial_output_preview": None,
+        "initial_output_truncated": False,
+    }
+    assert linked(evidence) == [("b76", "/backgroundTaskId")]
+    assert outcome(recorded(None, sentence))["task_handle"]["task_id"] == "b76"
+
+
+def test_a_look_at_a_background_command_tells_its_state() -> None:
+    result: JsonValue = {"shellId": "s1", "status": "completed", "exitCode": 0, "stdout": "done\n", "stderr": ""}
+    text = "<status>completed</status>\n\n<exit_code>0</exit_code>\n\n<stdout>\ndone\n</stdout>"
+    evidence = recorded(result, text, tool="BashOutput")
+    assert outcome(evidence)["exit_status"] == 0
+    assert linked(evidence) == [("completed", "/status"), ("0", "/exitCode"), ("done", "/stdout")]
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "links"),
+    [
+        (streams("a\nb\n"), "a\nb", [("a\nb", "/stdout")]),
+        (streams("\n \n  a\n"), "  a", [("  a", "/stdout")]),
+        (streams("a\n", " warn \n"), "a\nwarn", [("a", "/stdout"), ("warn", "/stderr")]),
+        (streams("", "warn"), "warn", [("warn", "/stderr")]),
+        (streams("a"), "a\nShell cwd was reset to /srv", [("a", "/stdout")]),
+        (streams("a"), "a\n<system-reminder>a</system-reminder>", [("a", "/stdout")]),
+        (streams("a"), "abc", []),
+        (streams("a"), "b\na", []),
+    ],
+)
+def test_streams_are_found_where_the_receipt_begins(result: JsonValue, text: str, links: list[tuple[str, str]]) -> None:
+    assert linked(recorded(result, text)) == links
+
+
+def test_a_kept_output_is_linked_by_its_preview_and_its_path() -> None:
+    text = (
+        "<persisted-output>\nOutput too large (31KB). Full output saved to: /tmp/out.txt\n\n"
+        "Preview (first 2KB):\none\ntw\n...\n</persisted-output>"
+    )
+    evidence = recorded(
+        streams("one\ntwo\nthree", persistedOutputPath="/tmp/out.txt", persistedOutputSize=31_000), text
+    )
+    assert linked(evidence) == [("/tmp/out.txt", "/persistedOutputPath"), ("one\ntw", "/stdout")]
+    assert read(evidence).fidelity == "bounded"
+    assert outcome(evidence)["truncated"] is True
+    cut = cut_of("one\ntwo\nthree", BY_TOOL["Bash"].align(evidence, text)[:1])
+    assert (cut.shown_count, cut.total) == (1, 3)
+
+
+def test_a_receipt_cut_in_the_middle_is_linked_at_both_ends() -> None:
+    result = streams("1\n2\n3\n4\n5", "w")
+    assert linked(recorded(result, "1\n\n... [3 lines truncated] ...\n\n5\nw")) == [
+        ("1", "/stdout"),
+        ("5", "/stdout"),
+        ("w", "/stderr"),
+    ]
+    assert linked(recorded(result, "1\n\n... [3 lines truncated] ...\n\nelsewhere")) == []
+
+
+def test_a_large_output_is_cut_with_a_record_and_an_artifact() -> None:
+    complete = read(recorded(streams("line\n" * 40_000, "warn\n"))).complete
+    sink = MemorySink()
+    projection = project(complete, FAMILY, FAMILY.projection, sink)
+    result = projection.canonical.result
+    assert isinstance(result, dict)
+    assert (result["truncated"], result["stdout_truncated"], result["stdout_artifact"]) == (True, True, 0)
+    assert "stderr_truncated" not in result
+    assert sink.texts[projection.canonical.artifacts[0].path] == "line\n" * 40_000
+    assert projection.cuts[0].cut.total == 40_000
+
+
+@pytest.mark.parametrize("characters", [12_000, 1_000, 300, 40])
+def test_a_receipt_never_passes_its_policy(characters: int) -> None:
+    long = CommandResult(stdout="out\n" * 9_000, stderr="e" * 90_000, combined="c\n" * 9_000)
+    complete = CompleteOutput(tool_name="Bash", status="success", summary_text="done", result=long)
+    assert len(receipt(complete, characters)) <= characters
+
+
+def test_streams_share_a_budget_and_a_short_one_leaves_the_rest() -> None:
+    assert shares([10, 500, 900], 600) == [10, 295, 295]
+
+
+@pytest.mark.parametrize("result", [None, [], 7, {}, {"stdout": 3, "stderr": None}, "plain", ["a", {"b": 1}]])
+def test_any_recorded_value_is_read_and_rendered(result: JsonValue) -> None:
+    evidence = recorded(result, "text")
+    assert receipt(read(evidence).complete)
+    assert isinstance(linked(evidence), list)
+
+
+def test_an_image_is_named_and_not_spelled_out() -> None:
+    found = outcome(recorded(streams("data:image/png;base64," + "A" * 5_000, isImage=True)))
+    assert found["image"] is True
+    assert len(found["stdout_preview"]) < 250

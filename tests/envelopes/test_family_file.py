@@ -1,0 +1,308 @@
+"""Files: what is read from a recording, what becomes of it, what the receipt is traced to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envelopes.alignment import to_segments
+from envelopes.artifact import MemorySink
+from envelopes.budget import RenderPolicy
+from envelopes.families.file import FAMILY
+from envelopes.families.file.results import FileChange, FileRead, Hunk
+from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
+from envelopes.pipeline import project, render
+from envelopes.pointer import resolve
+from envelopes.result import CanonicalResult, CompleteOutput, JsonValue
+
+BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
+SNIPPET = "The file /a.py has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"
+REMINDER = "\n\n<system-reminder>\nBe careful.\n</system-reminder>"
+
+
+def recorded(tool: str, result: JsonValue, receipt: str | None = None, **more: Any) -> Evidence:
+    return Evidence(
+        agent="claude-code",
+        tool=tool,
+        args={"file_path": "/a.py"},
+        result=result,
+        has_result=result is not None,
+        receipt_text=receipt,
+        **more,
+    )
+
+
+def file_of(content: str, start: int = 1, total: int | None = None) -> dict[str, JsonValue]:
+    count = len(content.split("\n"))
+    file = {
+        "filePath": "/a.py",
+        "content": content,
+        "numLines": count,
+        "startLine": start,
+        "totalLines": total or count,
+    }
+    return {"type": "text", "file": file}
+
+
+def edit(original: str, old: str, new: str, lines: list[str] | None = None, **more: JsonValue) -> dict[str, JsonValue]:
+    patch: JsonValue = [] if lines is None else [{"oldStart": 1, "newStart": 1, "lines": lines}]
+    return {
+        "filePath": "/a.py",
+        "oldString": old,
+        "newString": new,
+        "originalFile": original,
+        "structuredPatch": patch,
+        "userModified": False,
+        "replaceAll": False,
+        **more,
+    }
+
+
+def read(evidence: Evidence) -> Reading:
+    return BY_TOOL[evidence.tool].read(evidence)
+
+
+def envelope(complete: CompleteOutput) -> CanonicalResult:
+    return project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical
+
+
+def outcome(evidence: Evidence) -> dict[str, Any]:
+    result = envelope(read(evidence).complete).result
+    assert isinstance(result, dict)
+    return result
+
+
+def receipt(complete: CompleteOutput, characters: int = 12_000) -> str:
+    return render(envelope(complete), FAMILY, RenderPolicy(characters=characters)).text
+
+
+def linked(evidence: Evidence) -> list[tuple[str, str]]:
+    """The stretches of the receipt that come from the result, each with its field; all are checked."""
+    text = evidence.receipt_text or ""
+    spans = BY_TOOL[evidence.tool].align(evidence, text)
+    for span in spans:
+        value = resolve(evidence.result, span.pointer)
+        assert isinstance(value, str)
+        assert value[span.value_start : span.value_end] == text[span.start : span.end]
+    return [(one.text, one.source.pointer) for one in to_segments(text, spans) if one.source]
+
+
+def test_a_read_tells_its_place_in_the_file() -> None:
+    evidence = recorded("Read", file_of("b\nc", start=2, total=9))
+    found = read(evidence)
+    assert found.outputs == (OutputField("/file/content", 2, 9),)
+    assert envelope(found.complete).result == {
+        "path": "/a.py",
+        "content_preview": "b\nc",
+        "start_line": 2,
+        "line_count": 2,
+        "total_lines": 9,
+        "truncated": False,
+    }
+    assert receipt(found.complete) == "Read /a.py\nLines 2 to 3 of 9\n\nb\nc"
+
+
+@pytest.mark.parametrize(
+    ("text", "links"),
+    [
+        ("     2→b\n     3→\n     4→c", ["b", "c"]),
+        ("     2→b\n     3→\n     4→c" + REMINDER, ["b", "c"]),
+        ("2\tb\n3\t\n4\tc", ["b", "c"]),
+        ("     2→b\n     3→\n     5→c", ["b"]),
+        ("     7→b\n     8→\n     9→c", []),
+        ("File unchanged since last read.", []),
+    ],
+)
+def test_numbered_lines_are_linked_by_number_and_content(text: str, links: list[str]) -> None:
+    evidence = recorded("Read", file_of("b\n\nc", start=2), text)
+    assert linked(evidence) == [(line, "/file/content") for line in links]
+
+
+def test_a_read_without_a_result_is_read_from_its_numbered_lines() -> None:
+    evidence = recorded("Read", None, "     5→x\n     6→" + REMINDER)
+    assert read(evidence).fidelity == "parsed_from_receipt"
+    assert read(evidence).complete.result == FileRead(path="/a.py", content="x\n", start_line=5, line_count=2)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (
+            {
+                "type": "image",
+                "file": {
+                    "filePath": "/p.png",
+                    "base64": "AA==",
+                    "type": "image/png",
+                    "originalSize": 4,
+                    "dimensions": {"originalWidth": 8, "originalHeight": 6},
+                },
+            },
+            "Read an image: /p.png\nType: image/png\nBytes: 4\nWidth: 8\nHeight: 6",
+        ),
+        ({"type": "pdf", "file": {"filePath": "/p.pdf", "originalSize": 4}}, "Read a PDF: /p.pdf"),
+        (
+            {"type": "file_unchanged", "file": {"filePath": "/a.py"}},
+            "File unchanged since it was last read: /a.py",
+        ),
+        (file_of(""), "Read /a.py\nLines 1 to 1 of 1\nNo text."),
+    ],
+)
+def test_each_kind_of_read_is_named(result: JsonValue, expected: str) -> None:
+    assert receipt(read(recorded("Read", result)).complete) == expected
+
+
+def test_the_cells_of_a_notebook_are_linked() -> None:
+    cells: JsonValue = [{"cellType": "code", "source": "a = 1", "cell_id": "c0"}, {"source": "b", "cell_id": "c1"}]
+    text = '<cell id="c0">a = 1</cell id="c0">\n<cell id="c1"><cell_type>markdown</cell_type>b</cell id="c1">'
+    evidence = recorded("Read", {"type": "notebook", "file": {"filePath": "/n.ipynb", "cells": cells}}, text)
+    assert linked(evidence) == [("a = 1", "/file/cells/0/source"), ("b", "/file/cells/1/source")]
+    assert "a = 1" in outcome(evidence)["content_preview"]
+
+
+def test_an_edit_becomes_a_changed_path_with_its_diff() -> None:
+    evidence = recorded("Edit", edit("a\nb\n", "b", "c", [" a", "-b", "+c"]))
+    assert outcome(evidence) == {
+        "changed_files": [{"action": "modify", "path": "/a.py"}],
+        "changed_paths": ["/a.py"],
+        "changed_file_count": 1,
+        "additions": 1,
+        "deletions": 1,
+        "user_modified": False,
+        "diff_preview": "@@ -1,0 +1,0 @@\n a\n-b\n+c\n",
+        "truncated": False,
+    }
+    assert receipt(read(evidence).complete).startswith("File updated\nM /a.py (+1 -1 lines)\n\nDiff:\n")
+    assert read(evidence).outputs == ()
+
+
+def test_a_line_of_a_snippet_is_the_patch_line_where_the_patch_holds_it() -> None:
+    evidence = recorded(
+        "Edit", edit("a\nb\n\nd\n", "b", "c", [" a", "-b", "+c"]), SNIPPET + "     1→a\n     2→c\n     4→d"
+    )
+    assert linked(evidence) == [
+        ("/a.py", "/filePath"),
+        ("a", "/structuredPatch/0/lines/0"),
+        ("c", "/structuredPatch/0/lines/2"),
+    ]
+
+
+def test_a_line_that_the_patch_holds_otherwise_is_put_together_from_both_strings() -> None:
+    result = edit("\tone\n\treturn x + 1\n\tlast\n", "x + 1", "y", [" " * 3 + "one", "-  return x + 1", "+  return y"])
+    evidence = recorded("Edit", result, SNIPPET + "     1→\tone\n     2→\treturn y\n     3→\tlast")
+    assert linked(evidence)[1:] == [
+        ("\tone", "/originalFile"),
+        ("\treturn ", "/originalFile"),
+        ("y", "/newString"),
+        ("\tlast", "/originalFile"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "lines", "links"),
+    [
+        (edit("a\nb\nc\n", "b", ""), "     1→a\n     2→c", ["/originalFile", "/originalFile"]),
+        (edit("x\nx\n", "x", "y", replaceAll=True), "     1→y\n     2→y", ["/newString", "/newString"]),
+        (edit("", "", "new"), "     1→new", ["/newString"]),
+        (edit("a\nb\n", "b", "c"), "     1→a\n     2→other", ["/originalFile"]),
+        (edit("a\n", "a", "b"), "     9→b", []),
+        (edit("a\n", "a", "b", [" q", "+b"], originalFile=None), "     2→b", ["/structuredPatch/0/lines/1"]),
+    ],
+)
+def test_a_snippet_is_linked_only_where_the_edit_gives_that_line(
+    result: JsonValue, lines: str, links: list[str]
+) -> None:
+    assert [pointer for _, pointer in linked(recorded("Edit", result, SNIPPET + lines))] == ["/filePath", *links]
+
+
+def test_replaced_strings_are_linked_in_their_sentence() -> None:
+    text = "The file /a.py has been updated. All occurrences of 'x' were successfully replaced with 'x2'."
+    evidence = recorded("Edit", edit("x x", "x", "x2", replaceAll=True), text)
+    assert linked(evidence) == [("/a.py", "/filePath"), ("x", "/oldString"), ("x2", "/newString")]
+    assert outcome(evidence)["replaced_all"] is True
+
+
+def test_each_edit_of_several_is_linked_by_its_first_characters() -> None:
+    long = "z" * 60
+    edits: JsonValue = [{"old_string": "a", "new_string": "b"}, {"old_string": long, "new_string": ""}]
+    text = f'Applied 2 edits to /a.py:\n1. Replaced "a" with "b"\n2. Replaced "{long[:50]}..." with ""'
+    evidence = recorded("MultiEdit", {"filePath": "/a.py", "edits": edits, "structuredPatch": []}, text)
+    assert linked(evidence) == [
+        ("/a.py", "/filePath"),
+        ("a", "/edits/0/old_string"),
+        ("b", "/edits/0/new_string"),
+        (long[:50], "/edits/1/old_string"),
+    ]
+
+
+def test_a_created_file_counts_its_lines_as_added() -> None:
+    result: JsonValue = {"type": "create", "filePath": "/a.py", "content": "a\nb\n", "structuredPatch": []}
+    evidence = recorded("Write", result, "File created successfully at: /a.py")
+    assert linked(evidence) == [("/a.py", "/filePath")]
+    assert outcome(evidence)["changed_files"] == [{"action": "add", "path": "/a.py"}]
+    assert (outcome(evidence)["additions"], outcome(evidence)["diff_preview"]) == (2, "+a\n+b\n")
+
+
+def test_a_written_file_is_linked_by_its_content() -> None:
+    result: JsonValue = {"type": "update", "filePath": "/a.py", "content": "a\nb\n", "structuredPatch": []}
+    evidence = recorded("Write", result, SNIPPET + "     1→a\n     2→b\n     3→")
+    assert linked(evidence) == [("/a.py", "/filePath"), ("a", "/content"), ("b", "/content")]
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("The file /a.py has been updated successfully.", "modify"),
+        ("File created successfully at: /a.py", "add"),
+        ("File created successfully at: /a.py (file state is current in your context)", "add"),
+    ],
+)
+def test_a_change_without_a_result_is_read_from_its_sentence(text: str, action: str) -> None:
+    found = read(recorded("Edit", None, text))
+    assert found.fidelity == "parsed_from_receipt"
+    assert isinstance(found.complete.result, FileChange)
+    assert (found.complete.result.path, found.complete.result.action) == ("/a.py", action)
+
+
+def test_a_notebook_cell_is_linked_with_its_new_source() -> None:
+    result: JsonValue = {"notebook_path": "/n.ipynb", "cell_id": "c1", "new_source": "b = 2", "edit_mode": "replace"}
+    evidence = recorded("NotebookEdit", result, "Updated cell c1 with b = 2")
+    assert linked(evidence) == [("c1", "/cell_id"), ("b = 2", "/new_source")]
+    assert outcome(evidence)["changed_paths"] == ["/n.ipynb"]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "hint"),
+    [
+        ("File does not exist.", "missing_file", None),
+        ("File does not exist. Did you mean b.py?", "missing_file", "Did you mean b.py?"),
+        (
+            "File has not been read yet. Read it first before writing to it.",
+            "tool_execution_failed",
+            "Read it first before writing to it.",
+        ),
+        ("EISDIR: illegal operation on a directory, read", "tool_execution_failed", None),
+    ],
+)
+def test_a_failure_is_read_and_linked_without_its_wrapper(said: str, kind: str, hint: str | None) -> None:
+    evidence = recorded("Edit", f"Error: {said}", f"<tool_use_error>{said}</tool_use_error>", is_error=True)
+    error = read(evidence).complete.error
+    assert error is not None
+    assert (error.kind, error.message, error.recovery_hint) == (kind, said, hint)
+    assert linked(evidence) == [(said, "")]
+
+
+@pytest.mark.parametrize("tool", ["Read", "Edit", "Write", "NotebookEdit"])
+@pytest.mark.parametrize("result", [None, [], 7, {}, "plain", {"file": 3}, {"filePath": None, "structuredPatch": 1}])
+def test_any_recorded_value_is_read_and_rendered(tool: str, result: JsonValue) -> None:
+    evidence = recorded(tool, result, "text")
+    assert receipt(read(evidence).complete)
+    assert isinstance(linked(evidence), list)
+
+
+@pytest.mark.parametrize("characters", [12_000, 1_000, 300, 40])
+def test_a_receipt_never_passes_its_policy(characters: int) -> None:
+    change = FileChange(path="p" * 300, hunks=(Hunk(lines=tuple(f"+{number}" for number in range(9_000))),))
+    complete = CompleteOutput(tool_name="Edit", status="success", summary_text="updated", result=change)
+    assert len(receipt(complete, characters)) <= characters
