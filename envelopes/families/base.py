@@ -180,8 +180,8 @@ def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterabl
 
 
 def text_block(canonical: CanonicalResult, pointer: str, title: str = "") -> Iterable[Segment]:
-    """A blank line, the title, and a large text; nothing when it is blank."""
-    if not (_string_at(canonical, pointer) or "").strip():
+    """A blank line, the title, and a large text; nothing when it is blank or is the headline already (RFC-107)."""
+    if (_string_at(canonical, pointer) or "").strip() in ("", canonical.summary_text):
         return
     yield line_break(2)
     if title:

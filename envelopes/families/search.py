@@ -230,7 +230,8 @@ def _read_lsp(evidence: Evidence, recorded: Members) -> Reading:
         "/resultCount": "/result/result_count",
         "/fileCount": "/result/file_count",
     }
-    said = f"{found.operation or evidence.tool}: {found.content[:500].partition(chr(10))[0] or 'no result'}"
+    counted = "" if found.result_count is None else f": {_counted(found.result_count, 'result')}"
+    said = f"{found.operation or evidence.tool}{counted}"
     return reading(evidence, found, said, links=links, outputs=(OutputField("/result"),))
 
 

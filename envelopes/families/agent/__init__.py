@@ -15,10 +15,7 @@ from envelopes.budget import ProjectionPolicy
 from envelopes.families.agent.claude_code import TOOLS
 from envelopes.families.agent.results import AgentRun, Answers, Plan, PlanMode, SkillRun, project, receipt
 from envelopes.families.agent.samples import SAMPLES
-from envelopes.families.base import (
-    Facet,
-    Family,
-)
+from envelopes.families.base import Facet, Family
 from envelopes.recorded import RecordedText
 
 FAMILY = Family(

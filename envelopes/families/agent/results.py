@@ -70,7 +70,7 @@ class PlanMode(msgspec.Struct, frozen=True):
 
 
 def _agent_run(found: AgentRun, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    handle: JsonValue = {"task_id": found.agent_id, "kind": "agent", "status": found.status}
+    handle: JsonValue = {"task_id": found.agent_id, "kind": "agent", "status": "running"}
     text = projector.text("text", found.text, policy.preview, role="report") if found.text else {}
     return {
         "agent_id": found.agent_id,

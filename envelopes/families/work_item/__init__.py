@@ -10,10 +10,7 @@ An update that found no item is a verdict inside a success.
 
 from __future__ import annotations
 
-from envelopes.families.base import (
-    Facet,
-    Family,
-)
+from envelopes.families.base import Facet, Family
 from envelopes.families.work_item.claude_code import TOOLS
 from envelopes.families.work_item.results import TodoList, WorkItem, WorkItems, WorkItemUpdate, project, receipt
 from envelopes.families.work_item.samples import SAMPLES

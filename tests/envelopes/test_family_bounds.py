@@ -1,0 +1,129 @@
+"""What every family must keep for any recorded JSON and any render policy."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes.artifact import MemorySink
+from envelopes.budget import RenderPolicy
+from envelopes.families import agent, external, search, task, web, work_item
+from envelopes.families.base import Family
+from envelopes.foreign import Evidence, ForeignTool
+from envelopes.pipeline import project, render
+from envelopes.pointer import resolve
+from envelopes.result import CompleteOutput, JsonValue
+
+FAMILIES = (search.FAMILY, web.FAMILY, agent.FAMILY, task.FAMILY, work_item.FAMILY, external.FAMILY)
+TOOLS = [(family, row, tool) for family in FAMILIES for row in family.foreign for tool in row.tools]
+SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
+NAMES = [
+    "mode",
+    "content",
+    "filenames",
+    "numFiles",
+    "numLines",
+    "numMatches",
+    "truncated",
+    "durationMs",
+    "operation",
+    "result",
+    "filePath",
+    "url",
+    "code",
+    "codeText",
+    "bytes",
+    "query",
+    "results",
+    "title",
+    "status",
+    "agentId",
+    "isAsync",
+    "outputFile",
+    "totalTokens",
+    "success",
+    "commandName",
+    "answers",
+    "questions",
+    "question",
+    "header",
+    "plan",
+    "message",
+    "retrieval_status",
+    "task",
+    "task_id",
+    "task_type",
+    "output",
+    "exitCode",
+    "error",
+    "shell_id",
+    "oldTodos",
+    "newTodos",
+    "todos",
+    "id",
+    "subject",
+    "description",
+    "taskId",
+    "updatedFields",
+    "statusChange",
+    "from",
+    "to",
+    "tasks",
+    "type",
+    "text",
+]
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=30) | st.builds(
+    lambda part, times: part * times, st.sampled_from(["line of text\n", "word ", "x"]), st.integers(0, 3_000)
+)
+SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | TEXT
+KEY = st.sampled_from(NAMES) | st.text(max_size=5)
+JSON = st.recursive(SCALAR, lambda child: st.lists(child, max_size=4) | st.dictionaries(KEY, child, max_size=6))
+
+
+@pytest.mark.parametrize(("family", "row", "tool"), TOOLS, ids=[tool for _, _, tool in TOOLS])
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_any_recorded_json_reads_renders_and_aligns(
+    family: Family, row: ForeignTool, tool: str, data: st.DataObject
+) -> None:
+    result: JsonValue = data.draw(st.dictionaries(KEY, JSON, max_size=8) | JSON)
+    receipt = data.draw(TEXT)
+    evidence = Evidence(agent=row.agent, tool=tool, args=result, result=result, has_result=True, receipt_text=receipt)
+    limit = data.draw(st.integers(0, 600) | st.just(family.rendering.characters))
+
+    canonical = project(row.read(evidence).complete, family, family.projection, MemorySink()).canonical
+
+    assert len(render(canonical, family, RenderPolicy(characters=limit)).text) <= limit
+    for span in row.align(evidence, receipt):
+        value = resolve(result, span.pointer)
+        if isinstance(value, str):
+            assert receipt[span.start : span.end] == value[span.value_start : span.value_end]
+
+
+@pytest.mark.parametrize(
+    ("family", "sample"),
+    SAMPLES,
+    ids=[f"{index}-{one.name}-{out.tool_name}" for index, (one, out) in enumerate(SAMPLES)],
+)
+def test_a_sample_keeps_its_sources_and_stays_within_every_policy(family: Family, sample: CompleteOutput) -> None:
+    canonical = project(sample, family, family.projection, MemorySink()).canonical
+    document = canonical.to_json()
+
+    for limit in (0, 1, 80, 400, 2_000, family.rendering.characters):
+        receipt = render(canonical, family, RenderPolicy(characters=limit))
+        assert len(receipt.text) <= limit
+        for segment in receipt.segments:
+            if segment.source is not None and segment.source.start is not None:
+                value = resolve(document, segment.source.pointer)
+                assert isinstance(value, str)
+                assert value[segment.source.start : segment.source.end] == segment.text
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])
+def test_the_samples_of_a_family_show_success_and_error_and_a_cut(family: Family) -> None:
+    projections = [project(sample, family, family.projection, MemorySink()) for sample in family.samples]
+
+    assert {one.canonical.status for one in projections} == {"success", "error"}
+    assert any(one.cuts for one in projections)

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes.artifact import MemorySink
+from envelopes.families.external import FALLBACK, FAMILY, is_known
+from envelopes.foreign import Evidence
+from envelopes.pipeline import project, render
+from envelopes.result import JsonValue
+
+
+def recorded(result: JsonValue, receipt: str = "", *, is_error: bool | None = None) -> Evidence:
+    return Evidence(
+        agent="claude-code",
+        tool="mcp__tracker__get",
+        args={},
+        result=result,
+        has_result=True,
+        receipt_text=receipt,
+        is_error=is_error,
+    )
+
+
+def linked(result: JsonValue, receipt: str) -> list[tuple[str, str]]:
+    spans = FALLBACK.align(recorded(result, receipt), receipt)
+    return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
+
+
+def shown(result: JsonValue) -> str:
+    complete = FALLBACK.read(recorded(result)).complete
+    return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
+
+
+@pytest.mark.parametrize(
+    ("agent", "tool", "known"),
+    [
+        ("claude-code", "mcp__linear-server__get_issue", True),
+        ("claude-code", "mcp__ide__getDiagnostics", True),
+        ("claude-code", "mcp__lonely", False),
+        ("claude-code", "mcp____x", False),
+        ("claude-code", "Frobnicate", False),
+        ("codex", "mcp__linear-server__get_issue", False),
+    ],
+)
+def test_only_a_namespaced_tool_of_claude_code_has_a_typed_mapping(agent: str, tool: str, known: bool) -> None:  # noqa: FBT001
+    assert is_known(agent, tool) is known
+
+
+@pytest.mark.parametrize(
+    ("result", "receipt", "expected"),
+    [
+        ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "two", [("/1/text", "two")]),
+        ([{"type": "text", "text": "same"}, {"type": "text", "text": "same"}], "same", []),
+        ({"content": [{"type": "text", "text": "one"}]}, "one", [("/content/0/text", "one")]),
+        (
+            {"content": [{"type": "text", "text": "short"}], "structuredContent": {"id": 7, "name": "x"}},
+            '{"id":7,"name":"x"}',
+            [("/structuredContent/id", "7"), ("/structuredContent/name", "x")],
+        ),
+        ({"b": [1, True, None]}, '{\n  "b": [1, true, null]\n}', [("/b/0", "1"), ("/b/1", "true"), ("/b/2", "null")]),
+        ({"b": 1}, '{"b": 2}', []),
+        ("plain text", "plain text", [("", "plain text")]),
+    ],
+)
+def test_a_text_part_is_linked_to_the_one_value_it_was_written_from(
+    result: JsonValue, receipt: str, expected: list[tuple[str, str]]
+) -> None:
+    assert linked(result, receipt) == expected
+
+
+def test_content_blocks_are_shown_in_order_and_an_image_by_its_size_only() -> None:
+    blocks = [
+        {"type": "text", "text": "An image:"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+    ]
+
+    assert shown(blocks) == (
+        "mcp__tracker__get returned 2 content blocks, 9 characters of text\n\nAn image:\n\n[image image/png]"
+    )
+
+
+def test_an_unknown_value_is_shown_as_an_outline_without_escapes() -> None:
+    text = shown({"city": "Bern", "note": 'a "b"\nc', "hours": [{"at": 9}, 12], "none": None, "empty": []})
+
+    assert text == (
+        "mcp__tracker__get returned a result\n\n"
+        'city: Bern\nnote:\n  a "b"\n  c\nhours:\n  -\n    at: 9\n  - 12\nnone: null\nempty: []'
+    )
+
+
+def test_texts_share_one_budget_and_each_cut_is_recorded() -> None:
+    blocks = [{"type": "text", "text": "line of text\n" * 500}, {"type": "text", "text": "more of it\n" * 500}]
+    sink = MemorySink()
+
+    projection = project(FALLBACK.read(recorded(blocks)).complete, FAMILY, FAMILY.projection, sink)
+    text = render(projection.canonical, FAMILY, FAMILY.rendering).text
+
+    assert [cut.pointer for cut in projection.cuts] == ["/result/content/1/text"]
+    assert list(sink.texts.values()) == ["more of it\n" * 500]
+    assert len(text) <= FAMILY.rendering.characters
+
+
+def test_a_flagged_failure_is_an_error_with_the_servers_own_words() -> None:
+    reading = FALLBACK.read(recorded([{"type": "text", "text": "no such issue"}], is_error=True))
+
+    assert reading.complete.error is not None
+    assert reading.complete.error.message == "no such issue"
+
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=40)
+SCALAR = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | TEXT
+JSON = st.recursive(SCALAR, lambda child: st.lists(child, max_size=4) | st.dictionaries(TEXT, child, max_size=4))
+
+
+@settings(max_examples=60, deadline=None)
+@given(result=JSON, receipt=TEXT, agent=TEXT, tool=TEXT)
+def test_any_json_of_any_tool_reads_renders_and_aligns(result: JsonValue, receipt: str, agent: str, tool: str) -> None:
+    evidence = Evidence(agent=agent, tool=tool, args=result, result=result, has_result=True, receipt_text=receipt)
+
+    complete = FALLBACK.read(evidence).complete
+    canonical = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical
+
+    assert len(render(canonical, FAMILY, FAMILY.rendering).text) <= FAMILY.rendering.characters
+    assert all(0 <= span.start < span.end <= len(receipt) for span in FALLBACK.align(evidence, receipt))

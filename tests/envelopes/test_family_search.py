@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+
+from envelopes.alignment import Span
+from envelopes.artifact import MemorySink
+from envelopes.families.search import FAMILY
+from envelopes.foreign import Evidence, ForeignTool
+from envelopes.pipeline import project, render
+from envelopes.result import JsonValue
+
+TOOLS: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
+
+
+def recorded(tool: str, result: JsonValue, receipt: str = "") -> Evidence:
+    return Evidence(
+        agent="claude-code", tool=tool, args={"pattern": "x"}, result=result, has_result=True, receipt_text=receipt
+    )
+
+
+def linked(tool: str, result: JsonValue, receipt: str) -> list[tuple[str, str]]:
+    spans = TOOLS[tool].align(recorded(tool, result, receipt), receipt)
+    return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
+
+
+def shown(tool: str, result: JsonValue) -> str:
+    reading = TOOLS[tool].read(recorded(tool, result))
+    canonical = project(reading.complete, FAMILY, FAMILY.projection, MemorySink()).canonical
+    return render(canonical, FAMILY, FAMILY.rendering).text
+
+
+LINES = "a.go:1:func x()\nb.go:7:\tx()"
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "receipt", "expected"),
+    [
+        ("Grep", {"mode": "content", "content": LINES, "numFiles": 0}, LINES, [("/content", LINES)]),
+        (
+            "Grep",
+            {"mode": "content", "content": LINES, "appliedLimit": 2},
+            LINES + "\n\n[Showing results with pagination = limit: 2, offset: 0]",
+            [("/content", LINES), ("/appliedLimit", "2")],
+        ),
+        (
+            "Grep",
+            {"mode": "files_with_matches", "filenames": ["a.go", "b.go"], "numFiles": 2},
+            "Found 2 files\na.go\nb.go",
+            [("/numFiles", "2"), ("/filenames/0", "a.go"), ("/filenames/1", "b.go")],
+        ),
+        (
+            "Grep",
+            {"mode": "files_with_matches", "filenames": ["a.go"], "numFiles": 1, "appliedLimit": 1},
+            "Found 1 file limit: 1\na.go",
+            [("/numFiles", "1"), ("/appliedLimit", "1"), ("/filenames/0", "a.go")],
+        ),
+        (
+            "Grep",
+            {"mode": "count", "content": "a.go:3", "numMatches": 3, "numFiles": 1},
+            "a.go:3\n\nFound 3 total occurrences across 1 file.",
+            [("/content", "a.go:3"), ("/numMatches", "3"), ("/numFiles", "1")],
+        ),
+        ("Grep", {"mode": "content", "content": "", "numLines": 0}, "No matches found", []),
+        ("Glob", {"filenames": [], "numFiles": 0}, "No files found", []),
+        (
+            "Glob",
+            {"filenames": ["a.go"], "numFiles": 1, "truncated": True},
+            "a.go\n(Results are truncated. Consider using a more specific path or pattern.)",
+            [("/filenames/0", "a.go")],
+        ),
+        ("LSP", {"operation": "hover", "result": "func x()"}, "func x()", [("/result", "func x()")]),
+        ("LS", "- src/\n  - a.go\n", "- src/\n  - a.go\n", [("", "- src/\n  - a.go")]),
+    ],
+)
+def test_a_search_receipt_is_linked_to_the_recorded_field(
+    tool: str, result: JsonValue, receipt: str, expected: list[tuple[str, str]]
+) -> None:
+    assert linked(tool, result, receipt) == expected
+
+
+def test_a_persisted_preview_is_linked_as_the_head_of_the_content() -> None:
+    content = "\n".join(f"a.go:{number}:x" for number in range(100))
+    receipt = (
+        "<persisted-output>\nOutput too large (25.4KB). Full output saved to: /tmp/1.txt\n\n"
+        f"Preview (first 2KB):\n{content[:40]}\n...\n</persisted-output>"
+    )
+    start = receipt.index("a.go:0")
+
+    spans = TOOLS["Grep"].align(recorded("Grep", {"mode": "content", "content": content}), receipt)
+
+    assert spans == [Span(start, start + 40, "/content", 0, 40)]
+
+
+def test_another_text_than_the_recorded_one_gets_no_link() -> None:
+    assert linked("Grep", {"mode": "content", "content": LINES}, "a.go:1:func x()\nb.go:7:\ty()") == []
+    assert linked("Glob", {"filenames": ["a.go"]}, "a.go.bak") == []
+    assert linked("Grep", {"filenames": ["a.go"], "numFiles": 2}, "Found 3 files\nb.go") == []
+
+
+def test_a_receipt_of_ours_says_the_outcome_then_the_names() -> None:
+    text = shown("Grep", {"mode": "files_with_matches", "filenames": ["a.go", "b.go"], "numFiles": 2})
+
+    assert text == "Found 2 files for 'x'\na.go\nb.go"
+
+
+def test_a_long_list_says_how_many_names_it_leaves_out() -> None:
+    names = [f"src/{number}.py" for number in range(500)]
+
+    text = shown("Glob", {"filenames": names, "numFiles": 500})
+
+    assert text.splitlines()[0] == "500 files found for 'x'"
+    assert text.splitlines()[-1] == "[showing first 200 of 500]"
+
+
+def test_a_large_content_is_cut_in_the_middle_and_kept_whole_as_an_artifact() -> None:
+    content = "\n".join(f"a.go:{number}:match" for number in range(3_000))
+    reading = TOOLS["Grep"].read(recorded("Grep", {"mode": "content", "content": content, "numLines": 3_000}))
+    sink = MemorySink()
+
+    projection = project(reading.complete, FAMILY, FAMILY.projection, sink)
+    text = render(projection.canonical, FAMILY, FAMILY.rendering).text
+
+    assert list(sink.texts.values()) == [content]
+    assert [cut.pointer for cut in projection.cuts] == ["/result/content"]
+    assert "of 3000 lines]" in text
+    assert text.endswith(f"Artifacts:\n{projection.canonical.artifacts[0].path}")
+
+
+def test_a_rejection_is_write_denied_and_a_result_of_another_shape_still_reads() -> None:
+    denied = TOOLS["Glob"].read(recorded("Glob", "User rejected tool use"))
+    odd = TOOLS["Glob"].read(recorded("Glob", {"unheard": "of"}))
+
+    assert denied.complete.error is not None
+    assert denied.complete.error.kind == "write_denied"
+    assert odd.complete.status == "success"
+    assert "unheard: of" in shown("Glob", {"unheard": "of"})
+
+
+def test_what_only_the_receipt_tells_is_marked_as_parsed_from_it() -> None:
+    evidence = Evidence(agent="claude-code", tool="Glob", args={}, receipt_text="/srv/a.go\n/srv/b.go")
+
+    reading = TOOLS["Glob"].read(evidence)
+
+    assert (reading.fidelity, reading.links, reading.outputs) == ("parsed_from_receipt", {}, ())
+    assert TOOLS["Glob"].align(evidence, "/srv/a.go\n/srv/b.go") == []
