@@ -35,7 +35,7 @@ STATES = ("failed", "cut", "unanswered", "retried", "disagree")
 KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
     "runs": {
         "status": ("failed", "ok", "unanswered", "live", "ended", "idle"),
-        "state": STATES,
+        "state": (*STATES, "child"),
         "cut": ("yes", "no"),
         "child": ("any", "yes", "no"),
         "tool": None,
@@ -57,7 +57,12 @@ SINGLE: dict[Over, frozenset[str]] = {
     "runs": frozenset({"cut", "child", "agent", "source"}),
     "calls": frozenset({"cut", "tool", "family", "status"}),
 }
-EXCLUSIVE = (frozenset({"failed", "ok"}), frozenset({"live", "ended"}), frozenset({"live", "idle"}), frozenset({"ended", "idle"}))
+EXCLUSIVE = (
+    frozenset({"failed", "ok"}),
+    frozenset({"live", "ended"}),
+    frozenset({"live", "idle"}),
+    frozenset({"ended", "idle"}),
+)
 
 # A quoted string ends at its quote; a backslash keeps the next character from meaning anything.
 _TERM = re.compile(r'(?P<dash>-?)(?:(?P<key>[A-Za-z_]+):)?(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>\S*))', re.DOTALL)
@@ -175,6 +180,8 @@ def _keyed_term(key: str, value: str, over: Over, *, is_negated: bool) -> tuple[
         return Term(key, value, is_negated), ""
     if value.lower() not in allowed:
         return None, f"“{key}:” cannot be {_shown(value)}; it is one of {', '.join(allowed)}."
+    if is_negated and (key, value.lower()) == ("child", "any"):
+        return None, "“-child:any” leaves no run at all."
     return Term(key, value.lower(), is_negated), ""
 
 

@@ -1,0 +1,116 @@
+"""The Problems page: every line that was refused, newest first, with the beginning of what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.db.models import Count, QuerySet
+from django.db.models.functions import Substr
+from django.urls import reverse
+
+from dashboard.inert import Html, inert, plain
+from dashboard.models import Problem, Project
+
+PAGE = 30
+BYTES_SHOWN = 400
+FILES_SHOWN = 20
+BIGGEST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class ProblemRow:
+    file: str
+    place: str
+    reason: str
+    is_incomplete: bool
+    preview: Html
+    shown: int  # bytes of the line in the preview
+    kept: int  # bytes that are stored
+    size: int  # bytes that the line has
+    raw_url: str
+
+
+@dataclass(frozen=True)
+class FileChoice:
+    label: str
+    count: int
+    href: str
+    is_current: bool
+
+
+@dataclass(frozen=True)
+class ProblemPage:
+    rows: Sequence[ProblemRow]
+    files: Sequence[FileChoice]
+    files_left_out: int
+    file: str
+    next_href: str
+    first_href: str
+    refusal: str
+
+
+def problem_page(project: Project, parameters: Mapping[str, str]) -> ProblemPage:
+    """`file` is the whole path as it was taken in, `after` the id of the last problem of the page before."""
+    file = parameters.get("file", "").replace("\0", "")
+    after, refusal = _position(parameters.get("after", ""))
+    found = _selected(project, file, after)
+    files = _files(project)
+    return ProblemPage(
+        rows=[_row(problem) for problem in found[:PAGE]],
+        files=[_choice(path, number, file) for path, number in files[:FILES_SHOWN]],
+        files_left_out=max(0, len(files) - FILES_SHOWN),
+        file=plain(file),
+        next_href=_address(file, after=found[PAGE - 1].pk) if len(found) > PAGE else "",
+        first_href=_address(file) if after else "",
+        refusal=refusal,
+    )
+
+
+def _selected(project: Project, file: str, after: int | None) -> list[Problem]:
+    """A row more than a page. Of the raw bytes only the beginning is read."""
+    problems: QuerySet[Problem] = project.problems.defer("raw").annotate(head=Substr("raw", 1, BYTES_SHOWN))
+    if file:
+        problems = problems.filter(file=file)
+    if after is not None:
+        problems = problems.filter(pk__lt=after)
+    return list(problems.order_by("-pk")[: PAGE + 1])
+
+
+def _files(project: Project) -> list[tuple[str, int]]:
+    counted = project.problems.values_list("file").annotate(number=Count("pk")).order_by("-number", "file")
+    return [(file, number) for file, number in counted[: FILES_SHOWN * 10]]
+
+
+def _position(text: str) -> tuple[int | None, str]:
+    if not text:
+        return None, ""
+    if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= BIGGEST_ID:
+        return int(text), ""
+    return None, "This address names a place in the list that does not exist; these are the newest problems."
+
+
+def _address(file: str, *, after: int | None = None) -> str:
+    kept = {name: value for name, value in (("file", file), ("after", after)) if value}
+    return "?" + urlencode(kept)
+
+
+def _choice(path: str, number: int, current: str) -> FileChoice:
+    is_current = path == current
+    return FileChoice(plain(path), number, reverse("problem-list") if is_current else _address(path), is_current)
+
+
+def _row(problem: Problem) -> ProblemRow:
+    head = bytes(problem.head)  # type: ignore[attr-defined]  # the annotation of _selected
+    return ProblemRow(
+        file=plain(problem.file),
+        place=f"line {problem.line}" + (f", {plain(problem.path)}" if problem.path not in ("", "$") else ""),
+        reason=plain(problem.reason),
+        is_incomplete=problem.is_incomplete,
+        preview=Html(inert(head.decode("utf-8", "backslashreplace"))),
+        shown=len(head),
+        kept=min(problem.raw_size, 65_536),
+        size=problem.raw_size,
+        raw_url=reverse("problem-raw", args=[problem.pk]),
+    )

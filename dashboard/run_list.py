@@ -1,0 +1,288 @@
+"""The Runs page: one row a run from metadata only, the same filter as text, facets and presets.
+
+A page is 50 rows after a cursor (sort value, id), never an offset: a page deep in the list costs what
+the first one does, and a row that arrives meanwhile shifts nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from dashboard.columns import instant
+from dashboard.inert import plain
+from dashboard.models import Project, Run
+from dashboard.outcome_strip import Strip, strip_of_letters
+from dashboard.query import Query, parse
+from dashboard.run_facets import FacetGroup, facet_groups
+from dashboard.templatetags.markup import count, duration
+
+PAGE = 50
+SORTS = {
+    "newest": "sort_at",
+    "calls": "call_count",
+    "failed": "failed_count",
+    "cut": "cut_count",
+    "tokens": "token_count",
+    "duration": "duration_ms",
+}
+NEWEST = "newest"
+
+COLUMNS = (
+    "id external_id title agent model source_format parent_id started_at last_at ended_at sort_at duration_ms call_count"
+    " failed_count cut_count unanswered_count token_count token_certainty strip revision"
+).split()
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A question asked often. Bookmarks hold the id: it is never renamed or given to another question."""
+
+    id: str
+    label: str
+    query: str
+    sort: str = NEWEST
+
+
+PRESETS = (
+    Preset("all", "All runs", ""),
+    Preset("errors", "Errors", "status:failed"),
+    Preset("cut", "Cut before the model", "cut:yes"),
+    Preset("biggest", "Biggest receipts", "", "tokens"),
+    Preset("unanswered", "Unanswered", "status:unanswered"),
+    Preset("disagree", "Sources disagree", "state:disagree"),
+)
+PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
+
+
+# Numbers of a row, in their order: the head, the sort behind it, and what the number is.
+HEADS = (
+    ("Calls", "calls", "Calls, inherited ones included"),
+    ("Failed", "failed", "Calls that failed"),
+    ("Cut", "cut", "Calls whose result reached the model cut"),
+    ("Open", "", ""),
+    ("Tokens", "tokens", "Tokens that the model got; ≈ marks an estimate"),
+    ("Duration", "duration", "From the first stamp to the last"),
+    ("Age", "newest", "Since the run began"),
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A link that sets a part of the list's address; one without `href` is a plain label."""
+
+    label: str
+    href: str
+    is_current: bool
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    id: str
+    url: str
+    title: str
+    agent: str
+    model: str
+    source: str
+    status: str
+    status_key: str  # live | ended | assumed
+    is_child: bool
+    calls: str
+    failed: str  # empty for none, as are cut and unanswered: a column of noughts hides the one that matters
+    cut: str
+    unanswered: str
+    tokens: str
+    duration: str
+    age: str
+    stamp: str
+    at: str
+    strip: Strip
+
+
+@dataclass(frozen=True)
+class ListState:
+    """What the address says: filter, sort, cursor, and the digest of the rows that the reader has."""
+
+    text: str
+    sort: str
+    after: str
+    seen: str
+    preset: str
+
+    @classmethod
+    def from_address(cls, parameters: Mapping[str, str]) -> ListState:
+        preset = PRESET_BY_ID.get(parameters.get("preset", ""))
+        text = parameters.get("q", preset.query if preset else "").strip()
+        sort = parameters.get("sort", preset.sort if preset else NEWEST)
+        return cls(
+            text,
+            sort if sort in SORTS else NEWEST,
+            parameters.get("after", ""),
+            parameters.get("seen", ""),
+            preset.id if preset else "",
+        )
+
+    def address(self, **changes: str) -> str:
+        """The query string of this list with `changes`; a changed filter or sort starts at its first page."""
+        kept = {"q": self.text, "sort": "" if self.sort == NEWEST else self.sort} | changes
+        return "?" + urlencode({name: value for name, value in kept.items() if value})
+
+
+@dataclass(frozen=True)
+class RunPage:
+    state: ListState
+    query: Query
+    problems: Sequence[str]
+    rows: Sequence[RunRow]
+    columns: Sequence[Choice]
+    presets: Sequence[Choice]
+    digest: str
+    next_href: str
+    first_href: str
+    poll_href: str
+    clear_href: str
+    hides_children: bool
+    with_children_href: str
+    size: int = PAGE
+
+    @property
+    def footnote(self) -> str:
+        """How much of the list is shown; the whole is not counted, because nobody asked."""
+        if not self.rows:
+            return ""
+        runs = "1 run" if len(self.rows) == 1 else f"{len(self.rows)} runs"
+        more = "more follow" if self.next_href else "the list ends here"
+        return f"{runs}, {more}."
+
+    @property
+    def is_first_run(self) -> bool:
+        """Nothing was asked, and there is nothing."""
+        return not self.rows and not self.query and not self.state.after
+
+
+def run_page(project: Project, state: ListState) -> RunPage:
+    query = parse(state.text)
+    position, problem = _position(state)
+    runs = list(_after(query.runs(project), state.sort, position).only(*COLUMNS)[: PAGE + 1])
+    now = timezone.now()
+    shown = runs[:PAGE]
+    return RunPage(
+        state=state,
+        query=query,
+        problems=(*query.problems, *problem),
+        rows=[run_row(run, now) for run in shown],
+        columns=[_column(state, *head) for head in HEADS],
+        presets=[_preset_choice(preset, state) for preset in PRESETS],
+        digest=(digest := _digest(shown)),
+        next_href=state.address(after=_cursor(shown[-1], state.sort)) if len(runs) > PAGE else "",
+        first_href=state.address() if state.after else "",
+        clear_href=state.address(q=""),
+        poll_href=state.address(after=state.after, seen=digest) if any(run.is_live for run in shown) else "",
+        hides_children=not any(term.kind == "child" or term.value == "child" for term in query.terms),
+        with_children_href=state.address(q=query.toggled("child", "any")),
+    )
+
+
+def sidebar(project: Project, page: RunPage) -> list[FacetGroup]:
+    return facet_groups(project, page.query, lambda text: page.state.address(q=text))
+
+
+def _column(state: ListState, label: str, sort: str, title: str) -> Choice:
+    if not sort:
+        return Choice(label, "", is_current=False)
+    return Choice(label, state.address(sort="" if sort == NEWEST else sort), state.sort == sort, title)
+
+
+def _preset_choice(preset: Preset, state: ListState) -> Choice:
+    is_current = (preset.query, preset.sort) == (state.text, state.sort)
+    return Choice(preset.label, f"?preset={preset.id}", is_current)
+
+
+def _after(runs: QuerySet[Run], sort: str, position: tuple[object, UUID] | None) -> QuerySet[Run]:
+    """One bound on the sort column, then the tie: an OR of both would keep the databases off the index."""
+    column = SORTS[sort]
+    ordered = runs.order_by(f"-{column}", "-id")
+    if position is None:
+        return ordered
+    value, key = position
+    return ordered.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
+
+
+def _cursor(run: Run, sort: str) -> str:
+    value = getattr(run, SORTS[sort])
+    return f"{value.isoformat() if isinstance(value, datetime) else value}~{run.pk.hex}"
+
+
+def _position(state: ListState) -> tuple[tuple[object, UUID] | None, tuple[str, ...]]:
+    if not state.after:
+        return None, ()
+    value, _, key = state.after.partition("~")
+    try:
+        return (_sort_value(value, state.sort), UUID(key)), ()
+    except ValueError:
+        return None, ("This address names a place in the list that does not exist; these are the first runs.",)
+
+
+def _sort_value(text: str, sort: str) -> object:
+    if sort != NEWEST:
+        number = int(text[:20])
+        if abs(number) >= 2**63:
+            raise ValueError("no such number is stored")
+        return number
+    at = instant(text)
+    if at is None:
+        raise ValueError("no such stamp is stored")
+    return at
+
+
+def _digest(runs: Sequence[Run]) -> str:
+    """Changes with any change of a shown run; `status` too, which time alone changes."""
+    parts = [f"{run.pk.hex}{run.revision}{run.status}" for run in runs]
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()
+
+
+def run_row(run: Run, now: datetime) -> RunRow:
+    status = run.status
+    return RunRow(
+        id=run.pk.hex,
+        url=f"/runs/{run.pk}/",
+        title=plain(run.title or run.external_id),
+        agent=plain(run.agent) or "–",
+        model=plain(run.model),
+        source=run.source_format,
+        status=status,
+        status_key=status.partition(" ")[0],
+        is_child=run.parent_id is not None,
+        calls=count(run.call_count),
+        failed=_some(run.failed_count),
+        cut=_some(run.cut_count),
+        unanswered=_some(run.unanswered_count),
+        tokens=("≈\u2009" if run.token_certainty != "exact" else "") + count(run.token_count),
+        duration=duration(run.duration_ms),
+        age=age(now - run.sort_at),
+        stamp=f"{run.sort_at:%Y-%m-%d %H:%M:%S} UTC",
+        at=run.sort_at.isoformat(),
+        strip=strip_of_letters(run.strip),
+    )
+
+
+def _some(number: int) -> str:
+    return count(number) if number else ""
+
+
+def age(passed: timedelta) -> str:
+    """The largest unit alone: 40 s, 12 min, 3 h, 5 d, 14 mo."""
+    seconds = max(0, int(passed.total_seconds()))
+    for unit, length, below in (("s", 1, 60), ("min", 60, 3_600), ("h", 3_600, 86_400), ("d", 86_400, 5_184_000)):
+        if seconds < below:
+            return f"{seconds // length} {unit}"
+    months = seconds // 2_592_000
+    return f"{months} mo" if months < 24 else f"{seconds // 31_536_000} y"

@@ -1,0 +1,41 @@
+"""The list of runs, and deleting one. The pages of a single run are in `run_pages`."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from dashboard.access import OperatorRequest
+from dashboard.recording import forget_run
+from dashboard.run_facets import forget_counts
+from dashboard.run_list import ListState, run_page, sidebar
+from dashboard.views.rendering import render_page
+from dashboard.views.run_pages import detail, model_view
+
+__all__ = ["delete", "detail", "index", "model_view"]
+
+
+@require_safe
+def index(request: OperatorRequest) -> HttpResponse:
+    state = ListState.from_address(request.GET)
+    page = run_page(request.project, state)
+    if request.htmx and state.seen == page.digest:
+        return HttpResponse(status=204)
+    facets = [] if request.htmx else sidebar(request.project, page)
+    return render_page(request, "runs/list.html", {"page": page, "facets": facets}, partial="rows")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def delete(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    run = get_object_or_404(request.project.runs, pk=pk)
+    if not request.membership.may_write:
+        raise PermissionDenied("Only operators of the project delete runs.")
+    if request.method != "POST":
+        return render(request, "runs/delete.html", {"run": run, "child_count": run.children.count()})
+    forget_run(run)
+    forget_counts(request.project)
+    return redirect("run-list")

@@ -1,0 +1,97 @@
+/* What HTML has no element for: a theme that is remembered, walking a list by keys, a help of the page's keys. */
+"use strict";
+
+for (const hidden of document.querySelectorAll("[data-needs-script]")) hidden.hidden = false;
+
+/* A narrow page begins with its list, not with its facets. */
+for (const details of document.querySelectorAll("[data-folds-narrow]")) {
+  if (matchMedia("(width < 64rem)").matches) details.open = false;
+}
+
+/* Light, dark, and back to what the system says. */
+function switchTheme() {
+  const root = document.documentElement;
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const order = isDark ? ["", "light", "dark"] : ["", "dark", "light"];
+  const next = order[(order.indexOf(root.dataset.theme ?? "") + 1) % order.length];
+  if (next) root.dataset.theme = next;
+  else delete root.dataset.theme;
+  try {
+    if (next) localStorage.setItem("theme", next);
+    else localStorage.removeItem("theme");
+  } catch { /* storage is refused: the choice holds for this page */ }
+}
+
+/* The help lists what the page itself says of its keys: data-key="j k" data-does="…". */
+function openHelp() {
+  const dialog = document.getElementById("help");
+  const list = dialog.querySelector("[data-keys]");
+  list.replaceChildren();
+  for (const element of document.querySelectorAll("[data-key][data-does]")) {
+    const term = document.createElement("dt");
+    for (const key of element.dataset.key.split(" ")) {
+      const kbd = document.createElement("kbd");
+      kbd.textContent = key;
+      term.append(kbd, " ");
+    }
+    const does = document.createElement("dd");
+    does.textContent = element.dataset.does;
+    list.append(term, does);
+  }
+  dialog.showModal();
+}
+
+function isTyping(target) {
+  return target.isContentEditable || target.matches?.("input, textarea, select");
+}
+
+/* Moves the focus to the next or previous [data-item] of the page's [data-list]; its first link opens by Enter. */
+function walk(step) {
+  const items = [...document.querySelectorAll("[data-list] [data-item]")];
+  const at = items.findIndex((item) => item.contains(document.activeElement));
+  const next = items[at < 0 ? (step > 0 ? 0 : items.length - 1) : at + step];
+  const link = next?.querySelector("a[href]");
+  link?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+  return Boolean(link);
+}
+
+/* data-hotkey on an element with one data-key: "focus" puts the cursor into it, "click" follows or presses it. */
+function useHotkey(key) {
+  for (const element of document.querySelectorAll("[data-hotkey][data-key]")) {
+    if (!element.dataset.key.split(" ").includes(key)) continue;
+    if (element.dataset.hotkey === "focus") {
+      element.focus();
+      element.select?.();
+    } else element.click();
+    return true;
+  }
+  return false;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isTyping(event.target)) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (document.querySelector("dialog[open]")) return;
+  let isDone = true;
+  if (event.key === "?") openHelp();
+  else if (useHotkey(event.key)) isDone = true;
+  else if (event.key === "j") isDone = walk(1);
+  else if (event.key === "k") isDone = walk(-1);
+  else isDone = false;
+  if (isDone) event.preventDefault();
+});
+
+document.addEventListener("click", (event) => {
+  const target = event.target.closest?.("[data-theme-switch], [data-opens]");
+  if (!target) {
+    if (event.target.matches?.("dialog[open]")) event.target.close(); /* the backdrop */
+    return;
+  }
+  if (target.matches("[data-theme-switch]")) switchTheme();
+  else if (target.dataset.opens === "help") openHelp();
+  else document.getElementById(target.dataset.opens)?.showModal();
+});
