@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import struct
 from dataclasses import dataclass
 
-from envelopes.receipt import ImagePart
+from envelopes.receipt import ImagePart, Receipt
 
 INLINE_BYTES = 160_000  # of base64, within a page of at most 1 MB
 LARGEST_BYTES = 16_000_000
@@ -94,3 +95,13 @@ def _webp(raw: bytes) -> tuple[str, int, int]:
         case _:
             return "", 0, 0
     return "image/webp", width, height
+
+
+def image_at(receipt: Receipt | None, number: str) -> tuple[Picture, str] | None:
+    """The picture that is part `number` (from 1) and its base64; None when that is no picture to show."""
+    parts = receipt.parts if receipt else ()
+    part = parts[int(number) - 1] if re.fullmatch("[1-9][0-9]{0,5}", number) and int(number) <= len(parts) else None
+    if not isinstance(part, ImagePart):
+        return None
+    picture = picture_of(part)
+    return (picture, part.data) if picture.media_type else None

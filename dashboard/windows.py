@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.inert import Html, count_marks
+from dashboard.inert import Html, count_marks, inert
 
 FIRST = 32 * 1024  # of each half, with the page
 NEXT = 64 * 1024  # of a half, with each further fragment
@@ -46,3 +46,9 @@ def window_end(text: str, start: int, limit: int, *, spaces: bool = False) -> in
         return end
     newline = text.rfind("\n", start + (end - start) // 2, end)
     return newline + 1 if newline >= 0 else end
+
+
+def text_window(text: str, start: int, limit: int) -> Window:
+    """Plain text, inert."""
+    end = window_end(text, start, limit)
+    return Window(html=Html(inert(text[start:end])), start=start, end=end, total=len(text))

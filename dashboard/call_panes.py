@@ -1,0 +1,224 @@
+"""The two halves and the arguments as panes: a bounded first window, what it measures, what is left.
+
+One function makes each pane whole for the Call page, another a later window of it for `call-half`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from dashboard import json_markup
+from dashboard.call_surfaces import Surfaces
+from dashboard.fidelity import Fidelity, of_receipt, of_result
+from dashboard.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.windows import FIRST, NEXT, Window, text_window
+from envelopes.pointer import text_at
+from envelopes.receipt import Receipt
+from envelopes.tokens import TokenCount
+from envelopes.untrusted import visible
+
+ARGS_FIRST = 8 * 1024
+FIELDS_SHOWN = 60
+NAMED = {"canonical": "data-pointer", "recorded": "data-recorded", "args": "data-args"}
+TITLES = {
+    "args": "Arguments",
+    "canonical": "Canonical result",
+    "recorded": "Result as recorded",
+    "receipt": "Receipt",
+}
+SPOKEN_ARGS = {"command": "/command"}  # by family: the argument that is text for a person
+
+Half = Literal["canonical", "recorded", "receipt", "args"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """`bytes` are UTF-8 as stored, `lines` as shown."""
+
+    bytes: int
+    lines: int
+    tokens: TokenCount | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonPane:
+    half: Half
+    window: Window
+    size: Size
+    fidelity: Fidelity | None = None
+    spoken: Window | None = None
+    spoken_pointer: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfWindow:
+    """A later window of one half; `shown` is whichever of the two there is."""
+
+    half: Half
+    title: str
+    shown: Window | ReceiptWindow
+    json: Window | None
+    receipt: ReceiptWindow | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Of how many characters of the receipt one knows where they come from."""
+
+    result: int
+    args: int
+    total: int
+
+    @property
+    def own(self) -> int:
+        return self.total - self.result - self.args
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A field that became characters of the receipt; `pointer` is the canonical one where there is one."""
+
+    document: str
+    pointer: str
+    characters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiptPane:
+    window: ReceiptWindow
+    size: Size
+    fidelity: Fidelity
+    share: Share
+    fields: tuple[Field, ...]
+    fields_left: int
+    is_mixed: bool  # more than one part, or a part that is no text
+    spaces: bool
+
+
+def canonical_bytes(surfaces: Surfaces) -> bytes:
+    """The stored projection where it is of what is looked at, else the one that is computed now."""
+    stored = surfaces.projection
+    if stored is not None:
+        return bytes(stored.data)
+    return msgspec.json.encode(surfaces.halves.projection.canonical.to_json())
+
+
+def half_text(surfaces: Surfaces, half: Half) -> str:
+    """The whole text of a half, as its windows in a row show it."""
+    match half:
+        case "canonical":
+            return json_markup.pretty(canonical_bytes(surfaces))
+        case "recorded":
+            return json_markup.pretty(surfaces.result) if surfaces.result is not None else ""
+        case "args":
+            return json_markup.pretty(surfaces.args)
+        case "receipt":
+            return surfaces.halves.receipt.text if surfaces.halves.receipt else ""
+
+
+def half_window(surfaces: Surfaces, half: Half, start: int, *, spaces: bool) -> HalfWindow:
+    """The window of a half that begins at character `start`."""
+    if half == "receipt":
+        receipt = surfaces.halves.receipt or Receipt(())
+        links = Links(surfaces.halves.reading.links)
+        shown = receipt_window(receipt, links, min(start, len(receipt.text)), NEXT, spaces=spaces)
+        return HalfWindow(half=half, title=TITLES[half], shown=shown, json=None, receipt=shown)
+    text = half_text(surfaces, half)
+    window = json_markup.rest(text, min(start, len(text)), NEXT)
+    return HalfWindow(half=half, title=TITLES[half], shown=window, json=window, receipt=None)
+
+
+def canonical_pane(surfaces: Surfaces) -> JsonPane:
+    raw = canonical_bytes(surfaces)
+    text = json_markup.pretty(raw)
+    stale = surfaces.projection is not None and surfaces.projection.mapping != surfaces.halves.mapping
+    note = surfaces.halves.note
+    if stale and surfaces.projection is not None:
+        older = f"Read with {surfaces.projection.mapping}; today it would be {surfaces.halves.mapping}."
+        note = f"{older} {note}".strip()
+    return JsonPane(
+        half="canonical",
+        window=json_markup.head(text, FIRST, NAMED["canonical"]),
+        size=_size(raw, text, surfaces.tokens(raw.decode())),
+        fidelity=of_result(surfaces.call.result_fidelity),
+        note=note,
+    )
+
+
+def recorded_pane(surfaces: Surfaces) -> JsonPane:
+    raw = surfaces.result or b""
+    text = half_text(surfaces, "recorded")
+    return JsonPane(
+        half="recorded",
+        window=json_markup.head(text, FIRST, NAMED["recorded"]),
+        size=_size(raw, text, None),
+        fidelity=of_result(surfaces.call.result_fidelity),
+    )
+
+
+def args_pane(surfaces: Surfaces) -> JsonPane:
+    raw = surfaces.args
+    text = json_markup.pretty(raw)
+    pointer = SPOKEN_ARGS.get(surfaces.halves.family, "")
+    spoken = text_at(surfaces.halves.evidence.args, pointer) if pointer else None
+    return JsonPane(
+        half="args",
+        window=json_markup.head(text, ARGS_FIRST, NAMED["args"]),
+        size=_size(raw, text, None),
+        spoken=text_window(spoken, 0, ARGS_FIRST) if spoken else None,
+        spoken_pointer=pointer,
+    )
+
+
+def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
+    """None when no receipt was recorded."""
+    receipt = surfaces.halves.receipt
+    if receipt is None:
+        return None
+    text = receipt.text
+    links = Links(surfaces.halves.reading.links)
+    fields = _fields(receipt, links)
+    shown = surfaces.chosen.get("receipt")
+    return ReceiptPane(
+        window=receipt_window(receipt, links, 0, FIRST, spaces=spaces),
+        size=_size(visible(text).encode(), text, surfaces.tokens(text)),
+        fidelity=of_receipt(shown.fidelity if shown else "absent"),
+        share=_share(receipt),
+        fields=fields[:FIELDS_SHOWN],
+        fields_left=max(0, len(fields) - FIELDS_SHOWN),
+        is_mixed=len(receipt.parts) > 1 or (text == "" and bool(receipt.parts)),
+        spaces=spaces,
+    )
+
+
+def _size(raw: bytes, text: str, tokens: TokenCount | None) -> Size:
+    return Size(bytes=len(raw), lines=text.count("\n") + 1 if text else 0, tokens=tokens)
+
+
+def _share(receipt: Receipt) -> Share:
+    counts = {"canonical": 0, "complete": 0, "args": 0}
+    for segment in receipt.segments:
+        if segment.source is not None:
+            counts[segment.source.document] += len(segment.text)
+    return Share(result=counts["canonical"] + counts["complete"], args=counts["args"], total=len(receipt.text))
+
+
+def _fields(receipt: Receipt, links: Links) -> tuple[Field, ...]:
+    """In the order in which they first appear, list items under their list."""
+    found: dict[tuple[str, str], int] = {}
+    for segment in receipt.segments:
+        if segment.source is not None:
+            key = _field_key(segment.source.document, segment.source.pointer, links)
+            found[key] = found.get(key, 0) + len(segment.text)
+    return tuple(Field(document=name, pointer=pointer, characters=n) for (name, pointer), n in found.items())
+
+
+def _field_key(document: str, pointer: str, links: Links) -> tuple[str, str]:
+    if document != "complete":
+        return document, pointer
+    canonical = links.canonical(pointer)
+    return ("recorded", pointer) if canonical is None else ("canonical", canonical)

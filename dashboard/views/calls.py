@@ -1,0 +1,96 @@
+"""The Call page, later windows of its halves, and the bytes as recorded."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import cast
+from uuid import UUID
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_GET
+
+from dashboard.access import OperatorRequest
+from dashboard.call_copy import copied
+from dashboard.call_page import call_page
+from dashboard.call_panes import TITLES, Half, canonical_bytes, half_window
+from dashboard.call_surfaces import SURFACES, Surfaces, surfaces_of
+from dashboard.image_part import image_at
+from dashboard.models import Call
+from dashboard.views.rendering import render_page
+
+INERT_POLICY = "default-src 'none'; sandbox"
+
+
+@require_GET
+def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    call = _call(request, pk)
+    form = request.GET.get("as")
+    if form is not None:
+        return _copy(request, call, form)
+    page = call_page(request.project, call, request.GET)
+    return render_page(request, "calls/detail.html", {"page": page, "call": call}, partial="halves")
+
+
+@require_GET
+def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
+    """The window of one half from `?offset=` on, to be put behind the first, or to be read by itself."""
+    call = _call(request, pk)
+    offset = request.GET.get("offset", "0")
+    if half not in TITLES or not re.fullmatch(r"[0-9]{1,15}", offset):
+        raise Http404
+    surfaces = surfaces_of(call, request.GET)
+    shown = half_window(surfaces, cast(Half, half), int(offset), spaces="spaces" in request.GET)
+    return render_page(request, "calls/half.html", {"call": call, "window": shown}, partial="window")
+
+
+@require_GET
+def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
+    """The bytes as recorded, or one picture of a receipt (`?part=`, counted from 1)."""
+    call = _call(request, pk)
+    surfaces = surfaces_of(call, request.GET)
+    part = request.GET.get("part")
+    if part is not None:
+        return _picture(surfaces, part)
+    data = canonical_bytes(surfaces) if surface == "canonical" else surfaces.bytes_of(surface)
+    if data is None or surface not in (*SURFACES, "canonical"):
+        raise Http404
+    return attachment(data, "application/json", file_name(f"{call.tool}-{surface}", call.external_id, "json"))
+
+
+def attachment(data: bytes, content_type: str, name: str) -> HttpResponse:
+    """Never rendered as a page of ours, whatever it holds (reliability.md section 0, 7)."""
+    response = HttpResponse(data, content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = INERT_POLICY
+    return response
+
+
+def file_name(what: str, key: object, ending: str) -> str:
+    """Letters, digits and dashes alone: a name from a recording may hold anything."""
+    return re.sub("[^A-Za-z0-9_-]+", "-", f"{what}-{key}")[:120] + f".{ending}"
+
+
+def _call(request: OperatorRequest, pk: UUID) -> Call:
+    return get_object_or_404(request.project.calls.select_related("run", "source"), pk=pk)
+
+
+def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:
+    found = copied(surfaces_of(call, request.GET), form, only_receipt=request.GET.get("what") == "receipt")
+    if found is None:
+        raise Http404
+    content_type, text = found
+    response = HttpResponse(text, content_type=f"{content_type}; charset=utf-8")
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = INERT_POLICY
+    return response
+
+
+def _picture(surfaces: Surfaces, part: str) -> HttpResponse:
+    found = image_at(surfaces.halves.receipt, part)
+    if found is None:
+        raise Http404
+    picture, data = found
+    return attachment(base64.b64decode(data), picture.media_type, file_name("picture", part, picture.media_type[6:]))
