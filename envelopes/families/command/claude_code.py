@@ -8,6 +8,7 @@ leaves `{shellId, status, exitCode, stdout, stderr, …}`.
 from __future__ import annotations
 
 import re
+from typing import TypeAlias
 
 from envelopes.failures import FailureText, failure_text, read_failure
 from envelopes.families.command.results import CommandResult, SavedOutput, TaskHandle, outcome
@@ -25,6 +26,9 @@ PERSISTED = re.compile(
     r"Preview \(first [^)]*\):\n(?P<preview>.*?)(?:\n\.\.\.)?\n</persisted-output>",
     re.DOTALL,
 )
+
+
+Fact: TypeAlias = tuple[str, str, JsonValue]  # recorded pointer, canonical member, what was read there
 
 
 def read_command(evidence: Evidence) -> Reading:
@@ -53,12 +57,13 @@ def read_background(evidence: Evidence) -> Reading:
         task=TaskHandle(task_id=recorded.text("shellId") or "", status=status),
         cut_by_source=_is_cut(recorded),
     )
-    links = _stream_links(result) | {
-        "/exitCode": "/result/exit_status",
-        "/shellId": "/result/task_handle/task_id",
-        "/status": "/result/task_handle/status",
-    }
-    return _reading(evidence, result, "structured", _told(recorded, links), _output_fields(recorded))
+    links = _links(
+        *_stream_facts(result),
+        ("/exitCode", "exit_status", result.exit_status),
+        ("/shellId", "task_handle/task_id", recorded.text("shellId")),
+        ("/status", "task_handle/status", recorded.text("status")),
+    )
+    return _reading(evidence, result, "structured", links, _output_fields(recorded))
 
 
 def _read_streams(evidence: Evidence, recorded: Members) -> Reading:
@@ -79,16 +84,16 @@ def _read_streams(evidence: Evidence, recorded: Members) -> Reading:
     fidelity: ResultFidelity = "bounded" if result.cut_by_source else "structured"
     if result.interrupted and evidence.is_error:
         return _interrupted(evidence, result, fidelity)
-    links = _stream_links(result) | {
-        "/interrupted": "/result/interrupted",
-        "/isImage": "/result/image",
-        "/returnCodeInterpretation": "/result/interpretation",
-        "/backgroundTaskId": "/result/task_handle/task_id",
-        "/persistedOutputPath": "/result/saved_output/path",
-        "/persistedOutputSize": "/result/saved_output/size",
-    }
-    outputs = () if result.is_image else _output_fields(recorded)
-    return _reading(evidence, result, fidelity, _told(recorded, links), outputs)
+    links = _links(
+        *_stream_facts(result),
+        ("/interrupted", "interrupted", result.interrupted),
+        ("/isImage", "image", result.is_image),
+        ("/returnCodeInterpretation", "interpretation", result.interpretation),
+        ("/backgroundTaskId", "task_handle/task_id", task),
+        ("/persistedOutputPath", "saved_output/path", saved),
+        ("/persistedOutputSize", "saved_output/size", recorded.integer("persistedOutputSize") if saved else None),
+    )
+    return _reading(evidence, result, fidelity, links, () if result.is_image else _output_fields(recorded))
 
 
 def _interrupted(evidence: Evidence, result: CommandResult, fidelity: ResultFidelity) -> Reading:
@@ -96,7 +101,7 @@ def _interrupted(evidence: Evidence, result: CommandResult, fidelity: ResultFide
     streams = {name: text for name in ("stdout", "stderr") if (text := getattr(result, name))}
     error = ToolError(kind="cancelled", message=said, details=streams or None, retryable=True)
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=said, error=error)
-    links = {f"/{name}": f"/error/details/{name}" for name in streams} | {"/interrupted": "/error/kind"}
+    links = {f"/{name}": "/error/details" for name in streams} | {"/interrupted": "/error/kind"}
     outputs = tuple(OutputField(f"/{name}") for name in streams)
     return Reading(complete=complete, fidelity=fidelity, links=links, outputs=outputs)
 
@@ -148,18 +153,18 @@ def _reading(
     return Reading(complete=complete, fidelity=fidelity, links=links or {}, outputs=outputs)
 
 
-def _stream_links(result: CommandResult) -> dict[str, str]:
+def _stream_facts(result: CommandResult) -> tuple[Fact, Fact]:
     first = "stdout" if result.disposition == "completed" else "initial_output"
-    return {"/stdout": f"/result/{first}_preview", "/stderr": "/result/stderr_preview"}
+    return ("/stdout", f"{first}_preview", result.stdout), ("/stderr", "stderr_preview", result.stderr)
 
 
-def _told(recorded: Members, links: dict[str, str]) -> dict[str, str]:
-    """The links of what was recorded: an empty or absent member has no place in the canonical result."""
-    return {pointer: target for pointer, target in links.items() if _says(recorded.get(pointer[1:]))}
-
-
-def _says(value: JsonValue) -> bool:
-    return value is not None and value is not False and value != ""
+def _links(*facts: Fact) -> dict[str, str]:
+    """Only of what was recorded: an empty or absent member has no place in the canonical result."""
+    return {
+        pointer: f"/result/{target}"
+        for pointer, target, value in facts
+        if value is not None and value is not False and value != ""
+    }
 
 
 def _output_fields(recorded: Members) -> tuple[OutputField, ...]:

@@ -169,10 +169,10 @@ def _change_recorded(evidence: Evidence, recorded: Members) -> Reading:
         replaced_all=recorded.flag("replaceAll"),
     )
     links = {pointer: to for pointer, to in CHANGE_LINKS.items() if recorded.get(pointer[1:]) is not None}
-    if action == "add":
-        links |= {"/content": "/result/diff_preview", "/type": "/result/changed_files/0/action"}
-    elif recorded.text("type"):
+    if recorded.text("type"):
         links["/type"] = "/result/changed_files/0/action"
+    if action == "add" and result.content:
+        links["/content"] = "/result/diff_preview"
     if result.replaced_all:
         links["/replaceAll"] = "/result/replaced_all"
     return reading(evidence, result, _changed(result), links=links)
