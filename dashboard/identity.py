@@ -12,12 +12,16 @@ from uuid import UUID
 
 def derived(*parts: str | int | bytes) -> UUID:
     """128 bits over the parts; each is length-prefixed, so no two lists of parts collide by joining."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        raw = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
-        digest.update(len(raw).to_bytes(8, "big"))
-        digest.update(raw)
-    return UUID(bytes=digest.digest())
+    raws = [
+        part
+        if isinstance(part, bytes)
+        else part.encode("utf-8", "surrogatepass")
+        if isinstance(part, str)
+        else b"%d" % part
+        for part in parts
+    ]
+    framed = b"".join(b"%d:%b" % (len(raw), raw) for raw in raws)
+    return UUID(bytes=hashlib.blake2b(framed, digest_size=16).digest())
 
 
 def run_id(project: int, namespace: str, run: str) -> UUID:

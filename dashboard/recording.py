@@ -22,6 +22,7 @@ import pyzstd
 from django.db import models, transaction
 
 from dashboard import identity
+from dashboard.bulk import insert
 from dashboard.call_rows import CallMerge, CallRows, new_call
 from dashboard.columns import column_text, instant, milliseconds
 from dashboard.derive import Derived, derive
@@ -223,11 +224,11 @@ class _BatchWrite:
                 (run.revision for run in self.runs.values() if run.pk == one.call.run_id), default=0
             )
         fresh = [one.call for one in rows.values() if one.is_new]
-        Call.objects.bulk_create(fresh)
+        insert(Call, fresh)
         _update(Call, [one.call for one in rows.values() if not one.is_new])
-        Observation.objects.bulk_create([new for one in rows.values() for new in one.new_observations])
+        insert(Observation, [new for one in rows.values() for new in one.new_observations])
         _update(Observation, [new for one in rows.values() for new in one.changed_observations], ["selected"])
-        Receipt.objects.bulk_create([new for one in rows.values() for new in one.new_receipts])
+        insert(Receipt, [new for one in rows.values() for new in one.new_receipts])
         _update(Receipt, [new for one in rows.values() for new in one.changed_receipts])
         self._save_derived(rows, derived, drafts)
         self.written.added["calls"] += len(fresh)
@@ -241,14 +242,14 @@ class _BatchWrite:
         projections = [one.projection for one in derived.values()]
         known = [key for key, one in rows.items() if not one.is_new]
         CanonicalProjection.objects.filter(call__in=known).delete()
-        CanonicalProjection.objects.bulk_create(projections, ignore_conflicts=True)
+        insert(CanonicalProjection, projections, ignore_known=True)
         artifacts = [artifact for one in derived.values() for artifact in one.artifacts]
         artifacts += [
             _named_artifact(self.project, key, ordinal, one.role, one.path, one.size)
             for key, draft in drafts.items()
             for ordinal, one in enumerate(draft.artifacts, 100)
         ]
-        Artifact.objects.bulk_create(artifacts, ignore_conflicts=True)
+        insert(Artifact, artifacts, ignore_known=True)
 
     # what stands around the calls
 
@@ -262,11 +263,10 @@ class _BatchWrite:
             )
             for (run, key), one in drafts.members.items()
         ]
-        orphans = [
-            key for key, row in rows.items() if row.is_new and not any(key == call for _, call in drafts.members)
-        ]
+        met = {call for _, call in drafts.members}
+        orphans = [key for key, row in rows.items() if row.is_new and key not in met]
         members += [RunCall(run_id=rows[key].call.run_id, call_id=key, ordinal=rows[key].call.line) for key in orphans]
-        RunCall.objects.bulk_create(members, ignore_conflicts=True)
+        insert(RunCall, members, ignore_known=True)
 
     def _write_messages(self, records: Sequence[MessageRecord]) -> None:
         rows = [
@@ -282,13 +282,13 @@ class _BatchWrite:
             )
             for one in records
         ]
-        Message.objects.bulk_create(rows, ignore_conflicts=True)
+        insert(Message, rows, ignore_known=True)
 
     def _write_events(self, records: Sequence[EventRecord], gatherer: Gatherer) -> None:
         rows = {row.pk: row for row in (self._event(one, gatherer) for one in records)}
         known = set(Event.objects.filter(pk__in=list(rows)).values_list("pk", flat=True)) if rows else set()
         self.written.added["events"] += len(rows) - len(known)
-        Event.objects.bulk_create([row for key, row in rows.items() if key not in known])
+        insert(Event, [row for key, row in rows.items() if key not in known])
 
     def _event(self, one: EventRecord, gatherer: Gatherer) -> Event:
         run = self.runs[one.run]
@@ -345,7 +345,7 @@ def _create(model: type[models.Model], rows: list[Any], *, detached: str) -> Non
     """Rows that point at each other are created without the pointer; the caller sets it afterwards."""
     for row in rows:
         setattr(row, detached, None)
-    model._default_manager.bulk_create(rows)
+    insert(model, rows)
 
 
 def _update(model: type[models.Model], rows: list[Any], fields: list[str] | None = None) -> None:

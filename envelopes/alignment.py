@@ -141,11 +141,11 @@ def _shared_prefix(left: str, right: str) -> int:
 
 
 def _after_number(text: str, at: int, number: int, separators: Sequence[str]) -> int | None:
-    while text.startswith(" ", at):
-        at += 1
-    digits = str(number)
+    digits = f"{number:6}" if text.startswith(" ", at) else str(number)
     if not text.startswith(digits, at):
-        return None
+        digits = text[at : text.find(str(number), at, at + 24)] + str(number)
+        if digits.strip(" ") != str(number) or not text.startswith(digits, at):
+            return None
     at += len(digits)
     return next((at + len(mark) for mark in separators if text.startswith(mark, at)), None)
 

@@ -113,7 +113,7 @@ def _halves(
     family, row = foreign(evidence.agent, evidence.tool)
     try:
         reading, projection, spans = _applied(family, row, evidence, parts, sink)
-    except Exception as error:  # noqa: BLE001 - one odd recording must not stop an import; it is shown as external
+    except Exception as error:
         notes.append(f"{family.name} could not read this call ({type(error).__name__}: {error})")
         family, row = external.FAMILY, external.FALLBACK
         reading, projection, spans = _applied(family, row, evidence, parts, sink)

@@ -1,0 +1,47 @@
+"""The first command that a newcomer runs: a store with real runs in it, a sign-in link, a server."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+
+from dashboard.importing import import_paths
+from dashboard.models import Membership
+from dashboard.projects import get_or_create_project
+from dashboard.serving import Server
+from dashboard.signing_in import create_member, new_link
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+OPERATOR = "operator"
+
+
+class Command(BaseCommand):
+    help = "Migrate, load the bundled recordings, print a one-time sign-in link, and serve."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--no-serve", action="store_true", help="prepare the store and print the link only")
+        parser.add_argument("--addrport", default="127.0.0.1:8000")
+        parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        call_command("migrate", verbosity=0)
+        project = get_or_create_project()
+        report = import_paths(project, [SAMPLES], shown_as=lambda path: f"samples/{path.relative_to(SAMPLES)}")
+        user, _ = create_member(OPERATOR, project, Membership.Role.OPERATOR)
+        path, expires_at = new_link(user)
+        link = f"http://{options['addrport']}{path}"
+        if options["json"]:
+            facts = {"sign_in": link, "expires_at": expires_at.isoformat(), **report.to_json()}
+            self.stdout.write(json.dumps(facts))
+        else:
+            self.stdout.write(f"{report.seen['runs']} runs with {report.seen['calls']} calls are in the store.")
+            self.stdout.write(f"Sign in once with this link: {link}")
+        if not options["no_serve"]:
+            self.stdout.write("Serving until Ctrl-C.")
+            self.stdout.flush()
+            Server(options["addrport"], workers=1).run()
