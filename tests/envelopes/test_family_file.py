@@ -119,6 +119,11 @@ def test_numbered_lines_are_linked_by_number_and_content(text: str, links: list[
     assert linked(evidence) == [(line, "/file/content") for line in links]
 
 
+def test_a_line_that_was_too_long_to_print_is_linked_as_far_as_it_goes() -> None:
+    evidence = recorded("Read", file_of("x" * 3_000 + "\nb"), "     1→" + "x" * 2_000 + "... [truncated]\n     2→b")
+    assert [len(text) for text, _ in linked(evidence)] == [2_000, 1]
+
+
 def test_a_read_without_a_result_is_read_from_its_numbered_lines() -> None:
     evidence = recorded("Read", None, "     5→x\n     6→" + REMINDER)
     assert read(evidence).fidelity == "parsed_from_receipt"

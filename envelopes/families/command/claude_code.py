@@ -18,7 +18,7 @@ from envelopes.recorded import Members
 from envelopes.result import CompleteOutput, JsonValue, ToolError, summary
 
 STREAM_MEMBERS = ("stdout", "stderr")
-EXIT_CODE = re.compile(r"Exit code (-?\d+)(?:\n|$)")
+EXIT_CODE = re.compile(r"Exit code (-?[0-9]{1,10})(?:\n|$)")
 SOURCE_CUT = re.compile(r"\n\n\.\.\. \[\d+ (?:lines|characters) truncated\] \.\.\.(?:\n|$)")
 BACKGROUND = re.compile(r"Command [\w ()-]{0,80}background[\w ]{0,80} with ID: (?P<id>[\w-]+)")
 PERSISTED = re.compile(

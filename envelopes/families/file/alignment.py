@@ -26,6 +26,7 @@ from envelopes.recorded import Members, align_untyped
 
 OPENINGS = ("The file ", "File created successfully at: ", "Applied ", "PDF file read: ", "PDF pages extracted: ")
 SNIPPET = re.compile(r"(?:Here's the result of running `cat -n` on a snippet of the edited file:)\n")
+SHORTENED = re.compile(r"(?:\.\.\.|…)? ?\[(?:line )?truncated\]\Z")
 EDIT_PREVIEW = 50  # MultiEdit prints so many characters of each string
 
 
@@ -35,7 +36,7 @@ def align_read(evidence: Evidence, text: str) -> list[Span]:
         return align_failure(evidence, text) or align_untyped(evidence, text)
     content, first = file.text("content"), file.integer("startLine") or 1
     if content:
-        return match_numbered(text, 0, content, "/file/content", first=first)
+        return list(_numbered(text, content, first))
     return [*_path(text, file.text("filePath"), "/file/filePath"), *_cells(text, file)]
 
 
@@ -64,6 +65,29 @@ def align_notebook_edit(evidence: Evidence, text: str) -> list[Span]:
             source_at = at + len(cell) + len(" with ")
             return _present(match_at(text, at, cell, "/cell_id"), match_at(text, source_at, source, "/new_source"))
     return []
+
+
+def _numbered(text: str, content: str, first: int) -> Iterator[Span]:
+    """Each line under its number, whole or as the beginning of a line that was too long to print."""
+    at = offset = 0
+    for number, line in enumerate(content.split("\n"), first):
+        printed = NUMBERED.match(text, at)
+        shown = _shown(line, printed[2]) if printed and int(printed[1]) == number else None
+        if printed is None or shown is None:
+            break
+        if shown:
+            begin = printed.start(2)
+            yield Span(begin, begin + shown, "/file/content", offset, offset + shown)
+        offset += len(line) + 1
+        at = printed.end() + 1
+
+
+def _shown(line: str, printed: str) -> int | None:
+    """How many characters of the line stand there; None: it is another line."""
+    if printed == line:
+        return len(line)
+    cut = SHORTENED.search(printed)
+    return cut.start() if cut and cut.start() and line.startswith(printed[: cut.start()]) else None
 
 
 def _present(*spans: Span | None) -> list[Span]:

@@ -27,7 +27,7 @@ KINDS: dict[str, Kind] = {
     "parts": "pages",
     "file_unchanged": "unchanged",
 }
-NUMBERED = re.compile(r" *(\d+)(?:→|\t)(.*)")
+NUMBERED = re.compile(r" *([0-9]{1,12})(?:→|\t)(.*)")
 CHANGED = re.compile(
     r"The file (?P<modify>[^\n]+?) has been updated|File created successfully at: (?P<add>[^\n]+?)(?: \(file state|$)",
     re.MULTILINE,

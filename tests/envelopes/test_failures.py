@@ -1,0 +1,95 @@
+"""When recorded evidence is a failure, and what it then says."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelopes.failures import MESSAGE_CHARACTERS, align_failure, read_failure
+from envelopes.foreign import Evidence
+from envelopes.result import JsonValue
+
+REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+WRAPPED = "<tool_use_error>gone</tool_use_error>"
+
+
+def recorded(result: JsonValue, receipt: str | None = None, *, is_error: bool | None = None) -> Evidence:
+    return Evidence(
+        agent="claude-code",
+        tool="Glob",
+        args={},
+        result=result,
+        has_result=result is not None,
+        receipt_text=receipt,
+        is_error=is_error,
+    )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "message", "fidelity"),
+    [
+        (recorded("Error: gone", WRAPPED, is_error=True), "gone", "stringified"),
+        (recorded("Error: gone", WRAPPED), "gone", "stringified"),
+        (recorded("gone", "gone", is_error=True), "gone", "stringified"),
+        (recorded("User rejected tool use", REJECTED), "User rejected tool use", "stringified"),
+        (recorded(None, WRAPPED + "\n<system-reminder>x</system-reminder>"), "gone", "parsed_from_receipt"),
+        (recorded(None, REJECTED), REJECTED, "parsed_from_receipt"),
+        (recorded(None, "gone", is_error=True), "gone", "parsed_from_receipt"),
+        (recorded([{"type": "text", "text": "gone"}], "gone", is_error=True), "gone", "structured"),
+    ],
+)
+def test_a_failure_is_told_by_its_flag_or_by_its_sentence(evidence: Evidence, message: str, fidelity: str) -> None:
+    found = read_failure(evidence)
+    assert found is not None
+    assert found.complete.error is not None
+    assert (found.complete.error.message, found.fidelity) == (message, fidelity)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        recorded("Error: gone", "Error: gone", is_error=False),
+        recorded("a page about errors", "a page about errors"),
+        recorded({"filenames": []}, "No files found"),
+        recorded(None, "File does not exist in the list of results"),
+        recorded(None, None),
+    ],
+)
+def test_what_is_no_failure_is_left_to_the_family(evidence: Evidence) -> None:
+    assert read_failure(evidence) is None
+
+
+def test_the_words_of_the_user_are_the_hint_of_a_rejection() -> None:
+    found = read_failure(
+        recorded(f"Error: {REJECTED} To tell you how to proceed, the user said:\nuse make", is_error=True)
+    )
+    assert found is not None
+    assert found.complete.error is not None
+    assert (found.complete.error.kind, found.complete.error.recovery_hint) == ("write_denied", "use make")
+
+
+def test_a_long_message_is_shortened_and_whole_in_the_details() -> None:
+    said = "line of a log\n" * 1_000
+    found = read_failure(recorded(f"Error: {said}", is_error=True))
+    assert found is not None
+    assert found.complete.error is not None
+    assert found.complete.error.details == {"text": said}
+    assert "[output truncated: showing first" in found.complete.error.message
+    assert len(found.complete.error.message) < MESSAGE_CHARACTERS + 200
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "places"),
+    [
+        ("Error: gone", WRAPPED, [(16, 20, 7, 11)]),
+        ("Error: gone", "gone", [(0, 4, 7, 11)]),
+        ("Error: gone", "Error: gone", [(0, 11, 0, 11)]),
+        ("Error: gone", "gone fishing", []),
+        ("User rejected tool use", REJECTED, []),
+        ({"error": "gone"}, "gone", []),
+    ],
+)
+def test_the_recorded_sentence_is_found_in_the_receipt(
+    result: JsonValue, text: str, places: list[tuple[int, int, int, int]]
+) -> None:
+    spans = align_failure(recorded(result, text, is_error=True), text)
+    assert [(one.start, one.end, one.value_start, one.value_end) for one in spans] == places
