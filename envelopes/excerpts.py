@@ -12,10 +12,11 @@ from envelopes.alignment import Span
 
 _PERSISTED = re.compile(r"\s*<persisted-output>\n.*?\nPreview \(first [^)\n]*\):\n", re.DOTALL)
 _PERSISTED_END = re.compile(r"(?:\n\.\.\.)?\n</persisted-output>\s*\Z")
+# No \s* in front: it would try every blank of a blank text again from each position.
 _CUT = re.compile(
-    r"\s*\.\.\. \[\d+ (?:lines?|characters?) truncated\] \.\.\.\s*"
-    r"|\A\s*\[Truncated\. Full output: [^\n]*\]\s*"
-    r"|\A\s*\[\d+ (?:lines?|characters?) truncated\]\s*"
+    r"\.\.\. \[\d+ (?:lines?|characters?) truncated\] \.\.\."
+    r"|\A\s*\[Truncated\. Full output: [^\n]*\]"
+    r"|\A\s*\[\d+ (?:lines?|characters?) truncated\]"
 )
 
 
@@ -45,10 +46,11 @@ def _persisted(region: str, value: str, pointer: str) -> list[Span]:
 
 def _head_and_tail(region: str, value: str, pointer: str) -> list[Span]:
     for marker in _CUT.finditer(region):
-        head = _head(region, 0, marker.start(), value, pointer)
-        tail = _tail(region, marker.end(), value, pointer)
+        before, after = region[: marker.start()].rstrip(), region[marker.end() :]
+        head = _head(region, 0, len(before), value, pointer)
+        tail = _tail(region, marker.end() + len(after) - len(after.lstrip()), value, pointer)
         shown = [*head, *tail]
-        missing = (marker.start() > 0 and not head) or (region[marker.end() :].strip() != "" and not tail)
+        missing = (before and not head) or (after.strip() and not tail)
         if shown and not missing and sum(span.end - span.start for span in shown) <= len(value):
             return shown
     return []

@@ -10,6 +10,7 @@ policy and sink state.
 from __future__ import annotations
 
 import hashlib
+import json
 
 import msgspec
 
@@ -64,15 +65,15 @@ def _project_error(complete: CompleteOutput, policy: ProjectionPolicy) -> Projec
 
 
 def _bounded_error(error: ToolError, policy: ProjectionPolicy) -> ToolError:
-    encoded = msgspec.json.encode(error.details)
-    if error.details is None or len(encoded) <= policy.details:
+    # Not msgspec: it refuses lone surrogates and integers beyond 64 bits, which recordings do hold.
+    text = json.dumps(error.details, ensure_ascii=False, separators=(",", ":"))
+    if error.details is None or len(text) <= policy.details:
         return error
-    text = encoded.decode()
     omitted = {
         "omitted": True,
         "reason": f"details are larger than {policy.details} characters",
         "char_count": len(text),
-        "sha256": hashlib.sha256(encoded).hexdigest(),
+        "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         "preview": text[: policy.details],
     }
     return msgspec.structs.replace(error, details=omitted)

@@ -124,3 +124,12 @@ def test_any_json_of_any_tool_reads_renders_and_aligns(result: JsonValue, receip
 
     assert len(render(canonical, FAMILY, FAMILY.rendering).text) <= FAMILY.rendering.characters
     assert all(0 <= span.start < span.end <= len(receipt) for span in FALLBACK.align(evidence, receipt))
+
+
+def test_a_failure_that_utf8_cannot_hold_is_still_an_error() -> None:
+    complete = FALLBACK.read(recorded("Error: " + "x\ud800" * 3_000)).complete
+
+    canonical = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical
+
+    assert canonical.status == "error"
+    assert render(canonical, FAMILY, FAMILY.rendering).text.endswith("Retryable: no")
