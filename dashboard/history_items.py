@@ -10,24 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
-from django.db.models import Case, Count, ExpressionWrapper, F, IntegerField, Max, Q, QuerySet, Sum, When
-from django.db.models.functions import Coalesce
+from django.db.models import (
+    Case,
+    Count,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Max,
+    Q,
+    QuerySet,
+    Sum,
+    UUIDField,
+    Value,
+    When,
+)
+from django.db.models.expressions import CombinedExpression
 
 from dashboard.models import Event, Message, Receipt, Run, RunCall
 from envelopes.tokens import CHARACTERS_PER_TOKEN
 
 COMPACTION = "compact_boundary"
-EARLIEST_KEY = UUID(int=0)
+NO_KEY = UUID(int=0)
+Rows: TypeAlias = QuerySet[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     line: int
     rank: int
-    key: UUID = EARLIEST_KEY
+    key: UUID = NO_KEY
 
     def __str__(self) -> str:
         return f"{self.line}-{self.rank}-{self.key.hex}"
@@ -50,7 +64,7 @@ class Kind:
 
     name: str
     rank: int
-    rows: Callable[[Run], QuerySet[Any, dict[str, Any]]]
+    rows: Callable[[Run], Rows]
 
 
 def place_of(text: str) -> Place | None:
@@ -76,19 +90,27 @@ def items_before(run: Run, place: Place | None, limit: int) -> list[Item]:
     return sorted(found, key=lambda item: item.place)[-limit:]
 
 
-def counted_before(run: Run, place: Place | None, *, since: int = 0) -> tuple[int, int]:
-    """(items, tokens) in front of `place`; tokens only of what stands at `since`, a line, or later."""
-    items = tokens = 0
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """`before` items stand in front of a place, out of `total`; `tokens` is what of those still stands there."""
+
+    before: int
+    total: int
+    tokens: int
+
+
+def counts_at(run: Run, place: Place | None, *, since: int) -> Counts:
+    """`since` is the line of the last compaction in front of `place`, -1 without one: tokens count from there."""
+    before = total = tokens = 0
     for kind in KINDS:
-        rows = kind.rows(run)
-        if place is not None:
-            rows = rows.filter(_side(kind.rank, place, ascending=False))
-        sums = rows.aggregate(
-            items=Count("key", distinct=True), tokens=Sum(Case(When(at_line__gte=since, then=F("added")), default=0))
+        ahead = Q() if place is None else _side(kind.rank, place, ascending=False)
+        sums = kind.rows(run).aggregate(
+            before=Count(Case(When(ahead, then=1))) if ahead else Count("*"),
+            total=Count("*"),
+            tokens=Sum(Case(When(ahead & Q(at_line__gt=since), then=F("added")), default=0)),
         )
-        items += sums["items"]
-        tokens += sums["tokens"] or 0
-    return items, max(0, tokens)
+        before, total, tokens = before + sums["before"], total + sums["total"], tokens + (sums["tokens"] or 0)
+    return Counts(before, total, max(0, tokens))
 
 
 def compactions(run: Run) -> list[tuple[int, datetime | None]]:
@@ -114,18 +136,18 @@ def _side(rank: int, place: Place, *, ascending: bool) -> Q:
     return beyond | Q(at_line=place.line) if (rank > place.rank) is ascending else beyond
 
 
-def _estimate(column: str) -> ExpressionWrapper:
+def _estimate(column: str) -> ExpressionWrapper[CombinedExpression]:
     """Tokens by size, for what was stored without a count of its own."""
     return ExpressionWrapper(F(column) / CHARACTERS_PER_TOKEN, output_field=IntegerField())
 
 
-def _messages(run: Run) -> QuerySet[Any, dict[str, Any]]:
+def _messages(run: Run) -> Rows:
     added = Case(When(tokens__gt=0, then=F("tokens")), default=_estimate("size"), output_field=IntegerField())
     rows = Message.objects.filter(run=run).annotate(at_line=F("line"), key=F("id"), added=added)
     return rows.values("at_line", "key", "at", "added", "role", "size")
 
 
-def _calls(run: Run) -> QuerySet[Any, dict[str, Any]]:
+def _calls(run: Run) -> Rows:
     rows = RunCall.objects.filter(run=run).annotate(
         at_line=F("ordinal"), key=F("call_id"), at=F("call__started_at"), added=_estimate("call__args_bytes")
     )
@@ -142,7 +164,7 @@ RECEIPT_LINE = Case(
 )
 
 
-def _receipts(run: Run) -> QuerySet[Any, dict[str, Any]]:
+def _receipts(run: Run) -> Rows:
     rows = Receipt.objects.filter(call__memberships__run=run).annotate(
         at_line=RECEIPT_LINE, key=F("id"), added=F("tokens")
     )
@@ -167,18 +189,18 @@ def _receipts(run: Run) -> QuerySet[Any, dict[str, Any]]:
     )
 
 
-def _replacements(run: Run) -> QuerySet[Any, dict[str, Any]]:
-    """Receipts that stop standing at a line, one item a line and reason: a compaction may end hundreds."""
+def _replacements(run: Run) -> Rows:
+    """Receipts that stop standing at a line, one item a line: a compaction may end hundreds."""
     rows = Receipt.objects.filter(
         call__memberships__run=run, call__memberships__inherited=False, superseded_line__isnull=False
     )
-    grouped = rows.annotate(at_line=F("superseded_line")).values("at_line", "superseded_reason")
+    grouped = rows.annotate(at_line=F("superseded_line"), key=Value(NO_KEY, UUIDField())).values("at_line", "key")
     return grouped.annotate(
-        key=Max("id"), at=Max("superseded_at"), added=-Coalesce(Sum("tokens"), 0), count=Count("id")
+        at=Max("superseded_at"), added=-Sum("tokens"), count=Count("id"), reason=Max("superseded_reason")
     )
 
 
-def _compactions(run: Run) -> QuerySet[Any, dict[str, Any]]:
+def _compactions(run: Run) -> Rows:
     rows = Event.objects.filter(run=run, kind=COMPACTION).annotate(at_line=F("line"), key=F("id"), added=F("line") * 0)
     return rows.values("at_line", "key", "at", "added", "message")
 

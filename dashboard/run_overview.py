@@ -12,11 +12,9 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db.models import QuerySet
-
-from dashboard.models import Call, Run, RunCall
+from dashboard.models import Call, Run
 from dashboard.time_axis import MILLISECOND, Axis, Span, axis_of
-from dashboard.waterfall import PAGE, STATES, columns_of, cursor_of, letter_of
+from dashboard.waterfall import OUTCOMES, PAGE, STATES, Ordered, cursor_of, letter_of
 
 LIMIT = 5_000  # calls drawn; a longer run says how many are not
 FAILED_SHOWN = 24
@@ -27,7 +25,6 @@ MOST_TOKENS = 25_000
 
 class PointColumns(NamedTuple):
     ordinal: int
-    id: int
     pk: UUID
     tool: str
     status: str
@@ -47,9 +44,9 @@ class Point(PointColumns):
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The paths of all calls in one state. `letter` is as in a run's strip."""
+    """The paths of all calls in one state, as one path of the drawing."""
 
-    letter: str
+    outcome: str
     state: str
     count: int
     path: str
@@ -86,9 +83,9 @@ class Overview:
     axis: Axis
 
 
-def overview_of(run: Run, members: QuerySet[RunCall], *, squeezed: bool = False) -> Overview:
-    """From one query over a few columns of the run's first 5,000 calls."""
-    rows = members.order_by("ordinal", "id").values_list(*columns_of(Point._fields))[:LIMIT]
+def overview_of(run: Run, calls: Ordered, *, squeezed: bool = False) -> Overview:
+    """From one query over a few columns of the run's first 5,000 calls; `calls` are all of them, in order."""
+    rows = calls.values_list(*Point._fields)[:LIMIT]
     points = [Point(*values) for values in rows]
     failed = list(_failed(points))
     return Overview(
@@ -122,7 +119,7 @@ def _bands(points: Sequence[Point]) -> Iterable[Band]:
         by_letter[letter_of(point)].append(f"M{x} {HALF - up}h.8v{up + down + 1}h-.8z")
     for letter, parts in by_letter.items():
         if parts:
-            yield Band(letter, STATES[letter], len(parts), "".join(parts))
+            yield Band(OUTCOMES[letter], STATES[letter], len(parts), "".join(parts))
 
 
 def _height(value: int, most: int) -> int:
@@ -142,4 +139,4 @@ def _failed(points: Sequence[Point]) -> Iterable[FailedCall]:
 
 
 def _cursor_before(points: Sequence[Point], index: int) -> str:
-    return cursor_of(points[index - 1].ordinal, points[index - 1].id) if index else ""
+    return cursor_of(points[index - 1].ordinal, points[index - 1].pk) if index else ""

@@ -5,6 +5,7 @@ DATABASE_URL           another database, e.g. postgres://…
 COUNTERFOIL_ARTIFACTS  folder of the artifact store
 SECRET_KEY             generated on first start and kept in the data folder, mode 0600
 ALLOWED_HOSTS          comma-separated; this machine only unless set
+COUNTERFOIL_UPLOAD_LIMIT  bytes that the import page takes at once; 256 MB unless set
 COUNTERFOIL_DEBUG      developers only
 COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
 """
@@ -145,7 +146,10 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
+# A folder of recordings is many files, each with a field for its path.
+DATA_UPLOAD_MAX_NUMBER_FILES = 1_000
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_100
+UPLOAD_LIMIT_BYTES = env.int("COUNTERFOIL_UPLOAD_LIMIT", default=256_000_000)
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
 
 CONTENT_SECURITY_POLICY = {

@@ -10,16 +10,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from dashboard import tally
-from dashboard.models import Call, Run, RunCall
-from dashboard.time_axis import Axis, Bar
+from dashboard.models import Call, Run
+from dashboard.templatetags.markup import duration
+from dashboard.time_axis import MILLISECOND, Axis, Bar
 
 PAGE = 200
+Ordered: TypeAlias = QuerySet[Any, Any]  # calls with the ordinal and inherited of one run
 STATES = {
     "o": "answered",
     "w": "answered; the time was a person's",
@@ -29,11 +31,11 @@ STATES = {
     "u": "unanswered",
 }
 MARKS = {"o": "✓", "w": "✓", "c": "✂", "e": "✗", "x": "✗", "u": "?"}
+OUTCOMES = {"o": "ok", "w": "waiting", "c": "cut", "e": "failed", "x": "failed", "u": "unanswered"}  # for the colours
 
 
 class FactColumns(NamedTuple):
     ordinal: int
-    id: int
     inherited: bool
     pk: UUID
     tool: str
@@ -70,14 +72,6 @@ class Facts(FactColumns):
     wait_ms: int | None = Call.wait_ms  # type: ignore[assignment]
 
 
-OF_THE_MEMBERSHIP = frozenset({"ordinal", "id", "inherited"})
-
-
-def columns_of(fields: Iterable[str]) -> tuple[str, ...]:
-    """Query paths from RunCall; `pk` is the call's, since `id` is the membership's."""
-    return tuple(name if name in OF_THE_MEMBERSHIP else f"call__{'id' if name == 'pk' else name}" for name in fields)
-
-
 @dataclass(frozen=True, slots=True)
 class ChildRun:
     """A subagent's run below the call that started it, with its own counts."""
@@ -101,6 +95,7 @@ class Row:
     letter: str
     bar: Bar | None
     cursor: str
+    title: str
     tie: str = ""
     tie_kind: str = ""
     tie_count: int = 0
@@ -109,6 +104,10 @@ class Row:
     @property
     def state(self) -> str:
         return STATES[self.letter]
+
+    @property
+    def outcome(self) -> str:
+        return OUTCOMES[self.letter]
 
     @property
     def mark(self) -> str:
@@ -143,43 +142,53 @@ def letter_of(one: Outcome) -> str:
     return tally.letter_of(cast(Call, one))
 
 
-def page_of(members: QuerySet[RunCall], axis: Axis, after: str, *, total: int, children: Sequence[Run] = ()) -> Page:
-    """The rows behind the cursor `after`. `total` counts `members`, whatever page is asked for."""
+def in_order(calls: QuerySet[Call]) -> Ordered:
+    """`calls` come from a filter over one run; each gets its place in that run."""
+    placed = calls.annotate(ordinal=F("memberships__ordinal"), inherited=F("memberships__inherited"))
+    return placed.order_by("ordinal", "id")
+
+
+def page_of(calls: Ordered, axis: Axis, after: str, *, total: int, children: Sequence[Run] = ()) -> Page:
+    """The rows behind the cursor `after`. `calls` are in order; `total` counts them, whatever page is asked for."""
     place = place_of(after)
-    ordered = members.order_by("ordinal", "id")
-    before = ordered.filter(_up_to(place)).count() if place else 0
-    if place:
-        ordered = ordered.exclude(_up_to(place))
-    facts = [Facts(*values) for values in ordered.values_list(*columns_of(Facts._fields))[:PAGE]]
+    before = calls.filter(_up_to(place)).count() if place else 0
+    behind = calls.filter(_beyond(place)) if place else calls
+    facts = [Facts(*values) for values in behind.values_list(*Facts._fields)[:PAGE]]
     nested = _children_by_call(children, axis)
     rows = [_row(one, before + number, axis, nested) for number, one in enumerate(facts, 1)]
     left = max(0, total - before - len(rows))
     return Page(tuple(_tied(rows)), before, left, rows[-1].cursor if rows and left else "")
 
 
-def cursor_of(ordinal: int, key: int) -> str:
-    return f"{ordinal}-{key}"
+def cursor_of(ordinal: int, call: UUID) -> str:
+    return f"{ordinal}-{call.hex}"
 
 
-def place_of(cursor: str) -> tuple[int, int] | None:
+def place_of(cursor: str) -> tuple[int, UUID] | None:
     """A cursor from the address bar; anything that is none counts as the beginning."""
     ordinal, _, key = cursor.partition("-")
-    if not (ordinal.isdecimal() and key.isdecimal()) or len(cursor) > 36:
+    if not ordinal.isdecimal() or len(cursor) > 52:
         return None
-    return int(ordinal), int(key)
+    try:
+        return int(ordinal), UUID(hex=key)
+    except ValueError:
+        return None
 
 
-def tail_cursor(members: QuerySet[RunCall], total: int) -> str:
+def tail_cursor(calls: Ordered, total: int) -> str:
     """The cursor in front of the last page: where a live run is looked at."""
     if total <= PAGE:
         return ""
-    ordinal, key = members.order_by("-ordinal", "-id").values_list("ordinal", "id")[PAGE]
-    return cursor_of(ordinal, key)
+    ordinal, call = calls.reverse().values_list("ordinal", "id")[PAGE]
+    return cursor_of(ordinal, call)
 
 
-def _up_to(place: tuple[int, int]) -> Q:
-    ordinal, key = place
-    return Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, id__lte=key)
+def _up_to(place: tuple[int, UUID]) -> Q:
+    return Q(ordinal__lt=place[0]) | Q(ordinal=place[0], id__lte=place[1])
+
+
+def _beyond(place: tuple[int, UUID]) -> Q:
+    return Q(ordinal__gt=place[0]) | Q(ordinal=place[0], id__gt=place[1])
 
 
 def _row(one: Facts, number: int, axis: Axis, nested: dict[UUID, list[ChildRun]]) -> Row:
@@ -188,9 +197,19 @@ def _row(one: Facts, number: int, axis: Axis, nested: dict[UUID, list[ChildRun]]
         facts=one,
         letter=letter_of(one),
         bar=axis.bar(one.started_at, one.duration_ms, one.wait_ms),
-        cursor=cursor_of(one.ordinal, one.id),
+        cursor=cursor_of(one.ordinal, one.pk),
+        title=_title(one, axis),
         children=tuple(nested.get(one.pk, ())) or tuple(nested.get(one.child_run, ()) if one.child_run else ()),
     )
+
+
+def _title(one: Facts, axis: Axis) -> str:
+    """The bar in words. Without a measure of the tool's own, nobody knows how much of the time was waiting."""
+    since = (one.started_at - axis.start) // MILLISECOND if one.started_at and axis.start else None
+    took = f"began {duration(since)} into the run, took {duration(one.duration_ms)}"
+    if one.wait_ms is None or one.duration_ms is None:
+        return f"{took}, a wait for permission included"
+    return f"{took}: {duration(one.wait_ms)} waiting, {duration(one.duration_ms - one.wait_ms)} work"
 
 
 def _children_by_call(children: Sequence[Run], axis: Axis) -> dict[UUID, list[ChildRun]]:

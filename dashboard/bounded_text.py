@@ -1,0 +1,133 @@
+"""Recorded JSON as texts of bounded length, for pages that show many of them at once.
+
+A bound of the page is never drawn as a cut by the runtime: each text knows how long it really is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from dashboard.inert import Html, inert
+from dashboard.templatetags.markup import size
+from envelopes.halves import recorded_parts
+from envelopes.receipt import ImagePart, OtherPart
+from envelopes.result import JsonValue
+from envelopes.untrusted import Untrusted, tame
+
+SHOWN = 8 * 1024  # characters of one item on a page of many
+LONGEST_ESCAPE = 12  # characters: a surrogate pair as \\ud83d\\ude00
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Stored JSON, or only its first bytes when `size` says that there is more."""
+
+    data: bytes
+    size: int
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.data) >= self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """`body` shows the first `shown` of `total` characters; `total` is None when the rest was not read."""
+
+    label: str
+    body: Html
+    shown: int
+    total: int | None
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.total is None or self.shown < self.total
+
+
+LENIENT = json.JSONDecoder(strict=False)
+Labelled = tuple[str, str]  # what the text is, empty for plain text; and the text
+
+
+def texts_of(payload: Payload, *, limit: int = SHOWN) -> tuple[Text, ...]:
+    """The parts of a recorded string or list of blocks, `limit` characters in all."""
+    if not payload.is_whole:
+        head = _head(payload.data)
+        return (Text(*_shown(head, limit), None),)
+    return bounded(labelled_parts(payload.data), limit=limit)
+
+
+def arguments_of(payload: Payload, *, limit: int = SHOWN) -> tuple[Text, ...]:
+    """A call's arguments by name, strings with their line ends as the tool gets them."""
+    if not payload.is_whole:
+        return (Text(*_shown(_head(payload.data), limit), None),)
+    value = _tamed(payload.data)
+    if not isinstance(value, dict):
+        return bounded([("", value if isinstance(value, str) else _json(value))], limit=limit)
+    return bounded([(name, one if isinstance(one, str) else _json(one)) for name, one in value.items()], limit=limit)
+
+
+def labelled_parts(data: bytes) -> list[Labelled]:
+    return [_labelled(part) for part in recorded_parts(_tamed(data))]
+
+
+def bounded(parts: Iterable[Labelled], *, limit: int) -> tuple[Text, ...]:
+    found: list[Text] = []
+    for label, text in parts:
+        found.append(Text(label, Html(inert(text[:limit])), min(limit, len(text)), len(text)))
+        limit = max(0, limit - len(text))
+    return tuple(found)
+
+
+def _shown(head: Labelled, limit: int) -> tuple[str, Html, int]:
+    label, text = head
+    return label, Html(inert(text[:limit])), min(limit, len(text))
+
+
+def _labelled(part: str | ImagePart | OtherPart) -> Labelled:
+    match part:
+        case str():
+            return "", part
+        case ImagePart():
+            return "image", f"{part.media_type}, {size(part.size)}"
+        case OtherPart():
+            return part.kind, _spoken(part)
+
+
+def _spoken(part: OtherPart) -> str:
+    """A block that is one text under its own name ({"type": "thinking", "thinking": "…"}), else its JSON."""
+    value = _tamed(part.raw.encode("utf-8", "surrogatepass"))
+    spoken = value.get(part.kind) if isinstance(value, dict) else None
+    return spoken if isinstance(spoken, str) else part.raw
+
+
+def _tamed(data: bytes) -> JsonValue:
+    """What cannot be read as JSON is shown as the bytes that it is."""
+    try:
+        return tame(data)
+    except Untrusted:
+        return data.decode("utf-8", "backslashreplace")
+
+
+def _json(value: JsonValue) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, msgspec.MsgspecError, ValueError):
+        return json.dumps(value, ensure_ascii=False)
+
+
+def _head(data: bytes) -> Labelled:
+    """The beginning of a JSON document of which only the first bytes were read."""
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(data)
+    if not text.startswith('"'):
+        return "beginning of its JSON", text
+    for dropped in range(LONGEST_ESCAPE + 1):
+        try:
+            return "", LENIENT.decode(text[: len(text) - dropped] + '"')
+        except json.JSONDecodeError:
+            continue
+    return "beginning of its JSON", text

@@ -1,0 +1,23 @@
+"""The operator documentation that ships with the program."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from dashboard.access import OperatorRequest
+from dashboard.documents import document, documents
+
+
+@require_GET
+def index(request: OperatorRequest) -> HttpResponse:
+    return render(request, "docs/index.html", {"documents": documents()})
+
+
+@require_GET
+def page(request: OperatorRequest, name: str) -> HttpResponse:
+    found = document(name)
+    if found is None:
+        raise Http404("There is no such page in the documentation.")
+    return render(request, "docs/page.html", {"document": found, "documents": documents()})

@@ -1,0 +1,41 @@
+"""One run: what happened in it, and what its model saw."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_GET
+
+from dashboard.access import OperatorRequest
+from dashboard.model_history import history_of
+from dashboard.run_message import raw_message, whole_message
+from dashboard.run_page import Ask, is_unchanged, run_page
+from dashboard.views.rendering import render_page
+
+NOTHING_NEW = 204
+
+
+@require_GET
+def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    run = get_object_or_404(request.project.runs.select_related("parent"), pk=pk)
+    ask = Ask.of(request.GET)
+    if is_unchanged(run, ask):
+        return HttpResponse(status=NOTHING_NEW)
+    is_next = ask.after is not None and ask.since is None
+    return render_page(request, "runs/detail.html", {"page": run_page(run, ask)}, partial="rows" if is_next else "live")
+
+
+@require_GET
+def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    run = get_object_or_404(request.project.runs.select_related("parent"), pk=pk)
+    wanted = request.GET
+    if "message" in wanted and "raw" in wanted:
+        return raw_message(run, wanted["message"])
+    if "message" in wanted:
+        return render(request, "runs/message.html", {"page": whole_message(run, wanted["message"], wanted.get("from"))})
+    history = history_of(
+        run, after=wanted.get("after", ""), before=wanted.get("before", ""), at_end=wanted.get("at") == "end"
+    )
+    return render_page(request, "runs/model.html", {"run": run, "history": history}, partial="entries")
