@@ -201,12 +201,16 @@ class FileImport:
         ]
 
     def _refuse_file(self, reason: str) -> None:
-        raw = b""
+        """No line of it was taken in, so all of them count as rejected."""
+        raw, lines = b"", Counter[str]()
         if self.path.is_file():
             with self.path.open("rb") as file:
                 raw = file.read(HEAD_BYTES)
+                file.seek(0)
+                lines.update("blank" if is_blank(line) else "rejected" for line in file)
         recording.refuse_file(self.project, path=self.name, reason=reason, raw=raw)
         self.report.files += 1
+        self.report.lines.update(lines)
         self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
 
 

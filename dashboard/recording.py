@@ -86,9 +86,11 @@ class Written:
 
 
 def begin_source(project: Project, *, path: str, format_name: str, inode: int, head_sha256: str) -> Source:
+    name = column_text(path, 1024)
+    Problem.objects.filter(project=project, source=None, file=name).delete()  # it was refused while it was a stump
     return Source.objects.create(
         project=project,
-        path=column_text(path, 1024),
+        path=name,
         format=format_name,
         namespace=recordings.named(format_name).namespace,
         inode=inode,

@@ -12,7 +12,7 @@ import msgspec
 
 from envelopes.alignment import Span, cut_of, to_segments
 from envelopes.artifact import ArtifactSink, MemorySink
-from envelopes.families import external, foreign
+from envelopes.families import fallback, foreign
 from envelopes.families.base import Family
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
 from envelopes.pipeline import Projection, project
@@ -115,7 +115,7 @@ def _halves(
         reading, projection, spans = _applied(family, row, evidence, parts, sink)
     except Exception as error:
         notes.append(f"{family.name} could not read this call ({type(error).__name__}: {error})")
-        family, row = external.FAMILY, external.FALLBACK
+        family, row = fallback()
         reading, projection, spans = _applied(family, row, evidence, parts, sink)
     return Halves(
         family=family.name,

@@ -30,6 +30,11 @@ def foreign(agent_name: str, tool: str) -> tuple[Family, ForeignTool]:
     return _by_tool().get((agent_name, tool)) or (external.FAMILY, external.FALLBACK)
 
 
+def fallback() -> tuple[Family, ForeignTool]:
+    """What reads a call that its own family could not: nothing is assumed about its shape."""
+    return external.FAMILY, external.FALLBACK
+
+
 def is_mapped(agent_name: str, tool: str) -> bool:
     """Whether a typed mapping names this tool, or its namespace convention does (`mcp__…`)."""
     return (agent_name, tool) in _by_tool() or external.is_known(agent_name, tool)
