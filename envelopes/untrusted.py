@@ -23,7 +23,8 @@ from envelopes.result import JsonValue
 
 DEPTH = 200
 DIGITS = 4300  # what Python itself converts (CVE-2020-10735)
-_SPACE = re.compile(r"[ \t\r\n]*")
+_WHITESPACE = " \t\r\n"
+_SPACE = re.compile(rf"[{_WHITESPACE}]*")
 _DECODER = json.JSONDecoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -81,7 +82,7 @@ def members(raw: bytes) -> dict[str, bytes]:
     try:
         return {key: bytes(value) for key, value in _MEMBERS.decode(raw).items()}
     except (msgspec.MsgspecError, RecursionError):
-        return _members(text)
+        return _members(text.rstrip(_WHITESPACE))
 
 
 def elements(raw: bytes) -> list[bytes]:
@@ -90,7 +91,7 @@ def elements(raw: bytes) -> list[bytes]:
     try:
         return [bytes(value) for value in _ELEMENTS.decode(raw)]
     except (msgspec.MsgspecError, RecursionError):
-        return _elements(text)
+        return _elements(text.rstrip(_WHITESPACE))
 
 
 def joined(found: dict[str, bytes]) -> bytes:

@@ -119,7 +119,7 @@ def _value(field: msgspec.structs.FieldInfo, found: dict[str, bytes]) -> Any:
     if field.type is msgspec.Raw:
         return msgspec.Raw(slice_)
     try:
-        value = msgspec.convert(tame(slice_), field.type)
+        value = tame(slice_)
+        return msgspec.convert(storable(value) if isinstance(value, str) else value, field.type)
     except (msgspec.ValidationError, Untrusted):
         return field.default
-    return storable(value) if isinstance(value, str) else value

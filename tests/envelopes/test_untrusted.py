@@ -1,0 +1,166 @@
+"""What the gate for foreign bytes lets through as it is, and what it refuses with a reason."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envelopes.untrusted import DEPTH, Untrusted, admit, elements, joined, members, tame, visible
+
+
+def refusal(raw: bytes) -> str:
+    with pytest.raises(Untrusted) as caught:
+        tame(raw)
+    return caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b'"a\\u0000b"', "a\x00b"),
+        (b'"\\ud800"', "\ud800"),
+        (b"123456789012345678901234567890", 123456789012345678901234567890),
+        (b'{"a":1,"a":2}', {"a": 2}),
+        (b"9007199254740993", 9007199254740993),
+        (b" [1.0] \n", [1.0]),
+        (b"-0.0", -0.0),
+    ],
+)
+def test_what_json_writers_emit_is_read(raw: bytes, value: Any) -> None:
+    assert tame(raw) == value
+
+
+def test_nan_and_infinity_are_read() -> None:
+    first, second = tame(b"[NaN,-Infinity]")  # type: ignore[misc]
+    assert math.isnan(first)
+    assert second == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b'"a\xff"', "not UTF-8 at byte 2: ff"),
+        (b'"\xc3', "not UTF-8 at byte 1: c3"),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8 at byte 0: ff"),
+        (b"\xef\xbb\xbf{}", "not JSON: Unexpected UTF-8 BOM"),
+        (b"", "not JSON: Expecting value at character 0"),
+        (b"01", "not JSON: Extra data"),
+        (b"{} {}", "not JSON: Extra data"),
+        (b'"a\x00b"', "not JSON: Invalid control character"),
+        (b"[1,]", "not JSON"),
+        (b"1" * 4301, "not readable: Exceeds the limit (4300 digits)"),
+        (b"[" * (DEPTH + 1) + b"]" * (DEPTH + 1), "nested deeper than 200"),
+        (b"[" * 100_000, "nested deeper than 200"),
+    ],
+)
+def test_a_refusal_says_why_and_where(raw: bytes, reason: str) -> None:
+    assert reason in refusal(raw)
+
+
+@pytest.mark.parametrize("raw", [b"[" * DEPTH + b"]" * DEPTH, b'{"a":' * 64 + b"1" + b"}" * 64, b"1" * 4300])
+def test_what_is_just_small_enough_is_read_and_admitted(raw: bytes) -> None:
+    tame(raw)
+    admit(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'"' + b"[{" * 300 + b'"',
+        b'["' + b'\\"' * 3 + b"[" * 300 + b'"]',
+        b"[" + b"[]," * 500 + b"[]]",
+        b'"' + b"7" * 20_000 + b'"',
+    ],
+)
+def test_brackets_and_digits_inside_strings_do_not_count(raw: bytes) -> None:
+    admit(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[" * 201 + b"]" * 201,
+        b'{"k":"}" , "a":' * 201 + b"1" + b"}" * 201,
+        b'["\\\\",' + b"[" * 200 + b"]" * 200 + b"]",
+        b'{"a":' + b" " * 4000 + b"1" * 4301 + b"," + b'"b":2}',
+        b'"\xe4"',
+    ],
+)
+def test_undecoded_bytes_that_would_end_a_worker_later_are_not_admitted(raw: bytes) -> None:
+    with pytest.raises(Untrusted):
+        admit(raw)
+
+
+@given(st.integers(1, 260), st.integers(0, 4), st.sampled_from([b"[", b'{"]":', b'["}",']))
+def test_admit_and_tame_agree_on_depth(depth: int, siblings: int, opening: bytes) -> None:
+    closing = b"}" if opening.startswith(b"{") else b"]"
+    deep = opening * depth + b"1" + closing * depth
+    raw = b"[" + b",".join([deep] * siblings + [b"1"]) + b"]"
+    accepted = [not _refuses(gate, raw) for gate in (admit, tame)]
+    assert accepted[0] == accepted[1]
+
+
+def _refuses(gate: Any, raw: bytes) -> bool:
+    try:
+        gate(raw)
+    except Untrusted:
+        return True
+    return False
+
+
+def test_each_member_keeps_its_own_bytes() -> None:
+    raw = b' {"a": 1.00, "b" :NaN,"c":"\\ud800","a":[1 , 2],"\\u00e9":null} '
+    assert members(raw) == {"a": b"[1 , 2]", "b": b"NaN", "c": b'"\\ud800"', "é": b"null"}
+    assert elements(b" [ 1.0 , 1.00,-0 ,NaN, {} ]") == [b"1.0", b"1.00", b"-0", b"NaN", b"{}"]
+    assert (members(b"{}"), elements(b"[ ]")) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"a"',
+        b'{"a":',
+        b'{"a":1',
+        b'{"a":1,}',
+        b'{"a":1}}',
+        b'{"a":NaN} x',
+        b"{a:1}",
+        b'{"a":NaN,,}',
+    ],
+)
+def test_what_is_no_object_is_refused_whichever_path_reads_it(raw: bytes) -> None:
+    with pytest.raises(Untrusted):
+        members(raw)
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"[", b"[1", b"[1,]", b"[1]]", b"[NaN] x", b"[NaN,,1]", b"[NaN 1]"])
+def test_what_is_no_array_is_refused_whichever_path_reads_it(raw: bytes) -> None:
+    with pytest.raises(Untrusted):
+        elements(raw)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=[])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=[])), VALUES))
+def test_members_put_together_again_are_the_same_object(document: dict[str, Any]) -> None:
+    raw = json.dumps(document).encode()
+    again = joined(members(raw))
+    assert json.dumps(tame(again)) == json.dumps(document)
+    assert json.dumps([tame(value) for value in members(raw).values()]) == json.dumps(list(document.values()))
+
+
+def test_text_with_a_lone_surrogate_becomes_one_that_can_be_encoded() -> None:
+    assert visible("a\ud800ä") == "a\\ud800ä"
