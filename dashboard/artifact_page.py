@@ -29,6 +29,7 @@ class ArtifactPage:
     next_unseen: int
     before_line: int
     asked_line: int
+    percents: tuple[int, ...] = (25, 50, 75)
 
 
 def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:

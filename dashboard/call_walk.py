@@ -1,7 +1,7 @@
 """j and k: the calls before and after this one in the list that the operator came from.
 
-`?from=` names the list: `run` is the call's own run, a run's id is that run (a fork shows calls that
-it inherited). `q` and the other filters of the run's page are kept and passed on.
+`?from=run&run=<id>` names the list: the calls of that run (a fork shows calls that it inherited), or of
+the call's own run where none is named. `q`, the filter of the run's page, is kept and passed on.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ class Walk:
 
 
 def walk(project: Project, call: Call, query: QueryDict) -> Walk:
-    run = _run(project, call, query.get("from", ""))
+    run = _run(project, call, query.get("run", ""))
     kept = _kept(query)
     members = _listed(run, query)
     own = RunCall.objects.filter(run=run, call=call).values_list("ordinal", "id").first()
     earlier, later = _around(members, own)
-    filters = kept.copy()
-    filters.pop("from", None)
+    filters = QueryDict(mutable=True)
+    if query.get("q"):
+        filters["q"] = query["q"]
     return Walk(
         run=run,
         position=earlier.count() + 1 if own and members.filter(call=call).exists() else 0,
         total=members.count(),
         before=_address(earlier.order_by("-ordinal", "-id").values_list("call_id", flat=True).first(), kept),
         after=_address(later.order_by("ordinal", "id").values_list("call_id", flat=True).first(), kept),
-        up=run.get_absolute_url() + (f"?{filters.urlencode()}" if filters else "") + f"#call-{call.pk}",
+        up=run.get_absolute_url() + (f"?{filters.urlencode()}" if filters else "") + f"#c-{call.pk.hex}",
         is_filtered=bool(filters),
     )
 

@@ -1,0 +1,185 @@
+/* What HTML has no element for: lighting up the field that some characters came from, and the characters
+   that a field became; putting marked characters back when text is copied; copying without leaving the page. */
+"use strict";
+
+const NAMES = ["pointer", "recorded", "args"];
+const ANY = NAMES.map((name) => `[data-${name}]`).join(",");
+const SPOKEN = { pointer: "canonical", recorded: "recorded", args: "arguments" };
+let held = null;
+
+const isText = (element) => element.matches(".from");
+const within = (pointer, ancestor) => pointer === ancestor || pointer.startsWith(`${ancestor}/`);
+
+/* From characters to the one field: the field itself, else the nearest shown one around it.
+   From a field to all characters that it, or anything in it, became. */
+function partners(element) {
+  const found = new Set();
+  for (const name of NAMES) {
+    const pointer = element.dataset[name];
+    if (pointer === undefined) continue;
+    const all = [...document.querySelectorAll(`#main [data-${name}]`)].filter((one) => !one.matches(".field-link"));
+    if (!isText(element)) for (const one of all) if (isText(one) && within(one.dataset[name], pointer)) found.add(one);
+    const field = isText(element) ? nearest(all, name, pointer) : null;
+    if (field) found.add(field);
+  }
+  return [...found];
+}
+
+function nearest(all, name, pointer) {
+  let best = null;
+  for (const one of all) {
+    if (isText(one) || !within(pointer, one.dataset[name])) continue;
+    if (!best || one.dataset[name].length > best.dataset[name].length) best = one;
+  }
+  return best?.dataset[name] === "" && pointer !== "" ? null : best;
+}
+
+function clear() {
+  for (const lit of document.querySelectorAll(".lit")) lit.classList.remove("lit", "held");
+}
+
+function light(element, isHeld) {
+  clear();
+  const others = partners(element);
+  for (const one of [element, ...others]) {
+    one.classList.add("lit");
+    one.classList.toggle("held", isHeld);
+  }
+  say(element, others);
+  return others;
+}
+
+function say(element, others) {
+  const status = document.querySelector("[data-link-status]");
+  if (!status) return;
+  const names = NAMES.filter((name) => element.dataset[name] !== undefined);
+  const field = names.map((name) => `${SPOKEN[name]} ${element.dataset[name] || "/"}`).join(", ");
+  const texts = isText(element) ? [element] : others.filter(isText);
+  const count = texts.reduce((sum, one) => sum + plain(one).length, 0);
+  status.textContent = texts.length
+    ? `${field}: ${count.toLocaleString("en")} character${count === 1 ? "" : "s"} in the receipt shown here`
+    : `${field}: nothing of it is in the receipt shown here`;
+  status.hidden = false;
+}
+
+function release() {
+  held = null;
+  clear();
+  const status = document.querySelector("[data-link-status]");
+  if (status) status.hidden = true;
+}
+
+/* Holds a link until Escape; the other end comes into view. */
+function hold(element) {
+  held = element;
+  const others = light(element, true);
+  for (let fold = others[0]?.closest("details:not([open])"); fold; fold = fold.closest("details:not([open])")) fold.open = true;
+  others[0]?.scrollIntoView({ block: "nearest" });
+  element.scrollIntoView({ block: "nearest" });
+}
+
+/* n and p walk the pieces of the receipt, one field at a time: no tab stop for each of hundreds. */
+function step(by) {
+  const texts = [...document.querySelectorAll("#halves .from")];
+  const key = (one) => one.dataset.pointer ?? one.dataset.recorded ?? `args ${one.dataset.args}`;
+  const heads = texts.filter((one, at) => at === 0 || key(one) !== key(texts[at - 1]));
+  const now = heads.findIndex((one) => held && key(one) === key(held));
+  const next = heads[now < 0 ? (by > 0 ? 0 : heads.length - 1) : now + by];
+  if (next) hold(next);
+  return heads.length > 0;
+}
+
+/* The text as it was: marked characters back in place, drawn spaces as spaces. */
+function plain(node) {
+  const copy = node.cloneNode(true);
+  for (const mark of copy.querySelectorAll(".mark[data-code]")) mark.replaceWith(String.fromCodePoint(Number(mark.dataset.code)));
+  for (const drawn of copy.querySelectorAll(".sp")) drawn.replaceWith(drawn.textContent.replace(/[→↵]/g, "").replaceAll("·", " "));
+  return copy.textContent;
+}
+
+document.addEventListener("copy", (event) => {
+  const selection = document.getSelection();
+  if (!selection.rangeCount || selection.isCollapsed) return;
+  const range = selection.getRangeAt(0);
+  const around = range.commonAncestorContainer;
+  const exact = (around.nodeType === Node.ELEMENT_NODE ? around : around.parentElement)?.closest("[data-exact]");
+  if (!exact) return;
+  const holder = document.createElement("div");
+  holder.append(range.cloneContents());
+  event.clipboardData.setData("text/plain", plain(holder));
+  event.preventDefault();
+});
+
+async function copyFrom(link) {
+  const told = document.querySelector("[data-copied]");
+  try {
+    const response = await fetch(link.href);
+    if (!response.ok) throw new Error(response.statusText);
+    const text = await response.text();
+    await navigator.clipboard.writeText(text);
+    told.textContent = `Copied ${text.length.toLocaleString("en")} characters.`;
+  } catch {
+    location.href = link.href; /* no clipboard here: show the text instead */
+  }
+}
+
+document.addEventListener("mouseover", (event) => {
+  if (held) return;
+  const element = event.target.closest?.(ANY);
+  if (element && element.closest("#main") && !element.matches(".jf")) light(element, false);
+  else if (document.querySelector(".lit")) release();
+});
+
+document.addEventListener("focusin", (event) => {
+  if (event.target.matches?.(".field-link")) light(event.target, false);
+});
+
+document.addEventListener("click", (event) => {
+  const copy = event.target.closest?.("[data-copy]");
+  if (copy) {
+    event.preventDefault();
+    copyFrom(copy);
+    return;
+  }
+  for (const menu of document.querySelectorAll("[data-menu][open]")) if (!menu.contains(event.target)) menu.open = false;
+  const element = event.target.closest?.(".from, .jv, .field-link, .spoken");
+  if (!element || !document.getSelection().isCollapsed) return;
+  if (element === held) release();
+  else hold(element);
+});
+
+/* Escape lets go of a held link or closes a menu before it means "up". */
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input:not([type=checkbox]), textarea, select")) return;
+  if (document.querySelector("dialog[open]")) return;
+  const menu = document.querySelector(".menu[open]");
+  if (event.key === "Escape" && menu) menu.open = false;
+  else if (event.key === "Escape" && held) release();
+  else if (event.key === "n" && document.querySelector("#halves") && step(1)) { /* stepped */ }
+  else if (event.key === "p" && document.querySelector("#halves") && step(-1)) { /* stepped */ }
+  else return;
+  event.preventDefault();
+}, { capture: true });
+
+/* Wrapping and marking stay as they were left, from call to call. */
+function restoreToggles() {
+  for (const box of document.querySelectorAll("[data-toggle]")) {
+    try {
+      const kept = localStorage.getItem(`toggle-${box.dataset.toggle}`);
+      if (kept !== null) box.checked = kept === "1";
+    } catch { /* storage is refused: the boxes begin as they are written */ }
+  }
+}
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches?.("[data-toggle]")) return;
+  try {
+    localStorage.setItem(`toggle-${event.target.dataset.toggle}`, event.target.checked ? "1" : "0");
+  } catch { /* storage is refused */ }
+});
+
+document.addEventListener("htmx:afterSettle", () => {
+  held = null;
+  restoreToggles();
+});
+restoreToggles();
