@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django_htmx.middleware import HtmxDetails
@@ -15,7 +16,7 @@ from dashboard.models import Membership, Project
 class OperatorRequest(HttpRequest):
     """A request behind sign-in: the user is known, and so is the project."""
 
-    user: AbstractUser
+    user: User
     htmx: HtmxDetails
     project: Project
     membership: Membership
@@ -29,7 +30,7 @@ class ProjectMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.user.is_authenticated:
-            membership = _membership(request)
+            membership = _membership(request, request.user)
             if membership is None:
                 raise PermissionDenied("You are not a member of any project.")
             request.membership = membership  # type: ignore[attr-defined]
@@ -37,9 +38,9 @@ class ProjectMiddleware:
         return self.get_response(request)
 
 
-def _membership(request: HttpRequest) -> Membership | None:
+def _membership(request: HttpRequest, user: User) -> Membership | None:
     wanted = request.GET.get("project") or request.session.get("project")
-    memberships = list(Membership.objects.filter(user_id=request.user.pk).select_related("project").order_by("id"))
+    memberships = list(Membership.objects.filter(user=user).select_related("project").order_by("id"))
     found = next((one for one in memberships if one.project.slug == wanted), memberships[0] if memberships else None)
     if found is not None and request.session.get("project") != found.project.slug:
         request.session["project"] = found.project.slug

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dashboard.inert import Html
+
 STEP, BAR, HEIGHT = 3, 2, 14
-WIDEST = 120 * STEP
 
 
 @dataclass(frozen=True)
@@ -27,30 +28,22 @@ OUTCOMES = {
 }
 
 
-@dataclass(frozen=True)
-class StripPath:
-    outcome: str
-    d: str
-
-
-@dataclass(frozen=True)
-class Strip:
-    paths: tuple[StripPath, ...]
-    width: int
-    label: str
-
-
 @lru_cache(maxsize=4096)
-def strip_of_letters(letters: str) -> Strip:
-    """One path for each outcome that occurs, however many calls there are."""
+def strip_markup(letters: str) -> Html:
+    """The <svg>: one path for each outcome that occurs, however many calls there are. Holds no foreign text."""
     bars: dict[str, list[str]] = {}
     for index, letter in enumerate(letters):
         outcome = OUTCOMES.get(letter, OUTCOMES["u"])
         bars.setdefault(outcome.name, []).append(f"M{index * STEP} {outcome.top}h{BAR}V{HEIGHT}h-{BAR}z")
-    paths = tuple(StripPath(name, "".join(drawn)) for name, drawn in bars.items())
-    return Strip(paths, max(STEP, len(letters) * STEP), _label(letters))
+    paths = "".join(f'<path data-outcome="{name}" d="{"".join(drawn)}"/>' for name, drawn in bars.items())
+    width, label = max(STEP, len(letters) * STEP), strip_label(letters)
+    return Html(
+        f'<svg class="marks" role="img" aria-label="{label}" viewBox="0 0 {width} {HEIGHT}" width="{width}" '
+        f'preserveAspectRatio="none"><title>{label}</title>{paths}</svg>'
+    )
 
 
-def _label(letters: str) -> str:
+def strip_label(letters: str) -> str:
+    """What the strip says to who does not see it: 12 ok, 2 failed, 1 cut."""
     counts = Counter(OUTCOMES.get(letter, OUTCOMES["u"]).word for letter in letters)
     return ", ".join(f"{number} {word}" for word, number in counts.most_common()) or "no calls"

@@ -15,6 +15,7 @@ from django.db.models import Count
 from dashboard.inert import plain
 from dashboard.models import Project, RunFacet
 from dashboard.query import Query, Term
+from dashboard.templatetags.markup import count as shown
 
 MOST_VALUES = 12  # of one kind; the rest is found by typing
 KEPT_FOR = 60  # seconds
@@ -47,7 +48,7 @@ STATE_TERMS = {
 @dataclass(frozen=True)
 class FacetValue:
     label: str
-    count: int
+    count: str
     href: str
     is_current: bool
 
@@ -76,7 +77,7 @@ def facet_groups(project: Project, query: Query, address: Callable[[str], str]) 
 def _value(kind: str, value: str, number: int, query: Query, address: Callable[[str], str]) -> FacetValue:
     term = Term(*STATE_TERMS[value]) if kind == "state" and value in STATE_TERMS else Term(kind, value)
     label = STATE_WORDS[value] if kind == "state" else plain(value)
-    return FacetValue(label, number, address(query.toggled(term.kind, term.value)), term in query)
+    return FacetValue(label, shown(number), address(query.toggled(term.kind, term.value)), term in query)
 
 
 def forget_counts(project: Project) -> None:

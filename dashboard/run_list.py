@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -17,12 +17,10 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from dashboard.columns import instant
-from dashboard.inert import plain
 from dashboard.models import Project, Run
-from dashboard.outcome_strip import Strip, strip_of_letters
 from dashboard.query import Query, parse
 from dashboard.run_facets import FacetGroup, facet_groups
-from dashboard.templatetags.markup import count, duration
+from dashboard.run_row import COLUMNS, HEADS, RunRow, run_row
 
 PAGE = 50
 SORTS = {
@@ -34,11 +32,6 @@ SORTS = {
     "duration": "duration_ms",
 }
 NEWEST = "newest"
-
-COLUMNS = (
-    "id external_id title agent model source_format parent_id started_at last_at ended_at sort_at duration_ms call_count"
-    " failed_count cut_count unanswered_count token_count token_certainty strip revision"
-).split()
 
 
 @dataclass(frozen=True)
@@ -62,18 +55,6 @@ PRESETS = (
 PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
 
 
-# Numbers of a row, in their order: the head, the sort behind it, and what the number is.
-HEADS = (
-    ("Calls", "calls", "Calls, inherited ones included"),
-    ("Failed", "failed", "Calls that failed"),
-    ("Cut", "cut", "Calls whose result reached the model cut"),
-    ("Open", "", ""),
-    ("Tokens", "tokens", "Tokens that the model got; ≈ marks an estimate"),
-    ("Duration", "duration", "From the first stamp to the last"),
-    ("Age", "newest", "Since the run began"),
-)
-
-
 @dataclass(frozen=True)
 class Choice:
     """A link that sets a part of the list's address; one without `href` is a plain label."""
@@ -82,29 +63,6 @@ class Choice:
     href: str
     is_current: bool
     title: str = ""
-
-
-@dataclass(frozen=True)
-class RunRow:
-    id: str
-    url: str
-    title: str
-    agent: str
-    model: str
-    source: str
-    status: str
-    status_key: str  # live | ended | assumed
-    is_child: bool
-    calls: str
-    failed: str  # empty for none, as are cut and unanswered: a column of noughts hides the one that matters
-    cut: str
-    unanswered: str
-    tokens: str
-    duration: str
-    age: str
-    stamp: str
-    at: str
-    strip: Strip
 
 
 @dataclass(frozen=True)
@@ -173,19 +131,21 @@ def run_page(project: Project, state: ListState) -> RunPage:
     position, problem = _position(state)
     runs = list(_after(query.runs(project), state.sort, position).only(*COLUMNS)[: PAGE + 1])
     now = timezone.now()
-    shown = runs[:PAGE]
+    rows = [run_row(run, now) for run in runs[:PAGE]]
+    digest = _digest(runs[:PAGE], rows)
+    has_live = any(row.status == "live" for row in rows)
     return RunPage(
         state=state,
         query=query,
         problems=(*query.problems, *problem),
-        rows=[run_row(run, now) for run in shown],
+        rows=rows,
         columns=[_column(state, *head) for head in HEADS],
         presets=[_preset_choice(preset, state) for preset in PRESETS],
-        digest=(digest := _digest(shown)),
-        next_href=state.address(after=_cursor(shown[-1], state.sort)) if len(runs) > PAGE else "",
+        digest=digest,
+        next_href=state.address(after=_cursor(runs[PAGE - 1], state.sort)) if len(runs) > PAGE else "",
         first_href=state.address() if state.after else "",
         clear_href=state.address(q=""),
-        poll_href=state.address(after=state.after, seen=digest) if any(run.is_live for run in shown) else "",
+        poll_href=state.address(after=state.after, seen=digest) if has_live else "",
         hides_children=not any(term.kind == "child" or term.value == "child" for term in query.terms),
         with_children_href=state.address(q=query.toggled("child", "any")),
     )
@@ -197,7 +157,7 @@ def sidebar(project: Project, page: RunPage) -> list[FacetGroup]:
 
 def _column(state: ListState, label: str, sort: str, title: str) -> Choice:
     if not sort:
-        return Choice(label, "", is_current=False)
+        return Choice(label, "", is_current=False, title=title)
     return Choice(label, state.address(sort="" if sort == NEWEST else sort), state.sort == sort, title)
 
 
@@ -243,46 +203,7 @@ def _sort_value(text: str, sort: str) -> object:
     return at
 
 
-def _digest(runs: Sequence[Run]) -> str:
-    """Changes with any change of a shown run; `status` too, which time alone changes."""
-    parts = [f"{run.pk.hex}{run.revision}{run.status}" for run in runs]
+def _digest(runs: Sequence[Run], rows: Sequence[RunRow]) -> str:
+    """Changes with any change of a shown run; its status too, which time alone changes."""
+    parts = [f"{row.id}{run.revision}{row.status}" for run, row in zip(runs, rows, strict=True)]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()
-
-
-def run_row(run: Run, now: datetime) -> RunRow:
-    status = run.status
-    return RunRow(
-        id=run.pk.hex,
-        url=f"/runs/{run.pk}/",
-        title=plain(run.title or run.external_id),
-        agent=plain(run.agent) or "–",
-        model=plain(run.model),
-        source=run.source_format,
-        status=status,
-        status_key=status.partition(" ")[0],
-        is_child=run.parent_id is not None,
-        calls=count(run.call_count),
-        failed=_some(run.failed_count),
-        cut=_some(run.cut_count),
-        unanswered=_some(run.unanswered_count),
-        tokens=("≈\u2009" if run.token_certainty != "exact" else "") + count(run.token_count),
-        duration=duration(run.duration_ms),
-        age=age(now - run.sort_at),
-        stamp=f"{run.sort_at:%Y-%m-%d %H:%M:%S} UTC",
-        at=run.sort_at.isoformat(),
-        strip=strip_of_letters(run.strip),
-    )
-
-
-def _some(number: int) -> str:
-    return count(number) if number else ""
-
-
-def age(passed: timedelta) -> str:
-    """The largest unit alone: 40 s, 12 min, 3 h, 5 d, 14 mo."""
-    seconds = max(0, int(passed.total_seconds()))
-    for unit, length, below in (("s", 1, 60), ("min", 60, 3_600), ("h", 3_600, 86_400), ("d", 86_400, 5_184_000)):
-        if seconds < below:
-            return f"{seconds // length} {unit}"
-    months = seconds // 2_592_000
-    return f"{months} mo" if months < 24 else f"{seconds // 31_536_000} y"

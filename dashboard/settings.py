@@ -120,6 +120,7 @@ else:
 DATABASES["default"]["CONN_MAX_AGE"] = 600
 
 AUTH_PASSWORD_VALIDATORS = [{"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"}]
+CSRF_FAILURE_VIEW = "dashboard.views.errors.csrf_failure"
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/runs/"
 

@@ -7,6 +7,11 @@ from django.views.generic import RedirectView
 
 from dashboard.views import accounts, artifacts, calls, docs, problems, runs, status, uploads
 
+handler400 = "dashboard.views.errors.bad_request"
+handler403 = "dashboard.views.errors.no_permission"
+handler404 = "dashboard.views.errors.not_found"
+handler500 = "dashboard.views.errors.failed"
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="run-list"), name="home"),
     path("healthz", status.healthz, name="healthz"),

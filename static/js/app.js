@@ -95,3 +95,12 @@ document.addEventListener("click", (event) => {
   else if (target.dataset.opens === "help") openHelp();
   else document.getElementById(target.dataset.opens)?.showModal();
 });
+
+/* The session ended while a list was renewing itself: the answer is the sign-in page, not rows. */
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { xhr } = event.detail;
+  if (xhr.responseURL && new URL(xhr.responseURL).pathname.startsWith("/sign-in/")) {
+    event.detail.shouldSwap = false;
+    location.reload();
+  }
+});
