@@ -6,11 +6,14 @@ import hashlib
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import msgspec
+
 from dashboard import identity
 from dashboard.columns import column_int, column_text, instant, milliseconds
 from dashboard.drafts import CallDraft
 from dashboard.models import Call, Observation, Receipt, Source
 from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
+from envelopes.untrusted import joined
 
 # The documented rank of a surface's observations: the better fidelity is selected, then the first.
 RANK = {
@@ -108,6 +111,9 @@ class CallMerge:
     def _take_result(self, record: ResultRecord, run_ids: dict[str, UUID]) -> None:
         if record.result is not None:
             self._observe("result", record.result, record.fidelity, record.line, record.at)
+        elif record.error is not None:
+            self._observe("result", record.error, "structured", record.line, record.at)
+        self._keep_rest(record)
         if record.is_error is not None:
             self.call.source_error = record.is_error
         self.call.started_at = instant(record.started_at) or self.call.started_at
@@ -117,6 +123,13 @@ class CallMerge:
         if record.child_run is not None:
             self.call.child_run = run_ids.get(record.child_run) or self.call.child_run
         self._measure()
+
+    def _keep_rest(self, record: ResultRecord) -> None:
+        """What a source says of a settlement beside result and error: effects, and fields unknown to us."""
+        rest = {"status": record.status and msgspec.json.encode(record.status), "effects": record.effects}
+        said = {name: raw for name, raw in {**rest, "extra": record.extra}.items() if raw}
+        if record.effects or record.extra:
+            self._observe("timing", joined(said), "structured", record.line, record.at)
 
     def _take_receipt(self, record: ReceiptRecord) -> None:
         self.call.ended_at = self.call.ended_at or instant(record.at)

@@ -106,7 +106,7 @@ def record(source: Source, batch: Batch) -> Written:
         _keep_raw(source, batch)
         _keep_refusals(source, batch)
         _advance(source, batch)
-        source.runs.add(*written.runs)
+        source.runs.add(*Run.objects.filter(pk__in=written.runs))
     return written
 
 
@@ -123,7 +123,9 @@ def forget_run(run: Run) -> None:
         for call in run.own_calls.filter(memberships__in=RunCall.objects.exclude(run=run)).distinct():
             call.run_id = call.memberships.exclude(run=run).order_by("inherited", "id")[0].run_id
             call.save(update_fields=["run_id"])
-        lonely = [source.pk for source in run.sources.all() if not source.runs.exclude(pk=run.pk).exists()]
+        lonely = [
+            source.pk for source in Source.objects.filter(runs=run) if not source.runs.exclude(pk=run.pk).exists()
+        ]
         run.delete()
         Source.objects.filter(pk__in=lonely).delete()
 

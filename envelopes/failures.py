@@ -77,6 +77,8 @@ def read_failure(evidence: Evidence) -> Reading | None:
 
     A message beyond 2,000 characters is shown head and tail, and is whole in `details.text`.
     """
+    if coded := _read_coded(evidence):
+        return coded
     found = failure_text(evidence)
     if found is None:
         return None
@@ -88,6 +90,25 @@ def read_failure(evidence: Evidence) -> Reading | None:
     )
     links = {} if found.offset is None else {"": "/error/message"}
     return Reading(complete=complete, fidelity=found.fidelity, links=links)
+
+
+def _read_coded(evidence: Evidence) -> Reading | None:
+    """A recorded error object `{code, message, details?, retryable?}` (CALL-043); its code, lower-cased, is the kind."""
+    recorded = evidence.result if evidence.is_error else None
+    if not isinstance(recorded, dict):
+        return None
+    code, message, details = recorded.get("code"), recorded.get("message"), recorded.get("details")
+    if not (isinstance(code, str) and code and isinstance(message, str) and message):
+        return None
+    error = ToolError(
+        kind=code.lower(),
+        message=head_tail(message, MESSAGE_CHARACTERS).text,
+        details=details if isinstance(details, dict) else None,
+        retryable=recorded.get("retryable") is True,
+    )
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summary(message), error=error)
+    links = {"/code": "/error/kind", "/message": "/error/message", "/details": "/error/details"}
+    return Reading(complete=complete, fidelity="structured", links=links)
 
 
 def failure_text(evidence: Evidence) -> FailureText | None:

@@ -20,7 +20,7 @@ def resolve(document: JsonValue, pointer: str) -> JsonValue:
     value = document
     for token in split(pointer):
         try:
-            value = value[int(token)] if isinstance(value, list) else value[token]  # type: ignore[index,call-overload]
+            value = value[int(token)] if isinstance(value, list) else value[token]  # type: ignore[index]
         except (IndexError, KeyError, TypeError, ValueError):
             raise KeyError(pointer) from None
     return value

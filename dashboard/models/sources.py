@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.db import models
 
 from dashboard.models.access import Project
+
+if TYPE_CHECKING:
+    from dashboard.models.runs import Run
 
 
 class Source(models.Model):
@@ -36,7 +41,7 @@ class Source(models.Model):
     blank = models.BigIntegerField(default=0)
     seen = models.BinaryField(default=b"{}")  # JSON: runs, calls, results, receipts, events
 
-    runs = models.ManyToManyField("Run", related_name="sources")
+    runs: models.ManyToManyField[Run, models.Model] = models.ManyToManyField("Run", related_name="sources")
 
     class Meta:
         indexes = [

@@ -215,7 +215,8 @@ def test_the_same_key_with_other_content_is_a_new_observation_and_a_flag(project
 def test_a_cut_is_counted_in_lines(project: Project, tmp_path: Path) -> None:
     stdout = "\n".join(f"line {number}" for number in range(1, 101))
     seen = "\n".join(f"line {number}" for number in range(1, 21))
-    receipt = f"<persisted-output>\nOutput too large (9KB). Full output saved to: /tmp/x.txt\n\nPreview (first 2KB):\n{seen}\n...\n</persisted-output>"
+    notice = "Output too large (9KB). Full output saved to: /tmp/x.txt\n\nPreview (first 2KB):"
+    receipt = f"<persisted-output>\n{notice}\n{seen}\n...\n</persisted-output>"
     result = {"stdout": stdout, "stderr": "", "interrupted": False, "isImage": False}
     take(project, write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), answers("toolu_01", receipt, result)]))
     call = Call.objects.get()
@@ -235,6 +236,19 @@ def test_a_subagents_file_is_a_child_run(project: Project, tmp_path: Path) -> No
     assert run.parent == Run.objects.get(external_id=SESSION)
     assert Call.objects.get(external_id="toolu_01").child_run == run.pk
     assert Call.objects.get(external_id="toolu_11").run == run
+
+
+AUDIT = Path(__file__).resolve().parents[1] / "envelopes" / "recordings" / "audit"
+
+
+def test_the_audit_layout_of_a_plan_executor_is_taken_in_whole(project: Project) -> None:
+    report = take(project, AUDIT)
+    assert report.problems == []
+    refused, made = Call.objects.filter(external_id__in=["c1", "c2"]).order_by("external_id")
+    assert (refused.status, refused.error_kind, refused.retryable, refused.attempt) == ("error", "conflict", True, 1)
+    assert (made.status, made.attempt, made.tool_ms, made.run) == ("success", 2, 310, refused.run)
+    effects = made.observations.get(surface="timing")
+    assert json.loads(bytes(effects.data))["effects"] == {"created": [{"path": "Inbox/Done.md", "kind": "file"}]}
 
 
 def test_an_unknown_file_is_one_problem_and_the_others_are_read(project: Project, session: Path) -> None:
