@@ -29,13 +29,16 @@ class ProjectMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.user.is_authenticated:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Callable[..., HttpResponse], _args: Any, _options: Any) -> None:
+        """Not for the views that need no sign-in: who belongs to no project can still sign out."""
+        if request.user.is_authenticated and getattr(view, "login_required", True):
             membership = _membership(request, request.user)
             if membership is None:
-                raise PermissionDenied("You are not a member of any project.")
+                raise PermissionDenied("You are not a member of any project. Ask an operator for a place in one.")
             request.membership = membership  # type: ignore[attr-defined]
             request.project = membership.project  # type: ignore[attr-defined]
-        return self.get_response(request)
 
 
 def _membership(request: HttpRequest, user: User) -> Membership | None:
