@@ -62,7 +62,8 @@ def _served(environment: dict[str, str]) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     command = [sys.executable, "manage.py", "runserver", "--noreload", address]
-    server = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=subprocess.DEVNULL)
+    quiet = subprocess.DEVNULL
+    server = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=quiet, stderr=quiet)
     try:
         _wait_for(f"http://{address}/healthz")
         yield f"http://{address}"
@@ -128,13 +129,16 @@ def _links(page: Page, path: str, pattern: re.Pattern[str]) -> list[str]:
 
 
 def _take(page: Page, name: str, path: str, out: Path) -> None:
+    """The first screen, and beside it the whole page, which may be too long to look at."""
+    (out / "whole").mkdir(exist_ok=True)
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             page.goto(path, wait_until="networkidle")
-            target = out / f"{name}-{width}-{scheme}.png"
-            page.screenshot(path=target, full_page=True)
+            target = f"{name}-{width}-{scheme}.png"
+            page.screenshot(path=out / target)
+            page.screenshot(path=out / "whole" / target, full_page=True)
             print(target, _overflow(page, width))
 
 
