@@ -214,7 +214,7 @@ def is_blank(raw: bytes) -> bool:
 
 def instant(text: str | None) -> str | None:
     """`text` when it is a point in time that a database can hold (ISO 8601), else None."""
-    if text is None:
+    if text is None or not text.isprintable():  # fromisoformat lets a NUL at the end pass
         return None
     try:
         datetime.fromisoformat(text).astimezone(UTC)

@@ -18,19 +18,11 @@ from envelopes.recordings.base import (
     Record,
     ResultRecord,
     RunRecord,
-    SourceLine,
 )
+from tests.envelopes.session_lines import source
 
 FOLDER = Path(__file__).parent / "recordings" / "audit"
 AUDIT = named("audit")
-
-
-def source(content: bytes, number: int = 1, offset: int = 0) -> list[SourceLine]:
-    lines = []
-    for raw in content.splitlines(keepends=True):
-        lines.append(SourceLine(number, offset, raw))
-        number, offset = number + 1, offset + len(raw)
-    return lines
 
 
 def read(content: bytes, path: str) -> list[Record | Problem]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from envelopes.recordings import detect
 from envelopes.recordings.base import (
     ArtifactRecord,
     CallRecord,
@@ -19,52 +16,12 @@ from envelopes.recordings.base import (
     Place,
     Problem,
     ReceiptRecord,
-    Record,
     ResultRecord,
     RunRecord,
-    SourceLine,
     SupersedeRecord,
 )
-from envelopes.recordings.claude_code import SESSION, STREAM
-
-FIXTURES = Path(__file__).parent / "recordings"
-OLD = "11111111-aaaa-4aaa-8aaa-111111111111"
-NEW = "22222222-bbbb-4bbb-8bbb-222222222222"
-SCOUT = "33333333-cccc-4ccc-8ccc-333333333333/toolu_01task"
-
-
-def source(content: bytes, number: int = 1, offset: int = 0) -> list[SourceLine]:
-    lines = []
-    for raw in content.splitlines(keepends=True):
-        lines.append(SourceLine(number, offset, raw))
-        number, offset = number + 1, offset + len(raw)
-    return lines
-
-
-def read(content: bytes, path: str = f"{OLD}.jsonl", state: dict[str, object] | None = None) -> list[Record | Problem]:
-    return list(SESSION.read(source(content), Place(path), {} if state is None else state))
-
-
-def line(kind: str, **fields: Any) -> bytes:
-    about = {"type": kind, "sessionId": OLD, "uuid": "u1", "timestamp": "2026-02-10T10:00:00.000Z"}
-    return json.dumps({**about, **fields}).encode() + b"\n"
-
-
-def message(kind: str, content: Any, **fields: Any) -> bytes:
-    return line(kind, message={"id": "msg_1", "role": kind, "content": content}, **fields)
-
-
-def tool_use(call: str = "toolu_1", tool: str = "Bash", **args: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call, "name": tool, "input": args}
-
-
-def tool_result(call: str = "toolu_1", content: Any = "done", **fields: Any) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": call, "content": content, **fields}
-
-
-def only(kind: type[Any], records: Iterable[Record | Problem]) -> list[Any]:
-    return [record for record in records if isinstance(record, kind)]
-
+from envelopes.recordings.claude_code import SESSION
+from tests.envelopes.session_lines import FIXTURES, NEW, OLD, line, message, only, read, source, tool_result, tool_use
 
 # What a line becomes
 
@@ -283,126 +240,6 @@ def test_other_progress_is_an_event_with_its_payload() -> None:
     )
 
 
-# What is refused, and what is not
-
-
-@pytest.mark.parametrize(
-    ("raw", "path", "reason"),
-    [
-        (b'{"type":"user","sess\n', "$", "Unterminated string"),
-        (b"[1,2]\n", "$", "expected a JSON object"),
-        (b'{"type":"user","cwd":"\xff"}\n', "$", "not UTF-8 at byte 22: ff"),
-        (b'{"type":"user","a":' + b"[" * 300 + b"]" * 300 + b"}\n", "$", "nested deeper than 200"),
-        (b'{"type":"user","a":' + b"[" * 9000 + b"]" * 9000 + b"}\n", "$", "nested deeper than 200"),
-        (b'{"type":"user"} {"type":"user"}\n', "$", "more after the end"),
-        (b'{"type":["user"]}\n', "$.type", "no type"),
-        (b'{"uuid":"u"}\n', "$.type", "no type"),
-        (message("user", 5), "$.message.content", "expected a string or an array"),
-        (line("assistant", message=[]), "$.message", "expected a JSON object"),
-    ],
-)
-def test_a_refused_line_costs_no_line_beside_it(raw: bytes, path: str, reason: str) -> None:
-    good = message("user", "Before"), message("user", "After")
-    records = read(good[0] + raw + good[1])
-    [problem] = only(Problem, records)
-    assert (problem.line, problem.path) == (2, path)
-    assert reason in problem.reason
-    assert [found.line for found in only(MessageRecord, records)] == [1, 3]
-
-
-def test_a_bad_block_costs_no_block_beside_it() -> None:
-    blocks = ["text", tool_use(call=""), {**tool_use(), "name": 5}, tool_use("toolu_3"), {"type": "tool_result"}]
-    records = read(message("assistant", blocks))
-    assert [call.call for call in only(CallRecord, records)] == ["toolu_3"]
-    problems = only(Problem, records)
-    assert [(found.path, found.part) for found in problems] == [
-        ("$.message.content[0]", True),
-        ("$.message.content[1].id", True),
-        ("$.message.content[2].name", True),
-        ("$.message.content[4].tool_use_id", True),
-    ]
-    assert problems[0].raw == b'"text"'
-
-
-WRONG: list[Any] = [None, True, -1, 1e300, 2**70, "", "\x00", "\ud800", [], [[]], {}, {"type": 5}]
-
-
-@pytest.mark.parametrize("kind", ["user", "assistant", "system", "progress", "summary", "content-replacement", "new"])
-def test_a_field_of_the_wrong_type_raises_nothing_and_loses_no_call(kind: str) -> None:
-    said = json.loads(message(kind, [tool_use(), tool_result()], toolUseResult={"durationMs": 1}))
-    data = {"type": "agent_progress", "agentId": "a1", "message": said}
-    good = {**said, "data": data, "replacements": [{"toolUseId": "t", "replacement": "x"}], "summary": "s"}
-    good |= {"microcompactMetadata": {"compactedToolIds": ["t"]}, "subtype": "microcompact_boundary"}
-    calls = len(only(CallRecord, read(json.dumps(good).encode())))
-    for field in good:
-        for wrong in WRONG:
-            records = read(json.dumps({**good, field: wrong}).encode())
-            assert_storable(records)
-            if field not in {"type", "message", "data"}:
-                assert len(only(CallRecord, records)) == calls, (field, wrong)
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_field_of_the_wrong_type_below_a_line_raises_nothing(wrong: Any) -> None:
-    blocks = [{**block, field: wrong} for block in (tool_use(), tool_result()) for field in block]
-    results = [{field: wrong} for field in ("durationMs", "agentId", "outputFile", "persistedOutputPath")]
-    for content in (wrong, [wrong], blocks, *([block] for block in blocks)):
-        assert_storable(read(message("user", content, toolUseResult=wrong)))
-    for result in results:
-        assert_storable(read(message("user", [tool_result()], toolUseResult=result)))
-    for field in ("type", "agentId", "prompt", "message"):
-        data = {"type": "agent_progress", "agentId": "a1", "message": {"message": {"content": blocks}}}
-        assert_storable(read(line("progress", data={**data, field: wrong})))
-    for subtype in ("compact_boundary", "microcompact_boundary", "api_error"):
-        assert_storable(read(line("system", subtype=subtype, microcompactMetadata={"compactedToolIds": [wrong]})))
-    assert_storable(read(line("content-replacement", replacements=[wrong, {"toolUseId": wrong}])))
-
-
-def assert_storable(records: list[Record | Problem]) -> None:
-    for record in records:
-        for value in msgspec.structs.astuple(record):
-            assert not isinstance(value, str) or "\0" not in value.encode().decode(), record
-
-
-def test_nul_and_lone_surrogates_stay_as_they_were_written() -> None:
-    raw = message("user", [tool_result(content="a\x00b\ud800c")])
-    records = read(raw)
-    assert only(ReceiptRecord, records)[0].content == b'"a\\u0000b\\ud800c"'
-    assert not only(Problem, records)
-
-
-@pytest.mark.parametrize("stamp", ["yesterday", "2026-02-30T00:00:00Z", "0001-01-01T00:00:00+14:00", 5, None])
-def test_a_timestamp_that_is_none_is_left_out(stamp: Any) -> None:
-    records = read(message("user", [tool_result()], timestamp=stamp))
-    assert only(ReceiptRecord, records)[0].at is None
-    assert not only(Problem, records)
-
-
-@pytest.mark.parametrize("raw", [b'[\n{"type":"user"},\n{"type":"user"}\n]\n', b'{\n"type":\n"user"\n\n}\n'])
-def test_a_document_over_many_lines_is_refused_once(raw: bytes) -> None:
-    [problem] = read(raw)
-    assert isinstance(problem, Problem)
-    assert problem.reason.startswith("one JSON document over many lines")
-    assert problem.lines == 4
-
-
-def test_a_byte_order_mark_and_blank_lines_are_no_problem() -> None:
-    records = read(b"\xef\xbb\xbf" + message("user", "Count") + b"\n \r\n" + message("user", "More"))
-    assert [found.line for found in only(MessageRecord, records)] == [1, 4]
-    assert not only(Problem, records)
-
-
-def test_a_line_of_twelve_megabytes_is_read() -> None:
-    text = "ä" * 6_000_000
-    [receipt] = only(ReceiptRecord, read(message("user", [tool_result(content=text)], toolUseResult={"stdout": text})))
-    assert json.loads(receipt.content) == text
-
-
-def test_types_that_are_not_known_are_events() -> None:
-    [event] = only(EventRecord, read(line("pr-link", prNumber=7)))
-    assert (event.kind, json.loads(event.payload)["prNumber"]) == ("pr-link", 7)
-
-
 # Parts
 
 
@@ -424,45 +261,6 @@ def test_the_state_is_bounded_however_long_a_session_is() -> None:
         summary = line("summary", summary="s", leafUuid=f"never{number}")
         read(message("assistant", [tool_use(tool="Task", prompt=str(number))], **fields) + summary, state=state)
     assert len(json.dumps(state)) < 200_000
-
-
-# stream-json
-
-
-def stream(name: str = "stream.jsonl") -> list[Record | Problem]:
-    return list(STREAM.read(source((FIXTURES / name).read_bytes()), Place(name), {}))
-
-
-def test_the_stream_gives_the_calls_of_the_run_and_of_its_subagent() -> None:
-    records = stream()
-    assert [(call.call, call.run, call.step) for call in only(CallRecord, records)] == [
-        ("toolu_01task", SCOUT.split("/")[0], "msg_a"),
-        ("toolu_01ls", SCOUT, "msg_b"),
-    ]
-    results = {found.call: found for found in only(ResultRecord, records)}
-    assert json.loads(results["toolu_01ls"].result)["stdout"] == "orders.csv"
-    assert (results["toolu_01task"].child_run, results["toolu_01task"].duration_ms) == (SCOUT, 2900)
-    assert not only(Problem, records)
-
-
-def test_the_result_line_ends_the_run_at_the_last_time_that_was_seen() -> None:
-    runs = only(RunRecord, stream())
-    assert (runs[0].model, runs[0].version, runs[0].cwd) == ("claude-sonnet-4-5", "2.1.39", "/srv/shop")
-    assert runs[-1].ended_at == "2026-02-10T10:00:04.000Z"
-
-
-@pytest.mark.parametrize(
-    ("name", "format_name"),
-    [
-        ("stream.jsonl", "claude-code-stream"),
-        ("sidechain.jsonl", "claude-code"),
-        (f"resumed/{NEW}.jsonl", "claude-code"),
-    ],
-)
-def test_a_file_is_known_by_what_it_says(name: str, format_name: str) -> None:
-    content = (FIXTURES / name).read_bytes()
-    assert detect(content, Place(name)).name == format_name
-    assert detect(b"\xef\xbb\xbf" + content[:300], Place("upload")).name == format_name
 
 
 # The whole recordings

@@ -95,7 +95,7 @@ def reader(shape: type[Shape]) -> Callable[[bytes | msgspec.Raw], Shape]:
     def read(raw: bytes | msgspec.Raw) -> Shape:
         try:
             return decode(raw)
-        except (msgspec.MsgspecError, RecursionError):
+        except (ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
             found = members(bytes(raw))
             return shape(**{field.name: _value(field, found) for field in fields})
 

@@ -1,0 +1,57 @@
+"""The output of stream-json: calls, subagents, the end of the run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from envelopes.recordings import detect
+from envelopes.recordings.base import (
+    CallRecord,
+    Place,
+    Problem,
+    Record,
+    ResultRecord,
+    RunRecord,
+)
+from envelopes.recordings.claude_code import STREAM
+from tests.envelopes.session_lines import FIXTURES, NEW, only, source
+
+SCOUT = "33333333-cccc-4ccc-8ccc-333333333333/toolu_01task"
+
+
+def stream(name: str = "stream.jsonl") -> list[Record | Problem]:
+    return list(STREAM.read(source((FIXTURES / name).read_bytes()), Place(name), {}))
+
+
+def test_the_stream_gives_the_calls_of_the_run_and_of_its_subagent() -> None:
+    records = stream()
+    assert [(call.call, call.run, call.step) for call in only(CallRecord, records)] == [
+        ("toolu_01task", SCOUT.split("/")[0], "msg_a"),
+        ("toolu_01ls", SCOUT, "msg_b"),
+    ]
+    results = {found.call: found for found in only(ResultRecord, records)}
+    assert json.loads(results["toolu_01ls"].result)["stdout"] == "orders.csv"
+    assert (results["toolu_01task"].child_run, results["toolu_01task"].duration_ms) == (SCOUT, 2900)
+    assert not only(Problem, records)
+
+
+def test_the_result_line_ends_the_run_at_the_last_time_that_was_seen() -> None:
+    runs = only(RunRecord, stream())
+    assert (runs[0].model, runs[0].version, runs[0].cwd) == ("claude-sonnet-4-5", "2.1.39", "/srv/shop")
+    assert runs[-1].ended_at == "2026-02-10T10:00:04.000Z"
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name"),
+    [
+        ("stream.jsonl", "claude-code-stream"),
+        ("sidechain.jsonl", "claude-code"),
+        (f"resumed/{NEW}.jsonl", "claude-code"),
+    ],
+)
+def test_a_file_is_known_by_what_it_says(name: str, format_name: str) -> None:
+    content = (FIXTURES / name).read_bytes()
+    assert detect(content, Place(name)).name == format_name
+    assert detect(b"\xef\xbb\xbf" + content[:300], Place("upload")).name == format_name
