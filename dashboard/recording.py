@@ -18,11 +18,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-import pyzstd
 from django.db import models, transaction
 
-from dashboard import identity
-from dashboard.bulk import insert
+from dashboard import identity, source_rows
+from dashboard.bulk import insert, insert_values
 from dashboard.call_rows import CallMerge, CallRows, new_call
 from dashboard.columns import column_text, instant, milliseconds
 from dashboard.derive import Derived, derive
@@ -41,7 +40,6 @@ from dashboard.models import (
     RunCall,
     RunFacet,
     Source,
-    SourceChunk,
 )
 from dashboard.run_rows import merge_run, new_run
 from dashboard.tally import COLUMNS, tally
@@ -50,12 +48,7 @@ from envelopes.recordings.base import EventRecord, MessageRecord, Record, Source
 from envelopes.recordings.base import Problem as Refusal
 from envelopes.tokens import count_all
 
-RAW_SHOWN = 65_536  # of a refused line; the whole stays in the source's chunks
 ADDED = ("runs", "calls", "results", "receipts", "events")
-
-
-class SourceMoved(RuntimeError):
-    """Another process read this source meanwhile; nothing of the batch was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +92,12 @@ def begin_source(project: Project, *, path: str, format_name: str, inode: int, h
 
 
 def record(source: Source, batch: Batch) -> Written:
-    """Raises SourceMoved when the source is not where the batch starts."""
+    """Raises source_rows.SourceMoved when the source is not where the batch starts."""
     with transaction.atomic():
-        _claim(source, batch)
+        source_rows.claim(source, start=batch.start)
         written = _BatchWrite(source).write(batch)
-        _keep_raw(source, batch)
-        _keep_refusals(source, batch)
+        source_rows.keep_raw(source, batch.lines)
+        source_rows.keep_refusals(source, batch.refusals, batch.lines, batch.incomplete)
         _advance(source, batch)
         source.runs.add(*Run.objects.filter(pk__in=written.runs))
     return written
@@ -114,7 +107,7 @@ def refuse_file(project: Project, *, path: str, reason: str, raw: bytes) -> None
     """A whole file that no reader knows; told once, however often it is offered."""
     shown = {"project": project, "file": column_text(path, 1024), "reason": column_text(reason, 1000), "line": 0}
     if not Problem.objects.filter(**shown).exists():
-        Problem.objects.create(**shown, path="$", raw=raw[:RAW_SHOWN], raw_size=len(raw))
+        Problem.objects.create(**shown, path="$", raw=raw[: source_rows.RAW_SHOWN], raw_size=len(raw))
 
 
 def forget_run(run: Run) -> None:
@@ -139,6 +132,7 @@ class _BatchWrite:
         self.format = recordings.named(source.format)
         self.written = Written()
         self.runs: dict[str, Run] = {}
+        self.fresh: set[UUID] = set()
 
     def write(self, batch: Batch) -> Written:
         gatherer = Gatherer(self.project, self.format)
@@ -147,10 +141,10 @@ class _BatchWrite:
         drafts = gatherer.drafts
         self._write_runs(drafts)
         rows = self._write_calls(drafts)
-        self._write_members(drafts, rows)
+        members = self._write_members(drafts, rows)
         self._write_messages(drafts.messages)
         self._write_events(drafts.events, gatherer)
-        self._retally()
+        self._retally(members, rows)
         return self.written
 
     # runs
@@ -169,6 +163,7 @@ class _BatchWrite:
             run.revision += 1
             self.runs[name] = run
         fresh = [run for run in self.runs.values() if run.pk not in known]
+        self.fresh = {run.pk for run in fresh}
         self.written.added["runs"] += len(fresh)
         parents_last = {run.pk: run.parent_id for run in self.runs.values()}
         _create(Run, fresh, detached="parent_id")
@@ -257,7 +252,7 @@ class _BatchWrite:
 
     # what stands around the calls
 
-    def _write_members(self, drafts: Drafts, rows: dict[UUID, CallRows]) -> None:
+    def _write_members(self, drafts: Drafts, rows: dict[UUID, CallRows]) -> list[RunCall]:
         members = [
             RunCall(
                 run_id=self._run_id(run),
@@ -271,59 +266,67 @@ class _BatchWrite:
         orphans = [key for key, row in rows.items() if row.is_new and key not in met]
         members += [RunCall(run_id=rows[key].call.run_id, call_id=key, ordinal=rows[key].call.line) for key in orphans]
         insert(RunCall, members, ignore_known=True)
+        return members
 
     def _write_messages(self, records: Sequence[MessageRecord]) -> None:
         rows = [
-            Message(
-                id=identity.derived("message", self.runs[one.run].pk.bytes, one.key),
-                run=self.runs[one.run],
-                role=column_text(one.role, 32),
-                step=column_text(one.step, 200),
-                at=instant(one.at),
-                line=one.line,
-                data=one.content,
-                size=len(one.content),
-            )
+            {
+                "id": identity.derived("message", self.runs[one.run].pk.bytes, one.key),
+                "run_id": self.runs[one.run].pk,
+                "role": column_text(one.role, 32),
+                "step": column_text(one.step, 200),
+                "at": instant(one.at),
+                "line": one.line,
+                "data": one.content,
+                "size": len(one.content),
+                "tokens": 0,
+            }
             for one in records
         ]
-        insert(Message, rows, ignore_known=True)
+        insert_values(Message, rows, ignore_known=True)
 
     def _write_events(self, records: Sequence[EventRecord], gatherer: Gatherer) -> None:
-        rows = {row.pk: row for row in (self._event(one, gatherer) for one in records)}
+        rows = {row["id"]: row for row in (self._event(one, gatherer) for one in records)}
         known = set(Event.objects.filter(pk__in=list(rows)).values_list("pk", flat=True)) if rows else set()
         self.written.added["events"] += len(rows) - len(known)
-        insert(Event, [row for key, row in rows.items() if key not in known])
+        insert_values(Event, [row for key, row in rows.items() if key not in known])
 
-    def _event(self, one: EventRecord, gatherer: Gatherer) -> Event:
+    def _event(self, one: EventRecord, gatherer: Gatherer) -> dict[str, Any]:
         run = self.runs[one.run]
         digest = hashlib.sha256(one.payload).digest()
-        return Event(
-            id=identity.derived("event", run.pk.bytes, one.kind, one.line, one.message, digest),
-            run=run,
-            call=gatherer.call_id(one.run, one.call) if one.call else None,
-            kind=column_text(one.kind, 100),
-            level=one.level,
-            message=column_text(one.message, 500),
-            at=instant(one.at),
-            line=one.line,
-            payload=one.payload,
-        )
+        return {
+            "id": identity.derived("event", run.pk.bytes, one.kind, one.line, one.message, digest),
+            "run_id": run.pk,
+            "call": gatherer.call_id(one.run, one.call) if one.call else None,
+            "kind": column_text(one.kind, 100),
+            "level": one.level,
+            "message": column_text(one.message, 500),
+            "at": instant(one.at),
+            "line": one.line,
+            "payload": one.payload,
+        }
 
     # counts
 
-    def _retally(self) -> None:
+    def _retally(self, members: Sequence[RunCall], rows: dict[UUID, CallRows]) -> None:
         for run in self.runs.values():
-            members = (
-                RunCall.objects.filter(run=run)
-                .select_related("call")
-                .only("inherited", *(f"call__{c}" for c in COLUMNS))
-            )
-            counted = tally(run, [(member.inherited, member.call) for member in members.order_by("ordinal", "id")])
+            counted = tally(run, self._counted_calls(run, members, rows))
             for column, content in counted.columns.items():
                 setattr(run, column, content)
             run.duration_ms = milliseconds(run.started_at, run.ended_at or run.last_at) or 0
             run.save(force_update=True)
             _write_facets(run, counted.facets)
+
+    def _counted_calls(
+        self, run: Run, members: Sequence[RunCall], rows: dict[UUID, CallRows]
+    ) -> list[tuple[bool, Call]]:
+        """A run that this batch began has no other calls than the batch's: nothing need be read back."""
+        if run.pk in self.fresh:
+            own = sorted((one for one in members if one.run_id == run.pk), key=lambda one: one.ordinal)
+            return [(one.inherited, rows[one.call_id].call) for one in own]
+        stored = RunCall.objects.filter(run=run).select_related("call")
+        stored = stored.only("inherited", *(f"call__{column}" for column in COLUMNS)).order_by("ordinal", "id")
+        return [(one.inherited, one.call) for one in stored]
 
 
 def _write_facets(run: Run, facets: dict[tuple[str, str], int]) -> None:
@@ -369,47 +372,6 @@ def _named_artifact(project: int, call: UUID, ordinal: int, role: str, path: str
         path=column_text(path, 1024),
         state=Artifact.State.MISSING,
         size=size or 0,
-    )
-
-
-def _claim(source: Source, batch: Batch) -> None:
-    stored = Source.objects.select_for_update().get(pk=source.pk)
-    if stored.offset != batch.start:
-        raise SourceMoved(f"{source.path} is at byte {stored.offset}, the batch starts at {batch.start}")
-
-
-def _keep_raw(source: Source, batch: Batch) -> None:
-    if not batch.lines:
-        return
-    raw = b"".join(line.raw for line in batch.lines)
-    first = batch.lines[0]
-    SourceChunk.objects.create(
-        source=source, offset=first.offset, size=len(raw), first_line=first.number, data=pyzstd.compress(raw, 3)
-    )
-
-
-def _keep_refusals(source: Source, batch: Batch) -> None:
-    source.problems.filter(is_incomplete=True).delete()
-    raws = {line.number: line.raw for line in batch.lines}
-    rows = [_problem(source, one.line, one.path, one.reason, raws.get(one.line, one.raw)) for one in batch.refusals]
-    if batch.incomplete is not None:
-        rest = batch.incomplete
-        reason = f"incomplete last line: {len(rest.raw)} bytes without their end; it is read when the rest is there"
-        rows.append(_problem(source, rest.number, "$", reason, rest.raw))
-        rows[-1].is_incomplete = True
-    Problem.objects.bulk_create(rows)
-
-
-def _problem(source: Source, line: int, path: str, reason: str, raw: bytes) -> Problem:
-    return Problem(
-        project_id=source.project_id,
-        source=source,
-        file=source.path,
-        line=line,
-        path=column_text(path, 500),
-        reason=column_text(reason, 1000),
-        raw=raw[:RAW_SHOWN],
-        raw_size=len(raw),
     )
 
 

@@ -1,0 +1,67 @@
+"""What a batch leaves of its source: the raw bytes, and the lines that were refused.
+
+Called by `recording` within its transaction, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyzstd
+
+from dashboard.columns import column_text
+from dashboard.models import Problem, Source, SourceChunk
+from envelopes.recordings.base import Problem as Refusal
+from envelopes.recordings.base import SourceLine
+
+RAW_SHOWN = 65_536  # of a refused line; the whole stays in the source's chunks
+LEVEL = 3
+
+
+class SourceMoved(RuntimeError):
+    """Another process read this source meanwhile; nothing of the batch was written."""
+
+
+def claim(source: Source, *, start: int) -> None:
+    """Locks the source's row, so that two imports of one file cannot both go on from `start`."""
+    stored = Source.objects.select_for_update().get(pk=source.pk)
+    if stored.offset != start:
+        raise SourceMoved(f"{source.path} is at byte {stored.offset}, the batch starts at {start}")
+
+
+def keep_raw(source: Source, lines: Sequence[SourceLine]) -> None:
+    if not lines:
+        return
+    raw = b"".join(line.raw for line in lines)
+    first = lines[0]
+    SourceChunk.objects.create(
+        source=source, offset=first.offset, size=len(raw), first_line=first.number, data=pyzstd.compress(raw, LEVEL)
+    )
+
+
+def keep_refusals(
+    source: Source, refusals: Sequence[Refusal], lines: Sequence[SourceLine], incomplete: SourceLine | None
+) -> None:
+    """An incomplete last line is a problem only until its end arrives."""
+    source.problems.filter(is_incomplete=True).delete()
+    raws = {line.number: line.raw for line in lines}
+    rows = [_problem(source, one.line, one.path, one.reason, raws.get(one.line, one.raw)) for one in refusals]
+    if incomplete is not None:
+        size = len(incomplete.raw)
+        reason = f"incomplete last line: {size} bytes without their end; it is read when the rest is there"
+        rows.append(_problem(source, incomplete.number, "$", reason, incomplete.raw))
+        rows[-1].is_incomplete = True
+    Problem.objects.bulk_create(rows)
+
+
+def _problem(source: Source, line: int, path: str, reason: str, raw: bytes) -> Problem:
+    return Problem(
+        project_id=source.project_id,
+        source=source,
+        file=source.path,
+        line=line,
+        path=column_text(path, 500),
+        reason=column_text(reason, 1000),
+        raw=raw[:RAW_SHOWN],
+        raw_size=len(raw),
+    )
