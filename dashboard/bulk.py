@@ -36,10 +36,8 @@ def _insert(
     if not rows:
         return
     forms = [_form(field) for field in fields]
-    columns = [
-        values if form is None else map(form, values)
-        for form, values in zip(forms, zip(*rows, strict=True), strict=True)
-    ]
+    columns = zip(*rows, strict=True)
+    adapted = [values if form is None else map(form, values) for form, values in zip(forms, columns, strict=True)]
     with connection.cursor() as cursor:
         cursor.executemany(_statement(model, fields, ignore_known=ignore_known), list(zip(*adapted, strict=True)))
 
