@@ -12,7 +12,7 @@ from envelopes.recordings.claude_code import runs
 from envelopes.recordings.claude_code.memory import Memory
 from envelopes.recordings.claude_code.outcomes import Turn
 from envelopes.recordings.claude_code.place import Whereabouts
-from envelopes.recordings.claude_code.shapes import Entry, Message, opening, reader
+from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, opening, reader
 from envelopes.untrusted import joined
 
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warning": "warn", "warn": "warn"}
@@ -35,8 +35,8 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def inherited(self) -> bool:
         """Copied from another session by a resume or a fork."""
-        named = self.entry.session_id
-        return opening(self.entry.forked_from) == b"{" or (named is not None and named != self.session)
+        named, forked = self.entry.session_id, self.entry.forked_from
+        return (named is not None and named != self.session) or (forked is not NOTHING and opening(forked) == b"{")
 
     def turn(self, run: str) -> Turn:
         entry = self.entry
@@ -88,9 +88,10 @@ class Line(msgspec.Struct, frozen=True):
 
     def _extra(self) -> bytes | None:
         entry = self.entry
+        if entry.mcp_meta is NOTHING and entry.tool_denial_kind is NOTHING:
+            return None
         found = {"mcpMeta": entry.mcp_meta, "toolDenialKind": entry.tool_denial_kind}
-        kept = {name: bytes(value) for name, value in found.items() if opening(value)}
-        return joined(kept) if kept else None
+        return joined({name: bytes(value) for name, value in found.items() if value is not NOTHING})
 
 
 def arrive(line: SourceLine, memory: Memory, where: Whereabouts) -> Line:

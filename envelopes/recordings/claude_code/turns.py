@@ -106,7 +106,7 @@ def _results(turn: Turn, results: list[tuple[int, Block, bytes]]) -> Iterator[Re
             yield from outcome(turn, block.tool_use_id, block, turn.result if alone else msgspec.Raw())
         else:
             yield turn.refused(f".content[{index}].tool_use_id", "a tool_result block without tool_use_id", raw)
-    if opening(turn.result) and not alone:
+    if not alone and opening(turn.result):
         yield EventRecord(
             line=turn.line,
             run=turn.run,
