@@ -1,0 +1,227 @@
+"""The envelope, its two projections and the cut: what holds whatever the family is."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from envelopes.artifact import MemorySink
+from envelopes.budget import ProjectionPolicy
+from envelopes.families import FAMILIES
+from envelopes.families.base import Family
+from envelopes.pipeline import Projection, ReceiptTooLong, project, render
+from envelopes.preview import head_tail
+from envelopes.receipt import Segment
+from envelopes.result import (
+    ArtifactRef,
+    CanonicalResult,
+    CompleteOutput,
+    InvalidOutput,
+    Status,
+    ToolError,
+    summary,
+)
+
+SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
+FIVE = ["tool_name", "status", "summary_text", "result", "error"]
+TIMED_OUT = ToolError(
+    kind="timeout", message="No answer in 30 s", details={"seconds": 30}, recovery_hint="Ask for less.", retryable=True
+)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    text: str
+
+
+def output(
+    status: Status = "success",
+    result: Answer | None = None,
+    error: ToolError | None = None,
+    *,
+    summary_text: str = "done",
+) -> CompleteOutput:
+    return CompleteOutput(tool_name="Ask", status=status, summary_text=summary_text, result=result, error=error)
+
+
+def projected(family: Family, sample: CompleteOutput) -> tuple[Projection, MemorySink]:
+    sink = MemorySink()
+    return project(sample, family, family.projection, sink), sink
+
+
+def shown(family: Family, sample: CompleteOutput) -> tuple[Segment, ...]:
+    projection, _ = projected(family, sample)
+    return render(projection.canonical, family, family.rendering).segments
+
+
+@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+def test_success_and_error_share_the_five_keys_in_one_order(family: Family, sample: CompleteOutput) -> None:
+    document = projected(family, sample)[0].canonical.to_json()
+    assert list(document)[:5] == FIVE
+    assert set(document) - set(FIVE) <= {"artifacts"}
+    assert (document["result"] is None, document["error"] is None) == (sample.status == "error", sample.error is None)
+    assert CanonicalResult.from_json(document).to_json() == document
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "error"),
+    [
+        ("success", None, None),
+        ("success", Answer("4"), TIMED_OUT),
+        ("success", None, TIMED_OUT),
+        ("error", Answer("4"), None),
+        ("error", None, None),
+        ("error", Answer("4"), TIMED_OUT),
+    ],
+)
+def test_an_output_without_exactly_the_half_of_its_status_is_refused(
+    status: Status, result: Answer | None, error: ToolError | None
+) -> None:
+    with pytest.raises(InvalidOutput):
+        project(output(status, result, error), FAMILIES[0], ProjectionPolicy(), MemorySink())
+    stored = {"tool_name": "Ask", "status": status, "summary_text": "done"}
+    halves = {"result": msgspec.to_builtins(result), "error": msgspec.to_builtins(error)}
+    with pytest.raises(InvalidOutput):
+        CanonicalResult.from_json({**stored, **halves})
+
+
+@pytest.mark.parametrize("status", ["success", "error"])
+def test_an_output_without_a_summary_is_refused(status: Status) -> None:
+    halves = {"result": Answer("4")} if status == "success" else {"error": TIMED_OUT}
+    with pytest.raises(InvalidOutput, match="summary_text is empty"):
+        project(output(status, **halves, summary_text=""), FAMILIES[0], ProjectionPolicy(), MemorySink())
+
+
+def test_no_status_but_success_and_error_is_read() -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"\$\.status"):
+        CanonicalResult.from_json({"tool_name": "Ask", "status": "cancelled", "summary_text": "", "result": {}})
+
+
+def test_a_summary_is_one_line_of_at_most_200_characters() -> None:
+    assert summary("two\n lines") == "two lines"
+    assert summary("x" * 200) == "x" * 200
+    assert summary("x" * 201) == "x" * 199 + "…"
+
+
+@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+def test_a_summary_never_holds_a_large_output(family: Family, sample: CompleteOutput) -> None:
+    text = projected(family, sample)[0].canonical.summary_text
+    assert 0 < len(text) <= 200
+    assert "\n" not in text
+
+
+def test_an_artifact_reference_is_a_path_and_nothing_else() -> None:
+    canonical = CanonicalResult(
+        tool_name="Ask", status="success", summary_text="done", result={}, artifacts=(ArtifactRef("artifacts/1.txt"),)
+    )
+    assert canonical.to_json()["artifacts"] == [{"path": "artifacts/1.txt"}]
+    assert ArtifactRef.__struct_fields__ == ("path",)
+
+
+def test_of_an_error_only_the_details_shrink() -> None:
+    large = msgspec.structs.replace(TIMED_OUT, details={"log": "line\n" * 1_000})
+    canonical = project(
+        output("error", error=large), FAMILIES[0], ProjectionPolicy(details=100), MemorySink()
+    ).canonical
+    error = canonical.error
+    assert error is not None
+    assert (error.kind, error.message, error.recovery_hint, error.retryable) == (
+        "timeout",
+        "No answer in 30 s",
+        "Ask for less.",
+        True,
+    )
+    assert error.details is not None
+    assert (error.details["omitted"], len(error.details["preview"])) == (True, 100)
+    assert list(canonical.to_json()) == FIVE
+
+
+def test_details_that_fit_are_left_alone() -> None:
+    canonical = project(output("error", error=TIMED_OUT), FAMILIES[0], ProjectionPolicy(), MemorySink()).canonical
+    assert canonical.error == TIMED_OUT
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])
+def test_every_family_says_of_an_error_what_the_model_may_act_on(family: Family) -> None:
+    canonical = project(output("error", error=TIMED_OUT), family, family.projection, MemorySink()).canonical
+    text = render(canonical, family, family.rendering).text
+    for fact in ("failed", "timeout", "No answer in 30 s", "Ask for less."):
+        assert fact in text
+    assert "retryable: yes" in text.lower()
+
+
+@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+def test_the_same_output_gives_the_same_halves(family: Family, sample: CompleteOutput) -> None:
+    (first, left), (second, right) = projected(family, sample), projected(family, sample)
+    assert (first, left.texts) == (second, right.texts)
+    assert shown(family, sample) == shown(family, sample)
+
+
+@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+def test_a_receipt_is_not_the_envelope_in_json(family: Family, sample: CompleteOutput) -> None:
+    text = "".join(segment.text for segment in shown(family, sample))
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(text)
+    assert '"summary_text"' not in text
+
+
+@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+def test_a_receipt_tells_the_outcome_on_its_first_line(family: Family, sample: CompleteOutput) -> None:
+    before: list[str] = []
+    for segment in shown(family, sample):
+        if segment.role == "headline":
+            break
+        before.append(segment.text)
+    else:
+        pytest.fail("the receipt has no headline")
+    assert "\n" not in "".join(before)
+
+
+@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+def test_what_was_kept_as_an_artifact_is_named_and_not_repeated(family: Family, sample: CompleteOutput) -> None:
+    projection, sink = projected(family, sample)
+    document = json.dumps(projection.canonical.to_json())
+    assert {one.path for one in projection.canonical.artifacts} == set(sink.texts)
+    assert not [path for path, text in sink.texts.items() if json.dumps(text)[1:-1] in document]
+    receipt = "".join(segment.text for segment in shown(family, sample))
+    assert all(path in receipt for path in sink.texts)
+
+
+@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+def test_a_result_that_fits_carries_no_sign_of_a_cut(family: Family, sample: CompleteOutput) -> None:
+    projection, _ = projected(family, sample)
+    result = projection.canonical.result
+    if projection.cuts or not isinstance(result, dict):
+        return
+    assert not [name for name in result if name.endswith(("_artifact", "_omitted"))]
+    assert not projection.canonical.artifacts
+
+
+def test_a_preview_keeps_whole_lines_of_both_ends_and_states_the_cut() -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 101))
+    preview = head_tail(text, 40)
+    assert (preview.head, preview.tail) == ("line 1\nline 2\n", "line 99\nline 100\n")
+    assert "[output truncated: showing first 2 and last 2 of 100 lines]" in preview.text
+    assert preview.cut is not None
+    assert preview.cut.gaps == ((2, 98),)
+
+
+def test_one_long_line_is_cut_by_characters() -> None:
+    preview = head_tail("abcdefghij" * 10, 10)
+    assert (preview.head, preview.tail) == ("abcde", "fghij")
+    assert "first 5 and last 5 of 100 characters" in preview.text
+
+
+def test_a_text_that_fits_has_no_cut() -> None:
+    assert head_tail("whole\n", 6).cut is None
+
+
+def test_a_renderer_that_passes_its_policy_is_a_fault_and_is_not_cut() -> None:
+    family = msgspec.structs.replace(
+        FAMILIES[0],
+        renderers={"receipt": lambda _canonical, policy: [Segment("x" * (policy.characters + 1), "label")]},
+    )
+    canonical = CanonicalResult(tool_name="Ask", status="success", summary_text="done", result={})
+    with pytest.raises(ReceiptTooLong):
+        render(canonical, family, family.rendering)
