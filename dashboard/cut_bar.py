@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dashboard.inert import plain
 from dashboard.models import Artifact
 from envelopes.halves import Halves, OutputCut
+from envelopes.pointer import split, text_at
 
 WIDTH = 1_000
 LEAST_WIDTH = 2.0  # a single line of a million is still seen
@@ -42,16 +43,20 @@ def cut_bars(halves: Halves, artifacts: list[Artifact], *, got: str) -> tuple[Cu
     if halves.receipt is None:
         return ()
     pages = {one.pointer: one.get_absolute_url() for one in artifacts if one.pointer}
-    return tuple(_bar(one, pages.get(one.field.pointer, ""), got) for one in halves.outputs)
+    recorded = halves.evidence.result
+    return tuple(
+        _bar(one, text_at(recorded, one.field.pointer) or "", pages.get(one.field.pointer, ""), got)
+        for one in halves.outputs
+    )
 
 
-def _bar(output: OutputCut, page: str, got: str) -> CutBar:
+def _bar(output: OutputCut, text: str, page: str, got: str) -> CutBar:
     cut, field = output.cut, output.field
-    whole = max(field.total_lines or 0, field.first_line - 1 + cut.total)
+    whole = max(_whole(output, text), field.first_line - 1 + cut.total)
     gaps = cut.gaps
     first_unseen = gaps[0][0] + 1 if gaps else 0
     return CutBar(
-        name=plain(field.pointer.rsplit("/", 1)[-1] or "result"),
+        name=plain(_name(field.pointer)),
         sentence=_sentence(output, got),
         domain=_domain(output, whole),
         stretches=_stretches(output, whole),
@@ -60,6 +65,19 @@ def _bar(output: OutputCut, page: str, got: str) -> CutBar:
         first_unseen=first_unseen,
         url=f"{page}?line={first_unseen}#L{first_unseen}" if page and first_unseen else page,
     )
+
+
+def _name(pointer: str) -> str:
+    """The member's own name; with its index where it stands in a list."""
+    tokens = split(pointer)
+    return "/".join(tokens[-2:] if len(tokens) > 1 and tokens[-2].isdigit() else tokens[-1:]) or "result"
+
+
+def _whole(output: OutputCut, text: str) -> int:
+    """Agents count the nothing behind a last newline as a line; here it is none."""
+    total = output.field.total_lines or 0
+    reaches_end = output.field.first_line - 1 + output.cut.total == total - 1
+    return total - 1 if reaches_end and text.endswith("\n") else total
 
 
 def _sentence(output: OutputCut, got: str) -> str:

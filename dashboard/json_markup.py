@@ -146,6 +146,8 @@ def _scalar(value: str, pointed: str) -> str:
     core = core[: len(core) - len(comma)]
     body = _string(core) if core.startswith('"') else inert(core)
     mark = f'<span class="{MARK}">,</span>' if comma else ""
+    if "\\n" in core:  # a block of its own, its comma inside, as it would else stand on a line alone
+        return f'<span class="jv jm {_class_of(core)}" {pointed}>{body}{mark}{newline}</span>'
     return f'<span class="jv {_class_of(core)}" {pointed}>{body}</span>{mark}{newline}'
 
 

@@ -53,7 +53,7 @@ function say(element, others) {
   const status = document.querySelector("[data-link-status]");
   if (!status) return;
   const names = NAMES.filter((name) => element.dataset[name] !== undefined);
-  const field = names.map((name) => `${SPOKEN[name]} ${element.dataset[name] || "/"}`).join(", ");
+  const field = names.map((name) => `${SPOKEN[name]} ${element.dataset[name] || "(the whole)"}`).join(", ");
   const texts = isText(element) ? [element] : others.filter(isText);
   const count = texts.reduce((sum, one) => sum + plain(one).length, 0);
   status.textContent = texts.length
@@ -74,8 +74,17 @@ function hold(element) {
   held = element;
   const others = light(element, true);
   for (let fold = others[0]?.closest("details:not([open])"); fold; fold = fold.closest("details:not([open])")) fold.open = true;
-  others[0]?.scrollIntoView({ block: "nearest" });
-  element.scrollIntoView({ block: "nearest" });
+  for (const one of [others[0], element]) if (one) reveal(one);
+}
+
+/* Scrolls a half by itself, so that the other one stays where the eye is; the page only when the half is out of sight. */
+function reveal(element) {
+  const half = element.closest(".half-scroll");
+  if (!half) return element.scrollIntoView({ block: "nearest" });
+  const box = half.getBoundingClientRect();
+  const at = element.getBoundingClientRect();
+  if (at.top < box.top || Math.min(at.bottom, at.top + 48) > box.bottom) half.scrollTop += at.top - box.top - box.height / 4;
+  if (box.top > innerHeight - 120 || box.bottom < 160) half.scrollIntoView({ block: "nearest" });
 }
 
 /* n and p walk the pieces of the receipt, one field at a time: no tab stop for each of hundreds. */
