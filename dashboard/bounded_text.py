@@ -48,8 +48,13 @@ class Text:
     def is_bounded(self) -> bool:
         return self.total is None or self.shown < self.total
 
+    @property
+    def is_short(self) -> bool:
+        return bool(self.label) and self.shown == self.total and self.shown <= SHORT and "\n" not in self.body
+
 
 LENIENT = json.JSONDecoder(strict=False)
+SHORT = 100  # characters; a labelled value of one line stands beside its label
 Labelled = tuple[str, str]  # what the text is, empty for plain text; and the text
 
 

@@ -41,6 +41,7 @@ FIDELITY = {
     "masked": "masked: the model saw what is hidden here",
     "absent": "nothing recorded",
 }
+GONE = "compacted away later"
 ABSENT = Payload(b'""', 2)
 
 
@@ -48,6 +49,7 @@ ABSENT = Payload(b'""', 2)
 class Note:
     tone: str
     text: str
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ class Entry:
     @property
     def gauge(self) -> float:
         return round(min(100.0, 100 * self.running / GAUGE_TOKENS), 1)
+
+    @property
+    def is_gone(self) -> bool:
+        return any(note.text == GONE for note in self.notes)
 
     @property
     def is_bounded(self) -> bool:
@@ -133,7 +139,7 @@ def _entries(
     running, weight = counts.tokens, 0
     for item in items:
         running = 0 if item.kind == "compaction" else max(0, running + item.tokens)
-        gone = [Note("warn", _compacted(*boundary)) for boundary in boundaries if boundary[0] > item.place.line][:1]
+        gone = [Note("", GONE, _compacted(*boundary)) for boundary in boundaries if boundary[0] > item.place.line][:1]
         entry = BUILDERS[item.kind](run, item, running, payloads, gone)
         weight += sum(len(text.body) for text in entry.texts)
         if found and weight > PAGE_BYTES:
@@ -144,7 +150,7 @@ def _entries(
 
 def _compacted(line: int, at: datetime | None) -> str:
     when = f" ({at:%Y-%m-%d %H:%M:%S} UTC)" if at else ""
-    return f"compacted away at line {line}{when}; after that the model no longer saw this"
+    return f"The history was compacted at line {line}{when}; after that the model no longer saw this."
 
 
 def _payloads(items: Sequence[Item]) -> Payloads:

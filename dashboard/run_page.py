@@ -12,7 +12,7 @@ import msgspec
 from dashboard.models import Run, RunFacet, Source
 from dashboard.query import Query, parse
 from dashboard.run_overview import Overview, overview_of
-from dashboard.waterfall import ChildRun, Page, child_of, in_order, page_of, tail_cursor
+from dashboard.waterfall import PAGE, ChildRun, Page, child_of, in_order, page_of
 from envelopes.untrusted import Untrusted, tame
 
 PLAN_CHARACTERS = 16_000
@@ -26,26 +26,29 @@ SQUEEZED = "squeezed"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What the address asks for. `after` None: where one starts, the tail of a live run."""
+    """What the address asks for. Neither `after` nor `skip`: where one starts, the tail of a live run."""
 
     q: str = ""
-    after: str | None = None
+    after: str = ""
+    skip: int | None = None
     since: int | None = None
     is_squeezed: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Ask:
-        since = str(given.get("since", ""))
         return cls(
             q=str(given.get("q", "")).strip(),
-            after=given.get("after"),
-            since=int(since) if since.isdecimal() and len(since) < 19 else None,
+            after=str(given.get("after", "")),
+            skip=_number(given.get("skip")),
+            since=_number(given.get("since")),
             is_squeezed=given.get("time") == SQUEEZED,
         )
 
     def url(self, **changes: str) -> str:
         """The query string of this page with other values; an empty one is left out."""
-        parts = {"q": self.q, "time": SQUEEZED if self.is_squeezed else "", "after": self.after or ""} | changes
+        skip = "" if self.skip is None else str(self.skip)
+        kept = {"q": self.q, "time": SQUEEZED if self.is_squeezed else "", "after": self.after, "skip": skip}
+        parts = kept | changes
         return "?" + urlencode({name: value for name, value in parts.items() if value})
 
 
@@ -93,19 +96,19 @@ class RunPage:
 
     @property
     def next_url(self) -> str:
-        return self.ask.url(after=self.calls.next_cursor)
+        return self.ask.url(after=self.calls.next_cursor, skip="")
 
     @property
     def top_url(self) -> str:
-        return self.ask.url(after="0")
+        return self.ask.url(after="", skip="0")
 
     @property
     def clear_url(self) -> str:
-        return self.ask.url(q="", after="")
+        return self.ask.url(q="", after="", skip="")
 
     @property
     def failed_url(self) -> str:
-        return self.ask.url(q=str(Query((), (), "calls").toggled("status", "failed")), after="")
+        return self.ask.url(q=str(Query((), (), "calls").toggled("status", "failed")), after="", skip="")
 
     @property
     def call_suffix(self) -> str:
@@ -124,9 +127,10 @@ def run_page(run: Run, ask: Ask) -> RunPage:
     overview = overview_of(run, everything, squeezed=ask.is_squeezed)
     calls = in_order(query.calls(run)) if query else everything
     matching = calls.count() if query else run.call_count
-    after = tail_cursor(calls, matching) if ask.after is None and run.is_live else ask.after or ""
     children = list(run.children.order_by("started_at", "id")[:CHILDREN_SHOWN])
-    page = page_of(calls, overview.axis, after, total=matching, children=children)
+    page = page_of(
+        calls, overview.axis, total=matching, after=ask.after, skip=_skipped(run, ask, matching), children=children
+    )
     plan, is_whole = _plan(run)
     return RunPage(
         run=run,
@@ -143,6 +147,19 @@ def run_page(run: Run, ask: Ask) -> RunPage:
         plan_is_whole=is_whole,
         polls=run.is_live,
     )
+
+
+def _skipped(run: Run, ask: Ask, matching: int) -> int:
+    """Rows in front of the page when no cursor says it: none, or in a live run all but the last page."""
+    if ask.skip is not None:
+        return min(ask.skip, matching)
+    return max(0, matching - PAGE) if run.is_live else 0
+
+
+def _number(text: object) -> int | None:
+    """A count from the address bar; None for anything else."""
+    given = str(text)
+    return int(given) if given.isdecimal() and len(given) < 19 else None
 
 
 def _loose(children: Sequence[Run], overview: Overview) -> tuple[ChildRun, ...]:
@@ -163,7 +180,7 @@ def _is_about_calls(facet: RunFacet) -> bool:
 
 
 def _chip(facet: RunFacet, query: Query, ask: Ask) -> Chip:
-    url = ask.url(q=query.toggled(facet.kind, facet.value), after="")
+    url = ask.url(q=query.toggled(facet.kind, facet.value), after="", skip="")
     is_on = any((term.kind, term.value, term.is_negated) == (facet.kind, facet.value, False) for term in query.terms)
     return Chip(facet.kind, facet.value, facet.count, url, is_on)
 

@@ -14,18 +14,18 @@ from datetime import datetime, timedelta
 MILLISECOND = timedelta(milliseconds=1)
 LONG_GAP_MS = 60_000
 GAP_SLICE = 0.01  # of the busy time; what a squeezed gap still takes
+THINNEST = 0.35  # percent of the width; less could not be seen
+SMALLEST = 0.005  # what rounds to nothing
 WORTH_SQUEEZING = 60  # percent of the run in which no tool ran
 Span = tuple[int, int]  # milliseconds since the axis starts
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Percent of the width. The waiting part comes first: one is asked before the tool works."""
+    """Two paths in a box of 100 by 1. The waiting comes first: one is asked before the tool works."""
 
-    x: float
-    wait: float
-    work_x: float
-    work: float
+    wait: str
+    work: str
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,28 @@ class Axis:
         end = begin + (duration_ms or 0)
         turn = min(begin + (wait_ms or 0), end)
         x, work_x, stop = self.percent(begin), self.percent(turn), self.percent(end)
-        return Bar(round(x, 2), round(work_x - x, 2), round(work_x, 2), round(stop - work_x, 2))
+        work = max(stop - work_x, THINNEST)
+        return Bar(_box(x, work_x - x), _box(min(work_x, 100 - work), work))
 
 
-def axis_of(start: datetime | None, end: datetime | None, spans: Iterable[Span], *, squeezed: bool = False) -> Axis:
-    """The axis of a run; `spans` are its calls' times, by which the gaps are known."""
-    last = (end - start) // MILLISECOND if start and end and end > start else 0
+def _box(x: float, width: float) -> str:
+    return f"M{x:.2f} 0h{width:.2f}v1h-{width:.2f}z" if width >= SMALLEST else ""
+
+
+def plain_axis(start: datetime | None, end: datetime | None, busy_ms: int) -> Axis:
+    """True to scale. `busy_ms` is the sum of all durations: calls overlap, so the gaps are at least the rest."""
+    last = max((end - start) // MILLISECOND if start and end else 0, 1)
+    return Axis(start, (0, last), (0.0, float(last)), max(0, round(100 * (last - busy_ms) / last)))
+
+
+def axis_of(start: datetime, end: datetime | None, spans: Iterable[Span]) -> Axis:
+    """With long gaps between `spans`, the times of the calls, squeezed."""
     busy = _merged(spans)
-    last = max(last, busy[-1][1] if busy else 0, 1)
+    last = max((end - start) // MILLISECOND if end else 0, busy[-1][1] if busy else 0, 1)
     gaps = _gaps(busy, last)
-    busy_ms = last - sum(high - low for low, high in gaps)
-    idle = round(100 * (last - busy_ms) / last)
-    if not squeezed:
-        return Axis(start, (0, last), (0.0, float(last)), idle)
-    real, drawn = _squeeze(gaps, last, max(busy_ms * GAP_SLICE, 1.0))
-    return Axis(start, real, drawn, idle, is_squeezed=True)
+    gap_ms = sum(high - low for low, high in gaps)
+    real, drawn = _squeeze(gaps, last, max((last - gap_ms) * GAP_SLICE, 1.0))
+    return Axis(start, real, drawn, round(100 * gap_ms / last), is_squeezed=True)
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:

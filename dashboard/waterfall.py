@@ -6,8 +6,8 @@ axis, the failed calls), the other the columns of one page of rows. Neither read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
@@ -16,11 +16,12 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 
 from dashboard import tally
+from dashboard.inert import plain
 from dashboard.models import Call, Run
-from dashboard.templatetags.markup import duration
+from dashboard.templatetags.markup import count, duration
 from dashboard.time_axis import MILLISECOND, Axis, Bar
 
-PAGE = 200
+PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
 Ordered: TypeAlias = QuerySet[Any, Any]  # calls with the ordinal and inherited of one run
 STATES = {
     "o": "answered",
@@ -30,7 +31,6 @@ STATES = {
     "x": "failed, and cut before the model",
     "u": "unanswered",
 }
-MARKS = {"o": "✓", "w": "✓", "c": "✂", "e": "✗", "x": "✗", "u": "?"}
 OUTCOMES = {"o": "ok", "w": "waiting", "c": "cut", "e": "failed", "x": "failed", "u": "unanswered"}  # for the colours
 
 
@@ -88,30 +88,28 @@ class ChildRun:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`tie` is first, middle or last of `tie_kind` (step: asked for together; tries: one after a failure)."""
+    """One call as it is written out. Everything is a string already: a template's filters cost more than the row.
 
-    number: int
-    facts: Facts
-    letter: str
-    bar: Bar | None
+    `tie` is "first step", "middle tries" and so on: the place in a group, and what groups it (step: asked
+    for together; tries: one after a failure).
+    """
+
+    number: str
+    key: str
+    outcome: str
+    state: str
+    tool: str
+    flags: str
+    summary: str
+    cut: str
+    tokens: str
+    took: str
+    time: str
+    wait: str
+    work: str
     cursor: str
-    title: str
-    tie: str = ""
-    tie_kind: str = ""
-    tie_count: int = 0
+    tie: str
     children: tuple[ChildRun, ...] = ()
-
-    @property
-    def state(self) -> str:
-        return STATES[self.letter]
-
-    @property
-    def outcome(self) -> str:
-        return OUTCOMES[self.letter]
-
-    @property
-    def mark(self) -> str:
-        return MARKS[self.letter]
 
 
 @dataclass(frozen=True)
@@ -122,6 +120,9 @@ class Page:
     before: int
     left: int
     next_cursor: str
+
+
+NO_RUN = UUID(int=0)
 
 
 class Outcome(Protocol):
@@ -148,16 +149,25 @@ def in_order(calls: QuerySet[Call]) -> Ordered:
     return placed.order_by("ordinal", "id")
 
 
-def page_of(calls: Ordered, axis: Axis, after: str, *, total: int, children: Sequence[Run] = ()) -> Page:
-    """The rows behind the cursor `after`. `calls` are in order; `total` counts them, whatever page is asked for."""
+def page_of(
+    calls: Ordered, axis: Axis, *, total: int, after: str = "", skip: int = 0, children: Sequence[Run] = ()
+) -> Page:
+    """The rows behind the cursor `after`, or behind the first `skip`.
+
+    `calls` are in order; `total` counts them, whatever page is asked for.
+    """
     place = place_of(after)
-    before = calls.filter(_up_to(place)).count() if place else 0
-    behind = calls.filter(_beyond(place)) if place else calls
-    facts = [Facts(*values) for values in behind.values_list(*Facts._fields)[:PAGE]]
+    before = calls.filter(_up_to(place)).count() if place else skip
+    behind = calls.filter(_beyond(place))[:PAGE] if place else calls[skip : skip + PAGE]
+    facts = [Facts(*values) for values in behind.values_list(*Facts._fields)]
     nested = _children_by_call(children, axis)
-    rows = [_row(one, before + number, axis, nested) for number, one in enumerate(facts, 1)]
+    ties = _ties(facts)
+    rows = [
+        _row(one, number, axis, tie, nested)
+        for number, (one, tie) in enumerate(zip(facts, ties, strict=True), before + 1)
+    ]
     left = max(0, total - before - len(rows))
-    return Page(tuple(_tied(rows)), before, left, rows[-1].cursor if rows and left else "")
+    return Page(tuple(rows), before, left, rows[-1].cursor if rows and left else "")
 
 
 def cursor_of(ordinal: int, call: UUID) -> str:
@@ -175,14 +185,6 @@ def place_of(cursor: str) -> tuple[int, UUID] | None:
         return None
 
 
-def tail_cursor(calls: Ordered, total: int) -> str:
-    """The cursor in front of the last page: where a live run is looked at."""
-    if total <= PAGE:
-        return ""
-    ordinal, call = calls.reverse().values_list("ordinal", "id")[PAGE]
-    return cursor_of(ordinal, call)
-
-
 def _up_to(place: tuple[int, UUID]) -> Q:
     return Q(ordinal__lt=place[0]) | Q(ordinal=place[0], id__lte=place[1])
 
@@ -191,22 +193,44 @@ def _beyond(place: tuple[int, UUID]) -> Q:
     return Q(ordinal__gt=place[0]) | Q(ordinal=place[0], id__gt=place[1])
 
 
-def _row(one: Facts, number: int, axis: Axis, nested: dict[UUID, list[ChildRun]]) -> Row:
+def _row(one: Facts, number: int, axis: Axis, tie: str, nested: Mapping[UUID, list[ChildRun]]) -> Row:
+    letter = letter_of(one)
+    bar = axis.bar(one.started_at, one.duration_ms, one.wait_ms)
     return Row(
-        number=number,
-        facts=one,
-        letter=letter_of(one),
-        bar=axis.bar(one.started_at, one.duration_ms, one.wait_ms),
+        number=str(number),
+        key=str(one.pk),
+        outcome=OUTCOMES[letter],
+        state=STATES[letter],
+        tool=plain(one.tool),
+        flags=_flags(one),
+        summary=plain(one.summary),
+        cut=f"{count(one.seen_lines)} / {count(one.output_lines)}" if one.is_cut else "",
+        tokens=count(one.tokens),
+        took=duration(one.duration_ms),
+        time=_time(one, axis),
+        wait=bar.wait if bar else "",
+        work=bar.work if bar else "",
         cursor=cursor_of(one.ordinal, one.pk),
-        title=_title(one, axis),
-        children=tuple(nested.get(one.pk, ())) or tuple(nested.get(one.child_run, ()) if one.child_run else ()),
+        tie=tie,
+        children=tuple(nested.get(one.pk) or nested.get(one.child_run or NO_RUN) or ()),
     )
 
 
-def _title(one: Facts, axis: Axis) -> str:
+def _flags(one: Facts) -> str:
+    flags = [f"try {one.attempt}"] if one.attempt > 1 else []
+    flags += ["only in progress"] if one.origin == "progress" else []
+    flags += ["inherited"] if one.inherited else []
+    flags += ["sources disagree"] if one.is_disagreeing else []
+    return ", ".join(flags + (["replaced later"] if one.is_superseded else []))
+
+
+def _time(one: Facts, axis: Axis) -> str:
     """The bar in words. Without a measure of the tool's own, nobody knows how much of the time was waiting."""
-    since = (one.started_at - axis.start) // MILLISECOND if one.started_at and axis.start else None
-    took = f"began {duration(since)} into the run, took {duration(one.duration_ms)}"
+    if one.started_at is None or axis.start is None:
+        return "no time recorded"
+    took = (
+        f"began {duration((one.started_at - axis.start) // MILLISECOND)} into the run, took {duration(one.duration_ms)}"
+    )
     if one.wait_ms is None or one.duration_ms is None:
         return f"{took}, a wait for permission included"
     return f"{took}: {duration(one.wait_ms)} waiting, {duration(one.duration_ms - one.wait_ms)} work"
@@ -236,16 +260,10 @@ def child_of(run: Run, axis: Axis) -> ChildRun:
     )
 
 
-def _tied(rows: Sequence[Row]) -> Iterable[Row]:
-    """Marks neighbours that belong together: tries of one call, else calls of one step."""
-    ties = [_tie_kind(first.facts, second.facts) for first, second in pairwise(rows)]
-    start = 0
-    while start < len(rows):
-        end = start
-        while end < len(ties) and ties[end] and ties[end] == ties[start]:
-            end += 1
-        yield from _group(rows[start : end + 1], ties[start] if end > start else "")
-        start = end + 1
+def _ties(facts: Sequence[Facts]) -> list[str]:
+    """Place and kind for each of `facts`: neighbours that are tries of one call, else calls of one step."""
+    kinds = ["", *(_tie_kind(first, second) for first, second in pairwise(facts)), ""]
+    return [f"{_place(above, below)} {below or above}".strip() for above, below in pairwise(kinds)] if facts else []
 
 
 def _tie_kind(first: Facts, second: Facts) -> str:
@@ -254,10 +272,8 @@ def _tie_kind(first: Facts, second: Facts) -> str:
     return "step" if first.step and first.step == second.step else ""
 
 
-def _group(rows: Sequence[Row], kind: str) -> Iterable[Row]:
-    if not kind:
-        return rows
-    places = ["first", *["middle"] * (len(rows) - 2), "last"]
-    return [
-        replace(row, tie=place, tie_kind=kind, tie_count=len(rows)) for row, place in zip(rows, places, strict=True)
-    ]
+def _place(above: str, below: str) -> str:
+    """Where a row stands in its group, by what ties it to the row above and to the one below."""
+    if above and above == below:
+        return "middle"
+    return "first" if below else "last" if above else ""

@@ -23,7 +23,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     ask = Ask.of(request.GET)
     if is_unchanged(run, ask):
         return HttpResponse(status=NOTHING_NEW)
-    is_next = ask.after is not None and ask.since is None
+    is_next = bool(ask.after) and ask.since is None
     return render_page(request, "runs/detail.html", {"page": run_page(run, ask)}, partial="rows" if is_next else "live")
 
 
