@@ -188,7 +188,7 @@ def _keyed_term(key: str, value: str, over: Over, *, is_negated: bool) -> tuple[
 def _unknown_key(key: str, over: Over) -> str:
     elsewhere = "“{}:” filters runs, not the calls of a run." if key in KEYS["runs"] else "“{}:” is not a filter."
     known = ", ".join(f"{one}:" for one in KEYS[over])
-    return f"{elsewhere.replace('{}', _clipped(key))} Known are {known} To look for it as text, put it in quotes."
+    return f"{elsewhere.replace('{}', _clipped(key))} Known are {known}. To look for it as text, put it in quotes."
 
 
 def _contradictions(terms: list[Term], over: Over) -> Iterator[str]:

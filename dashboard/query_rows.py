@@ -42,7 +42,7 @@ ABSENT: dict[Facet, Facet] = {("status", "ok"): ("state", "failed"), ("cut", "no
 
 
 def runs(project: Project, terms: Sequence[TermLike]) -> QuerySet[Run]:
-    found = Run.objects.filter(project=project)
+    found: QuerySet[Run] = Run.objects.filter(project=project)
     if not any(term.kind == "child" or (term.kind, term.value) == ("state", "child") for term in terms):
         found = found.filter(parent=None)
     now = timezone.now()

@@ -20,7 +20,7 @@ from dashboard.columns import instant
 from dashboard.models import Project, Run
 from dashboard.query import Query, parse
 from dashboard.run_facets import FacetGroup, facet_groups
-from dashboard.run_row import COLUMNS, HEADS, RunRow, run_row
+from dashboard.run_row import COLUMNS, HEADS, Head, RunRow, run_row
 
 PAGE = 50
 SORTS = {
@@ -57,12 +57,18 @@ PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
 
 @dataclass(frozen=True)
 class Choice:
-    """A link that sets a part of the list's address; one without `href` is a plain label."""
+    """A link that sets a part of the list's address."""
 
     label: str
     href: str
     is_current: bool
-    title: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    head: Head
+    href: str  # sorts by it; empty when that cannot be
+    is_current: bool
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class RunPage:
     query: Query
     problems: Sequence[str]
     rows: Sequence[RunRow]
-    columns: Sequence[Choice]
+    columns: Sequence[Column]
     presets: Sequence[Choice]
     digest: str
     next_href: str
@@ -139,7 +145,7 @@ def run_page(project: Project, state: ListState) -> RunPage:
         query=query,
         problems=(*query.problems, *problem),
         rows=rows,
-        columns=[_column(state, *head) for head in HEADS],
+        columns=[_column(state, head) for head in HEADS],
         presets=[_preset_choice(preset, state) for preset in PRESETS],
         digest=digest,
         next_href=state.address(after=_cursor(runs[PAGE - 1], state.sort)) if len(runs) > PAGE else "",
@@ -155,10 +161,9 @@ def sidebar(project: Project, page: RunPage) -> list[FacetGroup]:
     return facet_groups(project, page.query, lambda text: page.state.address(q=text))
 
 
-def _column(state: ListState, label: str, sort: str, title: str) -> Choice:
-    if not sort:
-        return Choice(label, "", is_current=False, title=title)
-    return Choice(label, state.address(sort="" if sort == NEWEST else sort), state.sort == sort, title)
+def _column(state: ListState, head: Head) -> Column:
+    href = state.address(sort="" if head.sort == NEWEST else head.sort) if head.sort else ""
+    return Column(head, href, state.sort == head.sort)
 
 
 def _preset_choice(preset: Preset, state: ListState) -> Choice:

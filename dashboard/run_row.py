@@ -33,15 +33,25 @@ COLUMNS = (
     "revision",
 )
 
-# The numbers of a row in their order: the head, the sort behind it, and what the number is.
+
+@dataclass(frozen=True)
+class Head:
+    """Of a column of numbers; one without a sort cannot be sorted by."""
+
+    label: str
+    sort: str
+    title: str
+    is_wide: bool = False
+
+
 HEADS = (
-    ("Calls", "calls", "Calls, inherited ones included"),
-    ("Failed", "failed", "Calls that failed"),
-    ("Cut", "cut", "Calls whose result reached the model cut"),
-    ("Open", "", "Calls that nothing answered"),
-    ("Tokens", "tokens", "Tokens that the model got; ≈ marks an estimate"),
-    ("Duration", "duration", "From the first stamp to the last"),
-    ("Age", "newest", "Since the run began"),
+    Head("Calls", "calls", "Calls, inherited ones included"),
+    Head("Failed", "failed", "Calls that failed"),
+    Head("Cut", "cut", "Calls whose result reached the model cut"),
+    Head("Open", "", "Calls that nothing answered"),
+    Head("Tokens", "tokens", "Tokens that the model got; ≈ marks an estimate", is_wide=True),
+    Head("Duration", "duration", "From the first stamp to the last", is_wide=True),
+    Head("Age", "newest", "Since the run began"),
 )
 
 

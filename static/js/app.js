@@ -5,7 +5,7 @@ for (const hidden of document.querySelectorAll("[data-needs-script]")) hidden.hi
 
 /* A narrow page begins with its list, not with its facets. */
 for (const details of document.querySelectorAll("[data-folds-narrow]")) {
-  if (matchMedia("(width < 64rem)").matches) details.open = false;
+  if (matchMedia("(width < 72rem)").matches) details.open = false;
 }
 
 /* Light, dark, and back to what the system says. */

@@ -1,0 +1,224 @@
+"""Getting in: one-time links, a name and a password, and the commands that make people."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from dashboard.models import Membership, Project, SignInLink
+from dashboard.signing_in import new_link
+from tests.dashboard.factories import create_project, create_user
+
+pytestmark = pytest.mark.django_db
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def _no_failures_yet(settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one is slow on purpose
+    cache.clear()
+
+
+@pytest.fixture
+def alice() -> User:
+    user = create_user("alice", project=create_project())
+    user.set_password(PASSWORD)
+    user.save()
+    return user
+
+
+def is_signed_in(client: Client) -> bool:
+    return client.get("/runs/").status_code == 200
+
+
+def sign_in(client: Client, password: str = PASSWORD, **fields: str) -> int:
+    return client.post("/sign-in/", {"name": "alice", "password": password} | fields).status_code
+
+
+def printed(*arguments: str) -> str:
+    out = StringIO()
+    call_command(*arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_a_link_lets_in_once(client: Client, alice: User) -> None:
+    address, _ = new_link(alice)
+    assert client.post(address).url == "/runs/"
+    assert is_signed_in(client)
+    second = Client()
+    response = second.post(address)
+    assert response.status_code == 410
+    assert "This sign-in link was used on" in response.content.decode()
+    assert not is_signed_in(second)
+
+
+def test_looking_at_a_link_does_not_use_it_up(client: Client, alice: User) -> None:
+    address, _ = new_link(alice)
+    for _ in range(3):
+        page = client.get(address)
+        assert page.status_code == 200
+        assert "works once" in page.content.decode()
+    assert not is_signed_in(client)
+    assert client.post(address).status_code == 302
+
+
+def test_a_link_expires(client: Client, alice: User) -> None:
+    address, _ = new_link(alice)
+    SignInLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert "expired on" in client.get(address).content.decode()
+    assert client.post(address).status_code == 410
+    assert not is_signed_in(client)
+
+
+@pytest.mark.parametrize("token", ["x", "a" * 5_000, "%00", "%ED%A0%80", "é"])
+def test_an_unknown_link_is_told(client: Client, token: str) -> None:
+    response = client.post(f"/sign-in/{token}/")
+    assert response.status_code == 410
+    assert "not known here" in response.content.decode()
+
+
+def test_the_token_itself_is_not_stored(alice: User) -> None:
+    token = new_link(alice)[0].split("/")[2]
+    link = SignInLink.objects.get()
+    assert token not in str(vars(link))
+    assert link.token_sha256 == SignInLink.digest(token)
+
+
+def test_somebody_switched_off_is_not_let_in(client: Client, alice: User) -> None:
+    address, _ = new_link(alice)
+    User.objects.update(is_active=False)
+    client.post(address)
+    assert sign_in(client) == 403
+    assert not is_signed_in(client)
+
+
+def test_a_link_needs_its_form(alice: User) -> None:
+    address, _ = new_link(alice)
+    strict = Client(enforce_csrf_checks=True)
+    response = strict.post(address)
+    assert response.status_code == 403
+    assert "This form was not accepted" in response.content.decode()
+    assert SignInLink.objects.get().used_at is None
+
+
+def test_name_and_password_let_in(client: Client, alice: User) -> None:
+    assert sign_in(client, "wrong") == 403
+    assert not is_signed_in(client)
+    assert sign_in(client) == 302
+    assert is_signed_in(client)
+
+
+@pytest.mark.parametrize("name", ["", "nobody", "\x00", "a" * 10_000, "'; --"])
+def test_a_wrong_name_is_refused_in_words(client: Client, alice: User, name: str) -> None:
+    response = client.post("/sign-in/", {"name": name, "password": PASSWORD})
+    assert response.status_code == 403
+    assert "do not fit together" in response.content.decode()
+
+
+def test_many_failures_block_that_name_from_that_address_only(client: Client, alice: User) -> None:
+    for _ in range(10):
+        assert sign_in(client, "wrong") == 403
+    assert sign_in(client) == 429
+    assert "Wait 15 minutes" in client.post("/sign-in/", {"name": "ALICE", "password": PASSWORD}).content.decode()
+    assert sign_in(Client(REMOTE_ADDR="192.0.2.9")) == 302
+
+
+def test_the_session_is_renewed_at_sign_in(client: Client, alice: User) -> None:
+    client.get("/sign-in/")
+    session = client.session
+    session["planted"] = True
+    session.save()
+    before = session.session_key
+    client.cookies["sessionid"] = before
+    sign_in(client)
+    assert client.cookies["sessionid"].value != before
+
+
+def test_who_was_on_the_way_gets_there(client: Client, alice: User) -> None:
+    wanted = client.get("/problems/?file=a").url
+    assert wanted == "/sign-in/?next=/problems/%3Ffile%3Da"
+    assert 'value="/problems/?file=a"' in client.get(wanted).content.decode()
+    assert client.post("/sign-in/", {"name": "alice", "password": PASSWORD, "next": "/problems/?file=a"}).url == (
+        "/problems/?file=a"
+    )
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["https://evil.example/", "//evil.example", "/\\evil.example", "\\\\evil.example", "javascript:alert(1)", "///x.y"]
+    + ["http:evil.example", "https:///evil.example", "\x00//evil.example", " //evil.example", "data:text/html,x"],
+)
+def test_nobody_is_sent_to_another_site(client: Client, alice: User, elsewhere: str) -> None:
+    response = client.post("/sign-in/", {"name": "alice", "password": PASSWORD, "next": elsewhere})
+    assert response.status_code == 302
+    assert response.url == "/runs/"
+
+
+def test_signing_out_ends_the_session(client: Client, alice: User) -> None:
+    client.force_login(alice)
+    assert client.get("/sign-out/").status_code == 405
+    assert is_signed_in(client)
+    assert client.post("/sign-out/").url == "/sign-in/"
+    assert not is_signed_in(client)
+
+
+def test_who_belongs_to_no_project_is_told_so_and_can_leave(client: Client) -> None:
+    client.force_login(create_user("charlie"))
+    response = client.get("/runs/")
+    assert response.status_code == 403
+    assert "not a member of any project" in response.content.decode()
+    assert client.post("/sign-out/").status_code == 302
+
+
+def test_create_user_prints_a_link_that_works(client: Client) -> None:
+    out = printed("create_user", "dora")
+    assert "dora was created: operator in default." in out
+    assert client.post(urlsplit(out.split()[-1]).path).status_code == 302
+    assert is_signed_in(client)
+
+
+def test_create_user_prints_one_json_document(client: Client) -> None:
+    create_project("work")
+    document = json.loads(printed("create_user", "eve", "--role", "viewer", "--project", "work", "--json"))
+    assert set(document) == {"user", "role", "project", "created", "link", "expires_at"}
+    assert (document["user"], document["role"], document["created"]) == ("eve", "viewer", True)
+    assert Membership.objects.get(user__username="eve").role == "viewer"
+    again = json.loads(printed("create_user", "eve", "--project", "work", "--json"))
+    assert again["created"] is False
+    assert Membership.objects.get(user__username="eve").role == "operator"
+
+
+def test_the_default_project_is_made_when_there_is_none() -> None:
+    printed("create_user", "dora")
+    assert [project.slug for project in Project.objects.all()] == ["default"]
+
+
+def test_signin_link_renews_the_way_in(client: Client, alice: User) -> None:
+    document = json.loads(printed("signin_link", "alice", "--json", "--base-url", "https://runs.example/"))
+    assert document["link"].startswith("https://runs.example/sign-in/")
+    assert client.post(urlsplit(document["link"]).path).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["create_user", "no spaces"], "cannot be a name"),
+        (["create_user", "dora", "--project", "nowhere"], "There is no project 'nowhere'"),
+        (["signin_link", "nobody"], "There is no user 'nobody'"),
+    ],
+)
+def test_commands_complain_in_words(arguments: list[str], complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint):
+        call_command(*arguments)
+    assert not User.objects.exists()

@@ -1,0 +1,171 @@
+"""What every address has in common: sign-in before it, and the same headers after it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from uuid import UUID
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client, override_settings
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from tests.conftest import CHECKOUT
+from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
+
+pytestmark = pytest.mark.django_db
+
+OPEN = {"sign-in", "sign-in-link", "sign-out", "healthz"}
+SAMPLES = {
+    "uuid": str(UUID(int=1)),
+    "int": "1",
+    "slug": "a-name",
+    "str": "result",
+}
+
+
+def patterns(resolver: URLResolver | None = None) -> Iterator[URLPattern]:
+    for entry in (resolver or get_resolver()).url_patterns:
+        if isinstance(entry, URLResolver):
+            yield from patterns(entry)
+        else:
+            yield entry
+
+
+def address_of(pattern: URLPattern) -> str:
+    route = str(pattern.pattern)
+    for kind, value in SAMPLES.items():
+        while f"<{kind}:" in route:
+            before, _, rest = route.partition(f"<{kind}:")
+            route = before + value + rest.partition(">")[2]
+    assert "<" not in route, f"give {route} a sample"
+    return "/" + route
+
+
+ADDRESSES = {pattern.name: address_of(pattern) for pattern in patterns()}
+
+
+@pytest.mark.parametrize("name", sorted(set(ADDRESSES) - OPEN))
+@pytest.mark.parametrize("method", ["get", "post", "put", "delete", "head", "options"])
+def test_every_address_needs_sign_in(client: Client, name: str, method: str) -> None:
+    response = getattr(client, method)(ADDRESSES[name])
+    assert response.status_code == 302
+    assert response.url.startswith("/sign-in/?next=")
+
+
+@pytest.mark.parametrize("name", sorted(OPEN))
+def test_the_open_addresses_answer_without_sign_in(client: Client, name: str) -> None:
+    assert client.get(ADDRESSES[name]).status_code in (200, 405, 410)
+
+
+def assert_headers(response: object) -> None:
+    policy = response["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["X-Frame-Options"] == "DENY"
+    assert "no-store" in response["Cache-Control"]
+    assert response["Referrer-Policy"] == "same-origin"
+
+
+@pytest.mark.parametrize("name", sorted(ADDRESSES))
+def test_every_answer_carries_the_headers(client: Client, name: str) -> None:
+    assert_headers(client.get(ADDRESSES[name]))
+    client.force_login(create_user("alice", project=create_project()))
+    assert_headers(client.get(ADDRESSES[name]))
+    assert_headers(client.post(ADDRESSES[name]))
+
+
+def test_pages_that_exist_carry_the_headers(client: Client) -> None:
+    project = create_project()
+    client.force_login(create_user("alice", project=project))
+    run = create_run(project)
+    call = create_call(run, result={"a": 1}, receipt="a")
+    problem = create_problem(project)
+    for address in (run.get_absolute_url(), call.get_absolute_url(), f"/problems/{problem.pk}/raw"):
+        response = client.get(address)
+        assert response.status_code == 200
+        assert_headers(response)
+
+
+def test_an_address_that_does_not_exist_is_told_in_words(client: Client) -> None:
+    client.force_login(create_user("alice", project=create_project()))
+    response = client.get("/nowhere/")
+    assert response.status_code == 404
+    assert "There is nothing here" in response.content.decode()
+    assert_headers(response)
+
+
+def test_a_foreign_host_name_is_refused_in_words(client: Client) -> None:
+    response = client.get("/sign-in/", headers={"host": "evil.example"})
+    assert response.status_code == 400
+    assert "This request cannot be read" in response.content.decode()
+
+
+def test_a_mistake_of_ours_repeats_nothing_of_the_request(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("sk-secret")
+
+    client.raise_request_exception = False
+    client.force_login(create_user("alice", project=create_project()))
+    monkeypatch.setattr("dashboard.views.runs.run_page", fail)
+    response = client.get("/runs/?q=sk-other-secret")
+    assert response.status_code == 500
+    assert "nothing that was stored is lost" in response.content.decode()
+    assert b"secret" not in response.content
+    assert_headers(response)
+
+
+def test_static_files_are_open_and_typed(client: Client) -> None:
+    response = client.get("/static/css/tokens.css")
+    assert response.status_code == 200
+    assert response["Content-Type"].startswith("text/css")
+    assert b"@layer tokens" in response.getvalue()
+    assert response["X-Content-Type-Options"] == "nosniff"
+    response.close()
+
+
+def test_vendored_files_are_as_published() -> None:
+    readme = (CHECKOUT / "static/vendor/README.md").read_text("utf-8")
+    scripts = list((CHECKOUT / "static/vendor").glob("*.js"))
+    assert scripts
+    for script in scripts:
+        assert f"{script.name} |" in readme
+        assert sha256(script.read_bytes()).hexdigest() in readme
+
+
+def test_health_is_claimed_only_while_the_database_answers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OperationalError("could not connect to 10.0.0.1")
+
+    assert client.get("/healthz").json() == {"ok": True}
+    monkeypatch.setattr(connection, "cursor", refuse)
+    response = client.get("/healthz")
+    assert response.status_code == 503
+    assert response.json() == {"ok": False}
+
+
+@override_settings(SECURE_SSL_REDIRECT=True)
+def test_https_is_insisted_on_when_it_is_set(client: Client) -> None:
+    response = client.get("/runs/")
+    assert response.status_code == 301
+    assert response.url == "https://testserver/runs/"
+    assert client.get("/healthz").status_code == 200  # whoever watches the process asks it directly
+
+
+def test_check_deploy_finds_nothing_with_https() -> None:
+    environment = os.environ | {"COUNTERFOIL_HTTPS": "1"}
+    environment.pop("DJANGO_ALLOW_ASYNC_UNSAFE", None)  # of the browser tests
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        cwd=CHECKOUT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,184 @@
+"""The language of the search bar, and the rows that it finds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from dashboard.models import Project
+from dashboard.query import parse
+from tests.dashboard.factories import create_call, create_project, create_run
+
+READ = [
+    ("", ""),
+    ("status:failed tool:Bash", "status:failed tool:Bash"),
+    ("-tool:Bash", "-tool:Bash"),
+    ("STATUS:Failed", "status:failed"),
+    ('"two words" plain', '"two words" plain'),
+    ('tool:"my tool"', 'tool:"my tool"'),
+    (r'"say \"hi\""', r'"say \"hi\""'),
+    ("words words", "words"),
+    ("  spaced\n\tout  ", "spaced out"),
+    ("tool:mcp__a__b", "tool:mcp__a__b"),
+    ('-"not this"', '-"not this"'),
+    ("flaky-test", "flaky-test"),
+    ("nul\x00inside", "nul␀inside"),
+]
+
+REFUSED = [
+    ("foo:bar", "“foo:” is not a filter"),
+    ("https://example.org", "“https:” is not a filter"),
+    ("status:broken", "“status:” cannot be “broken”; it is one of failed, ok,"),
+    ("tool:", "“tool:” has no value"),
+    ("cut:yes cut:no", "“cut:yes” and “cut:no” cannot both hold"),
+    ("tool:Bash -tool:Bash", "“tool:Bash” and “-tool:Bash” cannot both hold"),
+    ("status:failed status:ok", "“status:failed” and “status:ok” cannot both hold"),
+    ("agent:a agent:b", "cannot both hold"),
+    ('"never closed', "opens a quotation that nothing closes"),
+    ('tool:"never closed', "opens a quotation that nothing closes"),
+    ("-", "names nothing to look for"),
+    ('""', "names nothing to look for"),
+    ("-child:any", "leaves no run at all"),
+    ("x" * 60_000, "The filter has 60000 characters; at most 2000 are read"),
+    (" ".join(f"word{n}" for n in range(21)), "The filter has 21 terms; at most 20 are read"),
+]
+
+HOSTILE = [
+    "\x00",
+    "'; DROP TABLE dashboard_run; --",
+    "100%_done\\",
+    "<script>alert(1)</script>",
+    "\u202etool:Bash\u202c",
+    "tool:\u0000",
+    ":::",
+    '"""',
+    "%_" * 1_000,
+    "\\",
+    '\\"',
+    "tool:" + "é" * 500,
+    "\U0001f600\ufffd\ufeff",
+]
+
+
+@pytest.fixture
+def project(db: None) -> Project:
+    return create_project()
+
+
+def titles(project: Project, text: str) -> list[str]:
+    return sorted(run.title for run in parse(text).runs(project))
+
+
+@pytest.mark.parametrize(("text", "written"), READ)
+def test_a_filter_is_read_and_written_again(text: str, written: str) -> None:
+    query = parse(text)
+    assert query.problems == ()
+    assert str(query) == written
+    assert parse(written) == query
+
+
+@pytest.mark.parametrize(("text", "problem"), REFUSED)
+def test_a_word_that_cannot_be_read_is_named(text: str, problem: str) -> None:
+    assert problem in " ".join(parse(text).problems)
+
+
+def test_a_filter_with_a_problem_finds_nothing(project: Project) -> None:
+    create_run(project, title="one")
+    assert titles(project, "foo:bar") == []
+    assert titles(project, "") == ["one"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_input_breaks_the_search(project: Project, text: str) -> None:
+    run = create_run(project)
+    assert list(parse(text).runs(project)) == []
+    assert list(parse(text, over="calls").calls(run)) == []
+
+
+def test_a_keyword_of_runs_is_refused_for_calls() -> None:
+    assert parse("agent:codex", over="calls").problems[0].startswith("“agent:” filters runs, not the calls of a run.")
+
+
+def test_a_facet_is_toggled_in_the_text() -> None:
+    assert parse("status:failed words").toggled("tool", "Bash") == "status:failed words tool:Bash"
+    assert parse("tool:Bash words").toggled("tool", "Bash") == "words"
+    assert parse("-tool:Bash words").toggled("tool", "Bash") == "words tool:Bash"
+
+
+def test_runs_are_found_by_what_their_calls_were(project: Project) -> None:
+    create_run(project, title="good", facets={"tool": ["Bash", "Read"], "family": ["command"], "state": ["top"]})
+    create_run(project, title="bad", facets={"tool": ["Bash"], "state": ["failed", "cut", "top"], "agent": ["codex"]})
+    assert titles(project, "tool:Bash") == ["bad", "good"]
+    assert titles(project, "tool:Bash tool:Read") == ["good"]
+    assert titles(project, "status:failed") == ["bad"]
+    assert titles(project, "status:ok") == ["good"]
+    assert titles(project, "-status:failed") == ["good"]
+    assert titles(project, "cut:yes") == titles(project, "-cut:no") == ["bad"]
+    assert titles(project, "cut:no tool:Bash") == ["good"]
+    assert titles(project, "agent:codex -tool:Read") == ["bad"]
+    assert titles(project, "tool:bash") == []
+
+
+def test_a_common_facet_finds_the_same_runs_as_a_rare_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        create_run(project, title=f"run {number}", facets={"tool": ["Bash"] if number % 2 else ["Read"]})
+    rare = titles(project, "tool:Bash -tool:Read")
+    monkeypatch.setattr("dashboard.query_rows.FEW", 1)
+    assert titles(project, "tool:Bash -tool:Read") == rare == ["run 1", "run 3", "run 5"]
+
+
+def test_child_runs_are_left_out_unless_asked_for(project: Project) -> None:
+    parent = create_run(project, title="parent", facets={"state": ["top"]})
+    create_run(project, title="child", parent=parent, facets={"state": ["child"]})
+    assert titles(project, "") == ["parent"]
+    assert titles(project, "child:any") == ["child", "parent"]
+    assert titles(project, "child:yes") == titles(project, "state:child") == ["child"]
+
+
+def test_runs_are_found_by_text_in_title_or_id(project: Project) -> None:
+    create_run(project, "session-42", title="Fix 100% of the_bugs")
+    create_run(project, "session-43", title="Other")
+    assert titles(project, "fix 100%") == ["Fix 100% of the_bugs"]
+    assert titles(project, "SESSION-42") == ["Fix 100% of the_bugs"]
+    assert titles(project, "1%0") == []
+    assert titles(project, "the_bugs -other") == ["Fix 100% of the_bugs"]
+
+
+def test_runs_are_found_by_whether_they_go_on(project: Project) -> None:
+    now = timezone.now()
+    create_run(project, title="live", last_at=now)
+    create_run(project, title="ended", last_at=now, ended_at=now)
+    create_run(project, title="idle", last_at=now - timedelta(hours=1))
+    create_run(project, title="silent", last_at=None)
+    assert titles(project, "status:live") == ["live"]
+    assert titles(project, "status:ended") == ["ended"]
+    assert titles(project, "status:idle") == ["idle", "silent"]
+    assert titles(project, "-status:live") == ["ended", "idle", "silent"]
+
+
+def test_another_projects_runs_are_never_found(project: Project) -> None:
+    create_run(create_project("other"), "run-x", title="secret", facets={"tool": ["Bash"]})
+    for text in ("", "tool:Bash", "-tool:Read", "secret", "status:ok", "cut:no", "child:any"):
+        assert titles(project, text) == []
+
+
+def test_calls_of_a_run_are_found(project: Project) -> None:
+    run = create_run(project)
+    create_call(run, "a", summary="exit 0", exit_status=0)
+    create_call(run, "b", exit_status=2, is_cut=True)
+    create_call(run, "c", tool="Read", family="file", status="error")
+    create_call(run, "d", tool="Read", family="file", status="unknown", attempt=2)
+
+    def found(text: str) -> str:
+        return "".join(call.external_id for call in parse(text, over="calls").calls(run))
+
+    assert found("") == "abcd"
+    assert found("status:failed") == "bc"
+    assert found("status:ok") == "a"
+    assert found("-status:ok") == "bcd"
+    assert found("status:unanswered") == found("state:retried") == "d"
+    assert found("cut:yes") == "b"
+    assert found("-tool:Read") == found("family:command") == "ab"
+    assert found('"EXIT 0"') == "a"
