@@ -10,7 +10,8 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard.models import Membership, Project
+from dashboard.models import Project
+from tests.dashboard.factories import create_project, create_user
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -34,15 +35,13 @@ def django_db_modify_db_settings() -> None:
 
 @pytest.fixture
 def project(db: None) -> Project:
-    return Project.objects.create(slug="ledger", name="Ledger")
+    return create_project("ledger")
 
 
 @pytest.fixture
-def operator(project: Project, django_user_model: type[User]) -> User:
+def operator(project: Project) -> User:
     """May write in `project`, and sees no other."""
-    person = django_user_model.objects.create_user("olga")
-    Membership.objects.create(user=person, project=project, role=Membership.Role.OPERATOR)
-    return person
+    return create_user("olga", project=project)
 
 
 @pytest.fixture

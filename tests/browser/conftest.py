@@ -4,6 +4,8 @@ page             a signed-out page; addresses are given without their host: page
 operator_page    the same, signed in as `operator`
 browse           makes further pages: browse(signed_in=True, java_script_enabled=False, viewport={…})
 troubles         what the browser complained of so far; a test that provokes a complaint takes it out
+bundled          the project of `operator`, with the recordings that the package ships in it
+serious          what axe finds serious or critical on a page, a sentence each
 assert_accessible  fails with what axe finds serious or critical on a page
 """
 
@@ -21,12 +23,17 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
+from dashboard.importing import import_paths
+from dashboard.models import Project
 from tests.browser.chromium import FLAGS, Chromium, NoChromium, find
+from tests.conftest import CHECKOUT
 
 PATIENCE = 10_000
 SERIOUS = {"serious", "critical"}
 
 Browse = Callable[..., Page]
+Serious = Callable[[Page], list[str]]
+SAMPLES = CHECKOUT / "dashboard" / "samples"
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +67,7 @@ def browse(
     contexts: list[BrowserContext] = []
 
     def open_page(*, signed_in: bool = False, **options: Any) -> Page:
-        context = browser.new_context(base_url=live_server.url, **options)
+        context = browser.new_context(base_url=live_server.url, reduced_motion="reduce", **options)
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
         if signed_in:
@@ -109,12 +116,26 @@ def operator_page(browse: Browse) -> Page:
 
 
 @pytest.fixture
-def assert_accessible() -> Callable[[Page], None]:
+def bundled(project: Project) -> Project:
+    import_paths(project, [SAMPLES])
+    return project
+
+
+@pytest.fixture
+def serious() -> Serious:
     axe = Axe()
 
-    def check(page: Page) -> None:
+    def find_violations(page: Page) -> list[str]:
         violations = axe.run(page).response["violations"]
-        found = [_sentence(one) for one in violations if one["impact"] in SERIOUS]
+        return [_sentence(one) for one in violations if one["impact"] in SERIOUS]
+
+    return find_violations
+
+
+@pytest.fixture
+def assert_accessible(serious: Serious) -> Callable[[Page], None]:
+    def check(page: Page) -> None:
+        found = serious(page)
         assert not found, f"axe on {page.url}:\n" + "\n".join(found)
 
     return check

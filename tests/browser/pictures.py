@@ -88,7 +88,7 @@ def _take_all(browser: Browser, base: str, link: str, out: Path) -> None:
     signed_out = browser.new_page(base_url=base)
     _take(signed_out, "sign-in", "/sign-in/", out)
     signed_out.close()
-    page = browser.new_page(base_url=base)
+    page = browser.new_page(base_url=base, reduced_motion="reduce")
     page.goto(link)
     _accept(page)
     for name, path in _pages(page):
