@@ -6,6 +6,7 @@ One function makes each pane whole for the Call page, another a later window of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from dashboard.fidelity import Fidelity, of_receipt, of_result
 from dashboard.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.windows import FIRST, NEXT, Window, text_window
 from envelopes.pointer import text_at
-from envelopes.receipt import Receipt
+from envelopes.receipt import Receipt, TextPart
 from envelopes.tokens import TokenCount
 from envelopes.untrusted import visible
 
@@ -181,15 +182,16 @@ def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
         return None
     text = receipt.text
     links = Links(surfaces.halves.reading.links)
-    fields = _fields(receipt, links)
+    characters = _characters(receipt)
+    first = islice(characters.items(), FIELDS_SHOWN)
     shown = surfaces.chosen.get("receipt")
     return ReceiptPane(
         window=receipt_window(receipt, links, 0, FIRST, spaces=spaces),
         size=_size(visible(text).encode(), text, surfaces.tokens(text)),
         fidelity=of_receipt(shown.fidelity if shown else "absent"),
-        share=_share(receipt),
-        fields=fields[:FIELDS_SHOWN],
-        fields_left=max(0, len(fields) - FIELDS_SHOWN),
+        share=_share(characters, len(text)),
+        fields=tuple(_field(*source, count, links) for source, count in first),
+        fields_left=max(0, len(characters) - FIELDS_SHOWN),
         is_mixed=len(receipt.parts) > 1 or (text == "" and bool(receipt.parts)),
         spaces=spaces,
     )
@@ -199,26 +201,24 @@ def _size(raw: bytes, text: str, tokens: TokenCount | None) -> Size:
     return Size(bytes=len(raw), lines=text.count("\n") + 1 if text else 0, tokens=tokens)
 
 
-def _share(receipt: Receipt) -> Share:
-    counts = {"canonical": 0, "complete": 0, "args": 0}
-    for segment in receipt.segments:
-        if segment.source is not None:
-            counts[segment.source.document] += len(segment.text)
-    return Share(result=counts["canonical"] + counts["complete"], args=counts["args"], total=len(receipt.text))
+def _characters(receipt: Receipt) -> dict[tuple[str, str], int]:
+    """By document and pointer, in the order in which they first appear."""
+    counts: dict[tuple[str, str], int] = {}
+    for part in receipt.parts:
+        for segment in part.segments if isinstance(part, TextPart) else ():
+            if segment.source is not None:
+                key = (segment.source.document, segment.source.pointer)
+                counts[key] = counts.get(key, 0) + len(segment.text)
+    return counts
 
 
-def _fields(receipt: Receipt, links: Links) -> tuple[Field, ...]:
-    """In the order in which they first appear, list items under their list."""
-    found: dict[tuple[str, str], int] = {}
-    for segment in receipt.segments:
-        if segment.source is not None:
-            key = _field_key(segment.source.document, segment.source.pointer, links)
-            found[key] = found.get(key, 0) + len(segment.text)
-    return tuple(Field(document=name, pointer=pointer, characters=n) for (name, pointer), n in found.items())
+def _share(characters: dict[tuple[str, str], int], total: int) -> Share:
+    args = sum(count for (document, _), count in characters.items() if document == "args")
+    return Share(result=sum(characters.values()) - args, args=args, total=total)
 
 
-def _field_key(document: str, pointer: str, links: Links) -> tuple[str, str]:
-    if document != "complete":
-        return document, pointer
-    canonical = links.canonical(pointer)
-    return ("recorded", pointer) if canonical is None else ("canonical", canonical)
+def _field(document: str, pointer: str, characters: int, links: Links) -> Field:
+    canonical = links.canonical(pointer) if document == "complete" else None
+    if canonical is not None:
+        return Field(document="canonical", pointer=canonical, characters=characters)
+    return Field(document="recorded" if document == "complete" else document, pointer=pointer, characters=characters)

@@ -7,9 +7,10 @@ the call's own run where none is named. `q`, the filter of the run's page, is ke
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 from django.urls import reverse
 
@@ -33,21 +34,22 @@ class Walk:
 
 
 def walk(project: Project, call: Call, query: QueryDict) -> Walk:
+    """Four queries, however many calls the run has."""
     run = _run(project, call, query.get("run", ""))
     kept = _kept(query)
     members = _listed(run, query)
-    own = RunCall.objects.filter(run=run, call=call).values_list("ordinal", "id").first()
-    earlier, later = _around(members, own)
-    filters = QueryDict(mutable=True)
-    if query.get("q"):
-        filters["q"] = query["q"]
+    earlier, later = _around(RunCall.objects.filter(run=run, call=call).values_list("ordinal", "id").first())
+    counts = members.aggregate(
+        total=Count("id"), before=Count("id", filter=earlier), here=Count("id", filter=Q(call=call))
+    )
+    filters = urlencode({"q": query["q"]}) if query.get("q") else ""
     return Walk(
         run=run,
-        position=earlier.count() + 1 if own and members.filter(call=call).exists() else 0,
-        total=members.count(),
-        before=_address(earlier.order_by("-ordinal", "-id").values_list("call_id", flat=True).first(), kept),
-        after=_address(later.order_by("ordinal", "id").values_list("call_id", flat=True).first(), kept),
-        up=run.get_absolute_url() + (f"?{filters.urlencode()}" if filters else "") + f"#c-{call.pk.hex}",
+        position=counts["before"] + 1 if counts["here"] else 0,
+        total=counts["total"],
+        before=_address(members.filter(earlier).order_by("-ordinal", "-id"), kept),
+        after=_address(members.filter(later).order_by("ordinal", "id"), kept),
+        up=run.get_absolute_url() + (f"?{filters}" if filters else "") + f"#c-{call.pk.hex}",
         is_filtered=bool(filters),
     )
 
@@ -74,16 +76,17 @@ def _listed(run: Run, query: QueryDict) -> QuerySet[RunCall]:
     return members.filter(call__in=wanted.calls(run).order_by()) if wanted else members
 
 
-def _around(members: QuerySet[RunCall], own: tuple[int, int] | None) -> tuple[QuerySet[RunCall], QuerySet[RunCall]]:
+def _around(own: tuple[int, int] | None) -> tuple[Q, Q]:
+    """What stands before and behind; nothing does when the call is not in the run."""
     if own is None:
-        return members.none(), members.none()
+        return Q(pk__in=[]), Q(pk__in=[])
     ordinal, pk = own
-    earlier = members.filter(Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, pk__lt=pk))
-    later = members.filter(Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, pk__gt=pk))
-    return earlier, later
+    earlier = Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, pk__lt=pk)
+    return earlier, Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, pk__gt=pk)
 
 
-def _address(call: UUID | None, kept: QueryDict) -> str:
+def _address(ordered: QuerySet[RunCall], kept: QueryDict) -> str:
+    call = ordered.values_list("call_id", flat=True).first()
     if call is None:
         return ""
     return reverse("call-detail", args=[call]) + (f"?{kept.urlencode()}" if kept else "")

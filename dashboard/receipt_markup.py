@@ -53,14 +53,16 @@ class Links:
     """From where a segment came from to where that is shown; the longest recorded prefix wins."""
 
     def __init__(self, recorded_to_canonical: Mapping[str, str]) -> None:
-        self._prefixes = sorted(recorded_to_canonical.items(), key=lambda link: len(link[0]), reverse=True)
+        self._links = recorded_to_canonical
         self._attributes: dict[tuple[str, str], str] = {}
 
     def canonical(self, recorded: str) -> str | None:
-        for prefix, pointer in self._prefixes:
-            if recorded == prefix or recorded.startswith(prefix + "/"):
-                return pointer + recorded[len(prefix) :]
-        return None
+        prefix = recorded
+        while prefix not in self._links:
+            if not prefix:
+                return None
+            prefix = prefix.rpartition("/")[0]
+        return self._links[prefix] + recorded[len(prefix) :]
 
     def attributes(self, source: Source) -> str:
         key = (source.document, source.pointer)
