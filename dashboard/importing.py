@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dashboard import recording
+from dashboard import artifact_store, recording
 from dashboard.models import Project, Source
 from dashboard.source_files import (
     HEAD_BYTES,
@@ -29,6 +29,7 @@ from dashboard.source_files import (
 )
 from envelopes import recordings
 from envelopes.recordings.base import (
+    ArtifactRecord,
     CallRecord,
     EventRecord,
     Format,
@@ -169,10 +170,17 @@ class FileImport:
                 state=msgspec.json.encode(state),
                 prefix_sha256=prefix_sha256(file, end),
                 seen=self._seen(source, records),
+                files=self._taken_in(records),
             ),
         )
         self.report.added.update(written.added)
         self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
+
+    def _taken_in(self, records: Sequence[Record]) -> dict[str, artifact_store.Stored]:
+        """Files that the records name and that lie beside the recording: on disk before a row names them."""
+        named = {one.path for one in records if isinstance(one, ArtifactRecord)}
+        found = {path: artifact_store.take_in(self.path, path) for path in sorted(named)}
+        return {path: stored for path, stored in found.items() if stored is not None}
 
     def _seen(self, source: Source, records: Sequence[Record]) -> dict[str, int]:
         """What the whole source holds so far, each thing once."""

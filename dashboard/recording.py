@@ -12,7 +12,7 @@ nothing, and one that is killed half-way left nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ import msgspec
 from django.db import models, transaction
 
 from dashboard import identity, source_rows
+from dashboard.artifact_store import Stored
 from dashboard.bulk import insert, insert_values
 from dashboard.call_rows import CallMerge, CallRows, new_call
 from dashboard.columns import column_text, instant, milliseconds
@@ -44,7 +45,7 @@ from dashboard.models import (
 from dashboard.run_rows import merge_run, new_run
 from dashboard.tally import COLUMNS, tally
 from envelopes import recordings
-from envelopes.recordings.base import EventRecord, MessageRecord, Record, SourceLine
+from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
 from envelopes.recordings.base import Problem as Refusal
 from envelopes.tokens import count_all
 
@@ -68,6 +69,7 @@ class Batch:
     state: bytes = b"{}"
     prefix_sha256: str = ""
     seen: dict[str, int] = field(default_factory=dict)
+    files: Mapping[str, Stored] = field(default_factory=dict)  # by recorded path, already on disk
 
 
 @dataclass
@@ -95,7 +97,7 @@ def record(source: Source, batch: Batch) -> Written:
     """Raises source_rows.SourceMoved when the source is not where the batch starts."""
     with transaction.atomic():
         source_rows.claim(source, start=batch.start)
-        written = _BatchWrite(source).write(batch)
+        written = _BatchWrite(source, batch.files).write(batch)
         source_rows.keep_raw(source, batch.lines)
         source_rows.keep_refusals(source, batch.refusals, batch.lines, batch.incomplete)
         _advance(source, batch)
@@ -126,8 +128,9 @@ def forget_run(run: Run) -> None:
 class _BatchWrite:
     """The rows of one batch. Every step reads what is stored first, so that it can tell what is new."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, files: Mapping[str, Stored]) -> None:
         self.source = source
+        self.files = files
         self.project: int = source.project_id
         self.format = recordings.named(source.format)
         self.written = Written()
@@ -244,7 +247,7 @@ class _BatchWrite:
         insert(CanonicalProjection, projections, ignore_known=True)
         artifacts = [artifact for one in derived.values() for artifact in one.artifacts]
         artifacts += [
-            _named_artifact(self.project, key, ordinal, one.role, one.path, one.size)
+            _named_artifact(self.project, key, ordinal, one, self.files.get(one.path))
             for key, draft in drafts.items()
             for ordinal, one in enumerate(draft.artifacts, 100)
         ]
@@ -361,17 +364,19 @@ def _update(model: type[models.Model], rows: list[Any], fields: list[str] | None
         row.save(update_fields=names, force_update=True)
 
 
-def _named_artifact(project: int, call: UUID, ordinal: int, role: str, path: str, size: int | None) -> Artifact:
-    """A file that the recording names. It is missing until its content is taken in."""
+def _named_artifact(project: int, call: UUID, ordinal: int, one: ArtifactRecord, file: Stored | None) -> Artifact:
+    """A file that the recording names. It is missing unless its content was taken in."""
     return Artifact(
-        id=identity.derived("artifact", call.bytes, "file", path),
+        id=identity.derived("artifact", call.bytes, "file", one.path),
         project_id=project,
         call_id=call,
         ordinal=ordinal,
-        role=column_text(role, 64),
-        path=column_text(path, 1024),
-        state=Artifact.State.MISSING,
-        size=size or 0,
+        role=column_text(one.role, 64),
+        path=column_text(one.path, 1024),
+        state=Artifact.State.PRESENT if file else Artifact.State.MISSING,
+        sha256=file.sha256 if file else "",
+        size=file.size if file else one.size or 0,
+        lines=file.lines if file else 0,
     )
 
 

@@ -6,9 +6,22 @@ import json
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from dashboard.importing import Report, import_paths
-from dashboard.models import Call, Event, Message, Observation, Problem, Project, Receipt, Run, RunCall, Source
+from dashboard.models import (
+    Artifact,
+    Call,
+    Event,
+    Message,
+    Observation,
+    Problem,
+    Project,
+    Receipt,
+    Run,
+    RunCall,
+    Source,
+)
 from dashboard.recording import forget_run
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, user, write
 
@@ -222,6 +235,34 @@ def test_a_cut_is_counted_in_lines(project: Project, tmp_path: Path) -> None:
     call = Call.objects.get()
     assert (call.output_lines, call.seen_lines, call.is_cut) == (100, 20, True)
     assert call.run.cut_count == 1
+
+
+def persisted(path: str) -> list[dict[str, object] | bytes]:
+    result = {"stdout": "a", "stderr": "", "persistedOutputPath": path, "persistedOutputSize": 9}
+    return [asks("toolu_01"), answers("toolu_01", "a", result)]
+
+
+def test_an_output_kept_on_disk_beside_the_recording_is_taken_in(project: Project, tmp_path: Path) -> None:
+    beside = tmp_path / SESSION / "tool-results" / "toolu_01.txt"
+    beside.parent.mkdir(parents=True)
+    beside.write_bytes(b"one\ntwo\nthree")
+    take(project, write(tmp_path / f"{SESSION}.jsonl", persisted(f"/home/dev/x/{SESSION}/tool-results/toolu_01.txt")))
+    artifact = Artifact.objects.get()
+    assert (artifact.state, artifact.size, artifact.lines) == ("present", 13, 3)
+    assert (Path(settings.ARTIFACTS) / artifact.sha256[:2] / artifact.sha256).read_bytes() == b"one\ntwo\nthree"
+
+
+@pytest.mark.parametrize("name", ["link.txt", "../outside.txt", "..", "folder", "gone.txt", "a\x00b"])
+def test_what_is_no_regular_file_beside_the_recording_stays_missing(
+    name: str, project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "outside.txt").write_text("secret")
+    kept = tmp_path / SESSION / "tool-results"
+    (kept / "folder").mkdir(parents=True)
+    (kept / "link.txt").symlink_to(tmp_path / "outside.txt")
+    take(project, write(tmp_path / f"{SESSION}.jsonl", persisted(f"/home/dev/{SESSION}/tool-results/{name}")))
+    artifact = Artifact.objects.get()
+    assert (artifact.state, artifact.sha256) == ("missing", "")
 
 
 def test_a_subagents_file_is_a_child_run(project: Project, tmp_path: Path) -> None:
