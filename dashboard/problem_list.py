@@ -34,7 +34,8 @@ class ProblemRow:
 
 @dataclass(frozen=True)
 class FileChoice:
-    label: str
+    label: str  # the end of the path, which tells files apart
+    path: str
     count: int
     href: str
     is_current: bool
@@ -98,7 +99,10 @@ def _address(file: str, *, after: int | None = None) -> str:
 
 def _choice(path: str, number: int, current: str) -> FileChoice:
     is_current = path == current
-    return FileChoice(plain(path), number, reverse("problem-list") if is_current else _address(path), is_current)
+    label = "/".join(path.rsplit("/", 2)[-2:])
+    return FileChoice(
+        plain(label), plain(path), number, reverse("problem-list") if is_current else _address(path), is_current
+    )
 
 
 def _row(problem: Problem) -> ProblemRow:

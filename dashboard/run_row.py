@@ -18,7 +18,6 @@ COLUMNS = (
     "model",
     "source_format",
     "parent_id",
-    "started_at",
     "last_at",
     "ended_at",
     "sort_at",
