@@ -13,7 +13,8 @@ from dashboard.importing import Report, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
 from dashboard.projects import get_or_create_project
 
-pytestmark = [pytest.mark.recordings, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
+BUNDLED = Path(__file__).resolve().parents[2] / "dashboard" / "samples"
 
 
 def blocks(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], bytes]]:
@@ -27,13 +28,17 @@ def blocks(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], dict[str, 
                     yield block, line, raw
 
 
-@pytest.fixture
-def folder(recordings_root: Path) -> Path:
-    return recordings_root / "claude-code"
+@pytest.fixture(params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
+def folder(request: pytest.FixtureRequest) -> Path:
+    """The excerpts that the repository ships, and in the recordings run the whole sessions."""
+    if request.param == "bundled":
+        return BUNDLED
+    root: Path = request.getfixturevalue("recordings_root")
+    return root / "claude-code"
 
 
 @pytest.fixture
-def report(folder: Path, transactional_db: None) -> Report:
+def report(folder: Path, db: None) -> Report:
     return import_paths(get_or_create_project(), [folder])
 
 
