@@ -91,7 +91,6 @@ class History:
     after: int
     first: str
     last: str
-    at_end: bool
 
 
 Loaded = Mapping[UUID, Payload]
@@ -114,38 +113,39 @@ def history_of(run: Run, *, after: str = "", before: str = "", at_end: bool = Fa
     since = max((line for line, _ in boundaries if start and line < start.line), default=-1)
     counts = counts_at(run, start, since=since)
     entries = _entries(run, items, counts, boundaries)
-    return _page(items, entries, counts)
-
-
-def _page(items: Sequence[Item], entries: Sequence[Entry], counts: Counts) -> History:
-    shown = items[: len(entries)]
-    left = counts.total - counts.before - len(shown) if shown else 0
+    kept = _fitting(entries, backwards=backwards)
     return History(
-        entries=tuple(entries),
-        before=counts.before if shown else 0,
-        after=left,
-        first=str(shown[0].place) if shown else "",
-        last=str(shown[-1].place) if shown else "",
-        at_end=left == 0,
+        entries=tuple(entries[kept.start : kept.stop]),
+        before=counts.before + kept.start,
+        after=counts.total - counts.before - kept.stop,
+        first=str(items[kept.start].place) if items else "",
+        last=str(items[kept.stop - 1].place) if items else "",
     )
 
 
 def _entries(
     run: Run, items: Sequence[Item], counts: Counts, boundaries: Sequence[tuple[int, datetime | None]]
-) -> tuple[Entry, ...]:
-    """In order, until the page is full in items or in bytes."""
+) -> list[Entry]:
     payloads = _payloads(items)
     found: list[Entry] = []
-    running, weight = counts.tokens, 0
+    running = counts.tokens
     for item in items:
         running = 0 if item.kind == "compaction" else max(0, running + item.tokens)
         gone = [Note("", GONE, _compacted(*boundary)) for boundary in boundaries if boundary[0] > item.place.line][:1]
-        entry = BUILDERS[item.kind](run, item, running, payloads, gone)
-        weight += sum(len(text.body) for text in entry.texts)
-        if found and weight > PAGE_BYTES:
+        found.append(BUILDERS[item.kind](run, item, running, payloads, gone))
+    return found
+
+
+def _fitting(entries: Sequence[Entry], *, backwards: bool) -> range:
+    """The entries that fit into PAGE_BYTES, at least one: from the front, or the last ones when read backwards."""
+    weights = [sum(len(text.body) for text in entry.texts) for entry in entries]
+    taken = weight = 0
+    for one in reversed(weights) if backwards else weights:
+        weight += one
+        if taken and weight > PAGE_BYTES:
             break
-        found.append(entry)
-    return tuple(found)
+        taken += 1
+    return range(len(entries) - taken, len(entries)) if backwards else range(taken)
 
 
 def _compacted(line: int, at: datetime | None) -> str:

@@ -63,7 +63,7 @@ def import_uploads(project: Project, files: Sequence[UploadedFile[bytes]], paths
         root = Path(folder).resolve()
         for file, name in zip(files, names, strict=True):
             _store(file, root / name)
-        report = import_paths(project, [root], shown_as=lambda path: _shown(path, root))
+        report = import_paths(project, _entries(root), shown_as=lambda path: _shown(path, root))
     return _imported(project, report)
 
 
@@ -107,6 +107,11 @@ def _store(file: UploadedFile[bytes], target: Path) -> None:
                 stored.write(chunk)
     except (FileExistsError, NotADirectoryError):
         raise Refused(f"{target.name!r} is both a file and a folder in what was sent.") from None
+
+
+def _entries(root: Path) -> list[Path]:
+    """What was sent by itself is named and must be a recording; in a folder, other files may lie beside them."""
+    return sorted(root.iterdir(), key=lambda entry: (entry.is_dir(), entry.name != "run.json", entry.name))
 
 
 def _shown(path: Path, root: Path) -> str:

@@ -17,7 +17,7 @@ def detect(head: bytes, place: Place) -> Format:
     for candidate in RECORDINGS:
         if candidate.sniff(head, place):
             return candidate
-    raise UnknownFormat(f"{place.path}: not a recording that can be read ({', '.join(f.name for f in RECORDINGS)})")
+    raise UnknownFormat(f"not a recording that can be read ({', '.join(f.name for f in RECORDINGS)})")
 
 
 def named(name: str) -> Format:

@@ -1,0 +1,287 @@
+"""The model view: what did the model actually see?"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from dashboard.bounded_text import Payload, texts_of
+from dashboard.model_history import PAGE, WHOLE_BYTES, Entry, history_of
+from dashboard.models import Project, Receipt, Run, RunCall
+from tests.dashboard.factories import (
+    START,
+    create_call,
+    create_event,
+    create_message,
+    create_project,
+    create_receipt,
+    create_run,
+    create_user,
+)
+
+HTMX = {"HX-Request": "true"}
+HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
+
+
+@pytest.fixture
+def project(db: None) -> Project:
+    return create_project()
+
+
+@pytest.fixture
+def alice(project: Project, client: Client) -> User:
+    user = create_user("alice", project=project)
+    client.force_login(user)
+    return user
+
+
+@pytest.fixture
+def run(project: Project) -> Run:
+    return create_run(project, "session-one", title="Fix the login")
+
+
+def text_of(client: Client, run: Run, asked: str = "", **headers: str) -> str:
+    response = client.get(f"/runs/{run.pk}/model/{asked}", headers=headers)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def receipt_at(call_line: int, run: Run, text: str, *, line: int, **fields: object) -> Receipt:
+    """A call at `call_line` with a receipt at `line`, as a session has them."""
+    call = create_call(run, line=call_line)
+    receipt = create_receipt(call, text, **fields)
+    receipt.line = line
+    receipt.save()
+    return receipt
+
+
+def said(entries: tuple[Entry, ...]) -> list[str]:
+    return [" ".join([entry.kind, *(str(text.body) for text in entry.texts)]) for entry in entries]
+
+
+def notes(entry: Entry) -> list[str]:
+    return [note.text for note in entry.notes]
+
+
+def test_messages_calls_and_receipts_stand_in_the_order_of_the_recording(run: Run) -> None:
+    create_message(run, "Please list the files.", line=1)
+    receipt_at(2, run, "a.py\nb.py", line=3)
+    create_message(run, [{"type": "text", "text": "There are two."}], role="assistant", line=4)
+    assert said(history_of(run).entries) == [
+        "message Please list the files.",
+        "call echo hello",
+        "receipt a.py\nb.py",
+        "message There are two.",
+    ]
+
+
+def test_parts_are_parts_and_unknown_blocks_are_their_json(run: Run) -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "text", "text": "Look:"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+        {"type": "hologram", "depth": 3},
+    ]
+    create_message(run, blocks, role="assistant", line=1)
+    texts = history_of(run).entries[0].texts
+    assert [(text.label, str(text.body)) for text in texts] == [
+        ("thinking", "Hm."),
+        ("", "Look:"),
+        ("image", "image/png, 3 B"),
+        ("hologram", "{&quot;type&quot;:&quot;hologram&quot;,&quot;depth&quot;:3}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fidelity", "words"),
+    [
+        ("exact", "the model saw"),
+        ("recorded", "recorded as seen"),
+        ("inflated", "inflated: longer than what the model saw"),
+    ],
+)
+def test_only_an_exact_receipt_is_said_to_have_been_seen(run: Run, fidelity: str, words: str) -> None:
+    receipt_at(1, run, "text", line=2, fidelity=fidelity)
+    assert notes(history_of(run).entries[1])[0] == words
+
+
+def test_a_call_without_a_receipt_says_that_nothing_answered_it(run: Run) -> None:
+    create_call(run, line=1)
+    assert notes(history_of(run).entries[0]) == ["no receipt recorded: nothing answered this call"]
+
+
+def test_what_stood_before_a_compaction_is_marked_and_the_gauge_begins_again(run: Run) -> None:
+    create_message(run, "long ago", line=1, tokens=700)
+    create_event(run, "compact_boundary", line=2, message="Conversation compacted", at=START)
+    create_message(run, "the summary", line=3, tokens=50)
+    before, mark, after = history_of(run).entries
+    assert notes(before) == ["compacted away later"]
+    assert before.notes[0].title == (
+        "The history was compacted at line 2 (2026-03-01 09:00:00 UTC); after that the model no longer saw this."
+    )
+    assert mark.who == "Conversation compacted. The model no longer saw anything above this line."
+    assert notes(after) == []
+    assert [entry.running for entry in (before, mark, after)] == [700, 0, 50]
+
+
+def test_a_replaced_receipt_says_so_where_it_stood_and_where_it_stopped(run: Run) -> None:
+    old = receipt_at(1, run, "the whole file", line=2, tokens=900)
+    Receipt.objects.filter(pk=old.pk).update(superseded_line=5, superseded_reason="micro-compaction")
+    new = create_receipt(old.call, "[cleared]", seq=2, tokens=3)
+    Receipt.objects.filter(pk=new.pk).update(line=5)
+    entries = history_of(run).entries
+    assert [entry.kind for entry in entries] == ["call", "receipt", "receipt", "replacement"]
+    assert "no longer stood from line 5: micro-compaction" in notes(entries[1])
+    assert entries[3].who == "From here on 1 earlier receipt no longer stands: micro-compaction."
+    args = entries[0].tokens
+    assert entries[3].running == args + 3
+
+
+def test_an_inherited_call_keeps_its_receipt_beside_it(project: Project, run: Run) -> None:
+    receipt = receipt_at(50, run, "from before", line=60)
+    fork = create_run(project, "fork")
+    RunCall.objects.create(run=fork, call=receipt.call, ordinal=2, inherited=True)
+    create_message(fork, "go on", line=3)
+    entries = history_of(fork).entries
+    assert [entry.kind for entry in entries] == ["call", "receipt", "message"]
+    assert "copied from another run's history" in notes(entries[0])
+    assert [entry.kind for entry in history_of(run).entries] == ["call", "receipt"]
+
+
+def test_pages_forwards_and_backwards_show_every_item_once(run: Run) -> None:
+    for line in range(1, 2 * PAGE + 11):
+        create_message(run, f"message {line}", line=1 + line // 3, tokens=10)
+    forwards, seen = history_of(run), []
+    while True:
+        seen += said(forwards.entries)
+        if not forwards.after:
+            break
+        total = forwards.before + len(forwards.entries) + forwards.after
+        assert total == 2 * PAGE + 10
+        forwards = history_of(run, after=forwards.last)
+    backwards, again = history_of(run, at_end=True), []
+    assert backwards.entries[-1].running == 10 * (2 * PAGE + 10)
+    while True:
+        again = said(backwards.entries) + again
+        if not backwards.before:
+            break
+        backwards = history_of(run, before=backwards.first)
+    assert seen == again
+    assert len(set(seen)) == len(seen) == 2 * PAGE + 10
+
+
+@pytest.mark.usefixtures("alice")
+def test_what_is_left_out_is_counted_and_one_step_away(client: Client, run: Run) -> None:
+    for line in range(1, PAGE + 6):
+        create_message(run, f"message {line}", line=line)
+    html = text_of(client, run, "?at=end")
+    assert "5 earlier left out" in html
+    first = text_of(client, run)
+    after = re.search(r'href="(\?after=[^"]+)" hx-get="\1" hx-trigger="revealed"', first)
+    assert after is not None
+    assert "5 later" in first
+    fragment = text_of(client, run, after[1], **HTMX)
+    assert "message 45" in fragment
+    assert "<html" not in fragment
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_long_text_is_bounded_by_the_page_and_never_looks_like_a_cut(client: Client, run: Run) -> None:
+    message = create_message(run, "y" * 20_000, line=1)
+    html = text_of(client, run)
+    assert "This page shows 8\u2009192 of 20\u2009000 characters; nothing was cut by the runtime here." in html
+    assert html.count("y" * 8_192) == 1
+    assert "y" * 8_193 not in html
+    whole = text_of(client, run, f"?message={message.pk}")
+    assert "y" * 20_000 in whole
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_message_of_any_length_is_read_in_windows(client: Client, run: Run) -> None:
+    message = create_message(run, "a" * 70_000 + "the end", line=1)
+    first = text_of(client, run, f"?message={message.pk}")
+    assert "the end" not in first
+    following = re.search(r"message=[^&]+&amp;from=(\d+)\">next", first)
+    assert following is not None
+    assert "the end" in text_of(client, run, f"?message={message.pk}&from={following[1]}")
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_message_comes_raw_as_it_was_recorded(client: Client, run: Run) -> None:
+    message = create_message(run, "x", line=1)
+    message.data = b'{"a": 1.0, "a": 1.00}'
+    message.save()
+    response = client.get(f"/runs/{run.pk}/model/?message={message.pk}&raw=1")
+    assert response.content == b'{"a": 1.0, "a": 1.00}'
+    assert response["Content-Disposition"].startswith("attachment")
+    assert response["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    assert response["Content-Type"] == "application/octet-stream"
+
+
+@pytest.mark.parametrize("key", ["x", "", "00000000-0000-0000-0000-000000000000"])
+@pytest.mark.usefixtures("alice")
+def test_a_message_that_is_not_of_this_run_does_not_exist(client: Client, run: Run, key: str) -> None:
+    assert client.get(f"/runs/{run.pk}/model/?message={key}").status_code == 404
+
+
+def test_a_huge_payload_is_read_only_as_far_as_it_is_shown(run: Run) -> None:
+    create_message(run, "é" * WHOLE_BYTES, line=1)
+    (text,) = history_of(run).entries[0].texts
+    assert text.total is None
+    assert str(text.body) == "é" * 8_192
+
+
+def test_the_head_of_a_string_ends_before_a_broken_escape() -> None:
+    head = b'"' + b"a" * 10 + b"\\ud83"
+    (text,) = texts_of(Payload(head, 5_000))
+    assert str(text.body) == "a" * 10
+
+
+def test_a_page_of_heavy_items_ends_early_and_goes_on(run: Run) -> None:
+    for line in range(1, 31):
+        create_message(run, '"' * 8_000, line=line)
+    history = history_of(run)
+    assert len(history.entries) < 30
+    assert history.after == 30 - len(history.entries)
+    end = history_of(run, at_end=True)
+    assert end.entries[-1].line == 30
+    assert end.before == 30 - len(end.entries)
+    assert end.after == 0
+
+
+@pytest.mark.parametrize("number", [10, 100])
+@pytest.mark.usefixtures("alice")
+def test_the_queries_are_as_many_for_10_calls_as_for_100(
+    client: Client, run: Run, number: int, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    create_message(run, "go", line=1)
+    create_event(run, "compact_boundary", line=2)
+    for line in range(3, 2 * number, 2):
+        receipt_at(line, run, "done", line=line + 1)
+    client.get(f"/runs/{run.pk}/model/")
+    with django_assert_num_queries(18):
+        client.get(f"/runs/{run.pk}/model/")
+
+
+@pytest.mark.usefixtures("alice")
+def test_hostile_text_is_text(client: Client, run: Run) -> None:
+    message = create_message(run, HOSTILE, role=HOSTILE[:30], line=1)
+    create_call(run, line=2, tool=HOSTILE, args={HOSTILE: HOSTILE}, receipt=HOSTILE)
+    create_event(run, "compact_boundary", line=9, message=HOSTILE)
+    for html in (text_of(client, run), text_of(client, run, f"?message={message.pk}")):
+        assert "<script>alert" not in html
+        assert "<b hx-post" not in html
+        assert "\u202e" not in html
+        assert "\x1b" not in html
+
+
+@pytest.mark.parametrize("asked", ["?after=1-0-zz", "?before=%00", "?after=9-9-" + "f" * 32, "?before=-1-0-0"])
+@pytest.mark.usefixtures("alice")
+def test_a_mangled_place_is_answered_with_a_page(client: Client, run: Run, asked: str) -> None:
+    create_message(run, "hello", line=1, at=START + timedelta(seconds=1))
+    assert "What did the model actually see?" in text_of(client, run, asked)
