@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from dashboard.inert import Html
 
-STEP, BAR, HEIGHT = 3, 2, 14
+STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def strip_markup(letters: str) -> Html:
     bars: dict[str, list[str]] = {}
     for index, letter in enumerate(letters):
         outcome = OUTCOMES.get(letter, OUTCOMES["u"])
-        bars.setdefault(outcome.name, []).append(f"M{index * STEP} {outcome.top}h{BAR}V{HEIGHT}h-{BAR}z")
+        bars.setdefault(outcome.name, []).append(f"M{index * STEP + 1} {outcome.top}V{HEIGHT}")
     paths = "".join(f'<path data-outcome="{name}" d="{"".join(drawn)}"/>' for name, drawn in bars.items())
     width, label = max(STEP, len(letters) * STEP), strip_label(letters)
     return Html(

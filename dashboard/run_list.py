@@ -79,7 +79,6 @@ class ListState:
     sort: str
     after: str
     seen: str
-    preset: str
 
     @classmethod
     def from_address(cls, parameters: Mapping[str, str]) -> ListState:
@@ -91,7 +90,6 @@ class ListState:
             sort if sort in SORTS else NEWEST,
             parameters.get("after", ""),
             parameters.get("seen", ""),
-            preset.id if preset else "",
         )
 
     def address(self, **changes: str) -> str:

@@ -86,6 +86,9 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("click", (event) => {
+  for (const drop of document.querySelectorAll("details.drop[open]")) {
+    if (!drop.contains(event.target)) drop.open = false; /* as a menu of the system would */
+  }
   const target = event.target.closest?.("[data-theme-switch], [data-opens]");
   if (!target) {
     if (event.target.matches?.("dialog[open]")) event.target.close(); /* the backdrop */

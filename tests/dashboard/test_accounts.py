@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from dashboard.models import Membership, Project, SignInLink
 from dashboard.signing_in import new_link
-from tests.dashboard.factories import create_project, create_user
+from tests.dashboard.factories import create_project, create_run, create_user
 
 pytestmark = pytest.mark.django_db
 
@@ -179,6 +179,20 @@ def test_who_belongs_to_no_project_is_told_so_and_can_leave(client: Client) -> N
     assert response.status_code == 403
     assert "not a member of any project" in response.content.decode()
     assert client.post("/sign-out/").status_code == 302
+
+
+def test_a_member_of_two_projects_switches_between_them(client: Client, alice: User) -> None:
+    create_run(create_project("default"), title="Run at home")
+    create_run(create_project("work"), title="Run at work")
+    client.force_login(alice)
+    assert "project=work" not in client.get("/runs/").content.decode()
+    create_user("alice", project=create_project("work"), role="viewer")
+    assert 'href="/runs/?project=work"' in client.get("/runs/").content.decode()
+    for address in ("/runs/?project=work", "/runs/"):
+        html = client.get(address).content.decode()
+        assert "Run at work" in html
+        assert "Run at home" not in html
+    assert client.get("/runs/?project=somebody-elses").status_code == 404
 
 
 def test_create_user_prints_a_link_that_works(client: Client) -> None:
