@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-import msgspec
 from django.http import QueryDict
 
 from dashboard.call_panes import (
@@ -24,6 +23,8 @@ from dashboard.cut_bar import CutBar, cut_bars
 from dashboard.fidelity import Fidelity, of_receipt
 from dashboard.inert import plain
 from dashboard.models import Artifact, Call, Event, Observation, Project, Receipt, Run
+from envelopes.result import JsonValue
+from envelopes.untrusted import tame
 
 EVENTS_SHOWN = 200
 UNRECORDED = "The recording does not say."
@@ -102,7 +103,7 @@ class CallPage:
 
 def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     surfaces = surfaces_of(call, query)
-    canonical = msgspec.json.decode(canonical_bytes(surfaces))
+    canonical = tame(canonical_bytes(surfaces))
     artifacts = list(call.artifacts.order_by("ordinal"))
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else of_receipt("absent")
@@ -115,7 +116,7 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         verdicts=tuple(_verdicts(call)),
         timing=_timing(call),
         source=call.source.name if call.source else "",
-        failure=_failure(canonical.get("error")),
+        failure=_failure(canonical),
         flag_note=_flag_note(call),
         args=args_pane(surfaces),
         left=recorded_pane(surfaces) if shows_recorded else canonical_pane(surfaces),
@@ -158,8 +159,9 @@ def _timing(call: Call) -> Timing:
     )
 
 
-def _failure(error: dict[str, object] | None) -> Failure | None:
-    if error is None:
+def _failure(canonical: JsonValue) -> Failure | None:
+    error = canonical.get("error") if isinstance(canonical, dict) else None
+    if not isinstance(error, dict):
         return None
     return Failure(
         kind=plain(str(error["kind"])),

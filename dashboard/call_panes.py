@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-import msgspec
-
 from dashboard import json_markup
 from dashboard.call_surfaces import Surfaces
 from dashboard.fidelity import Fidelity, of_receipt, of_result
@@ -19,7 +17,7 @@ from dashboard.windows import FIRST, NEXT, Window, text_window
 from envelopes.pointer import text_at
 from envelopes.receipt import Receipt, TextPart
 from envelopes.tokens import TokenCount
-from envelopes.untrusted import visible
+from envelopes.untrusted import dump, visible
 
 ARGS_FIRST = 8 * 1024
 FIELDS_SHOWN = 60
@@ -105,7 +103,7 @@ def canonical_bytes(surfaces: Surfaces) -> bytes:
     stored = surfaces.projection
     if stored is not None:
         return bytes(stored.data)
-    return msgspec.json.encode(surfaces.halves.projection.canonical.to_json())
+    return dump(surfaces.halves.projection.canonical.to_json())
 
 
 def half_text(surfaces: Surfaces, half: Half) -> str:

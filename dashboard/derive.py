@@ -16,6 +16,7 @@ from envelopes.families import family
 from envelopes.halves import Halves, read_halves
 from envelopes.pointer import join, text_at
 from envelopes.result import ArtifactRef, JsonValue
+from envelopes.untrusted import dump
 
 ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
 REFUSED_KINDS = frozenset({"write_denied"})
@@ -129,7 +130,7 @@ def _result_fidelity(halves: Halves, observations: dict[str, Observation]) -> st
 
 def _projection(call: Call, halves: Halves, observation: Observation | None) -> CanonicalProjection:
     policy = family(halves.family).projection.fingerprint
-    data = msgspec.json.encode(halves.projection.canonical.to_json())
+    data = dump(halves.projection.canonical.to_json())
     subject = observation.pk.bytes if observation else b""
     return CanonicalProjection(
         id=identity.derived(

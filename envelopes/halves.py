@@ -20,7 +20,7 @@ from envelopes.pointer import text_at
 from envelopes.preview import Cut
 from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
 from envelopes.result import JsonValue
-from envelopes.untrusted import Untrusted, tame
+from envelopes.untrusted import Untrusted, dump, tame
 
 
 class OutputCut(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ def _part(block: JsonValue) -> str | ImagePart | OtherPart:
 
 def _other(value: JsonValue) -> OtherPart:
     kind = str(value.get("type", "object")) if isinstance(value, dict) else type(value).__name__
-    return OtherPart(kind, msgspec.json.encode(value).decode())
+    return OtherPart(kind, dump(value).decode())
 
 
 def _tamed(raw: bytes, surface: str, notes: list[str]) -> JsonValue:

@@ -99,6 +99,14 @@ def joined(found: dict[str, bytes]) -> bytes:
     return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in found.items()) + b"}"
 
 
+def dump(value: JsonValue) -> bytes:
+    """JSON of a tamed value: what UTF-8 or 64 bits cannot hold is written with escapes and digits."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
 def visible(text: str) -> str:
     """`text` with lone surrogates written as \\udxxx, so that it can be encoded; the rest untouched."""
     return text.encode("utf-8", "backslashreplace").decode()

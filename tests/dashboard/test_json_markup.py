@@ -1,0 +1,95 @@
+"""JSON on the page: the recorded tokens, their pointers, and windows that join without a seam."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from dashboard.json_markup import head, pretty, rest
+from dashboard.windows import Window
+from envelopes.pointer import resolve
+from tests.dashboard.page_text import text_of
+
+TRICKY = (
+    b'{"a":1,"a":1.00,"big":123456789012345678901234567890,"n":-0.0,"e":1E5}',
+    rb'{"b":[1,{},{"k/~\"":[[]]},[],"two\nlines \"q\" \u001b[31m"],"c":{"d":[]}}',
+    b'{"a":NaN,"b":[ ],"c":{"d":Infinity}}',
+    rb'["lone \ud800", "pair \ud83d\ude00"]',
+    '{"ü <b>":"\u202e\u2028 \\\\"}'.encode(),
+    b'"text"',
+    b"[]",
+    b"17",
+    b"",
+    b"not { json",
+)
+
+
+def windows(text: str, first: int, later: int) -> list[Window]:
+    shown = [head(text, first, "data-pointer")]
+    while shown[-1].has_more:
+        shown.append(rest(text, shown[-1].end, later))
+    return shown
+
+
+@pytest.mark.parametrize("raw", TRICKY)
+def test_windows_in_a_row_are_exactly_the_text(raw: bytes) -> None:
+    text = pretty(raw)
+    for first in range(len(text) + 1):
+        assert "".join(text_of(one.html) for one in windows(text, first, 3)) == text
+
+
+def test_indenting_changes_no_token() -> None:
+    shown = pretty(rb'{"a":1,"a":1.00,"s":"\u00e9\/ \ud800","n":12345678901234567890123,"l":[],"o":{}}')
+    assert shown == (
+        '{\n  "a": 1,\n  "a": 1.00,\n  "s": "\\u00e9\\/ \\ud800",\n'
+        '  "n": 12345678901234567890123,\n  "l": [],\n  "o": {}\n}'
+    )
+
+
+def test_every_value_carries_its_pointer() -> None:
+    document = {"a": [{"b": 1}, "x"], "c/d~": {"": None}, "e": {}}
+    text = pretty(json.dumps(document).encode())
+    pointers = re.findall(r'data-pointer="([^"]*)"', head(text, len(text), "data-pointer").html)
+    assert pointers == ["", "/a", "/a/0", "/a/0/b", "/a/1", "/c~1d~0", "/c~1d~0/", "/e"]
+    assert [resolve(document, pointer) for pointer in pointers[:2]] == [document, document["a"]]
+
+
+def test_objects_and_lists_fold_without_a_script() -> None:
+    html = head('{\n  "a": [\n    1\n  ]\n}', 100, "data-pointer").html
+    assert html.count("<details open") == html.count("</details>") == 2
+    assert html.count("<summary>") == 2
+
+
+def test_a_window_that_ends_inside_leaves_nothing_open() -> None:
+    text = pretty(json.dumps({"a": {"b": ["x" * 50] * 50}}).encode())
+    window = head(text, 400, "data-pointer")
+    assert window.has_more
+    assert window.html.count("<details") == window.html.count("</details>")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        json.dumps([1] * 400_000).encode(),
+        json.dumps(["\n" * 300_000]).encode(),
+        json.dumps(["\u202e" * 300_000], ensure_ascii=False).encode(),
+        json.dumps({"x" * 5_000: [{"y" * 5_000: list(range(1_000))}]}).encode(),
+        b'{"a":' * 190 + b"1" + b"}" * 190,
+    ],
+    ids=["numbers", "newlines", "marks", "long pointers", "deep"],
+)
+def test_no_window_grows_past_its_room(raw: bytes) -> None:
+    text = pretty(raw)
+    first = head(text, 32 * 1024, "data-pointer")
+    assert first.end > 0
+    assert len(first.html) < 450_000
+    assert len(rest(text, first.end, 64 * 1024).html) < 950_000
+
+
+def test_a_key_or_value_cannot_leave_its_place() -> None:
+    raw = json.dumps({'"><script>alert(1)</script>': "</span><b hx-get=/ hx-trigger=load>"}).encode()
+    html = head(pretty(raw), 1_000, "data-pointer").html
+    assert "<script" not in html
+    assert "<b" not in html

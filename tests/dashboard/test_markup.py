@@ -1,0 +1,101 @@
+"""The filters of the pages, and foreign text made inert."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from dashboard.inert import Html, inert, plain
+from dashboard.templatetags.markup import count, duration, short_id, size, stamp, trusted, visible
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (None, "–"),
+        (0, "0 ms"),
+        (340, "340 ms"),
+        (2_440, "2.4 s"),
+        (192_000, "3 min 12 s"),
+        (180_000, "3 min"),
+        (7_500_000, "2 h 5 min"),
+        (273_600_000, "3 d 4 h"),
+    ],
+)
+def test_a_duration_is_said_in_its_two_largest_units(ms: int | None, words: str) -> None:
+    assert duration(ms) == words
+
+
+@pytest.mark.parametrize(
+    ("n", "words"),
+    [
+        (None, "–"),
+        (812, "812 B"),
+        (14_200, "14.2 KB"),
+        (999_949, "999.9 KB"),
+        (999_950, "1.0 MB"),
+        (5 * 10**12, "5000.0 GB"),
+    ],
+)
+def test_a_size_has_the_unit_that_keeps_it_short(n: int | None, words: str) -> None:
+    assert size(n) == words
+
+
+def test_numbers_are_grouped_by_thin_spaces() -> None:
+    assert count(1_214_553) == "1\u2009214\u2009553"
+
+
+def test_a_short_id_is_the_end_of_a_long_one() -> None:
+    assert (short_id("toolu_01AbCdEfGhIj"), short_id("call_0")) == ("CdEfGhIj", "call_0")
+
+
+def test_a_stamp_carries_the_whole_moment() -> None:
+    html = stamp(datetime(2025, 3, 1, 9, 30, 5, 125_000, tzinfo=UTC))
+    assert (
+        html
+        == '<time datetime="2025-03-01T09:30:05.125000+00:00" title="2025-03-01 09:30:05.125 UTC">01 Mar 2025</time>'
+    )
+
+
+def test_nothing_but_our_own_markup_is_trusted() -> None:
+    assert trusted(Html("<b>ours</b>")) == "<b>ours</b>"
+    with pytest.raises(TypeError):
+        trusted("<b>theirs</b>")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x00b", "a␀b"),
+        ("\x1b[31mred", "␛[31mred"),
+        ("\u202egnp.exe", "⟨RLO⟩gnp.exe"),
+        ("in\u200bvisible", "in⟨ZWSP⟩visible"),
+        ("tag \U000e0041", "tag ⟨U+E0041⟩"),
+        ("lone \ud800", "lone \\ud800"),
+        ("tab\tnewline\n", "tab\tnewline\n"),
+        ("family \U0001f468\u200d\U0001f469", "family \U0001f468\u200d\U0001f469"),
+    ],
+)
+def test_what_has_no_shape_is_shown_as_a_mark(text: str, shown: str) -> None:
+    assert visible(text) == plain(text) == shown
+
+
+HOSTILE = '<script>alert("1")</script>\r\n\x00\x1b[31m\u202e\u2066\ud83d & \U000e0020 \u00a0x'
+
+
+@pytest.mark.parametrize("spaces", [False, True])
+def test_inert_text_has_no_element_of_its_own_and_keeps_every_character(*, spaces: bool) -> None:
+    html = inert(HOSTILE, spaces=spaces)
+    assert "<script" not in html
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", html)
+    codes = re.findall(r'data-code="(\d+)"', html)
+    lost = [chr(int(code)) for code in codes]
+    assert lost == [
+        one for one in HOSTILE if one in "\r\x00\x1b\u202e\u2066\ud83d\U000e0020" or (spaces and one == "\u00a0")
+    ]
+
+
+def test_white_space_can_be_seen() -> None:
+    assert inert("a  b\t\n", spaces=True) == 'a<i class="sp">··</i>b<i class="sp">→\t</i><i class="sp">↵\n</i>'
