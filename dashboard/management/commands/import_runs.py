@@ -22,6 +22,7 @@ from rich.progress import (
 from dashboard import importing, watching
 from dashboard.columns import printable
 from dashboard.importing import Report, import_paths
+from dashboard.models import Project
 from dashboard.projects import DEFAULT, get_or_create_project
 from envelopes.recordings import RECORDINGS
 
@@ -49,7 +50,14 @@ class Command(RichCommand):
         else:
             self._tell(report)
         if options["watch"]:
-            watching.follow(project, paths, format_name=options["format"], tell=self._tell_watched)
+            self._follow(project, options)
+
+    def _follow(self, project: Project, options: dict[str, Any]) -> None:
+        """Ctrl-C is how following ends; a batch that it interrupts is read again the next time."""
+        try:
+            watching.follow(project, options["paths"], format_name=options["format"], tell=self._tell_watched)
+        except KeyboardInterrupt:
+            self.stderr.write("Stopped. What was read is stored.")
 
     def _tell(self, report: Report) -> None:
         added, lines = report.added, report.lines

@@ -1,0 +1,69 @@
+"""The import as a process of its own, on a store of its own, to be followed or killed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conftest import CHECKOUT
+
+DIGESTED = {
+    "dashboard_observation": "id, sha256, surface, fidelity, selected, data",
+    "dashboard_receipt": "id, seq, characters, tokens, superseded_reason",
+    "dashboard_call": "id, tool, status, summary, output_lines, seen_lines, is_cut, tokens, duration_ms",
+    "dashboard_runcall": "run_id, call_id, ordinal, inherited",
+    "dashboard_message": "id, role, line, data",
+    "dashboard_event": "id, kind, line, payload",
+    "dashboard_run": "id, title, call_count, failed_count, cut_count, token_count, strip",
+    "dashboard_runfacet": "run_id, kind, value, count",
+    "dashboard_source": 'path, "offset", accepted, rejected, blank',
+}
+
+
+def environment(store: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    return {**kept, "COUNTERFOIL_DATA": str(store), "DJANGO_SETTINGS_MODULE": "dashboard.settings"}
+
+
+def manage(store: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=CHECKOUT, env=environment(store), capture_output=True, text=True, check=True)
+
+
+def started(store: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.Popen(
+        command, cwd=CHECKOUT, env=environment(store), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def rows(store: Path, query: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(store / "counterfoil.db", timeout=20)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def digest(store: Path) -> str:
+    """Over everything that an import leaves, in an order that does not depend on when it was written."""
+    total = hashlib.sha256()
+    for table, columns in DIGESTED.items():
+        for row in sorted(map(repr, rows(store, f"SELECT {columns} FROM {table}"))):
+            total.update(row.encode())
+    return total.hexdigest()
+
+
+def wait_until(holds: Callable[[], bool], *, seconds: float = 30.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
