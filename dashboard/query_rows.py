@@ -7,15 +7,18 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from django.core.cache import cache
 from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, Value, When
 from django.utils import timezone
 
+from dashboard.identity import derived
 from dashboard.models import Call, Project, Run, RunFacet
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 
 # Up to so many runs of a facet are named by id and sorted; more of them are met soon by walking the
 # list's own index. Either way the work is bounded, whatever the planner believes.
 FEW = 400
+COMMON_FOR = 600  # seconds
 
 
 class TermLike(Protocol):
@@ -63,7 +66,7 @@ def _run_term(found: QuerySet[Run], project: Project, term: TermLike, now: datet
 
 def _with_facet(found: QuerySet[Run], project: Project, facet: Facet, *, is_wanted: bool) -> QuerySet[Run]:
     has = RunFacet.objects.filter(kind=facet[0], value=facet[1])
-    few = _if_few(has.filter(project=project)) if is_wanted else None
+    few = _if_few(project, facet) if is_wanted else None
     return found.filter(_probed(has, is_wanted=is_wanted)) if few is None else found.filter(pk__in=few)
 
 
@@ -78,8 +81,14 @@ def _probed(facets: QuerySet[RunFacet], *, is_wanted: bool) -> Case:
     return Case(When(probe, then=Value(is_wanted)), default=Value(not is_wanted), output_field=BooleanField())
 
 
-def _if_few(facets: QuerySet[RunFacet]) -> list[UUID] | None:
+def _if_few(project: Project, facet: Facet) -> list[UUID] | None:
+    """The runs of a rare facet; None for a common one, which stays common and is not asked about each time."""
+    key = f"common-facet:{derived(project.pk, *facet).hex}"
+    if cache.get(key):
+        return None
+    facets = RunFacet.objects.filter(project=project, kind=facet[0], value=facet[1])
     if facets.values_list("pk")[FEW : FEW + 1]:
+        cache.set(key, True, COMMON_FOR)
         return None
     return list(facets.values_list("run_id", flat=True))
 
