@@ -29,6 +29,7 @@ class ArtifactPage:
     next_unseen: int
     before_line: int
     asked_line: int
+    others: tuple[Artifact, ...]  # of the same call
     percents: tuple[int, ...] = (25, 50, 75)
 
 
@@ -51,6 +52,7 @@ def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
         next_unseen=_next_unseen(seen, window),
         before_line=max(1, window.first - len(window.rows)) if window and window.start else 0,
         asked_line=place.line or 0,
+        others=tuple(artifact.call.artifacts.exclude(pk=artifact.pk).order_by("ordinal")),
     )
 
 

@@ -6,7 +6,8 @@ A piece carries up to three pointers, one for each place where the field can be 
     data-recorded   in the source's own result
     data-args       in the arguments
 
-What has none is the runtime's own words.
+`data-at` are the characters of that string which these are. What has no pointer is the runtime's own
+words.
 """
 
 from __future__ import annotations
@@ -141,4 +142,6 @@ def _piece(text: str, segment: Segment, links: Links, *, spaces: bool) -> str:
     body = inert(text, spaces=spaces)
     if segment.source is None:
         return f'<span class="own">{body}</span>'
-    return f'<span class="from" {links.attributes(segment.source)}>{body}</span>'
+    source = segment.source
+    at = f' data-at="{source.start}-{source.end}"' if source.start is not None and source.end else ""
+    return f'<span class="from" {links.attributes(source)}{at}>{body}</span>'

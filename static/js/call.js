@@ -34,19 +34,73 @@ function nearest(all, name, pointer) {
   return best?.dataset[name] === "" && pointer !== "" ? null : best;
 }
 
-function clear() {
-  for (const lit of document.querySelectorAll(".lit")) lit.classList.remove("lit", "held");
+/* Where each character of a JSON string stands on the page: its text nodes, an escape or a mark being one character. */
+function characters(field) {
+  const found = [];
+  const walker = document.createTreeWalker(field, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    const mark = node.parentElement.closest(".mark");
+    if (mark) found.push({ node, from: 0, to: node.length, text: String.fromCodePoint(Number(mark.dataset.code)) });
+    else if (node.parentElement.matches(".se")) takeEscape(found, node);
+    else if (!node.parentElement.matches(".p")) {
+      let at = 0;
+      for (const text of node.data) found.push({ node, from: at, to: (at += text.length), text });
+    }
+  }
+  return found.slice(1); /* the opening quote */
 }
 
+function takeEscape(found, node) {
+  const text = JSON.parse(`"${node.data}"`);
+  const before = found[found.length - 1];
+  const isPair = /^[\udc00-\udfff]$/.test(text) && /^[\ud800-\udbff]$/.test(before?.text ?? "");
+  if (!isPair) found.push({ node, from: 0, to: node.length, text });
+  else Object.assign(before, { text: before.text + text, end: node });
+}
+
+/* The very characters of the field that this piece of the receipt is, or null when they are not all shown. */
+function exactRange(field, piece) {
+  if (!piece.dataset.at || !field.matches(".jv.s2")) return null;
+  const all = characters(field);
+  const wanted = [...plain(piece)];
+  const isAt = (start) => wanted.every((text, index) => all[start + index]?.text === text);
+  let start = Number(piece.dataset.at.split("-")[0]);
+  if (!isAt(start)) start = all.findIndex((_, index) => isAt(index)); /* behind the cut of a preview */
+  const first = all[start];
+  const last = all[start + wanted.length - 1];
+  if (!first || !last) return null;
+  const range = new Range();
+  range.setStart(first.node, first.from);
+  range.setEnd(last.end ?? last.node, last.end ? last.end.length : last.to);
+  return range;
+}
+
+function clear() {
+  for (const lit of document.querySelectorAll(".lit, .around")) lit.classList.remove("lit", "held", "around");
+  globalThis.CSS?.highlights?.delete("linked");
+}
+
+/* Lights up both ends; gives what to bring into view at the other one. */
 function light(element, isHeld) {
   clear();
   const others = partners(element);
-  for (const one of [element, ...others]) {
-    one.classList.add("lit");
-    one.classList.toggle("held", isHeld);
+  element.classList.add("lit");
+  element.classList.toggle("held", isHeld);
+  let place = others[0] ?? null;
+  for (const one of others) {
+    const range = isText(element) && globalThis.CSS?.highlights ? exactRange(one, element) : null;
+    if (range) {
+      CSS.highlights.set("linked", new Highlight(range));
+      one.classList.add("around");
+      place = range;
+    } else {
+      one.classList.add("lit");
+      one.classList.toggle("held", isHeld);
+    }
   }
   say(element, others);
-  return others;
+  return place;
 }
 
 function say(element, others) {
@@ -72,19 +126,23 @@ function release() {
 /* Holds a link until Escape; the other end comes into view. */
 function hold(element) {
   held = element;
-  const others = light(element, true);
-  for (let fold = others[0]?.closest("details:not([open])"); fold; fold = fold.closest("details:not([open])")) fold.open = true;
-  for (const one of [others[0], element]) if (one) reveal(one);
+  const place = light(element, true);
+  const other = place instanceof Range ? place.startContainer.parentElement : place;
+  for (let fold = other?.closest("details:not([open])"); fold; fold = fold.closest("details:not([open])")) fold.open = true;
+  if (place) reveal(place, other);
+  reveal(element, element);
 }
 
 /* Scrolls a half by itself, so that the other one stays where the eye is; the page only when the half is out of sight. */
-function reveal(element) {
+function reveal(place, element) {
   const half = element.closest(".half-scroll");
   if (!half) return element.scrollIntoView({ block: "nearest" });
   const box = half.getBoundingClientRect();
-  const at = element.getBoundingClientRect();
-  if (at.top < box.top || Math.min(at.bottom, at.top + 48) > box.bottom) half.scrollTop += at.top - box.top - box.height / 4;
-  if (box.top > innerHeight - 120 || box.bottom < 160) half.scrollIntoView({ block: "nearest" });
+  if (box.top > innerHeight - 160 || box.bottom < 160) half.scrollIntoView({ block: "nearest" });
+  const { top, bottom } = half.getBoundingClientRect();
+  const [upper, lower] = [Math.max(top, 56), Math.min(bottom, innerHeight - 40)]; /* below the bar, above the status */
+  const at = place.getBoundingClientRect();
+  if (at.top < upper || Math.min(at.bottom, at.top + 40) > lower) half.scrollTop += at.top - upper - (lower - upper) / 4;
 }
 
 /* n and p walk the pieces of the receipt, one field at a time: no tab stop for each of hundreds. */
