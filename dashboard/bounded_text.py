@@ -49,6 +49,11 @@ class Text:
         return self.total is None or self.shown < self.total
 
     @property
+    def may_scroll(self) -> bool:
+        """Whether its box may need scrolling, on a narrow screen too; then the keyboard must reach it."""
+        return self.shown > 800 or self.body.count("\n") > 16
+
+    @property
     def is_short(self) -> bool:
         return bool(self.label) and self.shown == self.total and self.shown <= SHORT and "\n" not in self.body
 

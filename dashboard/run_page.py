@@ -12,7 +12,7 @@ import msgspec
 from dashboard.models import Run, RunFacet, Source
 from dashboard.query import Query, parse
 from dashboard.run_overview import Overview, overview_of
-from dashboard.waterfall import PAGE, ChildRun, Page, child_of, in_order, page_of
+from dashboard.waterfall import PAGE, ChildRun, Ordered, Page, child_of, in_order, page_of
 from envelopes.untrusted import Untrusted, tame
 
 PLAN_CHARACTERS = 16_000
@@ -142,7 +142,7 @@ def run_page(run: Run, ask: Ask) -> RunPage:
         chips=tuple(_chips(run, query, ask)),
         sources=tuple(Source.objects.filter(runs=run).order_by("id").only("path", "format")[:SOURCES_SHOWN]),
         child_count=len(children),
-        loose=_loose(children, overview),
+        loose=_loose(everything, children, overview),
         plan=plan,
         plan_is_whole=is_whole,
         polls=run.is_live,
@@ -162,9 +162,10 @@ def _number(text: object) -> int | None:
     return int(given) if given.isdecimal() and len(given) < 19 else None
 
 
-def _loose(children: Sequence[Run], overview: Overview) -> tuple[ChildRun, ...]:
+def _loose(calls: Ordered, children: Sequence[Run], overview: Overview) -> tuple[ChildRun, ...]:
     """Child runs that no call here starts: the page lists them below the rows, so that none is lost."""
-    return tuple(child_of(run, overview.axis) for run in children if run.parent_call is None)
+    named = set(calls.filter(child_run__in=[run.pk for run in children]).values_list("child_run", flat=True))
+    return tuple(child_of(run, overview.axis) for run in children if run.parent_call is None and run.pk not in named)
 
 
 def _chips(run: Run, query: Query, ask: Ask) -> Iterable[ChipGroup]:

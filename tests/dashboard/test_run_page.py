@@ -185,6 +185,17 @@ def test_a_child_run_that_no_call_names_is_listed_all_the_same(client: Client, p
 
 
 @pytest.mark.usefixtures("alice")
+def test_a_child_run_that_only_its_call_names_stands_below_it_and_nowhere_else(
+    client: Client, project: Project, run: Run
+) -> None:
+    child = create_run(project, title="Look around", parent=run)
+    create_call(run, line=1, tool="Task", child_run=child.pk)
+    html = text_of(client, run)
+    assert html.count(f'href="/runs/{child.pk}/"') == 1
+    assert "no call here names" not in html
+
+
+@pytest.mark.usefixtures("alice")
 def test_failed_calls_are_a_strip_that_jumps_to_their_rows(client: Client, run: Run) -> None:
     create_call(run, line=1)
     failed = create_call(run, line=2, tool="Edit", status="error")
@@ -303,7 +314,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     run = filled(create_run(project, f"of-{number}", facets={"tool": ["Bash"]}), number)
     create_run(project, parent=run)
     client.get(f"/runs/{run.pk}/")
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         client.get(f"/runs/{run.pk}/")
 
 
