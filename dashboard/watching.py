@@ -11,6 +11,8 @@ from watchfiles import watch
 from dashboard.importing import Report, import_paths
 from dashboard.models import Project
 
+SETTLE_MS = 500  # what was written between the import and the watch's beginning is looked for after this
+
 
 def follow(
     project: Project,
@@ -24,9 +26,12 @@ def follow(
     named = {path.resolve() for path in paths if path.is_file()}
     folders = [path.resolve() for path in paths if path.is_dir()]
     watched = {path.parent for path in named} | set(folders)
-    for changes in watch(*watched, stop_event=stop, raise_interrupt=False, debounce=200, step=50):
+    settled = False
+    rounds = watch(*watched, stop_event=stop, debounce=200, step=50, rust_timeout=SETTLE_MS, yield_on_timeout=True)
+    for changes in rounds:
         changed = sorted({Path(name) for _, name in changes})
-        wanted = [path for path in changed if _is_wanted(path, named, folders)]
+        wanted = [path for path in changed if _is_wanted(path, named, folders)] if settled else list(paths)
+        settled = True
         if wanted:
             tell(import_paths(project, wanted, format_name=format_name))
 
