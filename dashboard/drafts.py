@@ -54,6 +54,7 @@ class Gatherer:
     def __init__(self, project: int, format_: Format) -> None:
         self._project = project
         self._format = format_
+        self._ids: dict[tuple[str, str], UUID] = {}
         self.drafts = Drafts()
 
     def add(self, record: Record) -> None:
@@ -101,8 +102,11 @@ class Gatherer:
             self.drafts.stamps.setdefault(run, []).append(at)
 
     def call_id(self, run: str, call: str) -> UUID:
-        joins = self._format.joins(call)
-        return identity.call_id(self._project, self._format.namespace, run, call, joins=joins)
+        key = (run, call)
+        if key not in self._ids:
+            joins = self._format.joins(call)
+            self._ids[key] = identity.call_id(self._project, self._format.namespace, run, call, joins=joins)
+        return self._ids[key]
 
 
 def _better(known: CallRecord | None, new: CallRecord) -> CallRecord:

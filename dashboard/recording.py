@@ -11,7 +11,6 @@ nothing, and one that is killed half-way left nothing.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,6 +135,7 @@ class _BatchWrite:
         self.written = Written()
         self.runs: dict[str, Run] = {}
         self.fresh: set[UUID] = set()
+        self.run_ids: dict[str, UUID] = {}
 
     def write(self, batch: Batch) -> Written:
         gatherer = Gatherer(self.project, self.format)
@@ -153,7 +153,9 @@ class _BatchWrite:
     # runs
 
     def _run_id(self, run: str) -> UUID:
-        return identity.run_id(self.project, self.format.namespace, run)
+        if run not in self.run_ids:
+            self.run_ids[run] = identity.run_id(self.project, self.format.namespace, run)
+        return self.run_ids[run]
 
     def _write_runs(self, drafts: Drafts) -> None:
         names = set(drafts.runs)
@@ -296,9 +298,8 @@ class _BatchWrite:
 
     def _event(self, one: EventRecord, gatherer: Gatherer) -> dict[str, Any]:
         run = self.runs[one.run]
-        digest = hashlib.sha256(one.payload).digest()
         return {
-            "id": identity.derived("event", run.pk.bytes, one.kind, one.line, one.message, digest),
+            "id": identity.derived("event", run.pk.bytes, one.kind, one.line, one.message, one.payload),
             "run_id": run.pk,
             "call": gatherer.call_id(one.run, one.call) if one.call else None,
             "kind": column_text(one.kind, 100),
