@@ -88,7 +88,7 @@ def _if_few(project: Project, facet: Facet) -> list[UUID] | None:
         return None
     facets = RunFacet.objects.filter(project=project, kind=facet[0], value=facet[1])
     if facets.values_list("pk")[FEW : FEW + 1]:
-        cache.set(key, True, COMMON_FOR)
+        cache.set(key, "common", COMMON_FOR)
         return None
     return list(facets.values_list("run_id", flat=True))
 
