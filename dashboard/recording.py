@@ -170,11 +170,7 @@ class _BatchWrite:
         fresh = [run for run in self.runs.values() if run.pk not in known]
         self.fresh = {run.pk for run in fresh}
         self.written.added["runs"] += len(fresh)
-        parents_last = {run.pk: run.parent_id for run in self.runs.values()}
-        _create(Run, fresh, detached="parent_id")
-        for run in self.runs.values():
-            run.parent_id = parents_last[run.pk]
-            run.save(force_update=True)
+        _create_runs(fresh)
         self.written.runs.update(self._run_id(name) for name in drafts.runs)
 
     # calls
@@ -319,7 +315,7 @@ class _BatchWrite:
                 setattr(run, column, content)
             run.duration_ms = milliseconds(run.started_at, run.ended_at or run.last_at) or 0
             run.save(force_update=True)
-            _write_facets(run, counted.facets)
+            _write_facets(run, counted.facets, is_fresh=run.pk in self.fresh)
 
     def _counted_calls(
         self, run: Run, members: Sequence[RunCall], rows: dict[UUID, CallRows]
@@ -333,30 +329,33 @@ class _BatchWrite:
         return [(one.inherited, one.call) for one in stored]
 
 
-def _write_facets(run: Run, facets: dict[tuple[str, str], int]) -> None:
-    stored = {(one.kind, one.value): one for one in run.facets.all()}
+def _write_facets(run: Run, facets: dict[tuple[str, str], int], *, is_fresh: bool) -> None:
+    """Facets that are stored as they should be are left alone; those that no longer hold go."""
+    stored = {} if is_fresh else {(one.kind, one.value): one for one in run.facets.all()}
     wanted = {
-        key: RunFacet(run=run, project_id=run.project_id, kind=key[0], value=key[1], sort_at=run.sort_at, count=count)
+        key: RunFacet(
+            run_id=run.pk, project_id=run.project_id, kind=key[0], value=key[1], sort_at=run.sort_at, count=count
+        )
         for key, count in facets.items()
     }
-    RunFacet.objects.filter(pk__in=[one.pk for key, one in stored.items() if key not in wanted]).delete()
-    RunFacet.objects.bulk_create(
-        [one for key, one in wanted.items() if not _same(stored.get(key), one)],
-        update_conflicts=True,
-        unique_fields=["run", "kind", "value"],
-        update_fields=["sort_at", "count"],
-    )
+    changed = {
+        key
+        for key, one in stored.items()
+        if key not in wanted or (one.count, one.sort_at) != (wanted[key].count, wanted[key].sort_at)
+    }
+    if changed:
+        RunFacet.objects.filter(pk__in=[stored[key].pk for key in changed]).delete()
+    insert(RunFacet, [one for key, one in wanted.items() if key not in stored or key in changed])
 
 
-def _same(stored: RunFacet | None, wanted: RunFacet) -> bool:
-    return stored is not None and (stored.count, stored.sort_at) == (wanted.count, wanted.sort_at)
-
-
-def _create(model: type[models.Model], rows: list[Any], *, detached: str) -> None:
-    """Rows that point at each other are created without the pointer; the caller sets it afterwards."""
-    for row in rows:
-        setattr(row, detached, None)
-    insert(model, rows)
+def _create_runs(runs: Sequence[Run]) -> None:
+    """Runs that may point at each other: without the pointer, which is written with their counts."""
+    parents = [run.parent_id for run in runs]
+    for run in runs:
+        run.parent_id = None
+    insert(Run, runs)
+    for run, parent in zip(runs, parents, strict=True):
+        run.parent_id = parent
 
 
 def _update(model: type[models.Model], rows: list[Any], fields: list[str] | None = None) -> None:

@@ -119,10 +119,14 @@ def cut_of(value: str, spans: Iterable[Span], *, start: int = 0) -> Cut:
 
     White space that an agent trims at the edges is no loss to the model and does not count as cut.
     """
+    merged = _merged(sorted((span.value_start, span.value_end) for span in spans), value)
+    if merged and merged[0][0] <= start and merged[0][1] >= len(value):
+        total = value.count("\n") + (not value.endswith("\n"))
+        return Cut("lines", total, ((0, total),))
     starts, ends = _line_edges(value)
     starts[:1] = [start] if starts else []
     shown: list[tuple[int, int]] = []
-    for low, high in _merged(sorted((span.value_start, span.value_end) for span in spans), value):
+    for low, high in merged:
         first, last = bisect_left(starts, low), bisect_right(ends, high)
         if last > first:
             shown.append((first, last))
