@@ -14,10 +14,10 @@ from tests.conftest import CHECKOUT
 README_INSTALLS = "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/python -m pytest"
 
 
-def complaints(*command: str | Path) -> str:
+def complaints(*command: str | Path, program: str | Path = sys.executable) -> str:
     """What the tool says when it exits non-zero, else nothing."""
     done = subprocess.run(
-        [sys.executable, *command], cwd=CHECKOUT, env=os.environ | {"NO_COLOR": "1"}, capture_output=True, text=True
+        [program, *command], cwd=CHECKOUT, env=os.environ | {"NO_COLOR": "1"}, capture_output=True, text=True
     )
     return done.stdout + done.stderr if done.returncode else ""
 
@@ -45,7 +45,8 @@ def test_the_import_contracts_hold() -> None:
 
 def test_every_template_is_formatted_by_djade() -> None:
     pages = sorted((CHECKOUT / "templates").rglob("*.html"))
-    fail_with(complaints("-m", "djade", "--target-version", "5.2", "--check", *pages) if pages else "")
+    djade = Path(sys.executable).with_name("djade")  # a program without a module to run it by
+    fail_with(complaints("--target-version", "5.2", "--check", *pages, program=djade) if pages else "")
 
 
 def test_ci_runs_the_command_that_the_readme_names() -> None:
