@@ -16,6 +16,7 @@ import stat
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from django.conf import settings
@@ -98,7 +99,7 @@ def _file_stream(artifact: Artifact) -> BinaryIO:
     if artifact.state != Artifact.State.PRESENT or not SHA256.fullmatch(artifact.sha256):
         raise Missing(artifact.path)
     try:
-        folder = os.open(settings.ARTIFACTS / artifact.sha256[:2], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        folder = os.open(Path(settings.ARTIFACTS) / artifact.sha256[:2], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         raise Missing(artifact.sha256) from None
     try:
