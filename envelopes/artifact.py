@@ -1,7 +1,7 @@
 """Where a large field goes when only a preview of it fits (RFC-059, RFC-079).
 
-    ArtifactSink   what a projector writes to
-    MemorySink     keeps the texts; for tests and for projections that are computed to be looked at
+ArtifactSink   what a projector writes to
+MemorySink     keeps the texts; for tests and for projections that are computed to be looked at
 """
 
 from __future__ import annotations

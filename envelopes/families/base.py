@@ -6,6 +6,7 @@ A family is one module with a `FAMILY` and one line in `families.FAMILIES`. It o
     project     complete result -> bounded JSON, large fields into the sink, cuts as records
     renderers   canonical -> segments; `receipt` first, then the family's own variants
     foreign     the `(agent, tool)` rows it takes in, each with `read` and `align`
+    tools       the definitions of its built-in tools
     facets      how an operator reads one canonical field
     samples     complete outputs that show it, for galleries and contract tests
 
@@ -29,6 +30,7 @@ from envelopes.preview import Cut, head_tail
 from envelopes.receipt import Segment, Source
 from envelopes.recorded import RecordedText
 from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
+from envelopes.tool import ToolDefinition
 
 FacetKind: TypeAlias = Literal["terminal", "diff", "code", "json", "text", "table", "image", "link"]
 Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment]]
@@ -62,6 +64,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     project: Callable[[msgspec.Struct, ProjectionPolicy, ArtifactSink], Projected]
     renderers: dict[str, Renderer]
     foreign: tuple[ForeignTool, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
     facets: tuple[Facet, ...] = ()
     samples: tuple[CompleteOutput, ...] = ()
     projection: ProjectionPolicy = ProjectionPolicy()

@@ -1,0 +1,113 @@
+"""What the model may call: one definition a tool, with its strict input (TOOLS-034 to TOOLS-043).
+
+    ToolDefinition  name, capability, planes, risk, description, input struct, result structs, error kinds
+    parse           raw arguments -> the input struct, or InvalidToolInput with the RFC's error payload
+    input_schema    JSON Schema 2020-12, `additionalProperties: false` all the way down
+
+The seeds' `ToolCapabilityFamily` is called capability here; a family is always the renderer's
+(design.md section 2). A capability decides who may call a tool, a plane only where it is listed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from envelopes.result import ToolError
+
+Capability: TypeAlias = Literal["core_agent", "agent_creation", "local_environment", "web"]
+Plane: TypeAlias = Literal["work_item", "task_control", "agent", "workspace", "memory", "web"]
+RiskLevel: TypeAlias = Literal["read-only", "writes", "commands"]  # CALL-029
+Stability: TypeAlias = Literal["stable", "experimental"]
+Profile: TypeAlias = Literal["public_named", "private_child"]
+
+ALL_PROFILES: tuple[Profile, ...] = ("public_named", "private_child")
+# Any tool may fail in these ways before it runs (spec/tools.md B.0).
+DISPATCH_KINDS = (
+    "invalid_tool_input",
+    "unknown_tool",
+    "tool_not_exposed_for_round",
+    "unsupported_agent_profile_capability",
+    "truncated_mutation_tool_call",
+    "tool_execution_failed",
+)
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every input struct: an unknown field is an error (TOOLS-036).
+
+    Limits are msgspec.Meta constraints on the fields, so that schema and parser cannot drift apart.
+    `check` holds the rules that one field alone cannot say.
+    """
+
+    def check(self) -> None:
+        """Raises ValueError("field: sentence") for a combination that the tool refuses."""
+
+
+class InvalidToolInput(ValueError):
+    """Arguments that do not fit. `error` is the canonical payload, retryable false."""
+
+    def __init__(self, error: ToolError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """`result` lists the complete result structs that the tool may yield, the usual one first.
+
+    `result_only` names result metadata that a model must not pass as input (TOOLS-042); `misnamed`
+    maps a wrong input field to the right one, for the message. `examples` and `counter_examples` are
+    inputs that the schema takes and refuses; a test holds description and schema to them (TOOLS-049).
+    """
+
+    name: str
+    capability: Capability
+    planes: tuple[Plane, ...]
+    risk: RiskLevel
+    description: str
+    input: type[Input]
+    result: tuple[type[msgspec.Struct], ...]
+    error_kinds: tuple[str, ...] = ()
+    is_mutation: bool = False
+    stability: Stability = "stable"
+    profiles: tuple[Profile, ...] = ALL_PROFILES
+    result_only: tuple[str, ...] = ()
+    misnamed: dict[str, str] = {}
+    hint: str = ""
+    examples: tuple[dict[str, Any], ...] = ()
+    counter_examples: tuple[dict[str, Any], ...] = ()
+
+    def parse(self, arguments: Any) -> Input:
+        """Raises InvalidToolInput. `arguments` is decoded JSON."""
+        self._refuse_foreign_fields(arguments)
+        try:
+            parsed = msgspec.convert(arguments, self.input, strict=True)
+            parsed.check()
+        except (msgspec.ValidationError, ValueError) as error:
+            raise InvalidToolInput(self._invalid(str(error))) from None
+        return parsed
+
+    def input_schema(self) -> dict[str, Any]:
+        (schema,), components = msgspec.json.schema_components([self.input], ref_template="#/$defs/{name}")
+        return {**schema, "$defs": components} if components else schema
+
+    def _refuse_foreign_fields(self, arguments: Any) -> None:
+        for field in arguments if isinstance(arguments, dict) else ():
+            if field in self.misnamed:
+                raise InvalidToolInput(self._invalid(f"`{field}` is called `{self.misnamed[field]}` here", field=field))
+            if field in self.result_only:
+                reason = f"`{field}` is result metadata and never startup input"
+                raise InvalidToolInput(self._invalid(reason, field=field))
+
+    def _invalid(self, reason: str, *, field: str | None = None) -> ToolError:
+        details: dict[str, Any] = {"tool_name": self.name, "parse_error": reason}
+        if field is not None:
+            details = {"tool_name": self.name, "field": field, "validation_error": reason}
+        return ToolError(
+            kind="invalid_tool_input",
+            message=f"input for {self.name} does not match the tool schema: {reason}",
+            details=details,
+            recovery_hint=self.hint or f"provide input for {self.name} that matches the published tool schema",
+            retryable=False,
+        )
