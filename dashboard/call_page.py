@@ -27,7 +27,7 @@ from envelopes.result import JsonValue
 from envelopes.untrusted import tame
 
 EVENTS_SHOWN = 200
-UNRECORDED = "The recording does not say."
+WAITING_FROM_MS = 1_000  # below that the difference of two clocks is writing the log, not a person
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ def _timing(call: Call) -> Timing:
     return Timing(
         started_at=call.started_at,
         work_ms=call.tool_ms,
-        waiting_ms=waiting if waiting else None,
+        waiting_ms=waiting if waiting and waiting >= WAITING_FROM_MS else None,
         between_ms=None if split else call.duration_ms,
     )
 

@@ -96,7 +96,7 @@ def test_both_halves_stand_side_by_side(client: Client, run: Run) -> None:
 
 def test_a_field_and_its_characters_carry_the_same_pointer(client: Client, run: Run) -> None:
     page = body(client, bash(run, "hello\nworld"))
-    linked = re.search(r'<span class="from" data-pointer="([^"]+)" data-recorded="/stdout">hello', page)
+    linked = re.search(r'<span class="from" data-pointer="([^"]+)" data-recorded="/stdout" data-at="0-11">hello', page)
     assert linked
     assert f'data-pointer="{linked[1]}">&quot;hello' in page
     assert "11 of 11 characters come from the result" in page
