@@ -93,7 +93,7 @@ def read_failure(evidence: Evidence) -> Reading | None:
 
 
 def _read_coded(evidence: Evidence) -> Reading | None:
-    """A recorded error object `{code, message, details?, retryable?}` (CALL-043); its code, lower-cased, is the kind."""
+    """A recorded `{code, message, details?, retryable?}` (CALL-043); its code in lower case is the kind."""
     recorded = evidence.result if evidence.is_error else None
     if not isinstance(recorded, dict):
         return None
