@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,39 @@ from dashboard.models import Project
 from tests.dashboard.factories import create_project, create_user
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+GOLDENS = Path(__file__).resolve().parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-goldens", action="store_true", help="write tests/golden anew from what the code says now"
+    )
+
+
+@pytest.fixture
+def golden(pytestconfig: pytest.Config) -> Callable[[str, str], None]:
+    """`golden("CreateWorkItem/success", text)`: the whole text is that of tests/golden/CreateWorkItem/success.txt.
+
+    The file holds the text and nothing else. `--update-goldens` writes it; the change is then read in the diff.
+    """
+    update = bool(pytestconfig.getoption("update_goldens"))
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDENS / f"{name}.txt"
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+        elif not path.is_file():
+            pytest.fail(f"tests/golden/{name}.txt is missing: run with --update-goldens, then read it.")
+        elif (expected := path.read_bytes().decode()) != text:
+            pytest.fail(f"The text is not that of tests/golden/{name}.txt:\n{_difference(expected, text)}")
+
+    return compare
+
+
+def _difference(expected: str, text: str) -> str:
+    lines = difflib.unified_diff(expected.split("\n"), text.split("\n"), "golden", "now", lineterm="")
+    return "\n".join(lines) if expected.split("\n") != text.split("\n") else f"{expected!r}\n{text!r}"
 
 
 @pytest.fixture(scope="session")
