@@ -8,9 +8,8 @@ observations are shown, and of receipts the one that stands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from uuid import UUID
 
 from dashboard.models import Call, CanonicalProjection, Observation, Receipt
 from envelopes.halves import Halves, read_halves
@@ -21,13 +20,12 @@ SURFACES = ("args", "result", "receipt")
 
 @dataclass(frozen=True)
 class Surfaces:
-    """`observations` come without their data; `data` holds the bytes of those that are looked at."""
+    """`chosen` holds the observation of each surface that is looked at."""
 
     call: Call
     observations: tuple[Observation, ...]
     receipts: tuple[Receipt, ...]
     chosen: Mapping[str, Observation]
-    data: Mapping[UUID, bytes] = field(repr=False)
 
     @property
     def args(self) -> bytes:
@@ -43,7 +41,7 @@ class Surfaces:
 
     def bytes_of(self, surface: str) -> bytes | None:
         observation = self.chosen.get(surface)
-        return None if observation is None else self.data[observation.pk]
+        return None if observation is None else bytes(observation.data)
 
     def of_surface(self, surface: str) -> list[Observation]:
         return [one for one in self.observations if one.surface == surface]
@@ -78,17 +76,15 @@ class Surfaces:
 
 
 def surfaces_of(call: Call, wanted: Mapping[str, str]) -> Surfaces:
-    """Two queries for metadata, one for the bytes of what is looked at."""
-    observations = tuple(call.observations.defer("data").select_related("source").order_by("surface", "line", "id"))
+    """Two queries. A call has few observations, so they come with their bytes."""
+    observations = tuple(call.observations.select_related("source").order_by("surface", "line", "id"))
     receipts = tuple(call.receipts.order_by("seq"))
     chosen = {
         surface: found
         for surface in SURFACES
         if (found := _chosen(surface, observations, receipts, wanted.get(surface, ""))) is not None
     }
-    keys = [one.pk for one in chosen.values()]
-    data = {pk: bytes(raw) for pk, raw in Observation.objects.filter(pk__in=keys).values_list("pk", "data")}
-    return Surfaces(call, observations, receipts, chosen, data)
+    return Surfaces(call, observations, receipts, chosen)
 
 
 def _chosen(

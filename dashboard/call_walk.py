@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet
 from django.http import QueryDict
 from django.urls import reverse
 
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.query import parse
 
+NOWHERE = (-1, -1)  # of a call that is in no run: nothing stands before it
 OWN_KEYS = ("args", "result", "receipt", "left", "spaces", "as", "what", "offset", "project")
 
 
@@ -34,21 +35,27 @@ class Walk:
 
 
 def walk(project: Project, call: Call, query: QueryDict) -> Walk:
-    """Four queries, however many calls the run has."""
+    """Three queries, however many calls the run has."""
     run = _run(project, call, query.get("run", ""))
     kept = _kept(query)
     members = _listed(run, query)
-    earlier, later = _around(RunCall.objects.filter(run=run, call=call).values_list("ordinal", "id").first())
-    counts = members.aggregate(
-        total=Count("id"), before=Count("id", filter=earlier), here=Count("id", filter=Q(call=call))
+    own = RunCall.objects.filter(run=run, call=call).values_list("ordinal", "id").first() or NOWHERE
+    earlier, later = _around(own)
+    found = members.aggregate(
+        total=Count("id"),
+        before=Count("id", filter=earlier),
+        here=Count("id", filter=Q(call=call)),
+        last_before=Max("ordinal", filter=earlier),
+        first_after=Min("ordinal", filter=later),
     )
+    before, after = _beside(members, own, {own[0], found["last_before"], found["first_after"]})
     filters = urlencode({"q": query["q"]}) if query.get("q") else ""
     return Walk(
         run=run,
-        position=counts["before"] + 1 if counts["here"] else 0,
-        total=counts["total"],
-        before=_address(members.filter(earlier).order_by("-ordinal", "-id"), kept),
-        after=_address(members.filter(later).order_by("ordinal", "id"), kept),
+        position=found["before"] + 1 if found["here"] else 0,
+        total=found["total"],
+        before=_address(before, kept),
+        after=_address(after, kept),
         up=run.get_absolute_url() + (f"?{filters}" if filters else "") + f"#c-{call.pk.hex}",
         is_filtered=bool(filters),
     )
@@ -76,17 +83,26 @@ def _listed(run: Run, query: QueryDict) -> QuerySet[RunCall]:
     return members.filter(call__in=wanted.calls(run).order_by()) if wanted else members
 
 
-def _around(own: tuple[int, int] | None) -> tuple[Q, Q]:
-    """What stands before and behind; nothing does when the call is not in the run."""
-    if own is None:
-        return Q(pk__in=[]), Q(pk__in=[])
+def _around(own: tuple[int, int]) -> tuple[Q, Q]:
+    """What stands before and behind that place."""
     ordinal, pk = own
     earlier = Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, pk__lt=pk)
     return earlier, Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, pk__gt=pk)
 
 
-def _address(ordered: QuerySet[RunCall], kept: QueryDict) -> str:
-    call = ordered.values_list("call_id", flat=True).first()
+def _beside(
+    members: QuerySet[RunCall], own: tuple[int, int], ordinals: set[int | None]
+) -> tuple[UUID | None, UUID | None]:
+    """Several calls may stand on one line, so the neighbours are found among all of the lines beside."""
+    near = (
+        members.filter(ordinal__in=ordinals - {None}).order_by("ordinal", "id").values_list("ordinal", "id", "call_id")
+    )
+    rows = list(near)
+    before = next((call for *place, call in reversed(rows) if tuple(place) < own), None)
+    return before, next((call for *place, call in rows if tuple(place) > own), None)
+
+
+def _address(call: UUID | None, kept: QueryDict) -> str:
     if call is None:
         return ""
     return reverse("call-detail", args=[call]) + (f"?{kept.urlencode()}" if kept else "")

@@ -46,7 +46,7 @@ RECEIPT = {
         Fidelity(
             name="inflated",
             heading="Recorded, but the model saw less",
-            got="The recording holds more than the model saw:",
+            got="The log's copy, larger than what the model saw, holds",
             means="The agent told the model that the output was too large and showed it a preview, yet wrote the "
             "full text into its log. The model got the preview, not all of this.",
             tone="warn",

@@ -233,6 +233,15 @@ def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(client: Client
     assert 'rel="next"' not in body(client, third)
 
 
+def test_calls_of_one_line_are_walked_one_by_one(client: Client, run: Run) -> None:
+    calls = [bash(run, f"call {n}", line=7) for n in range(3)]
+    ahead = [re.search(r'href="/calls/([^/]+)/" rel="next"', body(client, call)) for call in calls]
+    back = [re.search(r'href="/calls/([^/]+)/" rel="prev"', body(client, call)) for call in calls]
+    first, second, third = (str(call.pk) for call in calls)
+    assert [found and found[1] for found in ahead] == [second, third, None]
+    assert [found and found[1] for found in back] == [None, first, second]
+
+
 def test_a_call_outside_the_filter_says_so(client: Client, run: Run) -> None:
     assert "not among the 0 in the filter" in body(client, bash(run, "x"), "?q=tool:Grep")
 
@@ -378,12 +387,12 @@ def test_the_number_of_queries_does_not_grow_with_the_run(
 ) -> None:
     call = bash(run, "hello\n", step="s1")
     body(client, call)  # the first visit writes the session
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(13):
         body(client, call)
     for number in range(30):
         bash(run, f"more {number}")
         create_event(run, call=call.pk)
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(13):
         body(client, call)
 
 
