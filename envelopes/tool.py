@@ -1,5 +1,6 @@
 """What the model may call: one definition a tool, with its strict input (TOOLS-034 to TOOLS-043).
 
+    NonEmpty        a string that is trimmed and must not be blank; its struct names it in `trimmed`
     ToolDefinition  name, capability, planes, risk, description, input struct, result structs, error kinds
     parse           raw arguments -> the input struct, or InvalidToolInput with the RFC's error payload
     input_schema    JSON Schema 2020-12, `additionalProperties: false` all the way down
@@ -10,7 +11,8 @@ The seeds' `ToolCapabilityFamily` is called capability here; a family is always 
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+import re
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -32,14 +34,26 @@ DISPATCH_KINDS = (
     "truncated_mutation_tool_call",
     "tool_execution_failed",
 )
+# The pattern says in the schema what `Input` does when it parses (spec/tools.md B.0).
+NonEmpty: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
+_PLACE = re.compile(r"(?P<reason>.*) - at `\$\.(?P<field>[^`]+)`\Z", re.DOTALL)
+_FIELD = re.compile(r"(?P<field>[a-z_]+): (?P<reason>.+)\Z", re.DOTALL)
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every input struct: an unknown field is an error (TOOLS-036).
 
     Limits are msgspec.Meta constraints on the fields, so that schema and parser cannot drift apart.
-    `check` holds the rules that one field alone cannot say.
+    `check` holds the rules that one field alone cannot say. Fields in `trimmed` lose the white space
+    at their edges.
     """
+
+    trimmed: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.trimmed:
+            if isinstance(text := getattr(self, name), str):
+                msgspec.structs.force_setattr(self, name, text.strip())
 
     def check(self) -> None:
         """Raises ValueError("field: sentence") for a combination that the tool refuses."""
@@ -84,8 +98,8 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
         try:
             parsed = msgspec.convert(arguments, self.input, strict=True)
             parsed.check()
-        except (msgspec.ValidationError, ValueError) as error:
-            raise InvalidToolInput(self._invalid(str(error))) from None
+        except ValueError as error:  # msgspec.ValidationError is one
+            raise InvalidToolInput(self._refused(str(error))) from None
         return parsed
 
     def input_schema(self) -> dict[str, Any]:
@@ -99,6 +113,15 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
             if field in self.result_only:
                 reason = f"`{field}` is result metadata and never startup input"
                 raise InvalidToolInput(self._invalid(reason, field=field))
+
+    def _refused(self, said: str) -> ToolError:
+        """A reason that names a field gives `details.field`; any other is a parse error."""
+        found = _PLACE.match(said) or _FIELD.match(said)
+        error = self._invalid(said)
+        if found is None:
+            return error
+        details = {"tool_name": self.name, "field": found["field"], "validation_error": found["reason"]}
+        return msgspec.structs.replace(error, details=details)
 
     def _invalid(self, reason: str, *, field: str | None = None) -> ToolError:
         details: dict[str, Any] = {"tool_name": self.name, "parse_error": reason}
