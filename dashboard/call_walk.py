@@ -95,7 +95,9 @@ def _beside(
 ) -> tuple[UUID | None, UUID | None]:
     """Several calls may stand on one line, so the neighbours are found among all of the lines beside."""
     near = (
-        members.filter(ordinal__in=ordinals - {None}).order_by("ordinal", "id").values_list("ordinal", "id", "call_id")
+        members.filter(ordinal__in=[one for one in ordinals if one is not None])
+        .order_by("ordinal", "id")
+        .values_list("ordinal", "id", "call_id")
     )
     rows = list(near)
     before = next((call for *place, call in reversed(rows) if tuple(place) < own), None)
