@@ -103,7 +103,9 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
         return parsed
 
     def input_schema(self) -> dict[str, Any]:
-        (schema,), components = msgspec.json.schema_components([self.input], ref_template="#/$defs/{name}")
+        """An object at the top, as providers ask for; nested structs are under `$defs`."""
+        (own,), components = msgspec.json.schema_components([self.input], ref_template="#/$defs/{name}")
+        schema = components.pop(own["$ref"].rpartition("/")[2])
         return {**schema, "$defs": components} if components else schema
 
     def _refuse_foreign_fields(self, arguments: Any) -> None:

@@ -9,6 +9,7 @@ A family is one module with a `FAMILY` and one line in `families.FAMILIES`. It o
     tools       the definitions of its built-in tools
     facets      how an operator reads one canonical field
     samples     complete outputs that show it, for galleries and contract tests
+    gallery     those of its built-in tools by name, `CreateWorkItem/large`; `samples` holds them too
 
 Families import the core and never each other.
 """
@@ -67,6 +68,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolDefinition, ...] = ()
     facets: tuple[Facet, ...] = ()
     samples: tuple[CompleteOutput, ...] = ()
+    gallery: dict[str, CompleteOutput] = {}
     projection: ProjectionPolicy = ProjectionPolicy()
     rendering: RenderPolicy = RenderPolicy()
 
