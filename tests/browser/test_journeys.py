@@ -1,0 +1,173 @@
+"""What an operator does, from the sign-in link to the line that the model never saw; once by mouse, once by keys."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from dashboard.importing import import_paths
+from dashboard.models import Artifact, Call, Project, Run
+from dashboard.signing_in import new_link
+from tests.browser.conftest import Browse
+from tests.dashboard.sessions import SESSION, answers, asks, write
+
+RUN_WITH_CUTS = "cut:yes tool:Bash"
+
+
+@pytest.fixture
+def cut_call(bundled: Project) -> Call:
+    """A call whose output the model got only in part, with an artifact of its own."""
+    found = (
+        Artifact.objects.filter(call__is_cut=True, call__seen_lines__gt=0).select_related("call__run").order_by("pk")
+    )
+    return found[0].call
+
+
+def test_from_the_sign_in_link_to_the_line_that_the_model_never_saw(page: Page, operator: User, cut_call: Call) -> None:
+    path, _ = new_link(operator)
+    page.goto(path)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/runs/")
+    page.get_by_label("Filter").fill("cut:yes")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator(".run-table tbody tr")).to_have_count(Run.objects.filter(cut_count__gt=0, parent=None).count())
+    page.locator(f'a[href*="/runs/{cut_call.run_id}/"]').first.click()
+    expect(page.locator("main h1")).to_contain_text(cut_call.run.title[:40])
+    page.locator(f'a[href*="/calls/{cut_call.pk}/"]').first.click()
+    expect(page.locator("main h1")).to_have_text(cut_call.tool)
+    expect(page.locator('[data-half="canonical"]')).to_contain_text('"tool_name"')
+    expect(page.locator('[data-half="receipt"] .from').first).to_be_visible()
+    page.get_by_role("link", name=re.compile("^Go to line")).first.click()
+    expect(page.locator("[data-asked]")).to_have_attribute("data-seen", "no")
+
+
+def test_hovering_a_field_lights_up_its_characters_and_the_other_way_round(
+    operator_page: Page, bundled: Project
+) -> None:
+    call = Call.objects.filter(tool="Glob", receipt_lines__gt=3).order_by("pk")[0]
+    operator_page.goto(f"/calls/{call.pk}/")
+    piece = operator_page.locator("#halves .from[data-pointer]").first
+    pointer = piece.get_attribute("data-pointer")
+    field = operator_page.locator(f'[data-half="canonical"] [data-pointer="{pointer}"]').first
+    piece.hover()
+    lit = "el => el.classList.contains('lit') || el.classList.contains('around')"
+    assert field.evaluate(lit)
+    operator_page.mouse.move(0, 0)
+    assert not field.evaluate(lit)
+    field.hover()
+    assert piece.evaluate(lit)
+    expect(operator_page.locator("[data-link-status]")).to_contain_text(str(pointer))
+
+
+def test_the_same_way_with_the_keyboard_alone(operator_page: Page, cut_call: Call) -> None:
+    keys = operator_page.keyboard
+    operator_page.goto("/runs/")
+    keys.press("/")
+    keys.type("cut:yes")
+    keys.press("Enter")
+    operator_page.wait_for_url(re.compile("cut"))
+    place = [str(one) for one in _runs_in_list(operator_page)].index(str(cut_call.run_id))
+    for _ in range(place + 1):
+        keys.press("j")
+    keys.press("Enter")
+    operator_page.wait_for_url(f"**/runs/{cut_call.run_id}/**")
+    keys.press("j")
+    keys.press("Enter")
+    operator_page.wait_for_url("**/calls/**")
+    for _ in range(Call.objects.filter(run=cut_call.run_id).count()):
+        if str(cut_call.pk) in operator_page.url:
+            break
+        before = operator_page.url
+        keys.press("j")
+        operator_page.wait_for_url(lambda url, before=before: url != before)
+    assert str(cut_call.pk) in operator_page.url
+    keys.press("n")
+    expect(operator_page.locator("#halves .from.lit").first).to_be_visible()
+    keys.press("Escape")
+    expect(operator_page.locator("#halves .from.lit")).to_have_count(0)
+    keys.press("r")
+    expect(operator_page.locator('[data-half="recorded"]')).to_be_visible()
+    keys.press("g")
+    operator_page.wait_for_url("**/artifacts/**")
+    expect(operator_page.locator("[data-asked]")).to_have_attribute("data-seen", "no")
+    keys.press("t")
+    operator_page.wait_for_url("**tail**")
+    keys.press("u")
+    operator_page.wait_for_url("**/calls/**")
+    keys.press("?")
+    expect(operator_page.locator("dialog[open]")).to_contain_text("Next call of the list")
+
+
+def _runs_in_list(page: Page) -> list[str]:
+    links = page.locator(".run-table tbody th a").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+    return [re.findall(r"/runs/([0-9a-f-]{36})/", link)[0] for link in links]
+
+
+def test_the_first_screen_is_usable_before_any_fragment(browse: Browse, cut_call: Call) -> None:
+    """Without script nothing further is asked for, and both halves are there all the same."""
+    page = browse(signed_in=True, java_script_enabled=False)
+    page.goto(f"/calls/{cut_call.pk}/")
+    expect(page.locator('[data-half="canonical"]')).to_contain_text('"summary_text"')
+    expect(page.locator('[data-half="receipt"] .from').first).to_be_visible()
+    page.get_by_role("link", name=re.compile("As recorded")).click()
+    expect(page.locator('[data-half="recorded"]')).to_be_visible()
+
+
+HOSTILE = {
+    "a script": "<script>fetch('/canary')</script><img src=x onerror=\"fetch('/canary')\">",
+    "htmx attributes": "<div hx-post='/canary' hx-trigger='load' hx-get='/canary'>x</div>",
+    "closing tags": "</pre></code></textarea></title></script><meta http-equiv=refresh content='0;url=/canary'>",
+    "terminal codes": "\x1b[31mred\x1b[0m\x1b]8;;javascript:fetch('/canary')\x07link\x1b]8;;\x07\x1b]0;title\x07",
+    "bidi and invisible": "safe \u202e}txt.exe\u202c \u2066x\u2069 \u200b\ufeff end",
+    "a template": "{{ settings.SECRET_KEY }}{% debug %}",
+}
+
+
+@pytest.fixture
+def hostile(project: Project, tmp_path: Path) -> Run:
+    """Every surface of each call says the same hostile text; the last is 5 MB on one line."""
+    lines: list[object] = []
+    texts = {**HOSTILE, "one long line": "<b>" + "x" * 5_000_000}
+    for number, text in enumerate(texts.values()):
+        call = f"toolu_{number}"
+        lines += [
+            asks(call, "Bash", {"command": text}),
+            answers(call, text, {"stdout": text, "stderr": "", "interrupted": False}),
+        ]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])  # type: ignore[arg-type]
+    return Run.objects.get()
+
+
+def test_hostile_output_is_shown_as_text_and_does_nothing(operator_page: Page, hostile: Run) -> None:
+    asked: list[str] = []
+    operator_page.on("request", lambda request: asked.append(request.url))
+    operator_page.on("dialog", lambda dialog: asked.append(f"dialog {dialog.message}"))
+    pages = ["/runs/", f"/runs/{hostile.pk}/", f"/runs/{hostile.pk}/model/"]
+    pages += [f"/calls/{call.pk}/" for call in hostile.own_calls.order_by("line")]
+    pages += [f"/artifacts/{artifact.pk}/" for artifact in Artifact.objects.all()]
+    for address in pages:
+        operator_page.goto(address)
+        operator_page.wait_for_load_state("networkidle")
+        assert operator_page.url.endswith(address)
+        assert operator_page.locator("[hx-disable] :is(script, img, meta, [onerror], [hx-post], [hx-get])").count() == 0
+    assert [url for url in asked if "canary" in url or url.startswith("dialog")] == []
+
+
+@pytest.mark.parametrize("name", ["a script", "htmx attributes", "closing tags", "a template"])
+def test_hostile_output_reads_as_it_was_recorded(name: str, operator_page: Page, hostile: Run) -> None:
+    call = hostile.own_calls.order_by("line")[list(HOSTILE).index(name)]
+    operator_page.goto(f"/calls/{call.pk}/")
+    assert operator_page.locator('[data-half="receipt"] .half-body').inner_text().strip() == HOSTILE[name]
+
+
+def test_what_turns_text_around_is_made_visible(operator_page: Page, hostile: Run) -> None:
+    call = hostile.own_calls.order_by("line")[list(HOSTILE).index("bidi and invisible")]
+    operator_page.goto(f"/calls/{call.pk}/")
+    marks = operator_page.locator('[data-half="receipt"] .mark').evaluate_all(
+        "all => all.map(one => Number(one.dataset.code))"
+    )
+    assert {0x202E, 0x202C, 0x2066, 0x2069, 0x200B, 0xFEFF} <= set(marks)
