@@ -1,7 +1,8 @@
 """j and k: the calls before and after this one in the list that the operator came from.
 
 `?from=run&run=<id>` names the list: the calls of that run (a fork shows calls that it inherited), or of
-the call's own run where none is named. `q`, the filter of the run's page, is kept and passed on.
+the call's own run where none is named. `q`, the filter of the run's page, is kept and passed on, and so
+is how the halves are shown (`left`, `spaces`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dashboard.models import Call, Project, Run, RunCall
 from dashboard.query import parse
 
 NOWHERE = (-1, -1)  # of a call that is in no run: nothing stands before it
-OWN_KEYS = ("args", "result", "receipt", "left", "spaces", "as", "what", "offset", "project")
+OWN_KEYS = ("args", "result", "receipt", "as", "what", "offset", "project")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,6 +245,19 @@ document.addEventListener("change", (event) => {
   } catch { /* storage is refused */ }
 });
 
+/* The neighbours open in the form that is open here. */
+document.addEventListener("htmx:pushedIntoHistory", () => {
+  const shown = new URLSearchParams(location.search);
+  for (const link of document.querySelectorAll(".walk a[rel]")) {
+    const url = new URL(link.href);
+    for (const name of ["left", "spaces"]) {
+      if (shown.has(name)) url.searchParams.set(name, shown.get(name));
+      else url.searchParams.delete(name);
+    }
+    link.href = url;
+  }
+});
+
 document.addEventListener("htmx:afterSettle", () => {
   held = null;
   restoreToggles();

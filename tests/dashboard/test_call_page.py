@@ -233,6 +233,11 @@ def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(client: Client
     assert 'rel="next"' not in body(client, third)
 
 
+def test_the_open_form_is_kept_while_walking(client: Client, run: Run) -> None:
+    first, second = bash(run, "one"), bash(run, "two")
+    assert f'href="/calls/{second.pk}/?left=recorded" rel="next"' in body(client, first, "?left=recorded")
+
+
 def test_calls_of_one_line_are_walked_one_by_one(client: Client, run: Run) -> None:
     calls = [bash(run, f"call {n}", line=7) for n in range(3)]
     ahead = [re.search(r'href="/calls/([^/]+)/" rel="next"', body(client, call)) for call in calls]
@@ -298,6 +303,20 @@ def test_one_line_of_5_mb_is_shown_in_windows(client: Client, run: Run) -> None:
     assert "Shown here: the first 32\u2009768 of 5\u2009000\u2009000 characters." in page
     assert "the recording does not" in page
     assert f'href="/calls/{call.pk}/half/receipt/?offset=32768"' in page
+
+
+@pytest.mark.parametrize("unit", ["a \x00", "\u202e", "\n", '"', " \t", "\U0001f600", "<&>"])
+def test_no_answer_passes_1_mb_whatever_a_tool_wrote(client: Client, run: Run, unit: str) -> None:
+    output = unit * (600_000 // len(unit))
+    result = {"stdout": output, "stderr": "", "interrupted": False}
+    call = recorded(run, "Bash", {"command": output, "description": output}, result, output)
+    for address in (
+        "?left=recorded&spaces=1",
+        "half/receipt/?offset=1&spaces=1",
+        "half/recorded/?offset=1",
+        "half/args/",
+    ):
+        assert len(client.get(f"/calls/{call.pk}/{address}").content) < 1_000_000
 
 
 def test_a_later_window_is_a_page_of_its_own_without_htmx(client: Client, run: Run) -> None:
