@@ -198,6 +198,8 @@ class FileImport:
 
     def _add_to_report(self, source: Source) -> None:
         self.report.files += 1
+        if source.pk is None:
+            return
         self.report.seen.update(msgspec.json.decode(source.seen))
         self.report.lines.update(accepted=source.accepted, rejected=source.rejected, blank=source.blank)
         self.report.lines["rejected"] += 1 if source.left_bytes else 0

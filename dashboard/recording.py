@@ -80,11 +80,10 @@ class Written:
 
 
 def begin_source(project: Project, *, path: str, format_name: str, inode: int, head_sha256: str) -> Source:
-    name = column_text(path, 1024)
-    Problem.objects.filter(project=project, source=None, file=name).delete()  # it was refused while it was a stump
-    return Source.objects.create(
+    """Not saved yet: its first batch saves it, so that a source and what it holds are one commit."""
+    return Source(
         project=project,
-        path=name,
+        path=column_text(path, 1024),
         format=format_name,
         namespace=recordings.named(format_name).namespace,
         inode=inode,
@@ -95,7 +94,10 @@ def begin_source(project: Project, *, path: str, format_name: str, inode: int, h
 def record(source: Source, batch: Batch) -> Written:
     """Raises source_rows.SourceMoved when the source is not where the batch starts."""
     with transaction.atomic():
-        source_rows.claim(source, start=batch.start)
+        if source.pk is None:
+            source_rows.save_new(source)
+        else:
+            source_rows.claim(source, start=batch.start)
         written = _BatchWrite(source, batch.files).write(batch)
         source_rows.keep_raw(source, batch.lines)
         source_rows.keep_refusals(source, batch.refusals, batch.lines, batch.incomplete)

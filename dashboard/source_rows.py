@@ -22,6 +22,12 @@ class SourceMoved(RuntimeError):
     """Another process read this source meanwhile; nothing of the batch was written."""
 
 
+def save_new(source: Source) -> None:
+    """The file may have been refused before, while it was a stump that no reader knew."""
+    Problem.objects.filter(project=source.project_id, source=None, file=source.path).delete()
+    source.save(force_insert=True)
+
+
 def claim(source: Source, *, start: int) -> None:
     """Locks the source's row, so that two imports of one file cannot both go on from `start`."""
     stored = Source.objects.select_for_update().get(pk=source.pk)
