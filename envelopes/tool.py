@@ -36,6 +36,7 @@ DISPATCH_KINDS = (
 )
 # The pattern says in the schema what `Input` does when it parses (spec/tools.md B.0).
 NonEmpty: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
+_PLAIN = (bool, int, str)
 _PLACE = re.compile(r"(?P<reason>.*) - at `\$\.(?P<field>[^`]+)`\Z", re.DOTALL)
 _FIELD = re.compile(r"(?P<field>[a-z_]+): (?P<reason>.+)\Z", re.DOTALL)
 
@@ -45,12 +46,19 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Limits are msgspec.Meta constraints on the fields, so that schema and parser cannot drift apart.
     `check` holds the rules that one field alone cannot say. Fields in `trimmed` lose the white space
-    at their edges.
+    at their edges. Numbers in `clamped` are accepted outside their bounds and moved to the nearest one.
+    A null stands for the field's default.
     """
 
     trimmed: ClassVar[tuple[str, ...]] = ()
+    clamped: ClassVar[dict[str, tuple[int, int]]] = {}
 
     def __post_init__(self) -> None:
+        for name, default in zip(self.__struct_fields__[::-1], self.__struct_defaults__[::-1], strict=False):
+            if getattr(self, name) is None and isinstance(default, _PLAIN):
+                msgspec.structs.force_setattr(self, name, default)
+        for name, (least, most) in self.clamped.items():
+            msgspec.structs.force_setattr(self, name, min(max(getattr(self, name), least), most))
         for name in self.trimmed:
             if isinstance(text := getattr(self, name), str):
                 msgspec.structs.force_setattr(self, name, text.strip())

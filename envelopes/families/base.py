@@ -32,9 +32,9 @@ from envelopes.receipt import Segment, Source
 from envelopes.recorded import RecordedText
 from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
 from envelopes.tool import ToolDefinition
+from envelopes.variant import Renderer
 
 FacetKind: TypeAlias = Literal["terminal", "diff", "code", "json", "text", "table", "image", "link"]
-Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment]]
 
 
 class FieldCut(msgspec.Struct, frozen=True):
@@ -59,6 +59,8 @@ class Facet(msgspec.Struct, frozen=True):
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """`versions` holds the version of each renderer that has one above 1: raise it when it writes something new."""
+
     name: str
     title: str
     results: tuple[type[msgspec.Struct], ...]
@@ -71,13 +73,14 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     gallery: dict[str, CompleteOutput] = {}
     projection: ProjectionPolicy = ProjectionPolicy()
     rendering: RenderPolicy = RenderPolicy()
+    versions: dict[str, int] = {}
 
 
 class Projector:
     """Collects previews, cuts and artifacts while a family builds its bounded result.
 
-    `preview` and `rows` are the only two ways to shorten something, so no family can cut a field
-    without recording it (RFC-079 to RFC-083, RFC-090).
+    `preview`, `excerpt` and `rows` are the only ways to shorten something, so no family can cut a
+    field without recording it (RFC-079 to RFC-083, RFC-090).
     """
 
     def __init__(self, sink: ArtifactSink) -> None:
@@ -93,6 +96,16 @@ class Projector:
         self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
         self.artifacts.append(self._sink.write(role, text))
         return shown.text, len(self.artifacts) - 1
+
+    def excerpt(self, field: str, text: str, budget: int) -> tuple[str, bool]:
+        """The preview for `/result/<field>`, and whether it is complete.
+
+        For a text that stays whole elsewhere, in a file or behind another tool: nothing is written twice.
+        """
+        shown = head_tail(text, budget)
+        if shown.cut is not None:
+            self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
+        return shown.text, shown.cut is None
 
     def rows(self, field: str, items: list[JsonValue], limit: int) -> list[JsonValue]:
         """The first `limit` items of `/result/<field>`."""
@@ -136,12 +149,17 @@ def project_by_type(
     return project
 
 
-def bounded(body: Callable[[CanonicalResult], Iterable[Segment]]) -> Renderer:
-    """A renderer: `body` for a success, the error receipt for an error, both within the policy."""
+def bounded(
+    body: Callable[[CanonicalResult], Iterable[Segment]], *, details: tuple[tuple[str, str], ...] = ()
+) -> Renderer:
+    """A renderer: `body` for a success, the error receipt for an error, both within the policy.
+
+    `details` are the members of the error's details that this family names, each with its title.
+    """
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error is not None:
-            return fit(error_receipt(canonical, policy), policy.characters)
+            return fit(error_receipt(canonical, policy, details=details), policy.characters)
         return fit(body(canonical), policy.characters, tail=artifact_lines(canonical))
 
     return render
@@ -225,8 +243,10 @@ def artifact_lines(canonical: CanonicalResult) -> Iterable[Segment]:
         yield value(canonical, f"/artifacts/{index}/path")
 
 
-def error_receipt(canonical: CanonicalResult, _policy: RenderPolicy) -> Iterable[Segment]:
-    """The error receipt that serves a family without its own: outcome, kind, hint, retryable."""
+def error_receipt(
+    canonical: CanonicalResult, _policy: RenderPolicy, *, details: tuple[tuple[str, str], ...] = ()
+) -> Iterable[Segment]:
+    """Outcome, kind, the details that the family names, hint, retryable."""
     error = canonical.error
     if error is None:
         raise ValueError("error_receipt needs an envelope with an error")
@@ -236,6 +256,8 @@ def error_receipt(canonical: CanonicalResult, _policy: RenderPolicy) -> Iterable
     yield line_break()
     yield label("Kind: ")
     yield value(canonical, "/error/kind")
+    for title, member in details:
+        yield from member_line(canonical, title, f"/error/details/{member}")
     if error.recovery_hint:
         yield line_break()
         yield label("Hint: ")
