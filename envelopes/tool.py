@@ -81,6 +81,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     `result_only` names result metadata that a model must not pass as input (TOOLS-042); `misnamed`
     maps a wrong input field to the right one, for the message. `examples` and `counter_examples` are
     inputs that the schema takes and refuses; a test holds description and schema to them (TOOLS-049).
+    `conditions` are JSON Schema keywords (`if`, `then`, `else`) that publish what `check` holds.
     """
 
     name: str
@@ -99,6 +100,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     examples: tuple[dict[str, Any], ...] = ()
     counter_examples: tuple[dict[str, Any], ...] = ()
+    conditions: dict[str, Any] = {}
 
     def parse(self, arguments: Any) -> Input:
         """Raises InvalidToolInput. `arguments` is decoded JSON."""
@@ -114,7 +116,8 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
         """An object at the top, as providers ask for; nested structs are under `$defs`."""
         (own,), components = msgspec.json.schema_components([self.input], ref_template="#/$defs/{name}")
         schema = components.pop(own["$ref"].rpartition("/")[2])
-        return {**schema, "$defs": components} if components else schema
+        definitions = {"$defs": components} if components else {}
+        return {**schema, **self.conditions, **definitions}
 
     def _refuse_foreign_fields(self, arguments: Any) -> None:
         for field in arguments if isinstance(arguments, dict) else ():

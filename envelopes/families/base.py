@@ -94,8 +94,28 @@ class Projector:
         if shown.cut is None:
             return shown.text, None
         self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
-        self.artifacts.append(self._sink.write(role, text))
+        return shown.text, self.keep(role, text)
+
+    def preview_of_kept(self, field: str, text: str, budget: int, *, path: str) -> tuple[str, int]:
+        """As `preview`, for a text that stands whole at `path`: referenced, not written again (RFC-079)."""
+        shown = head_tail(text, budget)
+        if shown.cut is not None:
+            self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
+        self.artifacts.append(ArtifactRef(path))
         return shown.text, len(self.artifacts) - 1
+
+    def line(self, field: str, text: str, budget: int) -> str:
+        """The beginning of a short text, ended by an ellipsis where it was cut; nothing is written."""
+        if len(text) <= budget:
+            return text
+        shown = max(0, budget - 1)
+        self.cuts.append(FieldCut(f"/result/{field}", Cut("characters", len(text), ((0, shown),))))
+        return f"{text[:shown]}…"[:budget]
+
+    def keep(self, role: str, text: str) -> int:
+        """Writes `text` whole; the index of its artifact."""
+        self.artifacts.append(self._sink.write(role, text))
+        return len(self.artifacts) - 1
 
     def excerpt(self, field: str, text: str, budget: int) -> tuple[str, bool]:
         """The preview for `/result/<field>`, and whether it is complete.
