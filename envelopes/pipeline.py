@@ -19,6 +19,7 @@ from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families.base import Family, FieldCut
 from envelopes.receipt import Receipt, Segment, text_receipt
 from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.variant import Variant
 
 
 class Projection(msgspec.Struct, frozen=True):
@@ -46,10 +47,19 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
     return Projection(canonical, projected.cuts)
 
 
-def render(canonical: CanonicalResult, family: Family, policy: RenderPolicy, *, variant: str = "receipt") -> Receipt:
-    """Raises KeyError for an unknown variant and ReceiptTooLong when the renderer breaks its budget."""
-    segments = tuple(family.renderers[variant](canonical, policy))
-    _check_length(segments, policy, f"{family.name}/{variant}")
+def render(
+    canonical: CanonicalResult, family: Family, policy: RenderPolicy, *, variant: str | Variant = "receipt"
+) -> Receipt:
+    """`variant` is the name of one of the family's renderers, or a variant that serves every family.
+
+    Raises KeyError for a name that the family lacks and ReceiptTooLong when the renderer breaks its budget.
+    """
+    if isinstance(variant, Variant):
+        name, renderer = variant.id, variant.render
+    else:
+        name, renderer = f"{family.name}/{variant}", family.renderers[variant]
+    segments = tuple(renderer(canonical, policy))
+    _check_length(segments, policy, name)
     return text_receipt(segments)
 
 

@@ -98,11 +98,9 @@ class Projector:
 
     def preview_of_kept(self, field: str, text: str, budget: int, *, path: str) -> tuple[str, int]:
         """As `preview`, for a text that stands whole at `path`: referenced, not written again (RFC-079)."""
-        shown = head_tail(text, budget)
-        if shown.cut is not None:
-            self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
+        shown, _ = self.excerpt(field, text, budget)
         self.artifacts.append(ArtifactRef(path))
-        return shown.text, len(self.artifacts) - 1
+        return shown, len(self.artifacts) - 1
 
     def line(self, field: str, text: str, budget: int) -> str:
         """The beginning of a short text, ended by an ellipsis where it was cut; nothing is written."""

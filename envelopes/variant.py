@@ -1,0 +1,41 @@
+"""A variant: a renderer with a policy, under a name that can be recorded.
+
+A family's own renderers become variants `<family>/<name>`, `<family>/receipt` first; the variants that
+serve every family are in `envelopes.renderings` and go by their name alone. What was sent is
+fingerprinted with `hash`, so that a later rendering can say whether the renderer or its policy changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from envelopes.budget import RenderPolicy
+from envelopes.receipt import Segment
+from envelopes.result import CanonicalResult
+
+Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment]]
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """Raise `version` whenever `render` writes something new for the same envelope."""
+
+    id: str
+    version: int
+    title: str
+    render: Renderer
+    policy: RenderPolicy = RenderPolicy()
+
+    @property
+    def name(self) -> str:
+        """What a person types: the id without its family."""
+        return self.id.rsplit("/", 1)[-1]
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits over id, version and policy; the envelope and its text have hashes of their own."""
+        said = "\n".join((self.id, str(self.version), self.policy.fingerprint))
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
