@@ -198,7 +198,7 @@ class FileImport:
 
     def _add_to_report(self, source: Source) -> None:
         self.report.files += 1
-        if source.pk is None:
+        if source._state.adding:
             return
         self.report.seen.update(msgspec.json.decode(source.seen))
         self.report.lines.update(accepted=source.accepted, rejected=source.rejected, blank=source.blank)

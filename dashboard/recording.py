@@ -94,7 +94,7 @@ def begin_source(project: Project, *, path: str, format_name: str, inode: int, h
 def record(source: Source, batch: Batch) -> Written:
     """Raises source_rows.SourceMoved when the source is not where the batch starts."""
     with transaction.atomic():
-        if source.pk is None:
+        if source._state.adding:
             source_rows.save_new(source)
         else:
             source_rows.claim(source, start=batch.start)

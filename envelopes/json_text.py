@@ -2,7 +2,8 @@
 
 Runtimes print `JSON.stringify` of a result, compact or indented. White space between the tokens is
 the runtime's own; names must come in the recorded order. It is all or nothing: text that is not
-JSON of exactly this value gives no link.
+JSON of exactly this value gives no link. Only the first 64 KiB of characters are looked at: a piece
+a link each makes a megabyte of JSON cost more than a second, and nobody reads it in one go.
 """
 
 from __future__ import annotations
@@ -23,8 +24,15 @@ _PIECE = re.compile(
 )
 
 
+HORIZON = 65_536
+
+
 class _Differs(Exception):
     pass
+
+
+class _Enough(Exception):
+    """The text goes on beyond the horizon; so far it is the value's."""
 
 
 def match_json(text: str, value: JsonValue, pointer: str, *, start: int = 0) -> list[Span]:
@@ -38,12 +46,16 @@ def match_json_at(text: str, at: int, value: JsonValue, pointer: str) -> tuple[l
     spans: list[Span] = []
     try:
         return spans, _match(text, at, value, pointer, spans)
+    except _Enough:
+        return spans, len(text)
     except _Differs:
         return [], at
 
 
 def _match(text: str, at: int, value: JsonValue, pointer: str, spans: list[Span]) -> int:
     at = _skip(text, at)
+    if at > HORIZON:
+        raise _Enough
     match value:
         case str():
             return _string(text, at, value, pointer, spans)
