@@ -18,7 +18,6 @@ from dashboard.inert import Html, plain
 
 register = template.Library()
 
-THIN_SPACE = "\u2009"
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 SIZES = ("B", "KB", "MB", "GB")
 
@@ -55,7 +54,7 @@ def size(n: int | None) -> str:
 
 @register.filter
 def count(n: int | None) -> str:
-    return "–" if n is None else f"{n:,}".replace(",", THIN_SPACE)
+    return "–" if n is None else f"{n:,}"
 
 
 @register.filter

@@ -103,7 +103,7 @@ def test_what_the_model_saw_is_marked_and_the_next_unseen_line_is_one_step_away(
     assert 'id="L40" class="line" data-seen="yes"' in page
     assert 'id="L41" class="line" data-seen="no"' in page
     assert 'href="?line=41#L41"' in page
-    assert "60 of 1\u2009000 lines" in page
+    assert "60 of 1,000 lines" in page
 
 
 def test_a_line_of_5_mb_is_read_in_stretches_that_join(client: Client, call: Call) -> None:

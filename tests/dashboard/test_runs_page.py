@@ -67,7 +67,7 @@ def test_a_row_tells_a_run_from_its_metadata(client: Client, project: Project) -
         strip="oecxuw",
     )
     html = text_of(client)
-    for words in ("Fix the login", "claude-code", "opus", "audit", "ended", "1\u2009234", "≈56\u2009789", "3 min 12 s"):
+    for words in ("Fix the login", "claude-code", "opus", "audit", "ended", "1,234", "≈56,789", "3 min 12 s"):
         assert words in html
     assert f'href="/runs/{run.pk}/"' in html
     assert "1 ok, 1 failed, 1 cut, 1 failed and cut, 1 unanswered, 1 waited on a person" in html
