@@ -16,8 +16,8 @@ Families import the core and never each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonV
 from envelopes.tool import ToolDefinition
 from envelopes.variant import Renderer
 
+Item = TypeVar("Item")
 FacetKind: TypeAlias = Literal["terminal", "diff", "code", "json", "text", "table", "image", "link"]
 
 
@@ -79,7 +80,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 class Projector:
     """Collects previews, cuts and artifacts while a family builds its bounded result.
 
-    `preview`, `excerpt` and `rows` are the only ways to shorten something, so no family can cut a
+    `preview`, `excerpt`, `line` and lists are the only ways to shorten something, so no family can cut a
     field without recording it (RFC-079 to RFC-083, RFC-090).
     """
 
@@ -141,6 +142,20 @@ class Projector:
         limit = fitting((_size(item) for item in items), rows=policy.rows, characters=policy.preview)
         shown = self.rows(field, items, limit)
         return {field: shown} if len(shown) == len(items) else {field: shown, f"{field}_omitted": len(items) - limit}
+
+    def each(
+        self, field: str, items: Sequence[Item], policy: ProjectionPolicy, build: Callable[[Item, str], JsonValue]
+    ) -> dict[str, JsonValue]:
+        """As `listed`, for items that `build(item, its field)` shortens in parts. What is left out leaves no cuts."""
+        before = len(self.cuts)
+        built = [build(item, f"{field}/{index}") for index, item in enumerate(items[: policy.rows])]
+        limit = fitting((_size(item) for item in built), rows=policy.rows, characters=policy.preview)
+        start = len(f"/result/{field}/")
+        self.cuts[before:] = [cut for cut in self.cuts[before:] if int(cut.pointer[start:].partition("/")[0]) < limit]
+        if limit == len(items):
+            return {field: built}
+        self.cuts.append(FieldCut(f"/result/{field}", Cut("lines", len(items), ((0, limit),))))
+        return {field: built[:limit], f"{field}_omitted": len(items) - limit}
 
     def done(self, result: JsonValue) -> Projected:
         return Projected(result=result, artifacts=tuple(self.artifacts), cuts=tuple(self.cuts))

@@ -1,0 +1,130 @@
+"""What Claude Code recorded of WebFetch and WebSearch, and where its receipts took it from."""
+
+from __future__ import annotations
+
+from envelopes.alignment import Span, match_at
+from envelopes.excerpts import match_excerpt
+from envelopes.families.web.results import Link, Page, SearchResults
+from envelopes.foreign import Evidence, OutputField, Reading
+from envelopes.json_text import match_json_at
+from envelopes.outline import outline_text
+from envelopes.recorded import Members, reading, typed_tool
+
+AGENT = "claude-code"
+
+
+def _read_fetch(evidence: Evidence, recorded: Members) -> Reading:
+    page = Page(
+        url=recorded.text("url"),
+        status=recorded.integer("code"),
+        status_text=recorded.text("codeText"),
+        bytes_read=recorded.integer("bytes"),
+        duration_ms=recorded.number("durationMs"),
+        text=recorded.text("result") or "",
+    )
+    links = {
+        "/url": "/result/url",
+        "/code": "/result/status",
+        "/codeText": "/result/status_text",
+        "/bytes": "/result/bytes_read",
+        "/durationMs": "/result/duration_ms",
+        "/result": "/result/text",
+    }
+    status = f" with status {page.status}" if page.status is not None else ""
+    said = f"Fetched {page.url or 'a page'}{status}"
+    return reading(evidence, page, said, links=links, outputs=(OutputField("/result"),))
+
+
+def _align_fetch(recorded: Members, text: str) -> list[Span]:
+    return match_excerpt(text, recorded.text("result") or "", "/result")
+
+
+def _read_search(evidence: Evidence, recorded: Members) -> Reading:
+    links = {"/query": "/result/query", "/durationSeconds": "/result/duration_seconds"}
+    found: list[Link] = []
+    texts: list[str] = []
+    outputs: list[OutputField] = []
+    for index, item in enumerate(recorded.items("results")):
+        pointer = f"/results/{index}"
+        if isinstance(item.get("content"), list):
+            for row, entry in enumerate(item.items("content")):
+                links[f"{pointer}/content/{row}"] = f"/result/results/{len(found)}"
+                found.append(Link(entry.text("title") or "", entry.text("url") or ""))
+        else:
+            texts.append(item.recorded if isinstance(item.recorded, str) else outline_text(item.recorded))
+            links[pointer] = "/result/text"
+            outputs.append(OutputField(pointer))
+    result = SearchResults(
+        query=recorded.text("query"),
+        results=tuple(found),
+        text="\n\n".join(texts),
+        duration_seconds=recorded.number("durationSeconds"),
+    )
+    sought = f" for {result.query!r}" if result.query else ""
+    said = f"{len(found) or 'No'} web {'result' if len(found) == 1 else 'results'}{sought}"
+    return reading(evidence, result, said, links=links, outputs=tuple(outputs))
+
+
+_QUERY = 'Web search results for query: "'
+_LINKS = "Links: "
+_REMINDER = "\n\nREMINDER: You MUST include the sources above"
+
+
+def _align_search(recorded: Members, text: str) -> list[Span]:
+    """The query, then each result in the recorded order: links as JSON, texts as they are."""
+    if not text.startswith(_QUERY):
+        return []
+    spans: list[Span] = []
+    if query := match_at(text, len(_QUERY), recorded.text("query") or "", "/query"):
+        spans.append(query)
+    at = spans[-1].end if spans else len(_QUERY)
+    for index, item in enumerate(recorded.items("results")):
+        matched = _align_result(text, at, item, f"/results/{index}")
+        if not matched:
+            break
+        spans.extend(matched)
+        at = matched[-1].end
+    return spans
+
+
+def _align_result(text: str, at: int, item: Members, pointer: str) -> list[Span]:
+    """What stands between two results is white space and the rest of the JSON before."""
+    if isinstance(item.recorded, str):
+        start = _after(text, at, '"\n]}')
+        end = text.rfind(_REMINDER)
+        whole = match_at(text, start, item.recorded.strip(), pointer)
+        if whole is None or (end >= 0 and whole.end > end):
+            return []
+        offset = len(item.recorded) - len(item.recorded.lstrip())
+        return [Span(whole.start, whole.end, pointer, offset, offset + whole.value_end)]
+    start = text.find(_LINKS, at)
+    content = item.get("content")
+    if start < 0 or text[at:start].strip('"\n]} ') or not isinstance(content, list):
+        return []
+    return match_json_at(text, start + len(_LINKS), content, f"{pointer}/content")[0]
+
+
+def _after(text: str, at: int, skipped: str) -> int:
+    while at < len(text) and text[at] in skipped:
+        at += 1
+    return at
+
+
+TOOLS = (
+    typed_tool(
+        agent=AGENT,
+        tools=("WebFetch",),
+        version=1,
+        expects=("result", "url", "code"),
+        read=_read_fetch,
+        align=_align_fetch,
+    ),
+    typed_tool(
+        agent=AGENT,
+        tools=("WebSearch",),
+        version=1,
+        expects=("results", "query"),
+        read=_read_search,
+        align=_align_search,
+    ),
+)
