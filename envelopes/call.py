@@ -1,0 +1,217 @@
+"""One invocation of one tool, and what came back, as an executor writes them down (CALL 3.1 and 3.2).
+
+    ToolCall    what was asked: concrete arguments, after references, templates and foreach
+    ToolResult  the settlement in CALL's words; `envelopes.codecs.call` makes one from the other
+
+Snake case here; the codec writes the camelCase names. What is None was not given. `extra` holds
+members that the specification does not name, so that a file read and written again is the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from envelopes.effects import Effects
+from envelopes.instant import check_instant
+from envelopes.outcome import DeniedReason
+from envelopes.settlement import CallStatus, Phase, StoredOutput
+from envelopes.tool import RiskLevel
+
+_CODE_ENDS = {"TIMEOUT": "timeout", "CANCELLED": "cancelled"}
+
+
+class InvalidCall(ValueError):
+    """A call or a result that breaks an invariant; the message begins with the field."""
+
+
+class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """`allowed_roots` are virtual: "/" is the root of the workspace, not of the machine (OD-21)."""
+
+    enabled: bool
+    allowed_roots: tuple[str, ...] | None = None
+    deny_patterns: tuple[str, ...] | None = None
+    extra: dict[str, Any] = {}
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in milliseconds. The specification names `max_concurrency`; the others are OD-22's."""
+
+    max_concurrency: int | None = None
+    max_attempts: int | None = None
+    max_timeout_ms: int | None = None
+    max_backoff_ms: int | None = None
+    max_iterations: int | None = None
+    max_steps: int | None = None
+    max_run_ms: int | None = None
+    extra: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, int) and value < 0:
+                raise InvalidCall(f"{name}: {value} is negative")
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The run policy as it stood when the call was made (CALL-031, CALL-095)."""
+
+    confirmations_required: bool
+    sandbox: Sandbox
+    limits: Limits
+    extra: dict[str, Any] = {}
+
+
+class Iteration(msgspec.Struct, frozen=True, kw_only=True):
+    """Which round of a foreach this call is; `index` counts from 0."""
+
+    index: int
+    item_name: str
+    item_value: Any
+
+    def __post_init__(self) -> None:
+        if self.index < 0:
+            raise InvalidCall(f"index: {self.index} is negative")
+
+
+class Coercion(msgspec.Struct, frozen=True, kw_only=True):
+    """An argument that was changed to fit the schema; `pointer` is RFC 6901, into `args`."""
+
+    pointer: str
+    before: Any
+    after: Any
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """`call_id` is the executor's own, unique within the run; the provider's id is never reused as it (E-20).
+
+    `redactions` are pointers into `args` whose values were masked; `args_hash` is over the real ones.
+    """
+
+    call_id: str
+    run_id: str
+    step_id: str
+    tool: str
+    args: dict[str, Any]
+    args_hash: str | None = None
+    attempt: int
+    timeout_ms: int | None = None
+    deadline_at: str | None = None
+    cancellable: bool
+    iteration: Iteration | None = None
+    loop_id: str | None = None
+    created_at: str
+    planner_version: str | None = None
+    executor_version: str
+    tool_registry_version: str
+    preview: str | None = None
+    risk_level: RiskLevel
+    category: str | None = None
+    policy: Policy
+    confirmation_id: str | None = None
+    provider_call_id: str | None = None
+    coercions: tuple[Coercion, ...] = ()
+    redactions: tuple[str, ...] = ()
+    extra: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        _check_named(self, ("call_id", "run_id", "step_id", "tool", "executor_version", "tool_registry_version"))
+        _check_attempt(self.attempt)
+        if self.timeout_ms is not None and self.timeout_ms < 1:
+            raise InvalidCall(f"timeout_ms: {self.timeout_ms} is less than 1")
+        check_instant("created_at", self.created_at)
+        check_instant("deadline_at", self.deadline_at)
+
+
+class CallError(msgspec.Struct, frozen=True, kw_only=True):
+    """`retryable` None: the source did not say. `kind` and `recovery_hint` are the envelope's, where known."""
+
+    code: str
+    message: str
+    details: dict[str, Any] | None = None
+    retryable: bool | None = None
+    kind: str | None = None
+    recovery_hint: str | None = None
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` is the complete output; `data_ref` stands for it where it is kept as an artifact.
+
+    `phase`, `denied_reason`, `data_ref`, `was_coerced`, `deadline_at` and `provider_call_id` are ours:
+    without them a result does not say whether the tool ran.
+    """
+
+    call_id: str
+    run_id: str
+    step_id: str
+    tool: str
+    attempt: int
+    status: CallStatus
+    ok: bool
+    data: dict[str, Any] | None = None
+    data_hash: str | None = None
+    error: CallError | None = None
+    started_at: str
+    ended_at: str
+    duration_ms: int
+    effects: Effects | None = None
+    user_message: str | None = None
+    debug_message: str | None = None
+    phase: Phase | None = None
+    denied_reason: DeniedReason | None = None
+    data_ref: StoredOutput | None = None
+    was_coerced: bool | None = None
+    deadline_at: str | None = None
+    provider_call_id: str | None = None
+    extra: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        _check_named(self, ("call_id", "run_id", "step_id", "tool"))
+        _check_attempt(self.attempt)
+        _check_outcome(self)
+        if self.duration_ms < 0:
+            raise InvalidCall(f"duration_ms: {self.duration_ms} is negative")
+        for name in ("started_at", "ended_at", "deadline_at"):
+            check_instant(name, getattr(self, name))
+
+
+def _check_named(record: msgspec.Struct, names: tuple[str, ...]) -> None:
+    for name in names:
+        if not getattr(record, name):
+            raise InvalidCall(f"{name}: empty")
+
+
+def _check_attempt(attempt: int) -> None:
+    if attempt < 1:
+        raise InvalidCall(f"attempt: {attempt} is less than 1, the first attempt")
+
+
+def _check_outcome(result: ToolResult) -> None:
+    """CALL-040, CALL-053 to CALL-055 and OD-28."""
+    if result.ok != (result.status == "ok"):
+        raise InvalidCall(f"ok: {result.ok} beside status {result.status!r}")
+    if result.ok:
+        _check_success(result)
+    else:
+        _check_failure(result)
+
+
+def _check_success(result: ToolResult) -> None:
+    if (result.data is None) == (result.data_ref is None):
+        raise InvalidCall("data: a result that is ok has its data, either here or by reference")
+    if result.error is not None:
+        raise InvalidCall("error: in a result that is ok")
+
+
+def _check_failure(result: ToolResult) -> None:
+    if result.data is not None or result.data_ref is not None:
+        raise InvalidCall(f"data: in a result whose status is {result.status!r}")
+    if result.error is None and result.status != "skipped":
+        raise InvalidCall(f"error: missing in a result whose status is {result.status!r}")
+    if result.error is None and not result.user_message:
+        raise InvalidCall("user_message: a skipped result without an error gives its reason here")
+    if result.error is not None:
+        implied = _CODE_ENDS.get(result.error.code)
+        if implied != result.status and (implied or result.status in _CODE_ENDS.values()):
+            raise InvalidCall(f"error: code {result.error.code!r} beside status {result.status!r}")

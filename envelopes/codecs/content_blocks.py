@@ -1,0 +1,67 @@
+"""A receipt as content blocks: `{"content": [{"type": "text", "text": …}, …], "artifacts": [{"path": …}]}`.
+
+`decode` keeps every block that it has no part for, a `tool_use` above all, as its own JSON; `encode`
+writes such a block back as it was and never makes one. `artifacts` is there only when there are any.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
+from envelopes.result import ArtifactRef, JsonValue
+from envelopes.untrusted import Untrusted, dump, tame
+
+
+class ContentBlocks(msgspec.Struct, frozen=True):
+    receipt: Receipt
+    artifacts: tuple[ArtifactRef, ...] = ()
+
+
+def encode(blocks: ContentBlocks) -> dict[str, JsonValue]:
+    document: dict[str, JsonValue] = {"content": [_block(part) for part in blocks.receipt.parts]}
+    if blocks.artifacts:
+        document["artifacts"] = [{"path": artifact.path} for artifact in blocks.artifacts]
+    return document
+
+
+def decode(document: JsonValue) -> ContentBlocks:
+    """A text that is no list of blocks is one text block. Raises Untrusted with a path."""
+    if not isinstance(document, dict) or "content" not in document:
+        raise Untrusted("an object with `content` was expected")
+    content = document["content"]
+    found = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(found, list):
+        raise Untrusted("neither a text nor a list of blocks", "$.content")
+    parts = tuple(_part(block, f"$.content[{index}]") for index, block in enumerate(found))
+    try:
+        artifacts = msgspec.convert(document.get("artifacts") or [], tuple[ArtifactRef, ...])
+    except msgspec.ValidationError as error:
+        raise Untrusted(str(error).partition(" - at `")[0], "$.artifacts") from None
+    return ContentBlocks(Receipt(parts), artifacts)
+
+
+def _block(part: Part) -> JsonValue:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart(media_type=media_type, data=data):
+            return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+        case OtherPart(raw=raw):
+            return tame(raw.encode())
+
+
+def _part(block: JsonValue, path: str) -> Part:
+    """A block with more members than its part holds is kept whole, so that nothing is lost."""
+    match block:
+        case {"type": "text", "text": str(text), **more} if not more:
+            return TextPart((Segment(text, "label"),))
+        case {
+            "type": "image",
+            "source": {"type": "base64", "media_type": str(media_type), "data": str(data), **more_source},
+            **more,
+        } if not more and not more_source:
+            return ImagePart(media_type=media_type, data=data, size=len(data) * 3 // 4)
+        case {"type": str(kind)}:
+            return OtherPart(kind=kind, raw=dump(block).decode())
+    raise Untrusted("no block: an object with a `type` was expected", path)

@@ -1,0 +1,155 @@
+"""The closed union of five outcomes: what a tool loop does with a call, and what its model reads.
+
+    ToolExecutionResult    ran, and its output fits into the message
+    ToolArtifactReference  ran, and its output is kept elsewhere: it is over 12,000 characters
+    ToolTimeout            ran into its deadline
+    ToolFailure            raised, or returned an error
+    ToolDenied             never ran: one of four gates stopped it (DENIAL_GATES)
+
+Plain frozen dataclasses, so that a loop can match on them; mypy holds every match to all five.
+A view of the settled truth, never the truth: see `envelopes.settlement` and `envelopes.codecs.outcome`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, Union, assert_never
+
+from envelopes.budget import RECEIPT_CHARACTERS
+
+TOOL_MESSAGE_MAX_CHARS = RECEIPT_CHARACTERS
+READ_TOOL = "read_file"  # OUT-029; a provider that calls it otherwise passes its own name
+CANCELLED = "cancelled"  # spec/model.md E-14: the union has no such class, a retryable failure says it
+
+Gate: TypeAlias = Literal["block_list", "replay", "authorisation", "readiness"]
+DeniedReason: TypeAlias = Literal["duplicate", "blocked", "pre_hook", "validation", "deadline", "write_denied"]
+
+# Six reasons, four gates (spec/model.md E-12).
+DENIAL_GATES: dict[DeniedReason, Gate] = {
+    "duplicate": "replay",
+    "blocked": "block_list",
+    "pre_hook": "authorisation",
+    "validation": "readiness",
+    "deadline": "readiness",
+    "write_denied": "authorisation",
+}
+
+
+@dataclass(frozen=True)
+class ToolExecutionResult:
+    """`was_coerced`: the arguments were changed to fit the schema before the tool ran."""
+
+    call_id: str
+    tool_name: str
+    output: dict[str, Any]
+    elapsed_ms: int
+    was_coerced: bool = False
+
+
+@dataclass(frozen=True)
+class ToolTimeout:
+    """`deadline_s` is a point in time, in seconds since 1970, not a duration (spec/model.md E-15)."""
+
+    call_id: str
+    tool_name: str
+    deadline_s: float
+    elapsed_ms: int
+    retryable: bool = True
+
+
+@dataclass(frozen=True)
+class ToolFailure:
+    call_id: str
+    tool_name: str
+    error: str
+    retryable: bool = True
+    elapsed_ms: int = 0
+
+
+@dataclass(frozen=True)
+class ToolDenied:
+    """`reason` is a DeniedReason; another word is shown to the model like a refusal."""
+
+    call_id: str
+    tool_name: str
+    reason: str
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class ToolArtifactReference:
+    """`summary` has at most 200 characters, `size_bytes` counts the serialised output."""
+
+    call_id: str
+    tool_name: str
+    artifact_id: str
+    summary: str
+    size_bytes: int = 0
+
+
+ToolOutcome: TypeAlias = Union[  # noqa: UP007 - the alias as its users know it; typing.get_args lists the five
+    ToolExecutionResult,
+    ToolTimeout,
+    ToolFailure,
+    ToolDenied,
+    ToolArtifactReference,
+]
+
+
+def fits_inline(output: dict[str, Any]) -> bool:
+    """Measured on the very text that would be sent: 12,000 characters fit, 12,001 do not (spec/model.md E-9)."""
+    return len(json.dumps(output)) <= TOOL_MESSAGE_MAX_CHARS
+
+
+def outcome_is_error(outcome: ToolOutcome) -> bool:
+    """A denied call is no error, though four of its forms show the model one (spec/model.md E-11)."""
+    return isinstance(outcome, ToolTimeout | ToolFailure)
+
+
+def outcome_is_retryable(outcome: ToolOutcome) -> bool:
+    return isinstance(outcome, ToolTimeout | ToolFailure) and outcome.retryable
+
+
+def outcome_blocks_tool(outcome: ToolOutcome) -> bool:
+    """The tool may not be called again in this turn (OUT-043)."""
+    return isinstance(outcome, ToolTimeout | ToolFailure) and not outcome.retryable
+
+
+def outcome_to_model_content(outcome: ToolOutcome, *, read_tool: str = READ_TOOL) -> str:
+    """The JSON text of the tool message, keys in the order of OUT-032 to OUT-040."""
+    match outcome:
+        case ToolExecutionResult(output=output):
+            content = output
+        case ToolTimeout(elapsed_ms=elapsed, retryable=retryable):
+            error = f"Tool execution timed out after {elapsed} ms."
+            content = {"status": "error", "error": error, "timed_out": True, "retryable": retryable}
+        case ToolFailure(error=error, retryable=retryable):
+            content = {"status": "error", "error": error, "retryable": retryable}
+        case ToolDenied():
+            content = _denied_content(outcome)
+        case ToolArtifactReference(artifact_id=artifact, summary=summary):
+            hint = f"The output is too large to show here. Use {read_tool} to retrieve the full content."
+            content = {"artifact_reference": artifact, "summary": summary, "hint": hint}
+        case _:
+            assert_never(outcome)
+    return json.dumps(content)
+
+
+def _denied_content(denied: ToolDenied) -> dict[str, Any]:
+    match denied.reason:
+        case "duplicate":
+            return {"warning": "duplicate_tool_call", "skipped": True}
+        case "blocked":
+            return {"warning": "non_retryable_tool_failure", "skipped": True}
+        case "validation":
+            hint = "Correct the arguments to match the tool's schema and call it again."
+            return {"error": "argument_validation_failed", "details": denied.details, "hint": hint}
+        case "deadline":
+            return {"error": "Turn deadline expired; cannot execute tool.", "timed_out": True}
+    return {"error": f"Blocked: {denied.details or denied.reason}", "blocked": True}
+
+
+def tool_message(tool_call_id: str, outcome: ToolOutcome) -> dict[str, str]:
+    """The message of OUT-045. `tool_call_id` is the provider's id, which is not the call's own (E-20)."""
+    return {"role": "tool", "tool_call_id": tool_call_id, "content": outcome_to_model_content(outcome)}

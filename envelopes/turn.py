@@ -1,0 +1,154 @@
+"""What a tool loop keeps between its calls: which tools are blocked, and what ran already.
+
+TurnState      lives for one turn, and so does the block list in it (OUT-048)
+ReplayControl  lives as long as the loop likes; only a call that succeeded can be a duplicate
+apply_outcome  one outcome into both, as OUT-044 to OUT-047 ask
+
+outcome_of_output, outcome_of_exception, outcome_of_timeout    which outcome a dispatch had
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, assert_never
+
+from envelopes.artifact import ArtifactSink
+from envelopes.canonical_json import NotCanonical, args_hash
+from envelopes.outcome import (
+    CANCELLED,
+    ToolArtifactReference,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolTimeout,
+    fits_inline,
+    outcome_blocks_tool,
+)
+from envelopes.result import ArtifactRef, summary
+from envelopes.tool import RiskLevel
+
+Key: TypeAlias = tuple[str, str]
+
+
+@dataclass
+class TurnState:
+    blocked_tool_names: set[str] = field(default_factory=set)
+
+
+@dataclass
+class ReplayControl:
+    """Counts by tool and hash of the arguments. Arguments that have no hash (NaN) are never a duplicate."""
+
+    succeeded: Counter[Key] = field(default_factory=Counter)
+    failed: Counter[Key] = field(default_factory=Counter)
+    timed_out: Counter[Key] = field(default_factory=Counter)
+    denied: Counter[Key] = field(default_factory=Counter)
+
+    def is_duplicate(self, tool: str, args: dict[str, Any], *, idempotent: bool) -> bool:
+        """OUT-019: an idempotent tool that succeeded with these arguments before."""
+        return idempotent and _key(tool, args) in self.succeeded
+
+    def record_success(self, tool: str, args: dict[str, Any]) -> None:
+        _count(self.succeeded, tool, args)
+
+    def record_failure(self, tool: str, args: dict[str, Any]) -> None:
+        _count(self.failed, tool, args)
+
+    def record_timeout(self, tool: str, args: dict[str, Any]) -> None:
+        _count(self.timed_out, tool, args)
+
+    def record_denied(self, tool: str, args: dict[str, Any]) -> None:
+        """Never a success: the call did not run, so asking again is no duplicate (spec/model.md E-13)."""
+        _count(self.denied, tool, args)
+
+
+def apply_outcome(outcome: ToolOutcome, args: dict[str, Any], state: TurnState, replay: ReplayControl) -> None:
+    tool = outcome.tool_name
+    match outcome:
+        case ToolExecutionResult() | ToolArtifactReference():
+            replay.record_success(tool, args)
+        case ToolFailure():
+            replay.record_failure(tool, args)
+        case ToolTimeout():
+            replay.record_timeout(tool, args)
+        case ToolDenied():
+            replay.record_denied(tool, args)
+        case _:
+            assert_never(outcome)
+    if outcome_blocks_tool(outcome):
+        state.blocked_tool_names.add(tool)
+
+
+def outcome_of_output(
+    call_id: str,
+    tool: str,
+    output: dict[str, Any],
+    *,
+    elapsed_ms: int,
+    sink: ArtifactSink,
+    was_coerced: bool = False,
+) -> ToolExecutionResult | ToolArtifactReference | ToolFailure:
+    """An output with an `error` in it failed (OUT-015); one over 12,000 characters goes to the sink whole."""
+    if output.get("error") is not None:
+        retryable = output.get("retryable", True) is not False
+        return ToolFailure(call_id, tool, _error_text(output["error"]), retryable, elapsed_ms)
+    if fits_inline(output):
+        return ToolExecutionResult(call_id, tool, output, elapsed_ms, was_coerced)
+    return reference(call_id, tool, output, said="", sink=sink)
+
+
+def outcome_of_exception(
+    call_id: str, tool: str, error: BaseException, *, risk: RiskLevel, elapsed_ms: int = 0
+) -> ToolFailure:
+    """Nobody said whether to try again, so only a tool that changes nothing may be (spec/model.md E-10)."""
+    return ToolFailure(call_id, tool, str(error) or type(error).__name__, risk == "read-only", elapsed_ms)
+
+
+def outcome_of_timeout(
+    call_id: str, tool: str, *, deadline_s: float, elapsed_ms: int, metadata: Mapping[str, Any]
+) -> ToolTimeout:
+    """`metadata` is the tool's own; its `retry_on_timeout` decides (OUT-011), and is true by default."""
+    return ToolTimeout(call_id, tool, deadline_s, elapsed_ms, metadata.get("retry_on_timeout", True) is not False)
+
+
+def outcome_of_cancel(call_id: str, tool: str, *, elapsed_ms: int = 0) -> ToolFailure:
+    """Retryable, so that an operator's cancel does not block the tool (spec/model.md E-14)."""
+    return ToolFailure(call_id, tool, CANCELLED, retryable=True, elapsed_ms=elapsed_ms)
+
+
+def reference(
+    call_id: str,
+    tool: str,
+    output: dict[str, Any],
+    *,
+    said: str,
+    sink: ArtifactSink,
+    artifacts: tuple[ArtifactRef, ...] = (),
+) -> ToolArtifactReference:
+    """To the first of `artifacts`, else to the whole output, which is then kept in `sink`.
+
+    `said` is the output's summary where there is one; else the beginning of its JSON is.
+    """
+    text = json.dumps(output)
+    kept = artifacts[0] if artifacts else sink.write("result", text)
+    return ToolArtifactReference(call_id, tool, kept.path, summary(said or text[:1_000]), len(text.encode()))
+
+
+def _error_text(error: Any) -> str:
+    return error if isinstance(error, str) else json.dumps(error)
+
+
+def _key(tool: str, args: dict[str, Any]) -> Key | None:
+    try:
+        return tool, args_hash(args)
+    except NotCanonical:
+        return None
+
+
+def _count(counter: Counter[Key], tool: str, args: dict[str, Any]) -> None:
+    if (key := _key(tool, args)) is not None:
+        counter[key] += 1
