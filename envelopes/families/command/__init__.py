@@ -1,28 +1,55 @@
-"""Commands: Claude Code's Bash and relatives, and the shape that our own ExecCommand will fill.
+"""Commands: ExecCommand and ExecCommandBatch, and Claude Code's Bash and relatives.
 
-results      the typed result and its bounded projection
-receipts     the text that the model gets
-claude_code  what Claude Code recorded, read
-alignment    what Claude Code told the model, traced back
-samples      outputs to look at
+tools         the definitions of the built-in tools
+results       the typed result of one command and its bounded projection
+batch         the same of a batch
+command_line  what may be said of a command's text
+receipts      the text that the model gets
+streams       how an output stream is shown, by variant
+laid_out      JSON laid out for reading
+claude_code   what Claude Code recorded, read
+alignment     what Claude Code told the model, traced back
+samples       outputs to look at
+gallery       those of the built-in tools, by tool and sort
 """
 
 from __future__ import annotations
 
-from envelopes.families.base import Facet, Family
+import msgspec
+
+from envelopes.artifact import ArtifactSink
+from envelopes.budget import ProjectionPolicy
+from envelopes.families.base import Facet, Family, Projected, Projection, Projector
 from envelopes.families.command.alignment import align_background, align_command
+from envelopes.families.command.batch import BatchResult, project_batch
 from envelopes.families.command.claude_code import read_background, read_command
-from envelopes.families.command.receipts import command_receipt
-from envelopes.families.command.results import CommandResult, project_command
+from envelopes.families.command.gallery import GALLERY
+from envelopes.families.command.receipts import RENDERERS
+from envelopes.families.command.results import CommandResult, RunningCommand, project_command, project_running
 from envelopes.families.command.samples import SAMPLES
+from envelopes.families.command.tools import TOOLS
 from envelopes.foreign import ForeignTool
+
+_PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
+    CommandResult: project_command,
+    RunningCommand: project_running,
+    BatchResult: project_batch,
+}
+
+
+def project_any(result: msgspec.Struct, policy: ProjectionPolicy, sink: ArtifactSink) -> Projected:
+    """Nulls stay: an empty stream has a null preview (RFC-123)."""
+    projector = Projector(sink)
+    return projector.done(_PROJECTIONS[type(result)](result, projector, policy))
+
 
 FAMILY = Family(
     name="command",
     title="Commands",
-    results=(CommandResult,),
-    project=project_command,
-    renderers={"receipt": command_receipt},
+    results=(CommandResult, RunningCommand, BatchResult),
+    project=project_any,
+    renderers=RENDERERS,
+    tools=TOOLS,
     foreign=(
         ForeignTool(
             agent="claude-code", tools=("Bash", "PowerShell"), version=1, read=read_command, align=align_command
@@ -37,6 +64,8 @@ FAMILY = Family(
         Facet("Output", "/result/combined_output_preview", "terminal"),
         Facet("Initial output", "/result/initial_output_preview", "terminal"),
         Facet("Outcome", "/result/exit_status", "text"),
+        Facet("Commands", "/result/items", "table"),
     ),
-    samples=SAMPLES,
+    samples=(*SAMPLES, *GALLERY.values()),
+    gallery=GALLERY,
 )

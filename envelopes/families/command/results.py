@@ -4,11 +4,14 @@ Canonical `result`, by disposition:
 
     completed         exit_status (null: none was recorded), stdout_preview, stderr_preview, truncated
     promoted_to_task  task_handle {task_id, kind, status}, initial_output_preview, initial_output_truncated
-    already_running   the same, for a look at a command that runs in the background
+    already_running   the same, for a look at a command that runs in the background; or, where a second
+                      start was refused, task_handle, command, command_digest, workdir, shell, summary,
+                      instructions, as far as they are known
 
 A stream that was empty has a null preview. `<stream>_truncated` and `<stream>_artifact` (an index
 into `artifacts`) are there only for a preview that was cut (spec/model.md E-6). A source that kept
-both streams as one text gives `combined_output_preview` beside two nulls.
+both streams as one text gives `combined_output_preview` beside two nulls. `command_diagnostics` is
+there where the command's text is known; it holds a preview of it without secrets, never the text.
 """
 
 from __future__ import annotations
@@ -18,19 +21,22 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.artifact import ArtifactSink
 from envelopes.budget import ProjectionPolicy
-from envelopes.families.base import Projected, Projector
+from envelopes.families.base import Projector, ResultMembers
+from envelopes.families.command.command_line import CHARACTERS_PER_TOKEN, SOFT_THRESHOLD, describe, output_tokens
 
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
 
 IMAGE_PREVIEW_CHARACTERS = 80  # an image comes as a data URL; more of it tells nobody anything
+NOTE_CHARACTERS = 1_000
 
 
 class TaskHandle(msgspec.Struct, frozen=True, kw_only=True):
+    """The RFC's two members, and the status where it is known (spec/model.md E-7)."""
+
     task_id: str
     kind: str = "command_task"
-    status: str = "running"
+    status: str | None = "running"
 
 
 class SavedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +50,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """`combined` holds the output where the source kept no separate streams.
 
     `cut_by_source`: the texts are already shortened by the agent, and say so themselves.
+    `cmd` is the command as it was given; with it comes `max_output_tokens`, which bounds the previews.
     """
 
     disposition: Disposition = "completed"
@@ -57,6 +64,24 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     task: TaskHandle | None = None
     saved_output: SavedOutput | None = None
     cut_by_source: bool = False
+    cmd: str | None = None
+    max_output_tokens: int | None = None
+
+    @property
+    def output_characters(self) -> int | None:
+        """The most that the caller wants to see of the output; None where nobody said."""
+        return None if self.cmd is None else output_tokens(self.max_output_tokens) * CHARACTERS_PER_TOKEN
+
+
+class RunningCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """The same command runs already, so none was started (duplicate_policy reuse_running)."""
+
+    task: TaskHandle
+    cmd: str | None = None
+    workdir: str | None = None
+    shell: str | None = None
+    summary: str | None = None
+    instructions: str | None = None
 
 
 def outcome(result: CommandResult) -> str:
@@ -75,21 +100,50 @@ def outcome(result: CommandResult) -> str:
     return "command finished; no exit code was recorded"
 
 
-def project_command(result: msgspec.Struct, policy: ProjectionPolicy, sink: ArtifactSink) -> Projected:
-    assert isinstance(result, CommandResult)
-    projector = Projector(sink)
-    texts = output_fields(result)
-    limits = shares([_wanted(result, text) for text in texts.values()], policy.preview)
+def project_command(result: CommandResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return command_members(result, projector, shares(wanted(result), policy.preview), policy)
+
+
+def project_running(result: RunningCommand, projector: Projector, _policy: ProjectionPolicy) -> ResultMembers:
+    members: ResultMembers = {"disposition": "already_running", "task_handle": _handle(result.task)}
+    if result.cmd is not None:
+        text = describe(result.cmd)
+        members |= {"command": text.preview, "command_digest": text.digest}
+    for name in ("workdir", "shell", "summary", "instructions"):
+        if note := getattr(result, name):
+            members |= projector.text(name, note, NOTE_CHARACTERS, role=name)
+    return members
+
+
+def command_members(
+    result: CommandResult,
+    projector: Projector,
+    limits: Sequence[int],
+    policy: ProjectionPolicy,
+    *,
+    at: str = "",
+    role: str = "",
+) -> ResultMembers:
+    """One command's members. `limits` go with `output_fields`.
+
+    `at` is where they stand below `/result/`; `role` comes before the names of its artifacts.
+    """
     cut = False
     streams: dict[str, Any] = {}
-    for (name, text), limit in zip(texts.items(), limits, strict=True):
-        shown, artifact = projector.preview(f"{name}_preview", text, limit, role=name)
+    for (name, text), limit in zip(output_fields(result).items(), limits, strict=True):
+        shown, artifact = projector.preview(f"{at}{name}_preview", text, limit, role=f"{role}{name}")
         streams[f"{name}_preview"] = shown
         if artifact is not None:
             cut = True
             streams |= {f"{name}_truncated": True, f"{name}_artifact": artifact}
     outcome = _completed(result, streams, cut=cut) if result.disposition == "completed" else _task(result, streams)
-    return projector.done(outcome | _notes(result))
+    return outcome | _notes(result) | _diagnostics(result, policy)
+
+
+def wanted(result: CommandResult) -> list[int]:
+    """How many characters of each output text are asked for, before the family's budget."""
+    lengths = [_showable(result, text) for text in output_fields(result).values()]
+    return lengths if result.output_characters is None else shares(lengths, result.output_characters)
 
 
 def output_fields(result: CommandResult) -> dict[str, str]:
@@ -110,7 +164,7 @@ def shares(lengths: Sequence[int], budget: int) -> list[int]:
     return given
 
 
-def _wanted(result: CommandResult, text: str) -> int:
+def _showable(result: CommandResult, text: str) -> int:
     return min(len(text), IMAGE_PREVIEW_CHARACTERS) if result.is_image else len(text)
 
 
@@ -128,7 +182,7 @@ def _completed(result: CommandResult, streams: dict[str, Any], *, cut: bool) -> 
 def _task(result: CommandResult, streams: dict[str, Any]) -> dict[str, Any]:
     return {
         "disposition": result.disposition,
-        "task_handle": msgspec.to_builtins(result.task),
+        "task_handle": _handle(result.task),
         "initial_output_preview": None,
         "initial_output_truncated": result.cut_by_source,
         **streams,
@@ -142,6 +196,30 @@ def _notes(result: CommandResult) -> dict[str, Any]:
         "interpretation": result.interpretation,
         "image": result.is_image or None,
         "saved_output": msgspec.to_builtins(result.saved_output),
-        "task_handle": msgspec.to_builtins(result.task),
+        "task_handle": _handle(result.task),
     }
     return {name: value for name, value in notes.items() if value is not None}
+
+
+def _handle(task: TaskHandle | None) -> dict[str, Any] | None:
+    handle: dict[str, Any] | None = msgspec.to_builtins(task)
+    return handle and {name: value for name, value in handle.items() if value is not None}
+
+
+def _diagnostics(result: CommandResult, policy: ProjectionPolicy) -> dict[str, Any]:
+    if result.cmd is None or result.output_characters is None:
+        return {}
+    text = describe(result.cmd)
+    return {
+        "command_diagnostics": {
+            "cmd_preview": text.preview,
+            "cmd_digest": text.digest,
+            "cmd_char_count": len(result.cmd),
+            "cmd_estimated_tokens": -(-len(result.cmd) // CHARACTERS_PER_TOKEN),
+            "contains_heredoc": text.contains_heredoc,
+            "contains_inline_script": text.contains_inline_script,
+            "exceeds_soft_threshold": len(result.cmd) > SOFT_THRESHOLD,
+            "effective_max_output_tokens": output_tokens(result.max_output_tokens),
+            "output_char_budget": min(result.output_characters, policy.preview),
+        }
+    }
