@@ -39,6 +39,9 @@ NonEmpty: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 _PLAIN = (bool, int, str)
 _PLACE = re.compile(r"(?P<reason>.*) - at `\$\.(?P<field>[^`]+)`\Z", re.DOTALL)
 _FIELD = re.compile(r"(?P<field>[a-z_]+): (?P<reason>.+)\Z", re.DOTALL)
+# msgspec prints the pattern, which tells a model less than the sentence that it stands for.
+_FORM = re.compile(r"Expected `str` (?:of length >= 1|matching regex '(?P<pattern>.*)')", re.DOTALL)
+_BLANK = (None, r"\\S")
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,11 +133,16 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     def _refused(self, said: str) -> ToolError:
         """A reason that names a field gives `details.field`; any other is a parse error."""
         found = _PLACE.match(said) or _FIELD.match(said)
-        error = self._invalid(said)
         if found is None:
-            return error
-        details = {"tool_name": self.name, "field": found["field"], "validation_error": found["reason"]}
-        return msgspec.structs.replace(error, details=details)
+            return self._invalid(said)
+        field, reason = found["field"], found["reason"]
+        if form := _FORM.fullmatch(reason):
+            reason = (
+                "must not be blank" if form["pattern"] in _BLANK else "does not have the form that the schema asks for"
+            )
+            said = f"`{field}` {reason}"
+        details = {"tool_name": self.name, "field": field, "validation_error": reason}
+        return msgspec.structs.replace(self._invalid(said), details=details)
 
     def _invalid(self, reason: str, *, field: str | None = None) -> ToolError:
         details: dict[str, Any] = {"tool_name": self.name, "parse_error": reason}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from envelopes.families import agent, command, external, file, search, task, web, work_item
+from envelopes.families import agent, command, external, file, memory, search, task, web, work_item
 from envelopes.families.base import Family
 from envelopes.foreign import ForeignTool
 from envelopes.result import CompleteOutput
@@ -18,6 +18,7 @@ FAMILIES: tuple[Family, ...] = (
     work_item.FAMILY,
     web.FAMILY,
     agent.FAMILY,
+    memory.FAMILY,
     external.FAMILY,
 )
 

@@ -183,17 +183,22 @@ def project_by_type(
 
 
 def bounded(
-    body: Callable[[CanonicalResult], Iterable[Segment]], *, details: tuple[tuple[str, str], ...] = ()
+    body: Callable[[CanonicalResult], Iterable[Segment]],
+    *,
+    tail: Callable[[CanonicalResult], Iterable[Segment]] | None = None,
+    details: tuple[tuple[str, str], ...] = (),
 ) -> Renderer:
     """A renderer: `body` for a success, the error receipt for an error, both within the policy.
 
-    `details` are the members of the error's details that this family names, each with its title.
+    `tail` and the artifacts stay whole however short the body has to be. `details` are the members of
+    the error's details that this family names, each with its title.
     """
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error is not None:
             return fit(error_receipt(canonical, policy, details=details), policy.characters)
-        return fit(body(canonical), policy.characters, tail=artifact_lines(canonical))
+        last = () if tail is None else tail(canonical)
+        return fit(body(canonical), policy.characters, tail=(*last, *artifact_lines(canonical)))
 
     return render
 
@@ -263,6 +268,17 @@ def item_lines(
 def sliced(text: str, pointer: str) -> Segment:
     """A whole string of the canonical envelope, when the caller already has it."""
     return Segment(text, "value", Source("canonical", pointer, 0, len(text)))
+
+
+def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
+    """A whole string whose further lines are indented, so that none of them can pass for a line of the receipt."""
+    at = 0
+    for index, line in enumerate(text.split("\n")):
+        if index:
+            yield line_break()
+            yield label(indent)
+        yield Segment(line, "value", Source("canonical", pointer, at, at + len(line)))
+        at += len(line) + 1
 
 
 def artifact_lines(canonical: CanonicalResult) -> Iterable[Segment]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from envelopes.budget import RenderPolicy
 from envelopes.families.base import (
-    artifact_lines,
-    error_receipt,
+    bounded,
     headline,
+    indented,
     item_lines,
     label,
     line_break,
@@ -18,7 +17,6 @@ from envelopes.families.base import (
     text_block,
     value,
 )
-from envelopes.fitting import fit
 from envelopes.receipt import Segment, Source
 from envelopes.recorded import Members
 from envelopes.result import CanonicalResult, JsonValue
@@ -38,13 +36,10 @@ _WRAPPED = re.compile(
 )
 
 
-def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
-    """The line that ends the untrusted text stays, however short the receipt has to be."""
-    if canonical.error is not None:
-        return fit(error_receipt(canonical, policy, details=ERROR_DETAILS), policy.characters)
+def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     result = Members(canonical.result)
-    body = next(render for member, render in _BODIES.items() if result.has_any((member,)) or not member)
-    return fit(body(canonical, result), policy.characters, tail=(*_closing(result), *artifact_lines(canonical)))
+    body = next(render for member, render in _BODIES.items() if not member or result.get(member) is not None)
+    return body(canonical, result)
 
 
 def _recorded(canonical: CanonicalResult, _result: Members) -> Iterable[Segment]:
@@ -97,8 +92,9 @@ def _untrusted(result: Members) -> Iterable[Segment]:
     yield Segment(found["text"], "preview", Source("canonical", "/result/text", *found.span("text")))
 
 
-def _closing(result: Members) -> Iterable[Segment]:
-    found = _WRAPPED.fullmatch(result.text("text") or "")
+def _closing(canonical: CanonicalResult) -> Iterable[Segment]:
+    """The line that ends the untrusted text stays, however short the receipt has to be."""
+    found = _WRAPPED.fullmatch(Members(canonical.result).text("text") or "")
     if found is not None and found["text"].strip():
         yield Segment(found["close"], "value", Source("canonical", "/result/text", *found.span("close")))
 
@@ -149,23 +145,12 @@ def _joined(item: Members, pointer: str, names: tuple[str, ...]) -> Iterable[Seg
 def _hit(item: JsonValue, pointer: str) -> Iterable[Segment]:
     hit = Members(item)
     yield label(f"{int(pointer.rpartition('/')[2]) + 1}. ")
-    yield from _indented(hit.text("title") or "", f"{pointer}/title")
+    yield from indented(hit.text("title") or "", f"{pointer}/title")
     for member in ("url", "snippet", "published_at"):
         if text := hit.text(member):
             yield line_break()
             yield label("   ")
-            yield from _indented(text, f"{pointer}/{member}")
-
-
-def _indented(text: str, pointer: str) -> Iterable[Segment]:
-    """Each line of a foreign text under its number, so that none can pass for a line of the receipt."""
-    at = 0
-    for index, line in enumerate(text.split("\n")):
-        if index:
-            yield line_break()
-            yield label("   ")
-        yield Segment(line, "value", Source("canonical", pointer, at, at + len(line)))
-        at += len(line) + 1
+            yield from indented(text, f"{pointer}/{member}")
 
 
 def _other_citations(result: Members) -> Iterable[Segment]:
@@ -183,3 +168,5 @@ _BODIES: dict[str, Callable[[CanonicalResult, Members], Iterable[Segment]]] = {
     "provider": _searched,
     "": _recorded,
 }
+
+receipt = bounded(_body, tail=_closing, details=ERROR_DETAILS)

@@ -1,0 +1,33 @@
+"""Tools that read what an agent remembers: MemorySearch and MemoryGet.
+
+FoundMemories  places that may hold what was sought, best first
+ReadMemory     the content of one place
+"""
+
+from __future__ import annotations
+
+from envelopes.budget import ProjectionPolicy
+from envelopes.families.base import Facet, Family
+from envelopes.families.memory import tools
+from envelopes.families.memory.gallery import GALLERY
+from envelopes.families.memory.receipts import receipt
+from envelopes.families.memory.results import MEMORY_CHARACTERS, FoundMemories, ReadMemory, project
+from envelopes.recorded import RecordedText
+
+FAMILY = Family(
+    name="memory",
+    title="Memory",
+    results=(FoundMemories, ReadMemory, RecordedText),
+    project=project,
+    renderers={"receipt": receipt},
+    projection=ProjectionPolicy(preview=MEMORY_CHARACTERS),
+    tools=tools.TOOLS,
+    facets=(
+        Facet("Results", "/result/results", "table"),
+        Facet("Content", "/result/memory/content", "text"),
+        Facet("Metadata", "/result/memory/metadata", "json"),
+        Facet("Text", "/result/text", "text"),
+    ),
+    samples=tuple(GALLERY.values()),
+    gallery=GALLERY,
+)
