@@ -129,7 +129,13 @@ def run_page(run: Run, ask: Ask) -> RunPage:
     matching = calls.count() if query else run.call_count
     children = list(run.children.order_by("started_at", "id")[:CHILDREN_SHOWN])
     page = page_of(
-        calls, overview.axis, total=matching, after=ask.after, skip=_skipped(run, ask, matching), children=children
+        calls,
+        overview.axis,
+        total=matching,
+        after=ask.after,
+        skip=_skipped(run, ask, matching),
+        children=children,
+        folder=run.cwd,
     )
     plan, is_whole = _plan(run)
     return RunPage(

@@ -150,11 +150,19 @@ def in_order(calls: QuerySet[Call]) -> Ordered:
 
 
 def page_of(
-    calls: Ordered, axis: Axis, *, total: int, after: str = "", skip: int = 0, children: Sequence[Run] = ()
+    calls: Ordered,
+    axis: Axis,
+    *,
+    total: int,
+    after: str = "",
+    skip: int = 0,
+    children: Sequence[Run] = (),
+    folder: str = "",
 ) -> Page:
     """The rows behind the cursor `after`, or behind the first `skip`.
 
-    `calls` are in order; `total` counts them, whatever page is asked for.
+    `calls` are in order; `total` counts them, whatever page is asked for. Paths below `folder`, the
+    run's own, are told without it: what tells one file from another is the end of its path.
     """
     place = place_of(after)
     before = calls.filter(_up_to(place)).count() if place else skip
@@ -162,8 +170,9 @@ def page_of(
     facts = [Facts(*values) for values in behind.values_list(*Facts._fields)]
     nested = _children_by_call(children, axis)
     ties = _ties(facts)
+    prefix = f"{folder.rstrip('/')}/" if folder.strip("/") else ""
     rows = [
-        _row(one, number, axis, tie, nested)
+        _row(one, number, axis, tie, nested, prefix)
         for number, (one, tie) in enumerate(zip(facts, ties, strict=True), before + 1)
     ]
     left = max(0, total - before - len(rows))
@@ -193,7 +202,7 @@ def _beyond(place: tuple[int, UUID]) -> Q:
     return Q(ordinal__gt=place[0]) | Q(ordinal=place[0], id__gt=place[1])
 
 
-def _row(one: Facts, number: int, axis: Axis, tie: str, nested: Mapping[UUID, list[ChildRun]]) -> Row:
+def _row(one: Facts, number: int, axis: Axis, tie: str, nested: Mapping[UUID, list[ChildRun]], prefix: str) -> Row:
     letter = letter_of(one)
     bar = axis.bar(one.started_at, one.duration_ms, one.wait_ms)
     return Row(
@@ -203,7 +212,7 @@ def _row(one: Facts, number: int, axis: Axis, tie: str, nested: Mapping[UUID, li
         state=STATES[letter],
         tool=plain(one.tool),
         flags=_flags(one),
-        summary=plain(one.summary),
+        summary=plain(one.summary.replace(prefix, "") if prefix else one.summary),
         cut=f"{count(one.seen_lines)} / {count(one.output_lines)}" if one.is_cut else "",
         tokens=count(one.tokens),
         took=duration(one.duration_ms),

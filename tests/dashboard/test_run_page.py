@@ -125,6 +125,13 @@ def test_a_row_tells_its_outcome_size_time_and_cut_in_words(client: Client, run:
     assert "began 10.0 s into the run, took 5.0 s: 3.0 s waiting, 2.0 s work" in html
 
 
+def test_a_path_in_the_runs_own_folder_is_told_without_it(project: Project) -> None:
+    run = create_run(project, "at-home", cwd="/home/dev/shop")
+    create_call(run, "c1", line=1, summary="read 20 lines of /home/dev/shop/app/cart.py")
+    create_call(run, "c2", line=2, summary="read 20 lines of /etc/hosts")
+    assert [said for said, _ in rows_of(run)] == ["read 20 lines of app/cart.py", "read 20 lines of /etc/hosts"]
+
+
 def test_the_bar_draws_waiting_before_work() -> None:
     bar = plain_axis(START, START + timedelta(seconds=100), 0).bar(START + timedelta(seconds=10), 20_000, 15_000)
     assert bar is not None
