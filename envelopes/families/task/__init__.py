@@ -1,0 +1,44 @@
+"""Tools that look after background tasks: five of our own, and Claude Code's under all their names.
+
+    TaskList, TaskStatus, TaskOutput, TaskInput, TaskStop   definitions, results and receipts here
+    TaskOutput, AgentOutputTool, TaskStop, KillShell, …     of Claude Code, taken in by claude_code
+
+A wait that timed out, an input that was refused and a task that failed are verdicts inside a success.
+"""
+
+from __future__ import annotations
+
+from envelopes.families.base import Facet, Family
+from envelopes.families.task.claude_code import FOREIGN
+from envelopes.families.task.definitions import TOOLS
+from envelopes.families.task.projection import project
+from envelopes.families.task.receipts import receipt
+from envelopes.families.task.results import (
+    ActiveTasks,
+    InputOffered,
+    StopRequested,
+    TaskRead,
+    TaskState,
+    TaskStopped,
+)
+from envelopes.families.task.samples import GALLERY, SAMPLES
+from envelopes.recorded import RecordedText
+
+FAMILY = Family(
+    name="task",
+    title="Background tasks",
+    results=(TaskRead, TaskStopped, ActiveTasks, TaskState, InputOffered, StopRequested, RecordedText),
+    project=project,
+    renderers={"receipt": receipt},
+    foreign=FOREIGN,
+    tools=TOOLS,
+    facets=(
+        Facet("Output", "/result/task/output_preview", "terminal"),
+        Facet("Result", "/result/task/result_summary", "text"),
+        Facet("Failure", "/result/task/failure_artifact", "json"),
+        Facet("Tasks", "/result/tasks", "table"),
+        Facet("Text", "/result/text", "text"),
+    ),
+    samples=SAMPLES,
+    gallery=GALLERY,
+)

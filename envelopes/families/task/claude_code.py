@@ -1,0 +1,121 @@
+"""What Claude Code recorded of TaskOutput and TaskStop, under all their names, and how it printed it."""
+
+from __future__ import annotations
+
+import re
+
+from envelopes.alignment import Span
+from envelopes.excerpts import match_excerpt
+from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
+from envelopes.foreign import Evidence, OutputField, Reading
+from envelopes.json_text import match_json
+from envelopes.recorded import Members, named_spans, reading, typed_tool
+
+AGENT = "claude-code"
+
+
+def _read_output(evidence: Evidence, recorded: Members) -> Reading:
+    task = recorded.member("task")
+    output, result = task.text("output") or "", task.text("result")
+    found = TaskRead(
+        retrieval_status=recorded.text("retrieval_status"),
+        task_id=task.text("task_id"),
+        kind=task.text("task_type"),
+        status=task.text("status"),
+        summary=task.text("description"),
+        exit_status=task.integer("exitCode"),
+        output=output,
+        result_summary=None if result == output else result,
+        failure=task.text("error"),
+    )
+    links = {
+        "/retrieval_status": "/result/retrieval_status",
+        "/task/task_id": "/result/task/task_id",
+        "/task/task_type": "/result/task/kind",
+        "/task/status": "/result/task/status",
+        "/task/description": "/result/task/summary",
+        "/task/exitCode": "/result/task/exit_status",
+        "/task/output": "/result/task/output_preview",
+        "/task/result": "/result/task/" + ("output_preview" if result == output else "result_summary"),
+        "/task/error": "/result/task/failure",
+    }
+    return reading(evidence, found, read_outcome(found), links=links, outputs=(OutputField("/task/output"),))
+
+
+_TAG = r"<{0}>(?P<{1}>[^<\n]*)</{0}>"
+_RETRIEVAL = re.compile(r"\A" + _TAG.format("retrieval_status", "retrieval_status"))
+_TASK_TAGS = tuple(
+    re.compile(r"^" + _TAG.format(tag, member) + "$", re.MULTILINE)
+    for tag, member in (
+        ("task_id", "task_id"),
+        ("task_type", "task_type"),
+        ("status", "status"),
+        ("exit_code", "exitCode"),
+    )
+)
+_TEXT_TAGS = (("output", "output"), ("error", "error"))
+
+
+def _align_output(recorded: Members, text: str) -> list[Span]:
+    """Tags in front of the output are the runtime's; tags inside the output are the task's."""
+    head_end = min((at for tag, _ in _TEXT_TAGS if (at := text.find(f"<{tag}>\n")) >= 0), default=len(text))
+    head, task = text[:head_end], recorded.member("task")
+    spans = named_spans(_RETRIEVAL.match(head), recorded)
+    for tag in _TASK_TAGS:
+        spans += named_spans(tag.search(head), task, "/task")
+    return [*spans, *_align_texts(task, text, head_end)]
+
+
+def _align_texts(task: Members, text: str, at: int) -> list[Span]:
+    opening, closing = "<output>\n", "\n</output>"
+    end = text.rfind(closing)
+    spans: list[Span] = []
+    if text.startswith(opening, at) and end >= 0:
+        spans = match_excerpt(text, task.text("output") or "", "/task/output", start=at + len(opening), end=end)
+        at = end + len(closing)
+    start, stop = text.find("<error>\n", at), text.rfind("\n</error>")
+    if 0 <= start < stop:
+        spans += match_excerpt(text, task.text("error") or "", "/task/error", start=start + 8, end=stop)
+    return spans
+
+
+def _read_stop(evidence: Evidence, recorded: Members) -> Reading:
+    found = TaskStopped(
+        task_id=recorded.text("task_id") or recorded.text("shell_id"),
+        kind=recorded.text("task_type"),
+        command=recorded.text("command"),
+        message=recorded.text("message"),
+    )
+    links = {
+        "/task_id": "/result/task/task_id",
+        "/shell_id": "/result/task/task_id",
+        "/task_type": "/result/task/kind",
+        "/command": "/result/task/command/cmd",
+        "/message": "/result/message",
+    }
+    said = f"Stop requested for task {found.task_id or '(no id)'}"
+    return reading(evidence, found, said, links=links)
+
+
+def _align_stop(recorded: Members, text: str) -> list[Span]:
+    return match_json(text, recorded.recorded, "") or match_excerpt(text, recorded.text("message") or "", "/message")
+
+
+FOREIGN = (
+    typed_tool(
+        agent=AGENT,
+        tools=("TaskOutput", "AgentOutputTool"),
+        version=1,
+        expects=("task",),
+        read=_read_output,
+        align=_align_output,
+    ),
+    typed_tool(
+        agent=AGENT,
+        tools=("TaskStop", "KillShell", "KillBash"),
+        version=2,
+        expects=("message", "task_id", "shell_id"),
+        read=_read_stop,
+        align=_align_stop,
+    ),
+)
