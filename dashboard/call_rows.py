@@ -41,6 +41,7 @@ class CallRows:
     is_new: bool
     observations: list[Observation]
     receipts: list[Receipt]
+    is_copy: bool = False  # its run only copied it: a fork was met before the session that it came from
     new_observations: list[Observation] = field(default_factory=list)
     new_receipts: list[Receipt] = field(default_factory=list)
     changed_observations: list[Observation] = field(default_factory=list)
@@ -96,7 +97,7 @@ class CallMerge:
 
     def _take_call(self, record: CallRecord, run: UUID) -> None:
         self._observe("args", record.args, "structured", record.line, record.at)
-        if self.call.tool and not (self.call.origin == "progress" and record.origin == "message"):
+        if self.call.tool and not self._is_nearer(record):
             return
         self.call.tool = column_text(record.tool, 200)
         self.call.step = column_text(record.step, 200)
@@ -107,6 +108,12 @@ class CallMerge:
         self.call.run_id = run
         self.call.started_at = self.call.started_at or instant(record.at)
         self._measure()
+
+    def _is_nearer(self, record: CallRecord) -> bool:
+        """Whether the record is closer to the call than what is stored: its own message, its own session."""
+        if self.call.origin == "progress" and record.origin == "message":
+            return True
+        return self.rows.is_copy and not record.inherited
 
     def _take_result(self, record: ResultRecord, run_ids: dict[str, UUID]) -> None:
         if record.result is not None:

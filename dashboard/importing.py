@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from dashboard import artifact_store, recording
+from dashboard.artifact_removal import taking_in
 from dashboard.models import Project, Source
 from dashboard.source_files import (
     HEAD_BYTES,
@@ -23,10 +24,12 @@ from dashboard.source_files import (
     Stretch,
     find_source,
     head_sha256,
+    open_regular,
     prefix_sha256,
     recordings_under,
     stretches,
 )
+from dashboard.source_rows import SourceMoved
 from envelopes import recordings
 from envelopes.recordings.base import (
     ArtifactRecord,
@@ -104,31 +107,36 @@ class FileImport:
         self.name = name
         self.report = report
         self.meter = meter
-        self.seen_ids: set[tuple[str, str, str]] = set()
+        self.seen_ids: set[int] = set()  # hashes: a file may hold millions of records
 
     def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
+        """A file that is gone since its folder was listed is no problem."""
         try:
-            with self.path.open("rb") as file:
-                self._run(file, format_name)
+            with open_regular(self.path) as file:
+                self._run_in_turns(file, format_name)
         except recordings.UnknownFormat as error:
             self._refuse_file(str(error))
-        except OSError as error:
+        except FileNotFoundError as error:
             if is_named:
-                self._refuse_file(f"cannot be read: {error.strerror or error}")
+                self._refuse_file(f"cannot be read: {error.strerror}")
+        except OSError as error:
+            self._refuse_file(f"cannot be read: {error.strerror or error}")
+
+    def _run_in_turns(self, file: BinaryIO, format_name: str | None) -> None:
+        """Another process that reads the same file took a batch first: goes on behind it, and loses nothing."""
+        while True:
+            try:
+                self._run(file, format_name)
+            except SourceMoved:
+                self.seen_ids.clear()
+                file.seek(0)
+            else:
+                return
 
     def _run(self, file: BinaryIO, format_name: str | None) -> None:
         head = file.read(HEAD_BYTES)
         place = Place(self.path.resolve().as_posix())
-        source = find_source(self.project, self.name, file, head)
-        if source is None:
-            form = recordings.named(format_name) if format_name else recordings.detect(head, place)
-            source = recording.begin_source(
-                self.project,
-                path=self.name,
-                format_name=form.name,
-                inode=os.fstat(file.fileno()).st_ino,
-                head_sha256=head_sha256(head),
-            )
+        source = find_source(self.project, self.name, file, head) or self._begin(file, head, place, format_name)
         form = recordings.named(source.format)
         skipped = self._skip_newline(file, source)
         for stretch in stretches(file, offset=source.offset + skipped, number=source.lines + 1):
@@ -136,43 +144,52 @@ class FileImport:
             skipped = 0
         self._add_to_report(source)
 
+    def _begin(self, file: BinaryIO, head: bytes, place: Place, format_name: str | None) -> Source:
+        """A new source, unless another process began it since it was looked for."""
+        form = recordings.named(format_name) if format_name else recordings.detect(head, place)
+        with recording.alone_in(self.project):
+            return find_source(self.project, self.name, file, head) or recording.begin_source(
+                self.project,
+                path=self.name,
+                format_name=form.name,
+                inode=os.fstat(file.fileno()).st_ino,
+                head_sha256=head_sha256(head),
+            )
+
     def _skip_newline(self, file: BinaryIO, source: Source) -> int:
-        """The newline of a last line that was read without one belongs to that line."""
+        """The line end of a last line that was read without one belongs to that line."""
         if not source.ends_open:
             return 0
         file.seek(source.offset)
-        return 1 if file.read(1) == b"\n" else 0
+        found = file.read(2)
+        return 1 if found.startswith(b"\n") else 2 if found == b"\r\n" else 0
 
     def _take(self, file: BinaryIO, source: Source, form: Format, place: Place, stretch: Stretch, skipped: int) -> None:
         lines, rest = list(stretch.lines), stretch.rest
         if rest is not None and _is_whole(rest.raw):
             lines, rest = [*lines, rest], None
         state: dict[str, object] = msgspec.json.decode(source.state)
-        readable = [line for line in lines if line.number not in stretch.too_long]
-        yielded = list(form.read(iter(readable), place, state))
+        yielded = [_too_long(lines[0])] if stretch.is_too_long else list(form.read(iter(lines), place, state))
         refusals = [one for one in yielded if isinstance(one, Problem)]
-        refusals += [_too_long(line) for line in lines if line.number in stretch.too_long]
         records = [one for one in yielded if not isinstance(one, Problem)]
         end = lines[-1].offset + len(lines[-1].raw) if lines else source.offset + skipped
-        if lines and lines[-1].number in stretch.too_long:
-            end = file.tell() if rest is None else rest.offset
-        written = recording.record(
-            source,
-            recording.Batch(
-                start=source.offset,
-                lines=lines,
-                records=records,
-                refusals=refusals,
-                end=end,
-                **_line_counts(lines, refusals),
-                ends_open=bool(lines) and not lines[-1].raw.endswith(b"\n"),
-                incomplete=rest,
-                state=msgspec.json.encode(state),
-                prefix_sha256=prefix_sha256(file, end),
-                seen=self._seen(source, records),
-                files=self._taken_in(records),
-            ),
+        if stretch.is_too_long:
+            end = file.tell()
+        batch = recording.Batch(
+            start=source.offset,
+            lines=lines,
+            records=records,
+            refusals=refusals,
+            end=end,
+            **_line_counts(lines, refusals),
+            ends_open=bool(lines) and not lines[-1].raw.endswith(b"\n"),
+            incomplete=rest,
+            state=msgspec.json.encode(state),
+            prefix_sha256=prefix_sha256(file, end),
+            seen=self._seen(source, records),
         )
+        with taking_in():
+            written = recording.record(source, batch, files=self._taken_in(records))
         self.report.added.update(written.added)
         self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
 
@@ -189,8 +206,8 @@ class FileImport:
             kind = "runs" if isinstance(one, RunRecord) else COUNTED.get(type(one))
             if kind is None:
                 continue
-            name = one.run if kind == "runs" else f"{one.line}" if kind == "events" else getattr(one, "call", "")
-            key = (kind, one.run, str(name) + (getattr(one, "kind", "") if kind == "events" else ""))
+            what = (one.line, one.kind, one.call) if isinstance(one, EventRecord) else getattr(one, "call", "")
+            key = hash((kind, one.run, what))
             if key not in self.seen_ids:
                 self.seen_ids.add(key)
                 seen[kind] += 1
@@ -203,25 +220,34 @@ class FileImport:
         self.report.seen.update(msgspec.json.decode(source.seen))
         self.report.lines.update(accepted=source.accepted, rejected=source.rejected, blank=source.blank)
         self.report.lines["rejected"] += 1 if source.left_bytes else 0
-        for problem in source.problems.order_by("line", "id"):
-            row = {"file": self.name, "line": problem.line, "path": problem.path, "reason": problem.reason}
-            self.report.problems.append(row)
-        self.report.run_ids += [
-            str(pk) for pk in source.runs.values_list("pk", flat=True) if str(pk) not in self.report.run_ids
-        ]
+        told = source.problems.order_by("line", "id").values("line", "path", "reason")
+        self.report.problems += [{"file": self.name, **row} for row in told]
+        known = set(self.report.run_ids)
+        self.report.run_ids += [key for key in map(str, source.runs.values_list("pk", flat=True)) if key not in known]
 
     def _refuse_file(self, reason: str) -> None:
         """No line of it was taken in, so all of them count as rejected."""
-        raw, lines = b"", Counter[str]()
-        if self.path.is_file():
-            with self.path.open("rb") as file:
-                raw = file.read(HEAD_BYTES)
-                file.seek(0)
-                lines.update("blank" if is_blank(line) else "rejected" for line in file)
+        raw, lines = _untaken(self.path)
         recording.refuse_file(self.project, path=self.name, reason=reason, raw=raw)
         self.report.files += 1
         self.report.lines.update(lines)
         self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
+
+
+def _untaken(path: Path) -> tuple[bytes, dict[str, int]]:
+    """The beginning of a refused file and its lines by kind; nothing of one that cannot be opened."""
+    rejected = blank = 0
+    try:
+        with open_regular(path) as file:
+            raw = file.read(HEAD_BYTES)
+            file.seek(0)
+            for one in stretches(file, offset=0, number=1):
+                found = [*one.lines, *([one.rest] if one.rest else [])]
+                spaces = sum(is_blank(line.raw) for line in found)
+                rejected, blank = rejected + len(found) - spaces, blank + spaces
+    except OSError:
+        return b"", {}
+    return raw, {"rejected": rejected, "blank": blank}
 
 
 class _Meter:

@@ -11,15 +11,18 @@ nothing, and one that is killed half-way left nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from django.db import models, transaction
 
-from dashboard import identity, source_rows
+from dashboard import forgetting, identity, source_rows
+from dashboard.artifact_removal import remove_unnamed
 from dashboard.artifact_store import Stored
 from dashboard.bulk import insert, insert_values
 from dashboard.call_rows import CallMerge, CallRows, new_call
@@ -68,7 +71,6 @@ class Batch:
     state: bytes = b"{}"
     prefix_sha256: str = ""
     seen: dict[str, int] = field(default_factory=dict)
-    files: Mapping[str, Stored] = field(default_factory=dict)  # by recorded path, already on disk
 
 
 @dataclass
@@ -77,6 +79,16 @@ class Written:
 
     added: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ADDED, 0))
     runs: set[UUID] = field(default_factory=set)
+
+
+@contextmanager
+def alone_in(project: Project) -> Iterator[None]:
+    """A transaction that no other writer of the project runs beside: ids are derived, so two of them
+    may come upon the same new run or call at once. SQLite's write lock does the same for all projects.
+    """
+    with transaction.atomic():
+        Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+        yield
 
 
 def begin_source(project: Project, *, path: str, format_name: str, inode: int, head_sha256: str) -> Source:
@@ -91,14 +103,17 @@ def begin_source(project: Project, *, path: str, format_name: str, inode: int, h
     )
 
 
-def record(source: Source, batch: Batch) -> Written:
-    """Raises source_rows.SourceMoved when the source is not where the batch starts."""
+def record(source: Source, batch: Batch, files: Mapping[str, Stored] = MappingProxyType({})) -> Written:
+    """`files` are on disk already, by the path that the recording names.
+
+    Raises source_rows.SourceMoved when the source is not where the batch starts.
+    """
     with transaction.atomic():
         if source._state.adding:
             source_rows.save_new(source)
         else:
             source_rows.claim(source, start=batch.start)
-        written = _BatchWrite(source, batch.files).write(batch)
+        written = _BatchWrite(source, files).write(batch)
         source_rows.keep_raw(source, batch.lines)
         source_rows.keep_refusals(source, batch.refusals, batch.lines, batch.incomplete)
         _advance(source, batch)
@@ -114,16 +129,14 @@ def refuse_file(project: Project, *, path: str, reason: str, raw: bytes) -> None
 
 
 def forget_run(run: Run) -> None:
-    """Deletes the run and what only it refers to; a call that another run holds moves there."""
-    with transaction.atomic():
-        for call in run.own_calls.filter(memberships__in=RunCall.objects.exclude(run=run)).distinct():
-            call.run_id = call.memberships.exclude(run=run).order_by("inherited", "id")[0].run_id
-            call.save(update_fields=["run_id"])
-        lonely = [
-            source.pk for source in Source.objects.filter(runs=run) if not source.runs.exclude(pk=run.pk).exists()
-        ]
-        run.delete()
-        Source.objects.filter(pk__in=lonely).delete()
+    """Deletes the run and what only it refers to; a call that another run holds moves there.
+
+    A recording that other runs came from too stays as a row, rewound: its raw bytes go, for they hold
+    this run as well, and importing it again meets the others and brings this one back.
+    """
+    with alone_in(run.project):
+        files = forgetting.forget(run)
+        transaction.on_commit(lambda: remove_unnamed(files, forgetting.still_named))
 
 
 class _BatchWrite:
@@ -144,7 +157,7 @@ class _BatchWrite:
         for one in batch.records:
             gatherer.add(one)
         drafts = gatherer.drafts
-        self._write_runs(drafts)
+        self._write_runs(drafts, gatherer.call_id)
         rows = self._write_calls(drafts)
         members = self._write_members(drafts, rows)
         self._write_messages(drafts.messages)
@@ -159,14 +172,14 @@ class _BatchWrite:
             self.run_ids[run] = identity.run_id(self.project, self.format.namespace, run)
         return self.run_ids[run]
 
-    def _write_runs(self, drafts: Drafts) -> None:
+    def _write_runs(self, drafts: Drafts, call_id: Callable[[str, str], UUID]) -> None:
         names = set(drafts.runs)
         names.update(one.parent_run for records in drafts.runs.values() for one in records if one.parent_run)
         known = Run.objects.select_for_update().in_bulk([self._run_id(name) for name in names])
         for name in sorted(names):
             pk = self._run_id(name)
             run = known.get(pk) or new_run(pk, self.source, self.format, name)
-            merge_run(run, name, drafts.runs.get(name, []), drafts.stamps.get(name, []), self._run_id)
+            merge_run(run, name, drafts.runs.get(name, []), drafts.stamps.get(name, []), self._run_id, call_id)
             run.revision += 1
             self.runs[name] = run
         fresh = [run for run in self.runs.values() if run.pk not in known]
@@ -199,6 +212,9 @@ class _BatchWrite:
     def _stored_rows(self, drafts: Iterable[UUID]) -> dict[UUID, CallRows]:
         calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(drafts))
         rows = {key: CallRows(call, is_new=False, observations=[], receipts=[]) for key, call in calls.items()}
+        copies = RunCall.objects.filter(call__in=list(calls), run=models.F("call__run"), inherited=True)
+        for key in copies.values_list("call_id", flat=True) if calls else ():
+            rows[key].is_copy = True
         for observation in Observation.objects.filter(call__in=list(calls)).order_by("line"):
             rows[observation.call_id].observations.append(observation)
         for receipt in Receipt.objects.filter(call__in=list(calls)).order_by("seq"):

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from django.db.models import Q
 
 from dashboard.models import Run, RunFacet, Source
 from dashboard.query import Query, parse
@@ -170,8 +171,10 @@ def _number(text: object) -> int | None:
 
 def _loose(calls: Ordered, children: Sequence[Run], overview: Overview) -> tuple[ChildRun, ...]:
     """Child runs that no call here starts: the page lists them below the rows, so that none is lost."""
-    named = set(calls.filter(child_run__in=[run.pk for run in children]).values_list("child_run", flat=True))
-    return tuple(child_of(run, overview.axis) for run in children if run.parent_call is None and run.pk not in named)
+    starts = Q(pk__in=[run.parent_call for run in children if run.parent_call])
+    starts |= Q(child_run__in=[run.pk for run in children])
+    found = {key for pair in calls.filter(starts).values_list("pk", "child_run") for key in pair}
+    return tuple(child_of(run, overview.axis) for run in children if not found & {run.pk, run.parent_call} - {None})
 
 
 def _chips(run: Run, query: Query, ask: Ask) -> Iterable[ChipGroup]:

@@ -27,7 +27,12 @@ def new_run(pk: UUID, source: Source, format_: Format, name: str) -> Run:
 
 
 def merge_run(
-    run: Run, name: str, records: Sequence[RunRecord], stamps: Sequence[str], run_id: Callable[[str], UUID]
+    run: Run,
+    name: str,
+    records: Sequence[RunRecord],
+    stamps: Sequence[str],
+    run_id: Callable[[str], UUID],
+    call_id: Callable[[str, str], UUID],
 ) -> None:
     """Later records know more and win; a run is never its own parent (a log may say so)."""
     for record in records:
@@ -39,6 +44,8 @@ def merge_run(
         run.ended_at = instant(record.ended_at) or run.ended_at
         if record.parent_run and record.parent_run != name:
             run.parent_id = run_id(record.parent_run)
+            if record.parent_call:
+                run.parent_call = call_id(record.parent_run, record.parent_call)
     _stretch(run, stamps)
 
 

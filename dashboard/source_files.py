@@ -7,16 +7,20 @@ for it, because its name differs and it goes on where the other ends.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from dashboard.columns import column_text
 from dashboard.models import Project, Source
 from envelopes.recordings.base import SourceLine
 
+LONGEST_PATH = 1_024
 WINDOW = 4_096
 HEAD_BYTES = 65_536
 LONGEST_LINE = 64 * 1024 * 1024
@@ -24,8 +28,8 @@ BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
 
 
-class LineTooLong(ValueError):
-    """A line passes 64 MiB. It is refused and the next one is read."""
+class NoRegularFile(OSError):
+    """A folder, pipe, socket or device: it cannot be read again from where it stood."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,16 @@ class Stretch:
 
     lines: list[SourceLine]
     rest: SourceLine | None
-    too_long: frozenset[int]
+    is_too_long: bool = False  # its only line passes 64 MiB, and only the beginning of it is here
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Never waits: a pipe without a writer is refused, not read. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise NoRegularFile(errno.EINVAL, "not a regular file; save what it gives as a file and import that")
 
 
 def prefix_sha256(file: BinaryIO, offset: int) -> str:
@@ -53,6 +66,7 @@ def head_sha256(head: bytes) -> str:
 def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Source | None:
     """The source that this file continues, or is a copy of; None for a file not met before."""
     size = os.fstat(file.fileno()).st_size
+    path = column_text(path, LONGEST_PATH)
     for candidate in Source.objects.filter(project=project, path=path).order_by("-id"):
         if candidate.offset == 0 or _is_prefix(candidate, file, size):
             return candidate
@@ -68,27 +82,31 @@ def _is_prefix(source: Source, file: BinaryIO, size: int) -> bool:
 
 
 def stretches(file: BinaryIO, *, offset: int, number: int) -> Iterator[Stretch]:
-    """The file from `offset` on, in stretches of about 4 MiB; `number` is that of the next line."""
+    """The file from `offset` on, in stretches of about 4 MiB; `number` is that of the next line.
+
+    A line that is too long is a stretch of its own: what is kept of it is not as long as it was.
+    """
     file.seek(offset)
     lines: list[SourceLine] = []
-    too_long: set[int] = set()
     size = 0
     while raw := file.readline(LONGEST_LINE):
-        if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-            raw = _skip_line(file, raw)
-            too_long.add(number)
-        line = SourceLine(number, offset, raw)
+        is_too_long = len(raw) == LONGEST_LINE and not raw.endswith(b"\n")
+        if lines and (is_too_long or size + len(raw) > BATCH_BYTES or len(lines) >= BATCH_LINES):
+            yield Stretch(lines, None)
+            lines, size = [], 0
+        line = SourceLine(number, offset, _skip_line(file, raw) if is_too_long else raw)
         offset = file.tell()
-        if not raw.endswith(b"\n"):
-            yield Stretch(lines, line, frozenset(too_long))
+        if not line.raw.endswith(b"\n"):
+            yield Stretch(lines, line)
             return
-        lines.append(line)
-        number, size = number + 1, size + len(raw)
-        if size >= BATCH_BYTES or len(lines) >= BATCH_LINES:
-            yield Stretch(lines, None, frozenset(too_long))
-            lines, too_long, size = [], set(), 0
+        if is_too_long:
+            yield Stretch([line], None, is_too_long=True)
+        else:
+            lines.append(line)
+            size += len(raw)
+        number += 1
     if lines:
-        yield Stretch(lines, None, frozenset(too_long))
+        yield Stretch(lines, None)
 
 
 def _skip_line(file: BinaryIO, start: bytes) -> bytes:
@@ -99,16 +117,21 @@ def _skip_line(file: BinaryIO, start: bytes) -> bytes:
 
 
 def recordings_under(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
-    """Files to try, parents before their subfolders; the flag says that the file was named itself."""
+    """Files to try, parents before their subfolders; the flag says that the file was named itself.
+
+    A folder that cannot be listed is yielded like a file: opening it fails with the reason.
+    """
     for path in paths:
         if not path.is_dir():
             yield path, True
             continue
+        closed: list[OSError] = []
         found = [
             Path(folder) / name
-            for folder, _, names in os.walk(path, followlinks=False)
+            for folder, _, names in os.walk(path, onerror=closed.append, followlinks=False)
             for name in names
             if name.endswith(".jsonl") or name == "run.json"
         ]
+        found += [Path(os.fsdecode(error.filename)) for error in closed]
         for one in sorted(found, key=lambda each: (len(each.parts), each.name != "run.json", str(each))):
             yield one, False

@@ -30,7 +30,9 @@ def save_new(source: Source) -> None:
 
 def claim(source: Source, *, start: int) -> None:
     """Locks the source's row, so that two imports of one file cannot both go on from `start`."""
-    stored = Source.objects.select_for_update().get(pk=source.pk)
+    stored = Source.objects.select_for_update().filter(pk=source.pk).first()
+    if stored is None:
+        raise SourceMoved(f"{source.path} was forgotten meanwhile")
     if stored.offset != start:
         raise SourceMoved(f"{source.path} is at byte {stored.offset}, the batch starts at {start}")
 
