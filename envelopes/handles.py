@@ -16,11 +16,11 @@ CHILD_REPORT_CHARACTERS = 4_000  # spec/model.md E-8, RFC-114
 
 
 class TaskHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """Written as {task_id, kind, status} (spec/model.md E-7)."""
+    """Written as {task_id, kind, status} (spec/model.md E-7); without a status that is not known, as the RFC has it."""
 
     task_id: str
     kind: str
-    status: str = "running"
+    status: str | None = "running"
 
 
 class Worktree(msgspec.Struct, frozen=True, kw_only=True):

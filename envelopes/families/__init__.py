@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from envelopes.families import agent, command, external, file, memory, search, task, web, work_item
+from envelopes.families import agent, command, external, file, memory, search, task, web, work_item, workspace
 from envelopes.families.base import Family
 from envelopes.foreign import ForeignTool
 from envelopes.result import CompleteOutput
@@ -14,6 +14,7 @@ FAMILIES: tuple[Family, ...] = (
     command.FAMILY,
     task.FAMILY,
     file.FAMILY,
+    workspace.FAMILY,
     search.FAMILY,
     work_item.FAMILY,
     web.FAMILY,

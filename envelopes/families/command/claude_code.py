@@ -11,8 +11,9 @@ import re
 from typing import TypeAlias
 
 from envelopes.failures import FailureText, failure_text, read_failure
-from envelopes.families.command.results import CommandResult, SavedOutput, TaskHandle, outcome
+from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, outcome
 from envelopes.foreign import Evidence, OutputField, Reading, ResultFidelity
+from envelopes.handles import TaskHandle
 from envelopes.outline import outline_text
 from envelopes.recorded import Members
 from envelopes.result import CompleteOutput, JsonValue, ToolError, summary
@@ -54,7 +55,7 @@ def read_background(evidence: Evidence) -> Reading:
         exit_status=recorded.integer("exitCode"),
         stdout=recorded.text("stdout") or "",
         stderr=recorded.text("stderr") or "",
-        task=TaskHandle(task_id=recorded.text("shellId") or "", status=status),
+        task=TaskHandle(kind=COMMAND_TASK, task_id=recorded.text("shellId") or "", status=status),
         cut_by_source=_is_cut(recorded),
     )
     links = _links(
@@ -77,7 +78,7 @@ def _read_streams(evidence: Evidence, recorded: Members) -> Reading:
         interrupted=bool(recorded.flag("interrupted")),
         interpretation=recorded.text("returnCodeInterpretation") or None,
         is_image=bool(recorded.flag("isImage")),
-        task=TaskHandle(task_id=task) if task else None,
+        task=TaskHandle(kind=COMMAND_TASK, task_id=task) if task else None,
         saved_output=SavedOutput(path=saved, size=recorded.integer("persistedOutputSize")) if saved else None,
         cut_by_source=_is_cut(recorded),
     )
@@ -134,7 +135,9 @@ def _read_text(evidence: Evidence) -> Reading:
 
 def _from_receipt(receipt: str) -> CommandResult:
     if background := BACKGROUND.match(receipt):
-        return CommandResult(disposition="promoted_to_task", task=TaskHandle(task_id=background["id"]))
+        return CommandResult(
+            disposition="promoted_to_task", task=TaskHandle(kind=COMMAND_TASK, task_id=background["id"])
+        )
     if persisted := PERSISTED.match(receipt):
         saved = SavedOutput(path=persisted["path"])
         return CommandResult(combined=persisted["preview"], saved_output=saved, cut_by_source=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from envelopes.families.command.batch import SKIPPED, BatchItem, BatchResult, batch_outcome
-from envelopes.families.command.results import CommandResult, RunningCommand, TaskHandle, outcome
+from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand, outcome
+from envelopes.handles import TaskHandle
 from envelopes.result import CompleteOutput, ToolError
 
 _TEST_LOG = "".join(f"test parser::case_{number:04} ... ok\n" for number in range(1, 1201))
@@ -67,19 +68,21 @@ _EXEC = {
         CommandResult(
             disposition="promoted_to_task",
             stdout="Starting server on :3000\n",
-            task=TaskHandle(task_id="task_123"),
+            task=TaskHandle(kind=COMMAND_TASK, task_id="task_123"),
             cmd="npm run dev",
         )
     ),
     "promoted_silent": _run(
-        CommandResult(disposition="promoted_to_task", task=TaskHandle(task_id="task_124"), cmd="sleep 600")
+        CommandResult(
+            disposition="promoted_to_task", task=TaskHandle(kind=COMMAND_TASK, task_id="task_124"), cmd="sleep 600"
+        )
     ),
     "already_running": CompleteOutput(
         tool_name="ExecCommand",
         status="success",
         summary_text="the command is already running as task_123",
         result=RunningCommand(
-            task=TaskHandle(task_id="task_123"),
+            task=TaskHandle(kind=COMMAND_TASK, task_id="task_123"),
             cmd="npm run dev",
             workdir="web",
             shell="/bin/bash",

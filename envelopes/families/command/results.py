@@ -24,19 +24,13 @@ import msgspec
 from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.families.command.command_line import CHARACTERS_PER_TOKEN, SOFT_THRESHOLD, describe, output_tokens
+from envelopes.handles import TaskHandle, spoken
 
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
 
 IMAGE_PREVIEW_CHARACTERS = 80  # an image comes as a data URL; more of it tells nobody anything
 NOTE_CHARACTERS = 1_000
-
-
-class TaskHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """The RFC's two members, and the status where it is known (spec/model.md E-7)."""
-
-    task_id: str
-    kind: str = "command_task"
-    status: str | None = "running"
+COMMAND_TASK = "command_task"
 
 
 class SavedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +99,7 @@ def project_command(result: CommandResult, projector: Projector, policy: Project
 
 
 def project_running(result: RunningCommand, projector: Projector, _policy: ProjectionPolicy) -> ResultMembers:
-    members: ResultMembers = {"disposition": "already_running", "task_handle": _handle(result.task)}
+    members: ResultMembers = {"disposition": "already_running", "task_handle": spoken(result.task)}
     if result.cmd is not None:
         text = describe(result.cmd)
         members |= {"command": text.preview, "command_digest": text.digest}
@@ -182,7 +176,7 @@ def _completed(result: CommandResult, streams: dict[str, Any], *, cut: bool) -> 
 def _task(result: CommandResult, streams: dict[str, Any]) -> dict[str, Any]:
     return {
         "disposition": result.disposition,
-        "task_handle": _handle(result.task),
+        "task_handle": spoken(result.task),
         "initial_output_preview": None,
         "initial_output_truncated": result.cut_by_source,
         **streams,
@@ -196,14 +190,9 @@ def _notes(result: CommandResult) -> dict[str, Any]:
         "interpretation": result.interpretation,
         "image": result.is_image or None,
         "saved_output": msgspec.to_builtins(result.saved_output),
-        "task_handle": _handle(result.task),
+        "task_handle": spoken(result.task),
     }
     return {name: value for name, value in notes.items() if value is not None}
-
-
-def _handle(task: TaskHandle | None) -> dict[str, Any] | None:
-    handle: dict[str, Any] | None = msgspec.to_builtins(task)
-    return handle and {name: value for name, value in handle.items() if value is not None}
 
 
 def _diagnostics(result: CommandResult, policy: ProjectionPolicy) -> dict[str, Any]:

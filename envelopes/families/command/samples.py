@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from envelopes.families.command.results import CommandResult, TaskHandle
+from envelopes.families.command.results import COMMAND_TASK, CommandResult
+from envelopes.handles import TaskHandle
 from envelopes.result import CompleteOutput, ToolError
 
 
@@ -31,7 +32,9 @@ SAMPLES: tuple[CompleteOutput, ...] = (
     _sample(
         "command promoted to managed task",
         CommandResult(
-            disposition="promoted_to_task", task=TaskHandle(task_id="b7636e2"), stdout="Listening on 127.0.0.1:8000\n"
+            disposition="promoted_to_task",
+            task=TaskHandle(kind=COMMAND_TASK, task_id="b7636e2"),
+            stdout="Listening on 127.0.0.1:8000\n",
         ),
     ),
     CompleteOutput(

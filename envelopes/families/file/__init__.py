@@ -1,10 +1,14 @@
-"""Files: reads and changes, for Claude Code's Read, Edit, MultiEdit, Write and NotebookEdit.
+"""Files: ApplyPatch, and Claude Code's Read, Edit, MultiEdit, Write and NotebookEdit.
 
-results      the typed results and their bounded projection
-receipts     the text that the model gets
-claude_code  what Claude Code recorded, read
-alignment    what Claude Code told the model, traced back
-samples      outputs to look at
+tools           the definition of the built-in tool
+results         the typed results and their bounded projection
+patch           the same of a patch
+receipts        the text that the model gets
+patch_receipts  the same of a patch, and of a failure
+claude_code     what Claude Code recorded, read
+alignment       what Claude Code told the model, traced back
+samples         outputs to look at
+gallery         those of the built-in tool, by sort
 """
 
 from __future__ import annotations
@@ -12,9 +16,12 @@ from __future__ import annotations
 from envelopes.families.base import Facet, Family
 from envelopes.families.file.alignment import align_change, align_notebook_edit, align_read
 from envelopes.families.file.claude_code import read_change, read_file, read_notebook_edit
+from envelopes.families.file.gallery import GALLERY
+from envelopes.families.file.patch import PatchResult
 from envelopes.families.file.receipts import file_receipt
 from envelopes.families.file.results import FileChange, FileRead, project_file
 from envelopes.families.file.samples import SAMPLES
+from envelopes.families.file.tools import TOOLS
 from envelopes.foreign import ForeignTool
 from envelopes.recorded import RecordedText
 
@@ -23,9 +30,10 @@ _CHANGES = ("Edit", "MultiEdit", "Write")
 FAMILY = Family(
     name="file",
     title="Files",
-    results=(FileRead, FileChange, RecordedText),
+    results=(FileRead, FileChange, PatchResult, RecordedText),
     project=project_file,
     renderers={"receipt": file_receipt},
+    tools=TOOLS,
     foreign=(
         ForeignTool(agent="claude-code", tools=("Read",), version=1, read=read_file, align=align_read),
         ForeignTool(agent="claude-code", tools=_CHANGES, version=1, read=read_change, align=align_change),
@@ -42,6 +50,8 @@ FAMILY = Family(
         Facet("Content", "/result/content_preview", "code"),
         Facet("Image", "/result/image", "image"),
         Facet("Text", "/result/text", "text"),
+        Facet("Changed files", "/result/changed_files", "table"),
     ),
-    samples=SAMPLES,
+    samples=(*SAMPLES, *GALLERY.values()),
+    gallery=GALLERY,
 )

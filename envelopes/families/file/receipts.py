@@ -1,4 +1,7 @@
-"""The file family's receipt: what was read or changed, then the text or the diff verbatim."""
+"""The file family's receipt: what was read or changed, then the text or the diff verbatim.
+
+A patch is told in patch_receipts: a line a file, no text.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from envelopes.budget import RenderPolicy
-from envelopes.families.base import artifact_lines, error_receipt, headline, label, line_break, preview, value
+from envelopes.families.base import artifact_lines, headline, label, line_break, preview, value
+from envelopes.families.file.patch_receipts import file_failure, patched
 from envelopes.fitting import fit
 from envelopes.receipt import Segment
 from envelopes.result import CanonicalResult
@@ -24,15 +28,17 @@ KINDS = {
 
 def file_receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error:
-        return fit(error_receipt(canonical, policy), policy.characters)
+        return fit(file_failure(canonical), policy.characters)
     return fit(_outcome(canonical), policy.characters, tail=artifact_lines(canonical))
 
 
 def _outcome(canonical: CanonicalResult) -> Iterator[Segment]:
     result: dict[str, Any] = canonical.result if isinstance(canonical.result, dict) else {}
     match result:
-        case {"changed_files": [{"action": str(action)}, *_]}:
+        case {"changed_files": [{"action": str(action)}, *_], "diff_preview": _}:
             yield from _changed(canonical, result, action)
+        case {"changed_files": list()}:
+            yield from patched(canonical, result)
         case {"path": str()}:
             yield from _read(canonical, result)
         case _:

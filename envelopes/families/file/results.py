@@ -24,6 +24,7 @@ import msgspec
 from envelopes.artifact import ArtifactSink
 from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import Projected, Projector
+from envelopes.families.file.patch import PatchResult, project_patch
 from envelopes.recorded import RecordedText
 
 Kind: TypeAlias = Literal["text", "image", "notebook", "pdf", "pages", "unchanged"]
@@ -87,6 +88,8 @@ def project_file(result: msgspec.Struct, policy: ProjectionPolicy, sink: Artifac
             return projector.done(_read(result, policy, projector))
         case FileChange():
             return projector.done(_changed(result, policy, projector))
+        case PatchResult():
+            return projector.done(project_patch(result, policy, projector))
         case RecordedText(text=text):
             return projector.done(projector.text("text", text, policy.preview, role="text"))
     raise TypeError(f"{type(result).__name__} is no result of the file family")
