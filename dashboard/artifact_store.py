@@ -1,5 +1,7 @@
 """Files that a recording names, taken in: content-addressed, fsynced before any row names them.
 
+They are kept uncompressed, for the Artifact page opens them by descriptor and never by a path it was given.
+
 A path in a recording is foreign data. Only its last component is used, and only to look in the
 places where the agent that wrote the recording keeps such files: beside the recording, below
 `<session>/tool-results/`. Nothing is opened through a link, and only regular files are read.
@@ -7,29 +9,19 @@ places where the agent that wrote the recording keeps such files: beside the rec
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from django.conf import settings
 
-CHUNK = 1024 * 1024
+from envelopes.artifact import FileStore, Stored
+
+__all__ = ["Stored", "take_in"]
+
 LARGEST = 256 * 1024 * 1024
 KEPT_IN = "tool-results"
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Content that is on disk. `lines` counts newlines, and a last line without one."""
-
-    sha256: str
-    size: int
-    lines: int
 
 
 def take_in(recording: Path, recorded_path: str) -> Stored | None:
@@ -41,7 +33,7 @@ def take_in(recording: Path, recorded_path: str) -> Stored | None:
         descriptor = _open_below(folder, name)
         if descriptor is not None:
             with os.fdopen(descriptor, "rb") as file:
-                return _put(file)
+                return FileStore(Path(settings.ARTIFACTS), compress_from=None).put(file)
     return None
 
 
@@ -68,43 +60,3 @@ def _open_below(folder: Path, name: str) -> int | None:
         return found
     os.close(found)
     return None
-
-
-def _put(file: BinaryIO) -> Stored:
-    """Copies to a temporary file, fsyncs it, renames it to its hash, fsyncs the folder."""
-    root = Path(settings.ARTIFACTS)
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=root, prefix="incoming-")
-    try:
-        with os.fdopen(descriptor, "wb") as target:
-            stored = _copy(file, target)
-            target.flush()
-            os.fsync(target.fileno())
-        folder = root / stored.sha256[:2]
-        folder.mkdir(mode=0o700, exist_ok=True)
-        os.replace(temporary, folder / stored.sha256)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _sync(folder)
-    _sync(root)
-    return stored
-
-
-def _copy(file: BinaryIO, target: BinaryIO) -> Stored:
-    digest = hashlib.sha256()
-    size = newlines = 0
-    last = b"\n"
-    while chunk := file.read(CHUNK):
-        digest.update(chunk)
-        target.write(chunk)
-        size, newlines, last = size + len(chunk), newlines + chunk.count(b"\n"), chunk[-1:]
-    return Stored(digest.hexdigest(), size, newlines + (last != b"\n"))
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,6 +2,7 @@
 
     project(complete, family, policy, sink)   everything that happened -> the bounded canonical result
     render(canonical, family, policy)         the canonical result -> the receipt, every character sourced
+    compact(canonical, budget)                what stays of the result when the call ages out of the history
     read_halves(agent=…, tool=…, …)           what a foreign agent recorded of a call -> both halves
 
 The pipeline knows no family; `envelopes.families` is the registry, `envelopes.halves` wires the two.
@@ -9,6 +10,7 @@ The pipeline knows no family; `envelopes.families` is the registry, `envelopes.h
 
 from __future__ import annotations
 
+from envelopes.compaction import Compacted, compact
 from envelopes.halves import Halves, read_halves
 from envelopes.pipeline import project, render
 from envelopes.receipt import Receipt, Segment
@@ -16,11 +18,13 @@ from envelopes.result import CanonicalResult, CompleteOutput, ToolError
 
 __all__ = [
     "CanonicalResult",
+    "Compacted",
     "CompleteOutput",
     "Halves",
     "Receipt",
     "Segment",
     "ToolError",
+    "compact",
     "project",
     "read_halves",
     "render",

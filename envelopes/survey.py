@@ -1,0 +1,161 @@
+"""Which parts of a canonical value may go when it is compacted, decided by shape and name alone.
+
+A handle is what leads back to something: an id, a reference, an address. It is known by the last
+word of its member's name (`task_id`, `sourceRef`, `plan_artifact`), in one table for every family,
+so no tool has a rule of its own:
+
+    id, ref, handle, artifact   anywhere, in the singular and in the plural
+    path, url, uri              outside lists, for a listing can be made again; below an artifact's name anywhere
+
+Only what is compact is a handle: a whole number, or a string of at most 200 characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from envelopes.pointer import join
+from envelopes.result import SUMMARY_CHARACTERS, JsonValue
+
+IDENTITY = frozenset({"id", "ids", "ref", "refs", "handle", "handles", "artifact", "artifacts"})
+LOCATION = frozenset({"path", "url", "uri"})
+SHORT = 80  # characters of a string that is never dropped; no mark is longer
+FEW_ROWS = 20
+LEAST_MEMBER = 6  # characters of `,"a":1`, and of what each object loses at least
+ROWS_MARK = 20  # characters of `,"…_reduced":1000` without the name
+WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-. ]")
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A string that may go: longer than any mark, and no handle."""
+
+    pointer: str
+    name: str
+    length: int
+
+
+class Members(msgspec.Struct, frozen=True):
+    """A list or an object without a handle. `size` counts the characters of its JSON without its texts."""
+
+    pointer: str
+    size: int
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """A list of `length` with handles in its objects, which hold more than handles."""
+
+    pointer: str
+    length: int
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """`members` and `rows` are the outermost below the surveyed value, none of them within another."""
+
+    has_handle: bool
+    size: int
+    texts: tuple[Text, ...] = ()
+    members: tuple[Members, ...] = ()
+    rows: tuple[Rows, ...] = ()
+    loose: int = 0
+    """Objects at or below the surveyed value that hold more than handles."""
+
+
+class _Place(msgspec.Struct, frozen=True):
+    name: str = ""
+    is_row: bool = False
+
+    def below(self, key: str | int) -> _Place:
+        if isinstance(key, int):
+            return _Place(self.name, is_row=not last_word(self.name).startswith("artifact"))
+        return _Place(key, self.is_row)
+
+
+def survey(value: JsonValue, pointer: str) -> Survey:
+    return _survey(value, pointer, _Place())
+
+
+def text_mark(length: int) -> str:
+    return f"[{length} characters dropped by compaction]"
+
+
+def last_word(name: str) -> str:
+    return WORD_START.split(name)[-1].lower()
+
+
+def is_handle(name: str, value: JsonValue, *, is_row: bool = False) -> bool:
+    """By its name. A string of more than 200 characters is none, but its place stays where it went."""
+    if value == "" or isinstance(value, bool) or not isinstance(value, str | int):
+        return False
+    word = last_word(name)
+    return word in IDENTITY or word in LOCATION and not is_row
+
+
+def json_characters(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _survey(value: JsonValue, pointer: str, place: _Place) -> Survey:
+    if isinstance(value, dict):
+        return _container(value.items(), pointer, place)
+    if isinstance(value, list):
+        return _container(enumerate(value), pointer, place)
+    is_named = is_handle(place.name, value, is_row=place.is_row)
+    if isinstance(value, str) and len(value) > (SUMMARY_CHARACTERS if is_named else SHORT):
+        return Survey(is_named, len(text_mark(len(value))) + 2, (Text(pointer, place.name, len(value)),))
+    return Survey(is_named, json_characters(value))
+
+
+def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, place: _Place) -> Survey:
+    found = [(key, child, _survey(child, join(pointer, key), place.below(key))) for key, child in children]
+    texts = [text for _, _, one in found for text in one.texts]
+    members = [member for key, child, one in found for member in _members(key, child, one, pointer)]
+    rows = [row for key, child, one in found for row in _rows(key, child, one, pointer)]
+    is_loose = any(isinstance(key, str) and not one.has_handle for key, _, one in found)
+    return Survey(
+        has_handle=any(one.has_handle for _, _, one in found),
+        size=2 + sum(one.size + _key_size(key) for key, _, one in found),
+        texts=tuple(texts),
+        members=tuple(members),
+        rows=tuple(rows),
+        loose=is_loose + sum(one.loose for _, _, one in found),
+    )
+
+
+def _members(key: str | int, child: JsonValue, found: Survey, pointer: str) -> Iterable[Members]:
+    """An object in a list goes with the whole list or stays, so that the list's rows stay alike."""
+    if found.has_handle or isinstance(key, int) and isinstance(child, dict):
+        return found.members
+    is_large = isinstance(child, dict | list) and found.size > SHORT + _key_size(key)
+    return (Members(join(pointer, key), found.size),) if is_large else ()
+
+
+def _rows(key: str | int, child: JsonValue, found: Survey, pointer: str) -> Iterable[Rows]:
+    """A short list keeps its objects: the outcomes of a batch are worth more than the room."""
+    if found.has_handle and isinstance(child, list) and isinstance(key, str):
+        is_long = len(child) > FEW_ROWS and found.loose * LEAST_MEMBER > _key_size(key) + ROWS_MARK
+        return (Rows(join(pointer, key), len(child)),) if is_long else ()
+    return found.rows
+
+
+def _key_size(key: str | int) -> int:
+    return json_characters(key) + 2 if isinstance(key, str) else 1
+
+
+def handles_only(value: JsonValue, name: str) -> JsonValue:
+    """The list of that name with its objects reduced to their handles; other items stay."""
+    return _handles_only(value, _Place(name))
+
+
+def _handles_only(value: JsonValue, place: _Place) -> JsonValue:
+    match value:
+        case dict():
+            kept = {key: child for key, child in value.items() if _survey(child, "", place.below(key)).has_handle}
+            return {key: _handles_only(child, place.below(key)) for key, child in kept.items()}
+        case list():
+            return [_handles_only(child, place.below(0)) for child in value]
+        case _:
+            return value

@@ -1,0 +1,309 @@
+"""What is left of a call when it ages out of the history."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes import compact, compaction
+from envelopes.artifact import MemorySink
+from envelopes.compaction import CompactedHistory, Dropped, Entry, compact_history, envelope_characters, recap
+from envelopes.families import FAMILIES
+from envelopes.families.base import Family
+from envelopes.pipeline import project, render
+from envelopes.pointer import text_at
+from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
+from envelopes.tokens import count_tokens
+
+SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
+MANY = settings(max_examples=100, deadline=None)
+REFUSED = ToolError(
+    kind="execution_root_violation",
+    message="requested working directory is outside the current execution root",
+    details={"workdir": "../other-repo", "listing": "entry\n" * 100},
+    recovery_hint="omit workdir or use a relative path inside the active workspace",
+    retryable=False,
+)
+KEYS = st.sampled_from(
+    ["task_id", "sourceRef", "path", "ids", "artifacts", "text", "stdout_preview", "rows", "a", "b/~"]
+)
+SCALARS = st.none() | st.booleans() | st.integers(-9, 10**12) | st.text(max_size=300) | st.text("xy\n", min_size=60)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=12) | st.dictionaries(KEYS, inner, max_size=6), max_leaves=40
+)
+RESULTS = VALUES.filter(lambda value: value is not None)
+
+
+def success(result: Any, *artifacts: str, tool_name: str = "ExecCommand") -> CanonicalResult:
+    return CanonicalResult(
+        tool_name=tool_name,
+        status="success",
+        summary_text="command exited with status 0",
+        result=result,
+        artifacts=tuple(map(ArtifactRef, artifacts)),
+    )
+
+
+def failure(error: ToolError = REFUSED) -> CanonicalResult:
+    return CanonicalResult(tool_name="ExecCommand", status="error", summary_text=error.message, error=error)
+
+
+def canonical_of(family: Family, sample: CompleteOutput) -> CanonicalResult:
+    return project(sample, family, family.projection, MemorySink()).canonical
+
+
+@pytest.mark.parametrize("budget", [0, 300, 10**6])
+def test_name_status_and_summary_are_always_kept(budget: int) -> None:
+    kept = compact(success({"stdout_preview": "x" * 8_000}), budget).canonical
+    assert (kept.tool_name, kept.status, kept.summary_text) == (
+        "ExecCommand",
+        "success",
+        "command exited with status 0",
+    )
+
+
+def test_an_error_keeps_kind_message_hint_and_retryable_and_loses_its_details_first() -> None:
+    kept = compact(failure(), 0)
+    assert kept.canonical.error is not None
+    assert kept.canonical.error.kind == "execution_root_violation"
+    assert kept.canonical.error.message == REFUSED.message
+    assert kept.canonical.error.recovery_hint == REFUSED.recovery_hint
+    assert kept.canonical.error.retryable is False
+    assert kept.canonical.error.details == {
+        "workdir": "../other-repo",
+        "listing": "[600 characters dropped by compaction]",
+    }
+
+
+def test_the_recap_of_an_error_says_its_hint_and_whether_it_may_be_tried_again() -> None:
+    """The defect of the system that the RFC describes: its recap had kind and message only."""
+    said = recap(compact(failure(), 0).canonical).text
+    assert said.startswith("ExecCommand failed: requested working directory is outside the current execution root\n")
+    assert "Kind: execution_root_violation\n" in said
+    assert "Hint: omit workdir or use a relative path inside the active workspace\n" in said
+    assert "Retryable: no" in said
+
+
+def test_the_recap_of_a_task_names_it_by_its_task_id() -> None:
+    """The other defect: TaskOutput's recap looked for `task.id`, found nothing and said unknown."""
+    task = {"task_id": "task_123", "status": "running", "output_preview": "working\n" * 900, "output_artifact": 0}
+    read = success({"retrieval_status": "timeout", "task": task}, "artifacts/1/output.txt", tool_name="TaskOutput")
+    said = recap(compact(read, 0).canonical).text
+    assert "task_id: task_123" in said
+    assert "unknown" not in said
+    assert "retrieval_status: timeout" in said
+    assert "output_preview: [7200 characters dropped by compaction]" in said
+    assert said.endswith("Artifact: artifacts/1/output.txt")
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        {"task_handle": {"task_id": "task_123", "kind": "command_task"}},
+        {"work_item": {"id": "wi_1", "plan_artifact": {"path": "plans/wi_1.md", "preview": "p" * 900}}},
+        {"agent": {"agentId": "a1", "active_children": [{"agent_id": "a2"}]}},
+        {"results": [{"source_ref": "brief:1", "title": "t"}]},
+        {"cancelled_wait_condition_ids": ["w1", "w2"]},
+        {"task": {"artifacts": [{"path": "logs/1.txt"}], "artifact_id": "x"}},
+        {"saved_output": {"path": "tool-results/1.txt", "size": 9}},
+    ],
+)
+def test_ids_references_and_artifact_paths_are_kept_wherever_they_stand(handle: dict[str, Any]) -> None:
+    beside = {"stdout_preview": "x" * 8_000, "filenames": [f"src/module_{number}.py" for number in range(100)]}
+    kept = compact(success({**handle, **beside}), 0).canonical
+    for text in _scalars(handle):
+        assert text == "p" * 900 or text in _scalars(kept.result)
+    assert envelope_characters(kept) < 600
+
+
+def test_artifact_references_stay_when_their_preview_goes() -> None:
+    result = {"exit_status": 0, "stdout_preview": "x" * 8_000, "stdout_truncated": True, "stdout_artifact": 0}
+    kept = compact(success(result, "artifacts/a/stdout.txt"), 0).canonical
+    assert kept.artifacts == (ArtifactRef("artifacts/a/stdout.txt"),)
+    assert kept.result == {**result, "stdout_preview": "[8000 characters dropped by compaction]"}
+
+
+def test_previews_go_first_and_the_largest_before_the_others() -> None:
+    result = {
+        "exit_status": 1,
+        "filenames": [f"src/module_{number}.py" for number in range(100)],
+        "note": "n" * 150,
+        "stderr_preview": "e" * 120,
+        "stdout_preview": "o" * 8_000,
+    }
+    envelope = success(result)
+    order = [one.pointer for one in compact(envelope, 0).dropped]
+    assert order == ["/result/stdout_preview", "/result/stderr_preview", "/result/note", "/result/filenames"]
+    fits = compact(envelope, envelope_characters(envelope) - 1)
+    assert fits.dropped == (Dropped("/result/stdout_preview", "preview", 8_000),)
+    assert fits.fits
+
+
+def test_a_dropped_list_says_how_many_items_it_had() -> None:
+    listing = {"file_count": 300, "filenames": ["src/app.py"] * 200, "filenames_omitted": 100}
+    assert compact(success(listing), 0).canonical.result == {
+        "file_count": 300,
+        "filenames": [],
+        "filenames_omitted": 300,
+    }
+    assert compact(success(["src/app.py"] * 200), 0).canonical.result == ["[200 items dropped by compaction]"]
+
+
+def test_many_rows_are_reduced_to_their_ids_last() -> None:
+    items = [{"id": f"wi_{number}", "objective": "Step", "state": "open"} for number in range(100)]
+    kept = compact(success({"work_items": items, "returned": 100}), 0)
+    assert kept.dropped == (Dropped("/result/work_items", "rows", 100),)
+    assert kept.canonical.result == {
+        "work_items": [{"id": f"wi_{number}"} for number in range(100)],
+        "work_items_reduced": 100,
+        "returned": 100,
+    }
+
+
+def test_nothing_goes_while_the_envelope_fits() -> None:
+    envelope = success({"stdout_preview": "x" * 8_000})
+    kept = compact(envelope, envelope_characters(envelope))
+    assert kept.canonical == envelope
+    assert (kept.dropped, kept.fits) == ((), True)
+
+
+def test_a_budget_below_what_must_be_kept_is_said_to_be_passed() -> None:
+    assert not compact(failure(), 10).fits
+
+
+def test_compaction_reads_no_receipt_and_parses_no_text() -> None:
+    """RFC-141, RFC-143: the envelope is all that comes in, and nothing decodes or matches what is in it."""
+    assert list(inspect.signature(compact).parameters) == ["canonical", "budget", "measure"]
+    called = {
+        node.attr for node in ast.walk(ast.parse(inspect.getsource(compaction))) if isinstance(node, ast.Attribute)
+    }
+    assert not called & {"loads", "decode", "match", "search", "fullmatch", "findall", "partition", "splitlines"}
+
+
+@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+def test_a_family_still_speaks_for_what_is_left(family: Family, sample: CompleteOutput) -> None:
+    """RFC-142: a bounded receipt follows from the kept envelope."""
+    whole = canonical_of(family, sample)
+    kept = compact(whole, 0)
+    said = render(kept.canonical, family, family.rendering).text
+    assert 0 < len(said) <= family.rendering.characters
+    for one in kept.dropped:
+        dropped = text_at(whole.to_json(), one.pointer)
+        assert dropped is None or dropped not in said
+    for artifact in whole.artifacts:
+        assert artifact.path in said
+        assert artifact.path in recap(kept.canonical).text
+
+
+@MANY
+@given(RESULTS, st.integers(0, 3_000))
+def test_compacting_never_enlarges_and_never_brings_anything_back(result: Any, budget: int) -> None:
+    envelope = success(result, "artifacts/a/stdout.txt")
+    once = compact(envelope, budget)
+    assert compact(envelope, budget) == once
+    assert envelope_characters(once.canonical) <= envelope_characters(envelope)
+    assert once.fits == (envelope_characters(once.canonical) <= budget)
+    again = compact(once.canonical, budget)
+    assert (again.canonical, again.dropped) == (once.canonical, ())
+    assert compact(once.canonical, 10**9).canonical == once.canonical
+
+
+@MANY
+@given(RESULTS, st.integers(0, 2_000), st.integers(0, 2_000))
+def test_compacting_twice_is_compacting_once_to_the_smaller_budget(result: Any, first: int, second: int) -> None:
+    envelope = success(result)
+    twice = compact(compact(envelope, first).canonical, second)
+    assert twice.canonical == compact(envelope, min(first, second)).canonical
+
+
+@MANY
+@given(st.dictionaries(KEYS, VALUES, max_size=3), st.integers(0, 2_000))
+def test_an_error_keeps_its_four_fields_whatever_its_details_are(details: dict[str, Any], budget: int) -> None:
+    error = ToolError(kind="odd", message="m" * 500, details=details, recovery_hint="h" * 500, retryable=True)
+    kept = compact(failure(error), budget).canonical.error
+    assert kept is not None
+    assert (kept.kind, kept.message, kept.recovery_hint, kept.retryable) == ("odd", "m" * 500, "h" * 500, True)
+
+
+def _scalars(value: Any) -> list[Any]:
+    if isinstance(value, dict | list):
+        children = value.values() if isinstance(value, dict) else value
+        return [scalar for child in children for scalar in _scalars(child)]
+    return [value]
+
+
+def entries(*rounds: int, characters: int = 4_000) -> list[Entry]:
+    made = []
+    for number, in_round in enumerate(rounds):
+        output = f"call {number}\n" + "x" * characters
+        canonical = success(
+            {"exit_status": 0, "stdout_preview": output, "stdout_artifact": 0}, f"artifacts/{number}/o.txt"
+        )
+        made.append(
+            Entry(
+                call_id=f"c{number}", round=in_round, canonical=canonical, text=f"Process exited with code 0\n{output}"
+            )
+        )
+    return made
+
+
+def compacted(history: list[Entry] | tuple[Entry, ...], tokens: int, keep_newest: int = 2) -> CompactedHistory:
+    return compact_history(history, tokens, keep_newest, count=len)
+
+
+def test_a_history_within_its_budget_stays_as_it_was_sent() -> None:
+    history = entries(1, 2, 3)
+    kept = compacted(history, sum(len(entry.text) for entry in history))
+    assert kept.entries == tuple(history)
+    assert (kept.losses, kept.fits) == ((), True)
+
+
+def test_the_oldest_calls_are_compacted_first_and_the_newest_two_rounds_never() -> None:
+    history = entries(1, 2, 3, 3, 4)
+    kept = compacted(history, 18_000)
+    assert [entry.is_compacted for entry in kept.entries] == [True, False, False, False, False]
+    assert kept.fits
+    kept = compacted(history, 0)
+    assert [entry.is_compacted for entry in kept.entries] == [True, True, False, False, False]
+    assert [entry.text for entry in kept.entries[2:]] == [entry.text for entry in history[2:]]
+    assert not kept.fits
+
+
+def test_a_compacted_history_says_what_went() -> None:
+    history = entries(1, 2, 3)
+    kept = compacted(history, 10_000)
+    assert kept.tokens == sum(len(entry.text) for entry in kept.entries) <= 10_000
+    (loss,) = kept.losses
+    assert (loss.call_id, loss.tokens_before, loss.tokens_after) == (
+        "c0",
+        len(history[0].text),
+        len(kept.entries[0].text),
+    )
+    assert loss.dropped == (Dropped("/result/stdout_preview", "preview", 4_007),)
+    assert kept.entries[0].text.splitlines()[-1] == "Artifact: artifacts/0/o.txt"
+
+
+@pytest.mark.parametrize("tokens", [0, 500, 5_000, 9_000, 10**6])
+def test_compacting_a_history_again_changes_nothing_and_expands_nothing(tokens: int) -> None:
+    once = compacted(entries(1, 2, 3, 4), tokens)
+    assert compacted(once.entries, tokens).entries == once.entries
+    assert compacted(once.entries, 10**9).entries == once.entries
+
+
+def test_a_receipt_shorter_than_its_recap_is_left_alone() -> None:
+    short = Entry(call_id="c1", round=1, canonical=success({"exit_status": 0}), text="ok")
+    assert compacted([short], 0, keep_newest=0).entries == (short,)
+
+
+def test_a_budget_in_tokens_counts_tokens() -> None:
+    history = entries(1, 2, 3, characters=400)
+    sent = sum(count_tokens(entry.text).count for entry in history)
+    kept = compact_history(history, sent - 10)
+    assert kept.fits
+    assert kept.tokens == sum(count_tokens(entry.text).count for entry in kept.entries) < sent
+    assert [loss.call_id for loss in kept.losses] == ["c0"]

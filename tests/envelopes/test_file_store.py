@@ -1,0 +1,262 @@
+"""The folder where large outputs are kept: whole, once, and on disk before anything refers to them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes.artifact import Fault, FileStore, MemorySink, MissingArtifact
+from tests.conftest import CHECKOUT
+
+LARGE = "".join(f"line {number} of the log\n" for number in range(40_000))
+WRITER = """
+import sys
+from pathlib import Path
+from envelopes.artifact import FileStore
+
+store = FileStore(Path(sys.argv[1]), compress_from=20_000)
+for number in range(10_000):
+    text = f"{number} " + "some output\\n" * (number % 7 * 1_000)
+    print(number, store.write("stdout", text).path, flush=True)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "store", compress_from=100_000)
+
+
+def content(store: FileStore, path: str) -> bytes:
+    with store.open(path) as stream:
+        return stream.read()
+
+
+def files(store: FileStore) -> list[str]:
+    return sorted(path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file())
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_small_text_is_one_plain_file_named_by_its_hash(store: FileStore) -> None:
+    reference = store.write("stdout", "hello\n")
+    sha256 = digest("hello\n")
+    assert reference.path == f"artifacts/{sha256[:16]}/stdout.txt"
+    assert files(store) == [f"{sha256[:2]}/{sha256}"]
+    assert (store.root / sha256[:2] / sha256).read_bytes() == content(store, reference.path) == b"hello\n"
+    assert store.check() == ()
+
+
+def test_both_sinks_give_one_text_one_path(store: FileStore) -> None:
+    assert store.write("stderr", "warning: \udcff") == MemorySink().write("stderr", "warning: \udcff")
+
+
+def test_a_large_text_is_compressed_and_read_in_windows(store: FileStore) -> None:
+    path = store.write("stdout", LARGE).path
+    (name,) = files(store)
+    assert name == f"{digest(LARGE)[:2]}/{digest(LARGE)}.zst"
+    assert (store.root / name).stat().st_size < len(LARGE) // 4
+    assert content(store, path) == LARGE.encode()
+    assert store.read_window(path, 500_000, 40) == LARGE.encode()[500_000:500_040]
+    assert store.read_window(path, len(LARGE) - 3, 40) == LARGE.encode()[-3:]
+    assert store.read_window(path, len(LARGE) + 9, 40) == b""
+    assert store.check() == ()
+
+
+def test_large_content_that_is_no_text_is_kept_as_it_is(store: FileStore) -> None:
+    stored = store.put(io.BytesIO(b"\0" * 200_000))
+    assert files(store) == [f"{stored.sha256[:2]}/{stored.sha256}"]
+
+
+@pytest.mark.parametrize(("data", "lines"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\nb", 2), (b"\n\n", 2)])
+def test_what_is_stored_is_counted(store: FileStore, data: bytes, lines: int) -> None:
+    stored = store.put(io.BytesIO(data))
+    assert (stored.size, stored.lines) == (len(data), lines)
+
+
+def test_the_same_content_is_stored_once(store: FileStore) -> None:
+    paths = {store.write(role, text).path for role in ("stdout", "stderr") for text in ("hello\n", LARGE)}
+    assert len(paths) == 4
+    assert len(files(store)) == 2
+
+
+def test_a_store_that_changed_its_mind_about_compression_still_reads_and_adds_no_copy(tmp_path: Path) -> None:
+    path = FileStore(tmp_path, compress_from=1_000).write("stdout", LARGE).path
+    plain = FileStore(tmp_path, compress_from=None)
+    assert content(plain, path) == LARGE.encode()
+    assert plain.write("stdout", LARGE).path == path
+    assert len(files(plain)) == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "artifacts/0123456789abcdef/stdout.txt",
+        "artifacts/../../../etc/passwd",
+        "artifacts/0123456789abcdef/../../x",
+        "/etc/passwd",
+        "0" * 64,
+        "ab",
+        "",
+        "artifacts/0123456789abcdef\x00/stdout.txt",
+    ],
+)
+def test_a_path_that_names_nothing_stored_is_missing(store: FileStore, path: str) -> None:
+    store.write("stdout", "hello\n")
+    with pytest.raises(MissingArtifact), store.open(path):
+        pass
+
+
+def test_digits_that_fit_two_contents_name_neither(store: FileStore) -> None:
+    path = store.write("stdout", "hello\n").path
+    sha256 = digest("hello\n")
+    (store.root / sha256[:2] / (sha256[:16] + "0" * 48)).write_bytes(b"made to collide")
+    with pytest.raises(MissingArtifact):
+        store.read_window(path, 0, 9)
+    assert store.read_window(sha256, 0, 5) == b"hello"
+
+
+def test_a_link_in_the_store_is_not_followed(store: FileStore, tmp_path: Path) -> None:
+    path = store.write("stdout", "hello\n").path
+    (tmp_path / "secret").write_text("secret")
+    kept = store.root / files(store)[0]
+    kept.unlink()
+    kept.symlink_to(tmp_path / "secret")
+    with pytest.raises(MissingArtifact), store.open(path):
+        pass
+    assert [fault.reason for fault in store.check()] == ["is not a regular file"]
+
+
+@pytest.mark.parametrize(
+    ("text", "damage", "reason"),
+    [
+        ("hello\n", lambda data: b"jello\n", f"holds content with sha256 {digest('jello' + chr(10))}"),
+        ("hello\n", lambda data: data[:3], f"holds content with sha256 {digest('hel')}"),
+        (LARGE, lambda data: data[:-7], "cannot be read (SeekableFormatError"),
+        (LARGE, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:], "cannot be read (ZstdError"),
+    ],
+)
+def test_damage_is_found(store: FileStore, text: str, damage: Callable[[bytes], bytes], reason: str) -> None:
+    store.write("stdout", text)
+    store.write("stdout", "whole")
+    (name,) = (name for name in files(store) if digest(text) in name)
+    (store.root / name).write_bytes(damage((store.root / name).read_bytes()))
+    (fault,) = store.check()
+    assert fault.name == name
+    assert fault.reason.startswith(reason)
+
+
+def test_what_is_no_artifact_is_named(store: FileStore) -> None:
+    store.write("stdout", "hello\n")
+    (store.root / "notes.txt").write_text("mine")
+    (store.root / "58" / "x").write_text("mine")
+    (store.root / "incoming-1").write_text("hel")
+    assert store.check() == (
+        Fault("58/x", "is not named as an artifact is"),
+        Fault("incoming-1", "left by a write that did not end"),
+        Fault("notes.txt", "is not named as an artifact is"),
+    )
+
+
+def test_a_truncated_artifact_is_written_anew(store: FileStore) -> None:
+    path = store.write("stdout", "hello\n").path
+    (store.root / files(store)[0]).write_bytes(b"hel")
+    assert store.write("stdout", "hello\n").path == path
+    assert content(store, path) == b"hello\n"
+
+
+@pytest.mark.parametrize("text", ["hello\n", LARGE])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_write_that_fails_stores_nothing_and_the_next_one_works(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, call: str, text: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store.write("stdout", "before")
+    with monkeypatch.context() as broken:
+        broken.setattr(os, call, full)
+        with pytest.raises(OSError, match="No space left"):
+            store.write("stdout", text)
+    assert files(store) == [f"{digest('before')[:2]}/{digest('before')}"]
+    assert content(store, store.write("stdout", text).path) == text.encode()
+
+
+def test_file_and_folders_are_synced_before_a_write_returns(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write("stdout", "before")
+    steps: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def noted_sync(descriptor: int) -> None:
+        steps.append(f"sync {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name[:9]}")
+        sync(descriptor)
+
+    def noted_replace(source: str, target: Path) -> None:
+        steps.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    store.write("stdout", "hello\n")
+    assert steps == ["sync store", "sync incoming-", "rename", "sync 58", "sync store"]
+
+
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    acknowledged: dict[int, str] = {}
+    for last in (3, 17, 40):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
+        )
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            number, path = line.split()
+            acknowledged[int(number)] = path
+            if int(number) == last:
+                break
+        writer.send_signal(signal.SIGKILL)
+        for line in writer.stdout:
+            number, path = line.split()
+            acknowledged[int(number)] = path
+        writer.wait()
+        writer.stdout.close()
+    store = FileStore(tmp_path)
+    assert {fault.reason for fault in store.check()} <= {"left by a write that did not end"}
+    assert len(acknowledged) >= 41
+    for number, path in acknowledged.items():
+        assert content(store, path) == (f"{number} " + "some output\n" * (number % 7 * 1_000)).encode()
+
+
+def test_without_pyzstd_the_store_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = FileStore(tmp_path, compress_from=1_000).write("stdout", LARGE).path
+    monkeypatch.setitem(sys.modules, "pyzstd", None)
+    with pytest.raises(ModuleNotFoundError, match=r"install it, or pass compress_from=None"):
+        FileStore(tmp_path)
+    plain = FileStore(tmp_path, compress_from=None)
+    assert content(plain, plain.write("stdout", "hello\n").path) == b"hello\n"
+    with pytest.raises(ModuleNotFoundError, match="pyzstd"), plain.open(path):
+        pass
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(max_size=400) | st.text(alphabet="ab\n\udc80é", min_size=200, max_size=3_000), max_size=6))
+def test_every_text_comes_back_whole_by_its_path(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    store = FileStore(tmp_path_factory.mktemp("store"), compress_from=500)
+    paths = {text: store.write("stdout", text).path for text in texts}
+    for text, path in paths.items():
+        data = text.encode("utf-8", "surrogatepass")
+        assert content(store, path) == data
+        assert store.read_window(path, len(data) // 3, 50) == data[len(data) // 3 :][:50]
+    assert len(files(store)) == len(set(texts))
+    assert store.check() == ()
