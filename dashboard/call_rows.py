@@ -97,6 +97,8 @@ class CallMerge:
 
     def _take_call(self, record: CallRecord, run: UUID) -> None:
         self._observe("args", record.args, "structured", record.line, record.at)
+        self.call.started_at = self.call.started_at or instant(record.at)
+        self._measure()
         if self.call.tool and not self._is_nearer(record):
             return
         self.call.tool = column_text(record.tool, 200)
@@ -106,8 +108,6 @@ class CallMerge:
         self.call.line = record.line
         self.call.source = self.source
         self.call.run_id = run
-        self.call.started_at = self.call.started_at or instant(record.at)
-        self._measure()
 
     def _is_nearer(self, record: CallRecord) -> bool:
         """Whether the record is closer to the call than what is stored: its own message, its own session."""

@@ -44,7 +44,7 @@ from dashboard.models import (
     RunFacet,
     Source,
 )
-from dashboard.run_rows import merge_run, new_run
+from dashboard.run_rows import is_own_ancestor, merge_run, new_run
 from dashboard.tally import COLUMNS, tally
 from envelopes import recordings
 from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
@@ -179,7 +179,10 @@ class _BatchWrite:
         for name in sorted(names):
             pk = self._run_id(name)
             run = known.get(pk) or new_run(pk, self.source, self.format, name)
+            before = run.parent_id
             merge_run(run, name, drafts.runs.get(name, []), drafts.stamps.get(name, []), self._run_id, call_id)
+            if run.parent_id != before and is_own_ancestor(run, {one.pk: one.parent_id for one in self.runs.values()}):
+                run.parent_id = before
             run.revision += 1
             self.runs[name] = run
         fresh = [run for run in self.runs.values() if run.pk not in known]

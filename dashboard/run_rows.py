@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from django.utils import timezone
@@ -11,6 +11,7 @@ from dashboard.columns import column_text, instant
 from dashboard.models import Run, Source
 from envelopes.recordings.base import Format, RunRecord
 
+DEEPEST = 50  # subagents of subagents
 LIMITS = {"title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300}
 
 
@@ -47,6 +48,21 @@ def merge_run(
             if record.parent_call:
                 run.parent_call = call_id(record.parent_run, record.parent_call)
     _stretch(run, stamps)
+
+
+def is_own_ancestor(run: Run, parents: Mapping[UUID, UUID | None]) -> bool:
+    """Whether its new parent comes from the run itself: logs may say so, one file of each.
+
+    `parents` are those not written yet. Looks up as far as any real chain of subagents goes.
+    """
+    at = run.parent_id
+    for _ in range(DEEPEST):
+        if at is None:
+            return False
+        if at == run.pk:
+            return True
+        at = parents[at] if at in parents else Run.objects.filter(pk=at).values_list("parent_id", flat=True).first()
+    return False
 
 
 def _stretch(run: Run, stamps: Sequence[str]) -> None:

@@ -1,0 +1,135 @@
+"""Sessions that copy, contain or repeat each other, in every order: the store ends the same."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboard.importing import import_paths
+from dashboard.models import Call, Message, Observation, Project, Receipt, Run, RunCall
+from tests.dashboard.factories import create_project
+from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write
+
+pytestmark = pytest.mark.django_db
+FORK = "0f5f6d8e-0000-4000-8000-000000000002"
+FORK_OF_FORK = "0f5f6d8e-0000-4000-8000-000000000003"
+
+
+def pair(call: str, session: str) -> list[dict[str, Any] | bytes]:
+    return [asks(call, session=session), answers(call, session=session)]
+
+
+FAMILY: dict[str, list[dict[str, Any] | bytes]] = {
+    SESSION: short_session(),
+    FORK: [*short_session(), *pair("toolu_08", FORK)],
+    FORK_OF_FORK: [*short_session(), *pair("toolu_08", FORK), *pair("toolu_09", FORK_OF_FORK)],
+}
+
+
+def ownership() -> list[tuple[str, str]]:
+    return sorted(Call.objects.values_list("external_id", "run__external_id"))
+
+
+def memberships() -> list[tuple[str, str, bool]]:
+    return sorted(RunCall.objects.values_list("run__external_id", "call__external_id", "inherited"))
+
+
+def counts_by_run() -> list[tuple[str, int, int]]:
+    return sorted(Run.objects.values_list("external_id", "call_count", "own_call_count"))
+
+
+@pytest.mark.parametrize("order", list(permutations(FAMILY)), ids=lambda order: "-".join(one[-1] for one in order))
+def test_forks_of_forks_belong_to_the_same_sessions_in_every_order(
+    order: tuple[str, ...], project: Project, tmp_path: Path
+) -> None:
+    for session in order:
+        import_paths(project, [write(tmp_path / f"{session}.jsonl", FAMILY[session])])
+    assert ownership() == [
+        ("toolu_01", SESSION),
+        ("toolu_02", SESSION),
+        ("toolu_03", SESSION),
+        ("toolu_08", FORK),
+        ("toolu_09", FORK_OF_FORK),
+    ]
+    assert counts_by_run() == [(SESSION, 3, 3), (FORK, 4, 1), (FORK_OF_FORK, 5, 1)]
+    assert len(memberships()) == 12
+    assert [run for run, _, inherited in memberships() if not inherited] == [SESSION] * 3 + [FORK, FORK_OF_FORK]
+    assert (Observation.objects.count(), Receipt.objects.count()) == (13, 4)
+    assert not Call.objects.filter(is_disagreeing=True).exists()
+
+
+AGENT_LINES: list[dict[str, Any] | bytes] = [
+    {**line, "isSidechain": True, "agentId": "abc"} for line in (asks("toolu_11"), answers("toolu_11"))
+]
+PARENT_LINES: list[dict[str, Any] | bytes] = [
+    asks("toolu_01", "Task", {"prompt": "look"}),
+    {
+        "type": "progress",
+        "sessionId": SESSION,
+        "parentToolUseID": "toolu_01",
+        "data": {"type": "agent_progress", "agentId": "abc", "prompt": "look", "message": asks("toolu_11")},
+    },
+    answers("toolu_01", "done", {"status": "completed", "agentId": "abc", "content": []}),
+]
+
+
+@pytest.mark.parametrize("first", ["child", "parent"])
+def test_a_subagents_file_joins_its_parent_in_either_order(first: str, project: Project, tmp_path: Path) -> None:
+    parent = write(tmp_path / f"{SESSION}.jsonl", PARENT_LINES)
+    child = write(tmp_path / SESSION / "subagents" / "agent-abc.jsonl", AGENT_LINES)
+    for path in (child, parent) if first == "child" else (parent, child):
+        import_paths(project, [path])
+    run = Run.objects.get(external_id=f"{SESSION}/abc")
+    spawn = Call.objects.get(external_id="toolu_01")
+    assert ownership() == [("toolu_01", SESSION), ("toolu_11", f"{SESSION}/abc")]
+    assert (run.parent, run.parent_call, spawn.child_run) == (spawn.run, spawn.pk, run.pk)
+    assert counts_by_run() == [(SESSION, 1, 1), (f"{SESSION}/abc", 1, 1)]
+    assert (run.progress_call_count, Call.objects.get(external_id="toolu_11").origin) == (0, "message")
+
+
+def as_stream(line: Any) -> dict[str, Any]:
+    kept = {"tool_use_result": line["toolUseResult"]} if "toolUseResult" in line else {}
+    named = {"type": line["type"], "uuid": line["uuid"], "session_id": SESSION, "message": line["message"]}
+    return {**named, "parent_tool_use_id": None, **kept}
+
+
+@pytest.mark.parametrize("first", ["stream", "file"])
+def test_the_file_and_the_stream_of_one_session_are_one_run(first: str, project: Project, tmp_path: Path) -> None:
+    init = {"type": "system", "subtype": "init", "session_id": SESSION, "uuid": "i1", "model": "claude-x"}
+    stream = write(tmp_path / "out.jsonl", [init, *map(as_stream, short_session())])
+    session = write(tmp_path / f"{SESSION}.jsonl", short_session())
+    for path in (stream, session) if first == "stream" else (session, stream):
+        import_paths(project, [path])
+    assert counts_by_run() == [(SESSION, 3, 3)]
+    assert (Observation.objects.count(), Receipt.objects.count(), Message.objects.count()) == (7, 2, 1)
+    assert Call.objects.get(external_id="toolu_01").duration_ms == 2500
+
+
+def test_the_same_file_in_two_projects_stays_apart(project: Project, tmp_path: Path) -> None:
+    other = create_project("other")
+    path = write(tmp_path / f"{SESSION}.jsonl", short_session())
+    first, second = (import_paths(one, [path]) for one in (project, other))
+    assert first.added == second.added
+    assert set(first.run_ids).isdisjoint(second.run_ids)
+    assert (project.calls.count(), other.calls.count(), Run.objects.count()) == (3, 3, 2)
+
+
+def progress_of(agent: str, *, inside: str) -> dict[str, Any]:
+    told = {"type": "agent_progress", "agentId": agent, "message": asks(f"toolu_{agent}")}
+    return {"type": "progress", "sessionId": SESSION, "agentId": inside, "data": told}
+
+
+def test_runs_that_call_each_other_their_parent_are_stored_and_nothing_loops(project: Project, tmp_path: Path) -> None:
+    folder = tmp_path / SESSION / "subagents"
+    first = [{**user("go", uuid=f"u-{name}"), "agentId": name} for name in "ab"]
+    files = [write(folder / f"agent-{name}.jsonl", [line]) for name, line in zip("ab", first, strict=True)]
+    import_paths(project, files)
+    for path, line, other in zip(files, first, "ba", strict=True):
+        write(path, [line, progress_of(other, inside=path.stem[-1])])
+    report = import_paths(project, files)
+    assert report.problems == []
+    parents = dict(Run.objects.values_list("external_id", "parent__external_id"))
+    assert parents == {SESSION: None, f"{SESSION}/a": SESSION, f"{SESSION}/b": f"{SESSION}/a"}
