@@ -1,34 +1,51 @@
-"""Tools that keep a list of work: TodoWrite, TodoRead and the Task list tools of Claude Code.
+"""Tools that keep a list of work: our own work-item tools, and the todo and Task lists of Claude Code.
 
-    TodoList         the whole list as it stands, and as it stood before
-    WorkItem         one item
-    WorkItems        all of them
-    WorkItemUpdate   which fields of one item changed
+    views        one item as its agent sees it, and what our tools did to it
+    projection   what of that fits into the canonical result
+    receipts     what the model reads of it
+    results      TodoList, WorkItem, WorkItems, WorkItemUpdate: what Claude Code records, with their own
 
-An update that found no item is a verdict inside a success.
+An update of Claude Code's that found no item is a verdict inside a success.
 """
 
 from __future__ import annotations
 
-from envelopes.families.base import Facet, Family
-from envelopes.families.work_item.claude_code import TOOLS
-from envelopes.families.work_item.results import TodoList, WorkItem, WorkItems, WorkItemUpdate, project, receipt
+import msgspec
+
+from envelopes.families.base import Facet, Family, Projection, project_by_type
+from envelopes.families.work_item import claude_code, projection, tools
+from envelopes.families.work_item.gallery import GALLERY
+from envelopes.families.work_item.receipts import receipt
+from envelopes.families.work_item.results import PROJECTIONS
 from envelopes.families.work_item.samples import SAMPLES
+from envelopes.families.work_item.views import WorkItemChange, WorkItemPage, WorkItemPick, WorkItemReading
 from envelopes.recorded import RecordedText
+
+OURS: dict[type[msgspec.Struct], Projection] = {
+    WorkItemChange: projection.change,
+    WorkItemPick: projection.pick,
+    WorkItemReading: projection.reading,
+    WorkItemPage: projection.page,
+}
 
 FAMILY = Family(
     name="work_item",
     title="Work items",
-    results=(TodoList, WorkItem, WorkItems, WorkItemUpdate, RecordedText),
-    project=project,
+    results=(*OURS, *PROJECTIONS, RecordedText),
+    project=project_by_type({**OURS, **PROJECTIONS}),
     renderers={"receipt": receipt},
-    foreign=TOOLS,
+    foreign=claude_code.TOOLS,
+    tools=tools.TOOLS,
     facets=(
         Facet("Todo list", "/result/todo_list", "table"),
         Facet("Before", "/result/previous_todo_list", "table"),
         Facet("Work items", "/result/work_items", "table"),
+        Facet("Todo list", "/result/work_item/todo_list", "table"),
+        Facet("Plan", "/result/work_item/plan_artifact/preview", "text"),
+        Facet("Report", "/result/work_item/completion_report/text", "text"),
         Facet("Description", "/result/work_item/description", "text"),
         Facet("Text", "/result/text", "text"),
     ),
-    samples=SAMPLES,
+    samples=(*SAMPLES, *GALLERY.values()),
+    gallery=GALLERY,
 )

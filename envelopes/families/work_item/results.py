@@ -1,4 +1,4 @@
-"""Typed results of the work_item family, their bounded projection and their receipt."""
+"""What Claude Code's work-item tools yield: typed results, their bounded projection and their receipt."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import msgspec
 
 from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import (
+    Projection,
     Projector,
     ResultMembers,
-    bounded,
     headline,
     item_lines,
     label,
     line_break,
     member_line,
-    project_by_type,
     sliced,
     text_block,
 )
@@ -108,9 +107,9 @@ def _update(found: WorkItemUpdate, projector: Projector, policy: ProjectionPolic
     }
 
 
-def _body(canonical: CanonicalResult) -> Iterable[Segment]:
+def body(canonical: CanonicalResult) -> Iterable[Segment]:
     yield headline(canonical.summary_text)
-    yield from item_lines(canonical, "/result/todo_list", _todo_line)
+    yield from item_lines(canonical, "/result/todo_list", todo_line)
     yield from item_lines(canonical, "/result/work_items", _item_line)
     yield from member_line(canonical, "Was", "/result/previous_state")
     yield from member_line(canonical, "State", "/result/state")
@@ -131,7 +130,7 @@ def _item_lines(canonical: CanonicalResult) -> Iterable[Segment]:
     yield from text_block(canonical, "/result/work_item/description", "Description")
 
 
-def _todo_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
+def todo_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
     yield from _stated(Members(item).text("state"), pointer)
     yield sliced(Members(item).text("text") or "", f"{pointer}/text")
 
@@ -155,5 +154,9 @@ def _stated(state: str | None, pointer: str) -> Iterable[Segment]:
         yield label("] ")
 
 
-project = project_by_type({TodoList: _todo_list, WorkItem: _work_item, WorkItems: _work_items, WorkItemUpdate: _update})
-receipt = bounded(_body)
+PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
+    TodoList: _todo_list,
+    WorkItem: _work_item,
+    WorkItems: _work_items,
+    WorkItemUpdate: _update,
+}
