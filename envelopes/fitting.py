@@ -24,6 +24,20 @@ def fit(body: Iterable[Segment], characters: int, *, tail: Iterable[Segment] = (
     return [*_shortened(kept, characters - _length(last)), *last]
 
 
+def cut_segment(preview: Segment, budget: int) -> list[Segment]:
+    """Head and tail of a text with the cut stated between them; at most `budget` characters besides that."""
+    shown = head_tail(preview.text, budget)
+    if shown.cut is None:
+        return [preview]
+    gap = "" if shown.head.endswith("\n") else "\n"
+    tail_at = len(preview.text) - len(shown.tail)
+    return [
+        _slice(preview, 0, len(shown.head)),
+        Segment(f"{gap}...\n{_sentence(shown.cut)}\n...\n", "marker"),
+        _slice(preview, tail_at, len(preview.text)),
+    ]
+
+
 def fitting(sizes: Iterable[int], *, rows: int, characters: int) -> int:
     """How many of the first items fit into both limits."""
     count = used = 0
@@ -42,21 +56,8 @@ def _shortened(segments: list[Segment], room: int) -> list[Segment]:
         if excess <= 0:
             break
         if (budget := len(preview.text) - excess - MARKER_ROOM) >= SMALLEST_PREVIEW:
-            segments = [part for one in segments for part in (_cut(one, budget) if one is preview else [one])]
+            segments = [part for one in segments for part in (cut_segment(one, budget) if one is preview else [one])]
     return segments if _length(segments) <= room else _clipped(segments, room)
-
-
-def _cut(preview: Segment, budget: int) -> list[Segment]:
-    shown = head_tail(preview.text, budget)
-    if shown.cut is None:
-        return [preview]
-    gap = "" if shown.head.endswith("\n") else "\n"
-    tail_at = len(preview.text) - len(shown.tail)
-    return [
-        _slice(preview, 0, len(shown.head)),
-        Segment(f"{gap}...\n{_sentence(shown.cut)}\n...\n", "marker"),
-        _slice(preview, tail_at, len(preview.text)),
-    ]
 
 
 def _sentence(cut: Cut) -> str:

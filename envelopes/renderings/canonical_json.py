@@ -1,0 +1,20 @@
+"""The envelope itself as JSON text: what a runtime sends that has no receipts, for comparison with them.
+
+The text is `json.dumps(envelope, ensure_ascii=False)`. Over the budget, strings and lists are shortened
+before they are written, and the text stays JSON.
+"""
+
+from __future__ import annotations
+
+from envelopes.budget import RenderPolicy
+from envelopes.receipt import Segment
+from envelopes.renderings.json_writing import bounded, sourced
+from envelopes.result import CanonicalResult
+from envelopes.variant import Variant
+
+
+def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
+    return bounded(sourced(canonical.to_json(), ""), policy.characters, ascii_only=False)
+
+
+VARIANT = Variant(id="canonical_json", version=1, title="Envelope as JSON", render=render)

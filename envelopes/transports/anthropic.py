@@ -1,0 +1,81 @@
+"""Anthropic Messages: one `tool_result` block, which goes into a message of the role `user`.
+
+{"type": "tool_result", "tool_use_id": …, "content": text or blocks, "is_error": true or false}
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from envelopes.receipt import ImagePart, Receipt
+from envelopes.result import CanonicalResult, JsonValue
+from envelopes.settlement import native_is_error
+from envelopes.transports.base import (
+    Block,
+    Blocks,
+    Body,
+    CallIds,
+    Delivered,
+    NotCarried,
+    Transport,
+    image_part,
+    is_address,
+    read_text,
+)
+
+MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+
+class _ToolResult(msgspec.Struct, frozen=True):
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: str | list[Block] = ""
+    is_error: bool = False
+
+
+def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body:
+    """Raises NotCarried for a part that the API refuses."""
+    return {
+        "type": "tool_result",
+        "tool_use_id": call_ids.provider,
+        "content": BLOCKS.content(receipt),
+        "is_error": native_is_error(result),
+    }
+
+
+def decode(body: JsonValue) -> Delivered:
+    found = msgspec.convert(body, _ToolResult)
+    return Delivered(receipt=BLOCKS.receipt(found.content), provider_call_id=found.tool_use_id, is_error=found.is_error)
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _image(part: ImagePart) -> Block:
+    if is_address(part):
+        return {"type": "image", "source": {"type": "url", "url": part.data}}
+    if part.media_type not in MEDIA_TYPES:
+        raise NotCarried(f"anthropic takes no image of the type {part.media_type!r}")
+    return {"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}
+
+
+def _read_image(block: Block) -> ImagePart | None:
+    match block.get("source"):
+        case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
+            return image_part(media_type, data)
+        case {"type": "url", "url": str(address)}:
+            return ImagePart("", address, 0)
+    return None
+
+
+BLOCKS = Blocks(
+    provider="anthropic",
+    text=_text,
+    image=_image,
+    readers={"text": read_text, "image": _read_image},
+    passed=frozenset({"document", "search_result", "tool_reference", "browser_state", "image"}),
+)
+TRANSPORT = Transport(name="anthropic", title="Anthropic Messages", encode=encode, decode=decode)

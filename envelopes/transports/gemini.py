@@ -1,0 +1,86 @@
+"""Gemini: a `functionResponse` part of a content of the role `user`, in the REST API's camelCase.
+
+    {"functionResponse": {"id": …, "name": tool, "response": {"output" or "error": text}, "parts": [media]}}
+
+The native error flag is the key of the text. Media stand behind the whole text, in their order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
+from envelopes.result import CanonicalResult, JsonValue
+from envelopes.settlement import native_is_error
+from envelopes.transports.base import (
+    Block,
+    Body,
+    CallIds,
+    Delivered,
+    Transport,
+    image_part,
+    is_address,
+    other_part,
+    passed_on,
+    text_part,
+)
+from envelopes.untrusted import dump
+
+PASSED = frozenset({"inlineData", "fileData"})
+
+
+class _FunctionResponse(msgspec.Struct, frozen=True):
+    name: str
+    response: dict[str, Any]
+    id: str | None = None
+    parts: list[Block] = []
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    function_response: _FunctionResponse
+
+
+def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body:
+    """Without an id when the model gave none. Raises NotCarried for a part that is neither text nor media."""
+    answer: Body = {"id": call_ids.provider} if call_ids.provider else {}
+    answer["name"] = result.tool_name
+    answer["response"] = {"error" if native_is_error(result) else "output": receipt.text}
+    if media := [_media(part) for part in receipt.parts if not isinstance(part, TextPart)]:
+        answer["parts"] = media
+    return {"functionResponse": answer}
+
+
+def decode(body: JsonValue) -> Delivered:
+    """A response with neither `output` nor `error` is an output as a whole, as the API reads it."""
+    found = msgspec.convert(body, _Part).function_response
+    is_error = "output" not in found.response and "error" in found.response
+    said = found.response.get("error" if is_error else "output", found.response)
+    text = said if isinstance(said, str) else dump(said).decode()
+    return Delivered(
+        receipt=Receipt((text_part(text), *map(_part, found.parts))),
+        provider_call_id=found.id,
+        is_error=is_error,
+        tool_name=found.name,
+    )
+
+
+def _media(part: ImagePart | OtherPart) -> Block:
+    if isinstance(part, OtherPart):
+        return passed_on(part, PASSED, "gemini")
+    if is_address(part):
+        return {"fileData": {"fileUri": part.data, "mimeType": part.media_type}}
+    return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
+
+
+def _part(block: Block) -> Part:
+    match block:
+        case {"inlineData": {"mimeType": str(media_type), "data": str(data)}} if media_type.startswith("image/"):
+            return image_part(media_type, data)
+        case {"fileData": {"mimeType": str(media_type), "fileUri": str(uri)}} if media_type.startswith("image/"):
+            return ImagePart(media_type, uri, 0)
+    return other_part(next(iter(block), "object"), block)
+
+
+TRANSPORT = Transport(name="gemini", title="Gemini", encode=encode, decode=decode)

@@ -1,0 +1,42 @@
+"""OpenAI Chat Completions: a message of the role `tool`. It carries text only and has no error flag.
+
+{"role": "tool", "tool_call_id": …, "content": text or text parts}
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from envelopes.receipt import ImagePart, Receipt
+from envelopes.result import CanonicalResult, JsonValue
+from envelopes.transports.base import Block, Blocks, Body, CallIds, Delivered, NotCarried, Transport, read_text
+
+
+class _ToolMessage(msgspec.Struct, frozen=True):
+    role: Literal["tool"]
+    tool_call_id: str
+    content: str | list[Block]
+
+
+def encode(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
+    """Raises NotCarried for any part but text: the API takes images from the user alone."""
+    return {"role": "tool", "tool_call_id": call_ids.provider, "content": BLOCKS.content(receipt)}
+
+
+def decode(body: JsonValue) -> Delivered:
+    found = msgspec.convert(body, _ToolMessage)
+    return Delivered(receipt=BLOCKS.receipt(found.content), provider_call_id=found.tool_call_id)
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _image(part: ImagePart) -> Block:
+    raise NotCarried(f"openai_chat: a tool message holds no image ({part.media_type or 'by address'})")
+
+
+BLOCKS = Blocks(provider="openai_chat", text=_text, image=_image, readers={"text": read_text})
+TRANSPORT = Transport(name="openai_chat", title="OpenAI Chat Completions", encode=encode, decode=decode)

@@ -1,0 +1,82 @@
+"""OpenAI Responses: an input item that answers a function call or a custom tool call.
+
+    {"type": "function_call_output",    "call_id": …, "output": text or content}
+    {"type": "custom_tool_call_output", "call_id": …, "output": text or content}
+
+Neither has an error flag: what went wrong stands in the receipt.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from envelopes.receipt import ImagePart, Receipt
+from envelopes.result import CanonicalResult, JsonValue
+from envelopes.transports.base import (
+    Block,
+    Blocks,
+    Body,
+    CallIds,
+    Delivered,
+    Transport,
+    image_part,
+    is_address,
+    read_text,
+)
+
+DATA_ADDRESS = re.compile(r"data:(?P<media_type>[^;,]*);base64,(?P<data>.*)", re.DOTALL)
+
+
+class _Output(msgspec.Struct, frozen=True):
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: str
+    output: str | list[Block]
+
+
+def encode(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
+    """Raises NotCarried for a part of a kind that the API does not know."""
+    return {"type": "function_call_output", "call_id": call_ids.provider, "output": BLOCKS.content(receipt)}
+
+
+def encode_custom(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
+    """The answer to a custom tool call, whose input was free text and not JSON."""
+    return {"type": "custom_tool_call_output", "call_id": call_ids.provider, "output": BLOCKS.content(receipt)}
+
+
+def decode(body: JsonValue) -> Delivered:
+    """Either of the two items."""
+    found = msgspec.convert(body, _Output)
+    return Delivered(receipt=BLOCKS.receipt(found.output), provider_call_id=found.call_id)
+
+
+def _text(text: str) -> Block:
+    return {"type": "input_text", "text": text}
+
+
+def _image(part: ImagePart) -> Block:
+    address = part.data if is_address(part) else f"data:{part.media_type};base64,{part.data}"
+    return {"type": "input_image", "image_url": address, "detail": "auto"}
+
+
+def _read_image(block: Block) -> ImagePart | None:
+    address = block.get("image_url")
+    if not isinstance(address, str):
+        return None
+    found = DATA_ADDRESS.fullmatch(address)
+    return image_part(found["media_type"], found["data"]) if found else ImagePart("", address, 0)
+
+
+BLOCKS = Blocks(
+    provider="openai_responses",
+    text=_text,
+    image=_image,
+    readers={"input_text": read_text, "input_image": _read_image},
+    passed=frozenset({"input_file", "input_image"}),
+)
+TRANSPORT = Transport(name="openai_responses", title="OpenAI Responses", encode=encode, decode=decode)
+CUSTOM = Transport(
+    name="openai_responses_custom", title="OpenAI Responses, custom tool", encode=encode_custom, decode=decode
+)

@@ -1,0 +1,312 @@
+"""What goes on the wire: the receipt as it is, in a body that the providers' own published types accept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from envelopes import transports
+from envelopes.artifact import MemorySink
+from envelopes.families import FAMILIES
+from envelopes.pipeline import project, render
+from envelopes.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
+from envelopes.result import CanonicalResult, ToolError
+from envelopes.transports import TRANSPORTS, Body, CallIds, NotCarried, Transport, transport
+
+IDS = CallIds(provider="toolu_7", call="c-1")
+KINDS = (
+    *("tool_execution_failed", "tool_timed_out", "cancelled", "duplicate_tool_call", "non_retryable_tool_failure"),
+    *("invalid_tool_input", "denied_by_hook", "write_denied", "policy_denied", "deadline_expired", "of_somebody_else"),
+)
+PIXEL = "iVBORw0KGgo="
+SAMPLES = [
+    (family, project(sample, family, family.projection, MemorySink()).canonical)
+    for family in FAMILIES
+    for sample in family.samples
+]
+RECEIPTS = [(render(canonical, family, family.rendering), canonical) for family, canonical in SAMPLES]
+DONE = CanonicalResult(tool_name="Look", status="success", summary_text="done", result={})
+MIXED = Receipt(
+    (
+        TextPart((Segment("before ", "label"), Segment("it", "value"))),
+        ImagePart("image/png", PIXEL, 8),
+        TextPart((Segment("behind", "label"),)),
+    )
+)
+each = pytest.mark.parametrize("one", TRANSPORTS, ids=[one.name for one in TRANSPORTS])
+with_images = pytest.mark.parametrize("name", [one.name for one in TRANSPORTS if one.name != "openai_chat"])
+
+
+def failed(kind: str) -> CanonicalResult:
+    error = ToolError(kind=kind, message="no", retryable=False)
+    return CanonicalResult(tool_name="Look", status="error", summary_text="no", error=error)
+
+
+@cache
+def published(name: str) -> Callable[[Body], Any]:
+    """The provider's own type for that body, as its client publishes it; gives back what it understood."""
+
+    def typed_dict(kind: Any) -> Callable[[Body], Any]:
+        adapter = TypeAdapter(kind)
+        return lambda body: eager(adapter.validate_python(body))
+
+    match name:
+        case "anthropic":
+            from anthropic.types import ToolResultBlockParam
+
+            return typed_dict(ToolResultBlockParam)
+        case "openai_responses":
+            from openai.types.responses.response_input_item_param import FunctionCallOutput
+
+            return typed_dict(FunctionCallOutput)
+        case "openai_responses_custom":
+            from openai.types.responses import ResponseCustomToolCallOutputParam
+
+            return typed_dict(ResponseCustomToolCallOutputParam)
+        case "openai_chat":
+            from openai.types.chat import ChatCompletionToolMessageParam
+
+            return typed_dict(ChatCompletionToolMessageParam)
+        case "gemini":
+            from google.genai.types import Part
+
+            return lambda body: Part.model_validate(body).model_dump(mode="json", by_alias=True, exclude_none=True)
+    from mcp.types import CallToolResult
+
+    return lambda body: CallToolResult.model_validate(body).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def eager(value: Any) -> Any:
+    """Pydantic checks an Iterable only when it is walked, and drops what a TypedDict does not know."""
+    if isinstance(value, Mapping):
+        return {key: eager(child) for key, child in value.items()}
+    return [eager(child) for child in value] if isinstance(value, list | Iterator) else value
+
+
+def sent_text(name: str, body: Body) -> str:
+    """The text of a body, read with nothing of ours."""
+    match name:
+        case "gemini":
+            (text,) = body["functionResponse"]["response"].values()
+            return str(text)
+        case "openai_responses" | "openai_responses_custom":
+            content = body["output"]
+        case _:
+            content = body["content"]
+    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+
+
+@each
+def test_every_body_is_one_that_the_provider_publishes(one: Transport) -> None:
+    for receipt, canonical in RECEIPTS:
+        body = one.encode(receipt, canonical, IDS)
+        assert published(one.name)(body) == body
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("anthropic", {"content": [{"type": "text", "words": "x"}]}),
+        ("anthropic", {"status": "error"}),
+        ("openai_responses", {"output": [{"type": "text", "text": "x"}]}),
+        ("openai_responses_custom", {"is_error": True}),
+        ("openai_chat", {"content": [{"type": "image_url", "image_url": {"url": "https://a.example/"}}]}),
+        ("gemini", {"text_of_somebody": "x"}),
+        ("mcp", {"content": [{"type": "image", "data": PIXEL}]}),
+        ("mcp", {"is_error": "perhaps"}),
+    ],
+)
+def test_the_published_types_tell_a_wrong_body(name: str, wrong: Body) -> None:
+    """Without this, the test above might accept anything."""
+    body = transport(name).encode(text_receipt([Segment("ok", "value")]), DONE, IDS) | wrong
+    try:
+        understood = published(name)(body)
+    except ValidationError:
+        return
+    assert understood != body
+
+
+@each
+def test_the_text_on_the_wire_is_the_receipt_and_nothing_else(one: Transport) -> None:
+    for receipt, canonical in RECEIPTS:
+        assert sent_text(one.name, one.encode(receipt, canonical, IDS)) == receipt.text
+
+
+@each
+def test_a_transport_says_what_the_receipt_says_whatever_the_result_holds(one: Transport) -> None:
+    """Two results that share tool and status give the same body: nothing but the receipt is consumed."""
+    other = CanonicalResult(tool_name="Look", status="success", summary_text="another", result={"secret": "x"})
+    receipt = text_receipt([Segment("what the model is to see", "value")])
+    assert one.encode(receipt, DONE, IDS) == one.encode(receipt, other, IDS)
+
+
+@each
+def test_a_body_reads_back_as_what_was_sent(one: Transport) -> None:
+    for receipt, canonical in RECEIPTS:
+        found = one.decode(one.encode(receipt, canonical, IDS))
+        assert found.receipt.text == receipt.text
+        assert found.provider_call_id in (IDS.provider, None)
+        assert found.tool_name in (canonical.tool_name, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("anthropic", {"type": "tool_result", "tool_use_id": "toolu_7", "content": "ok", "is_error": False}),
+        ("openai_responses", {"type": "function_call_output", "call_id": "toolu_7", "output": "ok"}),
+        ("openai_responses_custom", {"type": "custom_tool_call_output", "call_id": "toolu_7", "output": "ok"}),
+        ("openai_chat", {"role": "tool", "tool_call_id": "toolu_7", "content": "ok"}),
+        ("gemini", {"functionResponse": {"id": "toolu_7", "name": "Look", "response": {"output": "ok"}}}),
+        ("mcp", {"content": [{"type": "text", "text": "ok"}], "isError": False, "resultType": "complete"}),
+    ],
+)
+def test_a_short_receipt_gives_this_body(name: str, body: Body) -> None:
+    assert transport(name).encode(text_receipt([Segment("ok", "value")]), DONE, IDS) == body
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_native_flag_follows_the_kind_of_the_error(kind: str) -> None:
+    """Nothing is wrong with a call that was skipped, so the model has nothing to repair."""
+    flag = kind not in ("duplicate_tool_call", "non_retryable_tool_failure")
+    receipt = text_receipt([Segment("no", "value")])
+    bodies = {one.name: one.encode(receipt, failed(kind), IDS) for one in TRANSPORTS}
+    assert bodies["anthropic"]["is_error"] is flag
+    assert bodies["mcp"]["isError"] is flag
+    assert bodies["gemini"]["functionResponse"]["response"] == {"error" if flag else "output": "no"}
+    for name, body in bodies.items():
+        assert transport(name).decode(body).is_error is (None if name.startswith("openai") else flag)
+
+
+def test_a_success_sets_no_flag() -> None:
+    receipt = text_receipt([Segment("ok", "value")])
+    assert transport("anthropic").encode(receipt, DONE, IDS)["is_error"] is False
+    assert transport("mcp").encode(receipt, DONE, IDS)["isError"] is False
+
+
+def test_providers_without_a_flag_get_none() -> None:
+    receipt = text_receipt([Segment("no", "value")])
+    for name in ("openai_responses", "openai_responses_custom", "openai_chat"):
+        assert transport(name).encode(receipt, failed("cancelled"), IDS) == transport(name).encode(receipt, DONE, IDS)
+
+
+@with_images
+def test_images_go_as_the_provider_s_own_parts(name: str) -> None:
+    body = transport(name).encode(MIXED, DONE, IDS)
+    assert published(name)(body) == body
+    assert sent_text(name, body) == MIXED.text
+    found = transport(name).decode(body).receipt
+    assert [part for part in found.parts if isinstance(part, ImagePart)] == [ImagePart("image/png", PIXEL, 9)]
+
+
+def test_parts_keep_their_order_where_the_provider_has_one_list() -> None:
+    for name in ("anthropic", "openai_responses", "openai_responses_custom", "mcp"):
+        found = transport(name).decode(transport(name).encode(MIXED, DONE, IDS)).receipt
+        assert [type(part) for part in found.parts] == [TextPart, ImagePart, TextPart], name
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai_responses", "openai_responses_custom", "gemini"])
+def test_an_image_by_address_stays_an_address(name: str) -> None:
+    receipt = Receipt((ImagePart("image/png", "https://pictures.example/1.png", 0),))
+    body = transport(name).encode(receipt, DONE, IDS)
+    assert published(name)(body) == body
+    (image,) = [part for part in transport(name).decode(body).receipt.parts if isinstance(part, ImagePart)]
+    assert image.data == "https://pictures.example/1.png"
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("openai_chat", ImagePart("image/png", PIXEL, 8)),
+        ("anthropic", ImagePart("image/svg+xml", PIXEL, 8)),
+        ("mcp", ImagePart("image/png", "https://pictures.example/1.png", 0)),
+        *[(one.name, OtherPart("hologram", '{"type":"hologram"}')) for one in TRANSPORTS],
+    ],
+)
+def test_what_a_provider_cannot_hold_is_refused_and_never_dropped(name: str, part: ImagePart | OtherPart) -> None:
+    with pytest.raises(NotCarried, match=name.removesuffix("_custom")):
+        transport(name).encode(Receipt((part,)), DONE, IDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "raw"),
+    [
+        ("anthropic", "document", '{"type":"document","source":{"type":"url","url":"https://a.example/b.pdf"}}'),
+        ("openai_responses", "input_file", '{"type":"input_file","file_id":"file_1"}'),
+        ("gemini", "inlineData", '{"inlineData":{"mimeType":"application/pdf","data":"JVBERi0="}}'),
+        ("mcp", "audio", '{"type":"audio","data":"UklGRg==","mimeType":"audio/wav"}'),
+    ],
+)
+def test_a_part_in_the_provider_s_own_form_goes_out_as_it_came(name: str, kind: str, raw: str) -> None:
+    receipt = Receipt((OtherPart(kind, raw),))
+    body = transport(name).encode(receipt, DONE, IDS)
+    assert published(name)(body) == body
+    assert OtherPart(kind, raw) in transport(name).decode(body).receipt.parts
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "text"),
+    [
+        ("anthropic", {"type": "tool_result", "tool_use_id": "a"}, ""),
+        ("openai_chat", {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "b"}]}, "b"),
+        ("gemini", {"functionResponse": {"name": "Look", "response": {"result": 4}}}, '{"result":4}'),
+        ("gemini", {"functionResponse": {"name": "Look", "response": {"error": {"code": 5}}}}, '{"code":5}'),
+        ("mcp", {"content": [{"type": "text", "text": "b"}], "structuredContent": {"c": 1}}, "b"),
+    ],
+)
+def test_bodies_of_other_clients_are_read(name: str, body: Body, text: str) -> None:
+    assert transport(name).decode(body).receipt.text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "kind"),
+    [
+        ("anthropic", {"type": "image", "source": {"type": "file", "file_id": "file_1"}}, "image"),
+        ("anthropic", {"type": "text"}, "text"),
+        ("openai_responses", {"type": "input_image", "file_id": "file_1"}, "input_image"),
+        ("mcp", {"type": "image"}, "image"),
+        ("mcp", {}, "object"),
+    ],
+)
+def test_a_block_that_is_no_text_and_no_image_is_kept_whole(name: str, block: dict[str, Any], kind: str) -> None:
+    member = "output" if name == "openai_responses" else "content"
+    body = transport(name).encode(text_receipt([Segment("x", "value")]), DONE, IDS) | {member: [block]}
+    (part,) = transport(name).decode(body).receipt.parts
+    assert isinstance(part, OtherPart)
+    assert (part.kind, msgspec.json.decode(part.raw)) == (kind, block)
+
+
+@each
+def test_a_body_of_another_provider_is_refused_with_its_place(one: Transport) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"\$|missing required field"):
+        one.decode({"type": "something_else"})
+
+
+@each
+def test_a_receipt_without_parts_is_an_empty_answer(one: Transport) -> None:
+    body = one.encode(Receipt(()), DONE, IDS)
+    assert published(one.name)(body) == body
+    assert one.decode(body).receipt.text == ""
+
+
+def test_gemini_gets_no_id_when_the_model_gave_none() -> None:
+    body = transport("gemini").encode(text_receipt([Segment("ok", "value")]), DONE, CallIds(provider=""))
+    assert "id" not in body["functionResponse"]
+    assert transport("gemini").decode(body).provider_call_id is None
+
+
+def test_every_module_that_has_a_transport_is_listed() -> None:
+    modules = [import_module(f"{transports.__name__}.{one.name}") for one in iter_modules(transports.__path__)]
+    assert {one.TRANSPORT.name for one in modules if hasattr(one, "TRANSPORT")} <= {one.name for one in TRANSPORTS}
+
+
+def test_every_provider_is_found_by_its_name() -> None:
+    assert [transport(one.name) for one in TRANSPORTS] == list(TRANSPORTS)
+    with pytest.raises(KeyError):
+        transport("telegraph")
