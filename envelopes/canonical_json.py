@@ -5,7 +5,7 @@
                beyond 2**53 - 1 is written with all its digits, a lone surrogate as its \\uXXXX escape
 
 A value has one scheme, never a choice. NaN and the infinities are no JSON and have no hash at all.
-In both schemes equal bytes mean equal values: 2**53 and 2**53 + 1 differ, and the escape of a lone
+Within a scheme equal bytes mean equal values: 2**53 and 2**53 + 1 differ, and the escape of a lone
 surrogate cannot be confused with a text that spells it, since a backslash is itself escaped.
 """
 

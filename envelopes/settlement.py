@@ -205,11 +205,11 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
 def situation_of(settlement: Settlement) -> Situation:
     """The one row. Raises InvalidSettlement, which no constructed settlement does."""
-    if settlement.end == "ok" and settlement.phase == "executed":
-        return BY_NAME["fits" if settlement.data is not None and fits_inline(settlement.data) else "large"]
     rows = [row for row in SITUATIONS if _key(row) == (settlement.phase, settlement.end, settlement.denied_reason)]
     if not rows:
         raise InvalidSettlement(f"{settlement.phase} / {settlement.end} / {settlement.denied_reason} is no situation")
+    if settlement.end == "ok":
+        return BY_NAME["fits" if settlement.data is not None and fits_inline(settlement.data) else "large"]
     kind = settlement.error.kind if settlement.error else None
     # Two rows share the reason pre_hook: only `denied_by_hook` is the hook's, any other kind the policy's.
     return next((row for row in rows if row.kind == kind), rows[-1])

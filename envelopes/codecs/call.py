@@ -182,7 +182,6 @@ def decode_lines(raw: bytes, kind: type[Kind]) -> Iterator[Kind]:
 def result_of(call: ToolCall, settled: Settlement) -> ToolResult:
     """What the settlement says in CALL's words. A skip has no error there, but its reason in `user_message`."""
     failed = settled.end != "ok"
-    message = settled.error.message if settled.error else None
     return ToolResult(
         call_id=call.call_id,
         run_id=call.run_id,
@@ -198,7 +197,7 @@ def result_of(call: ToolCall, settled: Settlement) -> ToolResult:
         ended_at=settled.ended_at,
         duration_ms=settled.duration_ms,
         effects=settled.effects,
-        user_message=settled.user_message or (message if settled.end == "skipped" else None),
+        user_message=_skip_reason(settled) if settled.end == "skipped" else settled.user_message,
         debug_message=settled.debug_message,
         phase=settled.phase if failed else None,
         denied_reason=settled.denied_reason,
@@ -233,6 +232,11 @@ def settlement_of(result: ToolResult) -> Settlement:
         user_message=result.user_message,
         debug_message=result.debug_message,
     )
+
+
+def _skip_reason(settled: Settlement) -> str:
+    assert settled.error is not None  # a settlement's invariant
+    return settled.user_message or settled.error.message or settled.error.kind
 
 
 def _call_error(settled: Settlement) -> CallError | None:

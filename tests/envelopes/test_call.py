@@ -1,0 +1,185 @@
+"""Calls and results: the fields of the specification and what they may not say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from envelopes.call import CallError, InvalidCall, Iteration, Limits, ToolCall, ToolResult
+from envelopes.instant import check_instant, earlier, epoch_seconds, instant_at
+from envelopes.settlement import StoredOutput
+from tests.envelopes.settled import AT, call
+
+FAILED = CallError(code="NOT_FOUND", message="no such file")
+TIMED_OUT = CallError(code="TIMEOUT", message="too slow")
+CANCELLED = CallError(code="CANCELLED", message="stopped")
+
+
+def result(**fields: Any) -> ToolResult:
+    known: dict[str, Any] = {
+        "call_id": "c1",
+        "run_id": "r1",
+        "step_id": "s1",
+        "tool": "T",
+        "attempt": 1,
+        "status": "ok",
+        "ok": True,
+        "data": {},
+        "started_at": AT,
+        "ended_at": AT,
+        "duration_ms": 0,
+    }
+    return ToolResult(**known | fields)
+
+
+def failed(status: str, error: CallError | None, **fields: Any) -> ToolResult:
+    return result(status=status, ok=False, data=None, error=error, **fields)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        *[
+            ({name: ""}, f"{name}: empty")
+            for name in ("call_id", "run_id", "step_id", "tool", "executor_version", "tool_registry_version")
+        ],
+        ({"attempt": 0}, "attempt: 0 is less than 1"),
+        ({"timeout_ms": 0}, "timeout_ms: 0 is less than 1"),
+        ({"created_at": "today"}, "created_at: 'today' is no ISO 8601 time"),
+        ({"deadline_at": "2025-12-16T18:12"}, "deadline_at: "),
+    ],
+)
+def test_a_call_that_says_something_odd_is_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        call(**changed)
+
+
+def test_the_first_attempt_and_the_shortest_timeout_are_one() -> None:
+    assert (call(attempt=1).attempt, call(timeout_ms=1).timeout_ms) == (1, 1)
+
+
+def test_what_was_not_given_is_none() -> None:
+    optional = "args_hash timeout_ms deadline_at iteration loop_id planner_version preview category confirmation_id"
+    found = call()
+    assert [getattr(found, name) for name in (*optional.split(), "provider_call_id")] == [None] * 10
+
+
+def test_the_provider_has_an_id_of_its_own() -> None:
+    assert call(provider_call_id="toolu_1").call_id == "c1"
+
+
+@pytest.mark.parametrize("risk", ["read-only", "writes", "commands"])
+def test_a_risk_level_is_one_of_three(risk: Any) -> None:
+    stored = msgspec.to_builtins(call(risk_level=risk))
+    assert msgspec.convert(stored, ToolCall).risk_level == risk
+    with pytest.raises(msgspec.ValidationError, match="Invalid enum value 'none'"):
+        msgspec.convert(stored | {"risk_level": "none"}, ToolCall)
+
+
+def test_counts_are_not_negative() -> None:
+    assert (Iteration(index=0, item_name="item", item_value=None).index, Limits(max_steps=0).max_steps) == (0, 0)
+    with pytest.raises(InvalidCall, match="index: -1"):
+        Iteration(index=-1, item_name="item", item_value=None)
+    with pytest.raises(InvalidCall, match="max_run_ms: -1"):
+        Limits(max_run_ms=-1)
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        result(),
+        result(data=None, data_ref=StoredOutput(artifact_id="a1")),
+        failed("error", FAILED),
+        failed("timeout", TIMED_OUT),
+        failed("cancelled", CANCELLED),
+        failed("skipped", None, user_message="already done"),
+        failed("skipped", FAILED),
+    ],
+)
+def test_a_result_is_ok_exactly_when_its_status_is(sound: ToolResult) -> None:
+    assert sound.ok == (sound.status == "ok")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"ok": False}, "ok: False beside status 'ok'"),
+        ({"status": "error", "error": FAILED, "data": None}, "ok: True beside status 'error'"),
+        ({"data": None}, "data: a result that is ok has its data"),
+        ({"data_ref": StoredOutput(artifact_id="a1")}, "data: a result that is ok has its data"),
+        ({"error": FAILED}, "error: in a result that is ok"),
+        ({"call_id": ""}, "call_id: empty"),
+        ({"run_id": ""}, "run_id: empty"),
+        ({"step_id": ""}, "step_id: empty"),
+        ({"tool": ""}, "tool: empty"),
+        ({"attempt": 0}, "attempt: 0"),
+        ({"duration_ms": -1}, "duration_ms: -1"),
+        ({"started_at": "x"}, "started_at: "),
+        ({"ended_at": "x"}, "ended_at: "),
+        ({"deadline_at": "x"}, "deadline_at: "),
+    ],
+)
+def test_a_result_that_contradicts_itself_is_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        result(**changed)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "said"),
+    [
+        ("error", None, "error: missing in a result whose status is 'error'"),
+        ("timeout", None, "error: missing"),
+        ("cancelled", None, "error: missing"),
+        ("skipped", None, "user_message: a skipped result"),
+        ("error", TIMED_OUT, "error: code 'TIMEOUT' beside status 'error'"),
+        ("error", CANCELLED, "error: code 'CANCELLED' beside status 'error'"),
+        ("timeout", FAILED, "error: code 'NOT_FOUND' beside status 'timeout'"),
+        ("timeout", CANCELLED, "error: code 'CANCELLED' beside status 'timeout'"),
+        ("cancelled", FAILED, "error: code 'NOT_FOUND' beside status 'cancelled'"),
+    ],
+)
+def test_a_failed_result_has_the_error_that_its_status_asks_for(
+    status: str, error: CallError | None, said: str
+) -> None:
+    with pytest.raises(InvalidCall, match=f"^{said}"):
+        failed(status, error)
+
+
+@pytest.mark.parametrize("payload", [{"data": {}}, {"data_ref": StoredOutput(artifact_id="a1")}])
+def test_a_failed_result_has_no_data(payload: dict[str, Any]) -> None:
+    with pytest.raises(InvalidCall, match="data: in a result whose status is 'error'"):
+        result(**{"status": "error", "ok": False, "data": None, "error": FAILED} | payload)
+
+
+@pytest.mark.parametrize(
+    "text", ["2025-12-16T18:12:00Z", "2025-12-16T18:12:00.123456+02:00", "20251216T181200Z", "9999-12-31T00:00:00Z"]
+)
+def test_a_time_with_an_offset_is_a_point_in_time(text: str) -> None:
+    check_instant("at", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "2025-12-16",
+        "2025-12-16T18:12:00",
+        "2025-13-01T00:00:00Z",
+        "0001-01-01T00:00:00+14:00",
+        "2025-12-16T18:12:00Z\0",
+    ],
+)
+def test_a_text_that_names_no_point_in_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="^at: "):
+        check_instant("at", text)
+
+
+def test_a_point_in_time_is_the_same_in_seconds_to_the_microsecond() -> None:
+    assert epoch_seconds("2025-12-16T18:12:00.123456Z") == 1765908720.123456
+    assert instant_at(1765908720.123456) == "2025-12-16T18:12:00.123456Z"
+    assert earlier("2025-12-16T19:12:00+01:00", 1_500) == "2025-12-16T18:11:58.500000+00:00"
+    with pytest.raises(ValueError, match="is no point in time"):
+        instant_at(1e30)
