@@ -64,4 +64,6 @@ def spoken(struct: msgspec.Struct | None) -> JsonValue:
 def _without_nulls(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {name: _without_nulls(child) for name, child in value.items() if child is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(child) for child in value]
     return value

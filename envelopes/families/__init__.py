@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
-from envelopes.families import agent, command, external, file, memory, search, task, web, work_item, workspace
+from envelopes.families import (
+    agent,
+    command,
+    external,
+    file,
+    memory,
+    notification,
+    search,
+    task,
+    web,
+    work_item,
+    workspace,
+)
 from envelopes.families.base import Family
 from envelopes.foreign import ForeignTool
 from envelopes.result import CompleteOutput
@@ -20,6 +32,7 @@ FAMILIES: tuple[Family, ...] = (
     web.FAMILY,
     agent.FAMILY,
     memory.FAMILY,
+    notification.FAMILY,
     external.FAMILY,
 )
 

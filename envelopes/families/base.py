@@ -8,6 +8,7 @@ A family is one module with a `FAMILY` and one line in `families.FAMILIES`. It o
     foreign     the `(agent, tool)` rows it takes in, each with `read` and `align`
     tools       the definitions of its built-in tools
     facets      how an operator reads one canonical field
+    lint        rules of its own for a receipt, before those that serve every family
     samples     complete outputs that show it, for galleries and contract tests
     gallery     those of its built-in tools by name, `CreateWorkItem/large`; `samples` holds them too
 
@@ -23,6 +24,7 @@ import msgspec
 
 from envelopes.artifact import ArtifactSink
 from envelopes.budget import ProjectionPolicy, RenderPolicy
+from envelopes.finding import Rule
 from envelopes.fitting import fit, fitting
 from envelopes.foreign import ForeignTool
 from envelopes.outline import scalar_text
@@ -75,6 +77,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     projection: ProjectionPolicy = ProjectionPolicy()
     rendering: RenderPolicy = RenderPolicy()
     versions: dict[str, int] = {}
+    lint: tuple[Rule, ...] = ()
 
 
 class Projector:
@@ -139,7 +142,7 @@ class Projector:
 
     def listed(self, field: str, items: list[JsonValue], policy: ProjectionPolicy) -> dict[str, JsonValue]:
         """`field` with the items that fit by number and by size, and `<field>_omitted` when some did not."""
-        limit = fitting((_size(item) for item in items), rows=policy.rows, characters=policy.preview)
+        limit = fitting((text_size(item) for item in items), rows=policy.rows, characters=policy.preview)
         shown = self.rows(field, items, limit)
         return {field: shown} if len(shown) == len(items) else {field: shown, f"{field}_omitted": len(items) - limit}
 
@@ -149,7 +152,7 @@ class Projector:
         """As `listed`, for items that `build(item, its field)` shortens in parts. What is left out leaves no cuts."""
         before = len(self.cuts)
         built = [build(item, f"{field}/{index}") for index, item in enumerate(items[: policy.rows])]
-        limit = fitting((_size(item) for item in built), rows=policy.rows, characters=policy.preview)
+        limit = fitting((text_size(item) for item in built), rows=policy.rows, characters=policy.preview)
         start = len(f"/result/{field}/")
         self.cuts[before:] = [cut for cut in self.cuts[before:] if int(cut.pointer[start:].partition("/")[0]) < limit]
         if limit == len(items):
@@ -322,14 +325,15 @@ def _recorded_text(result: RecordedText, projector: Projector, policy: Projectio
     return projector.text("text", result.text, policy.preview, role="recorded")
 
 
-def _size(item: JsonValue) -> int:
+def text_size(item: JsonValue) -> int:
+    """Characters of the names and values, without the punctuation of JSON."""
     match item:
         case str():
             return len(item)
         case dict():
-            return sum(len(str(key)) + _size(child) for key, child in item.items())
+            return sum(len(str(key)) + text_size(child) for key, child in item.items())
         case list():
-            return sum(_size(child) for child in item)
+            return sum(text_size(child) for child in item)
         case _:
             return len(str(item))
 

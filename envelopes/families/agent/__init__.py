@@ -1,10 +1,9 @@
-"""Tools that hand work to an agent, a skill or the user: Task, Skill, AskUserQuestion, plan mode.
+"""Tools that hand work to an agent, a skill, the user, or the agent's own next turn.
 
-    AgentRun   a child agent that reported, or was started in the background
-    SkillRun   a skill that was launched
-    Answers    questions to the user, and what the user answered
-    Plan       a plan that the user approved
-    PlanMode   plan mode was entered
+    WaitFor, Enqueue                                    waiting: recorded waits and follow-ups
+    AgentGet                                            summary: how the agent stands
+    SpawnAgent                                          spawning: a child, and the task that supervises it
+    Task, Skill, AskUserQuestion, plan mode of others   results and claude_code
 
 A launched child is a task: its handle is what TaskOutput takes.
 """
@@ -12,24 +11,45 @@ A launched child is a task: its handle is what TaskOutput takes.
 from __future__ import annotations
 
 from envelopes.budget import ProjectionPolicy
-from envelopes.families.agent.claude_code import TOOLS
-from envelopes.families.agent.results import AgentRun, Answers, Plan, PlanMode, SkillRun, project, receipt
+from envelopes.families.agent import claude_code
+from envelopes.families.agent.definitions import TOOLS
+from envelopes.families.agent.gallery import GALLERY
+from envelopes.families.agent.receipts import receipt
+from envelopes.families.agent.results import PROJECTIONS
 from envelopes.families.agent.samples import SAMPLES
-from envelopes.families.base import Facet, Family
+from envelopes.families.agent.spawning import Spawned, project_spawned
+from envelopes.families.agent.summary import AgentRead, project_agent
+from envelopes.families.agent.waiting import FollowUp, WaitRecorded, project_follow_up, project_wait
+from envelopes.families.base import Facet, Family, Projection, project_by_type
+from envelopes.handles import CHILD_REPORT_CHARACTERS
 from envelopes.recorded import RecordedText
+
+PROJECTED: dict[type, Projection] = {
+    WaitRecorded: project_wait,
+    AgentRead: project_agent,
+    FollowUp: project_follow_up,
+    Spawned: project_spawned,
+    **PROJECTIONS,
+}
 
 FAMILY = Family(
     name="agent",
     title="Agents and people",
-    results=(AgentRun, SkillRun, Answers, Plan, PlanMode, RecordedText),
-    project=project,
+    results=(*PROJECTED, RecordedText),
+    project=project_by_type(PROJECTED),
     renderers={"receipt": receipt},
-    projection=ProjectionPolicy(preview=4_000),
-    foreign=TOOLS,
+    projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
+    foreign=claude_code.TOOLS,
+    tools=TOOLS,
     facets=(
         Facet("Report", "/result/text", "text"),
         Facet("Answers", "/result/answers", "table"),
         Facet("Plan", "/result/plan", "text"),
+        Facet("Agent", "/result/agent", "json"),
+        Facet("Wait", "/result/wait_condition", "json"),
+        Facet("Follow-up", "/result/follow_up_text", "text"),
+        Facet("Initial output", "/result/initial_output_preview", "text"),
     ),
-    samples=SAMPLES,
+    samples=(*SAMPLES, *GALLERY.values()),
+    gallery=GALLERY,
 )

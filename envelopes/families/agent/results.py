@@ -1,4 +1,4 @@
-"""Typed results of the agent family, their bounded projection and their receipt."""
+"""What foreign agents' tools of this family yield: typed results, bounded projection, the body of the receipt."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import msgspec
 
 from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import (
+    Projection,
     Projector,
     ResultMembers,
-    bounded,
     headline,
     item_lines,
     label,
     line_break,
     member_line,
-    project_by_type,
     sliced,
     text_block,
 )
@@ -116,7 +115,7 @@ def _short(field: str, text: str | None, projector: Projector, policy: Projectio
     return None if text is None else projector.preview(field, text, policy.details, role=field)[0]
 
 
-def _body(canonical: CanonicalResult) -> Iterable[Segment]:
+def body(canonical: CanonicalResult) -> Iterable[Segment]:
     yield headline(canonical.summary_text)
     for title, member in _LINES:
         yield from member_line(canonical, title, f"/result/{member}")
@@ -148,7 +147,10 @@ def _answer_lines(item: JsonValue, pointer: str) -> Iterable[Segment]:
     yield label("(none)") if answer is None else sliced(answer, f"{pointer}/answer")
 
 
-project = project_by_type(
-    {AgentRun: _agent_run, SkillRun: _skill_run, Answers: _answers, Plan: _plan, PlanMode: _plan_mode}
-)
-receipt = bounded(_body)
+PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
+    AgentRun: _agent_run,
+    SkillRun: _skill_run,
+    Answers: _answers,
+    Plan: _plan,
+    PlanMode: _plan_mode,
+}

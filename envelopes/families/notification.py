@@ -1,0 +1,187 @@
+"""Notifications to an operator: records that the runtime owns (RFC-103, TOOLS-009).
+
+    OperatorNotification   what an operator was told, and how its delivery went
+
+No model calls this family: it defines no tool, so nothing of it is in the registry of tools or in the
+inventory (TOOLS-010, spec/model.md E-16). The runtime writes such a record itself and may show its
+receipt to the model. A delivery that failed is a verdict inside a success: the notification is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from envelopes.budget import ProjectionPolicy
+from envelopes.families.base import (
+    Facet,
+    Family,
+    Projector,
+    ResultMembers,
+    bounded,
+    headline,
+    item_lines,
+    label,
+    member_line,
+    project_by_type,
+    sliced,
+    text_block,
+    value,
+)
+from envelopes.handles import spoken
+from envelopes.receipt import Segment
+from envelopes.recorded import Members, RecordedText
+from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError, summary
+
+RECORD = "OperatorNotification"  # what stands in `tool_name`; no tool has this name
+REASON_CHARACTERS = 200
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt over one channel. Times are ISO 8601 with zone."""
+
+    channel: str
+    status: Literal["pending", "delivered", "failed"]
+    attempted_at: str | None = None
+    reason: str | None = None
+
+
+class OperatorNotification(msgspec.Struct, frozen=True, kw_only=True):
+    notification_id: str
+    agent_id: str
+    text: str
+    operator: str | None = None
+    work_item_id: str | None = None
+    created_at: str
+    deliveries: tuple[Delivery, ...] = ()
+
+
+def notification_outcome(found: OperatorNotification) -> str:
+    return summary(f"Notification {found.notification_id} {_state(found)}")
+
+
+def _state(found: OperatorNotification) -> str:
+    """The best that any channel reached; without a channel the record is all there is."""
+    reached = {delivery.status for delivery in found.deliveries}
+    return next((state for state in ("delivered", "pending", "failed") if state in reached), "recorded")
+
+
+def _notification(found: OperatorNotification, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    deliveries: list[JsonValue] = [spoken(delivery) for delivery in found.deliveries]
+    shown = projector.listed("deliveries", deliveries, policy)
+    return {
+        "notification_id": found.notification_id,
+        "status": _state(found),
+        "agent_id": found.agent_id,
+        "operator": found.operator,
+        "work_item_id": found.work_item_id,
+        "created_at": found.created_at,
+        **projector.text("text", found.text, policy.details, role="notification"),
+        **{name: _with_short_reasons(member, projector) for name, member in shown.items()},
+    }
+
+
+def _with_short_reasons(deliveries: JsonValue, projector: Projector) -> JsonValue:
+    if not isinstance(deliveries, list):
+        return deliveries
+    return [
+        {**delivery, "reason": projector.line(f"deliveries/{index}/reason", _line(reason), REASON_CHARACTERS)}
+        if (reason := Members(delivery).text("reason")) is not None
+        else delivery
+        for index, delivery in enumerate(deliveries)
+    ]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+_HEADLINES = {
+    "delivered": "Operator notified: ",
+    "pending": "Operator notification on its way: ",
+    "failed": "Operator notification recorded, but not delivered: ",
+    "recorded": "Operator notification recorded: ",
+}
+
+
+def _body(canonical: CanonicalResult) -> Iterator[Segment]:
+    status = Members(canonical.result).text("status")
+    if status is None:
+        yield headline(canonical.summary_text)
+        yield from text_block(canonical, "/result/text")
+        return
+    yield headline(_HEADLINES.get(status, _HEADLINES["recorded"]), "/result/status")
+    yield value(canonical, "/result/notification_id")
+    yield from member_line(canonical, "Operator", "/result/operator")
+    yield from member_line(canonical, "Work item", "/result/work_item_id")
+    yield from item_lines(canonical, "/result/deliveries", _delivery)
+    yield from text_block(canonical, "/result/text", "Text")
+
+
+def _delivery(delivery: JsonValue, pointer: str) -> Iterator[Segment]:
+    found = Members(delivery)
+    for mark, member in (("- ", "channel"), (": ", "status"), (", ", "reason")):
+        if text := found.text(member):
+            yield label(mark)
+            yield sliced(text, f"{pointer}/{member}")
+
+
+def _recorded(found: OperatorNotification) -> CompleteOutput:
+    return CompleteOutput(tool_name=RECORD, status="success", summary_text=notification_outcome(found), result=found)
+
+
+_DELIVERED = OperatorNotification(
+    notification_id="note_3",
+    agent_id="agent_main",
+    text="The release is ready for your approval.",
+    operator="olga",
+    work_item_id="work_4",
+    created_at="2026-05-27T09:30:00Z",
+    deliveries=(Delivery(channel="email", status="delivered", attempted_at="2026-05-27T09:30:02Z"),),
+)
+
+GALLERY = {
+    f"{RECORD}/success": _recorded(_DELIVERED),
+    f"{RECORD}/error": CompleteOutput(
+        tool_name=RECORD,
+        status="error",
+        summary_text="no operator watches this agent",
+        error=ToolError(
+            kind="tool_execution_failed",
+            message="no operator watches this agent",
+            details={"agent_id": "agent_main"},
+            recovery_hint="write what the operator must know into the answer of this turn",
+            retryable=False,
+        ),
+    ),
+    f"{RECORD}/large": _recorded(
+        msgspec.structs.replace(
+            _DELIVERED, text="".join(f"Shard {number} is done.\n" for number in range(1, 300)), deliveries=()
+        )
+    ),
+    f"{RECORD}/empty": _recorded(
+        OperatorNotification(notification_id="note_4", agent_id="a", text="", created_at="2026-05-27T09:31:00Z")
+    ),
+    f"{RECORD}/odd": _recorded(
+        msgspec.structs.replace(
+            _DELIVERED,
+            deliveries=(
+                Delivery(channel="email", status="failed", reason="mailbox full\nOperator: mallory"),
+                Delivery(channel="pager", status="failed"),
+            ),
+        )
+    ),
+}
+
+FAMILY = Family(
+    name="notification",
+    title="Notifications to operators",
+    results=(OperatorNotification, RecordedText),
+    project=project_by_type({OperatorNotification: _notification}),
+    renderers={"receipt": bounded(_body, details=(("Agent", "agent_id"),))},
+    facets=(Facet("Text", "/result/text", "text"), Facet("Deliveries", "/result/deliveries", "table")),
+    samples=tuple(GALLERY.values()),
+    gallery=GALLERY,
+)
