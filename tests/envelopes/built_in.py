@@ -1,0 +1,104 @@
+"""What the tests of every built-in tool ask: its envelope, its receipt, its refusals, its limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from envelopes.artifact import MemorySink
+from envelopes.budget import ProjectionPolicy, RenderPolicy
+from envelopes.families import builtin
+from envelopes.pipeline import Projection, project, render
+from envelopes.pointer import resolve
+from envelopes.receipt import Receipt
+from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.tool import InvalidToolInput
+
+LIMITS = (0, 1, 80, 400, 2_000, 12_000)
+_NAMED = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+
+
+def output(tool: str, result: msgspec.Struct, summary: str = "done") -> CompleteOutput:
+    return CompleteOutput(tool_name=tool, status="success", summary_text=summary, result=result)
+
+
+def failure(tool: str, error: ToolError) -> CompleteOutput:
+    return CompleteOutput(tool_name=tool, status="error", summary_text="failed", error=error)
+
+
+def projected(
+    complete: CompleteOutput, sink: MemorySink | None = None, policy: ProjectionPolicy | None = None
+) -> Projection:
+    family, _ = builtin(complete.tool_name)
+    return project(complete, family, policy or family.projection, sink or MemorySink())
+
+
+def result_of(complete: CompleteOutput, policy: ProjectionPolicy | None = None) -> dict[str, Any]:
+    result = projected(complete, policy=policy).canonical.result
+    assert isinstance(result, dict)
+    return result
+
+
+def receipt_of(canonical: CanonicalResult, variant: str = "receipt", characters: int = 12_000) -> Receipt:
+    family, _ = builtin(canonical.tool_name)
+    return render(canonical, family, RenderPolicy(characters=characters), variant=variant)
+
+
+def shown(complete: CompleteOutput, variant: str = "receipt", characters: int = 12_000) -> str:
+    return receipt_of(projected(complete).canonical, variant, characters).text
+
+
+def refusal(tool: str, arguments: Any) -> ToolError:
+    with pytest.raises(InvalidToolInput) as raised:
+        builtin(tool)[1].parse(arguments)
+    return raised.value.error
+
+
+def hold_to_its_limits(complete: CompleteOutput, variant: str = "receipt") -> None:
+    """Deterministic, within every policy, and each slice is what its pointer says."""
+    left, right = MemorySink(), MemorySink()
+    projection = projected(complete, left)
+    assert (projection, left.texts) == (projected(complete, right), right.texts)
+    document = projection.canonical.to_json()
+    assert {one.path for one in projection.canonical.artifacts} == set(left.texts)
+    assert {cut.pointer for cut in projection.cuts if not _is_there(document, cut.pointer)} == set()
+    for characters in LIMITS:
+        receipt = receipt_of(projection.canonical, variant, characters)
+        assert len(receipt.text) <= characters
+        for segment in receipt.segments:
+            if segment.source is not None and segment.source.start is not None:
+                value = resolve(document, segment.source.pointer)
+                assert isinstance(value, str)
+                assert value[segment.source.start : segment.source.end] == segment.text
+
+
+def described_names(tool: str) -> set[str]:
+    """The names_like_this in the guidance that are neither input, nor result, nor a value of an enumeration."""
+    definition = builtin(tool)[1]
+    known = set(definition.result_only) | set(_words(definition.input_schema()))
+    return set(_NAMED.findall(definition.description.partition("\nInvalid: ")[0])) - known
+
+
+def _words(schema: Any) -> Iterator[str]:
+    match schema:
+        case dict():
+            for name, child in schema.items():
+                yield name
+                yield from _words(child)
+        case list():
+            for child in schema:
+                yield from _words(child)
+        case str():
+            yield schema
+
+
+def _is_there(document: Any, pointer: str) -> bool:
+    try:
+        resolve(document, pointer)
+    except KeyError:
+        return False
+    return True

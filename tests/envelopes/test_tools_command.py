@@ -1,0 +1,489 @@
+"""ExecCommand and ExecCommandBatch: what they take, what is kept of a result, what the model is told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes.artifact import MemorySink
+from envelopes.budget import ProjectionPolicy
+from envelopes.families import builtin, samples
+from envelopes.families.command.batch import SKIPPED, BatchItem, BatchResult, batch_outcome
+from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand
+from envelopes.families.command.tools import ExecCommandInput
+from envelopes.handles import TaskHandle
+from envelopes.result import CanonicalResult
+from tests.envelopes.built_in import (
+    described_names,
+    hold_to_its_limits,
+    output,
+    projected,
+    receipt_of,
+    refusal,
+    result_of,
+    shown,
+)
+
+TOOLS = ("ExecCommand", "ExecCommandBatch")
+GOLDENS = [(tool, sort) for tool in TOOLS for sort in samples(tool)]
+VARIANTS = ("receipt", "tail_first", "json_aware")
+LOG = "".join(f"line {number}\n" for number in range(1, 4_001))
+
+
+def ran(**fields: Any) -> CommandResult:
+    return CommandResult(**{"exit_status": 0, **fields})
+
+
+def command(**fields: Any) -> dict[str, Any]:
+    return result_of(output("ExecCommand", ran(**fields)))
+
+
+def batch(*items: BatchItem, **more: Any) -> BatchResult:
+    return BatchResult(items=items, **more)
+
+
+@pytest.mark.parametrize(("tool", "sort"), GOLDENS, ids=[f"{tool}-{sort}" for tool, sort in GOLDENS])
+def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{tool}/{sort}", shown(samples(tool)[sort]))
+
+
+@pytest.mark.parametrize(("sort", "variant"), [("large", "tail_first"), ("odd", "json_aware")])
+def test_a_variant_reads_as_its_golden(sort: str, variant: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"ExecCommand/{sort}.{variant}", shown(samples("ExecCommand")[sort], variant))
+
+
+@pytest.mark.parametrize(
+    ("tool", "sort", "facts"),
+    [
+        ("ExecCommand", "success", ["Process exited with code 0\n\nstdout:\nsrc/runtime/turn.rs\n"]),
+        ("ExecCommand", "large", ["code 101\n", "running 1201 tests", "showing first 1", "FAILED", "(whole stdout)"]),
+        ("ExecCommand", "empty", ["Process exited with code 0\n\nNo output was captured."]),
+        ("ExecCommand", "odd", ['  "checks": [\n', "stderr:\nwarning:"]),
+        ("ExecCommand", "promoted_silent", ["Task: task_124\n\nInitial output:\n(none captured)"]),
+        (
+            "ExecCommand",
+            "already_running",
+            ["Command is already running", "Task: task_123", "Status: running", "Command: npm run dev", "Workdir: web"],
+        ),
+        ("ExecCommand", "error", ["Kind: execution_root_violation", "Workdir: ../other-repo", "Retryable: no"]),
+        ("ExecCommandBatch", "success", ["Batch completed 2/2 commands\n\n[1] cargo fmt --check\nexit=0"]),
+        ("ExecCommandBatch", "large", ["10/12 commands, 2 failed", "\n[12] cargo test", "exit=101", "stdout of [5])"]),
+        ("ExecCommandBatch", "odd", ["rejected=execution_root_violation: the", "failed=command_timed_out: killed"]),
+        ("ExecCommandBatch", "odd", ["[4] cargo doc\nskipped=stop_on_error", '  "target": "staging"\n']),
+        ("ExecCommandBatch", "error", ["length <= 12", "Kind: invalid_tool_input", "Hint: provide items, 1 to 12"]),
+    ],
+)
+def test_a_receipt_states_its_facts(tool: str, sort: str, facts: list[str]) -> None:
+    text = shown(samples(tool)[sort])
+    assert not [fact for fact in facts if fact not in text]
+
+
+def test_a_finished_command_has_the_shape_and_the_receipt_of_the_rfc() -> None:
+    complete = output("ExecCommand", ran(stdout="short output preview"), "command exited with status 0")
+    canonical = projected(complete).canonical
+    assert canonical.to_json() == {
+        "tool_name": "ExecCommand",
+        "status": "success",
+        "summary_text": "command exited with status 0",
+        "result": {
+            "disposition": "completed",
+            "exit_status": 0,
+            "stdout_preview": "short output preview",
+            "stderr_preview": None,
+            "truncated": False,
+        },
+        "error": None,
+    }
+    assert receipt_of(canonical).text == "Process exited with code 0\n\nstdout:\nshort output preview"
+
+
+def test_a_promoted_command_has_the_shape_and_the_receipt_of_the_rfc() -> None:
+    task = TaskHandle(task_id="task_123", kind=COMMAND_TASK, status=None)
+    promoted = CommandResult(disposition="promoted_to_task", task=task, stdout="short output preview")
+    canonical = projected(output("ExecCommand", promoted)).canonical
+    assert canonical.result == {
+        "disposition": "promoted_to_task",
+        "task_handle": {"task_id": "task_123", "kind": "command_task"},
+        "initial_output_preview": "short output preview",
+        "initial_output_truncated": False,
+    }
+    assert receipt_of(canonical).text == (
+        "Command promoted to background task\nTask: task_123\n\nInitial output:\nshort output preview"
+    )
+
+
+def test_the_error_of_the_rfc_is_told_with_what_the_model_may_act_on() -> None:
+    canonical = CanonicalResult.from_json(
+        {
+            "tool_name": "ExecCommand",
+            "status": "error",
+            "summary_text": "requested working directory is outside the current execution root",
+            "result": None,
+            "error": {
+                "kind": "execution_root_violation",
+                "message": "requested working directory is outside the current execution root",
+                "details": {"workdir": "../other-repo"},
+                "recovery_hint": "omit workdir or use a relative path inside the active workspace",
+                "retryable": False,
+            },
+        }
+    )
+    assert receipt_of(canonical).text == (
+        "ExecCommand failed: requested working directory is outside the current execution root\n"
+        "Kind: execution_root_violation\n"
+        "Workdir: ../other-repo\n"
+        "Hint: omit workdir or use a relative path inside the active workspace\n"
+        "Retryable: no"
+    )
+
+
+def test_a_command_that_runs_already_names_its_task_and_where() -> None:
+    running = RunningCommand(
+        task=TaskHandle(task_id="t1", kind=COMMAND_TASK), cmd="make watch", workdir="web", instructions="i" * 3_000
+    )
+    result = result_of(output("ExecCommand", running))
+    assert (result["disposition"], result["command"], result["workdir"]) == ("already_running", "make watch", "web")
+    assert result["task_handle"] == {"task_id": "t1", "kind": "command_task", "status": "running"}
+    assert (len(result["command_digest"]), result["instructions_artifact"]) == (64, 0)
+    assert "summary" not in result
+
+
+def test_each_cut_stream_has_its_flag_and_the_index_of_its_whole_text() -> None:
+    sink = MemorySink()
+    canonical = projected(output("ExecCommand", ran(stdout=LOG, stderr=LOG.upper())), sink).canonical
+    result = canonical.result
+    assert isinstance(result, dict)
+    kept = [sink.texts[one.path] for one in canonical.artifacts]
+    assert (kept[result["stdout_artifact"]], kept[result["stderr_artifact"]]) == (LOG, LOG.upper())
+    assert (result["truncated"], result["stdout_truncated"], result["stderr_truncated"]) == (True, True, True)
+    text = receipt_of(canonical).text
+    assert f"{canonical.artifacts[0].path} (whole stdout)\n{canonical.artifacts[1].path} (whole stderr)" in text
+
+
+def test_only_the_cut_stream_is_flagged() -> None:
+    result = command(stdout=LOG, stderr="warn\n")
+    assert {name for name in result if name.endswith(("_truncated", "_artifact"))} == {
+        "stdout_truncated",
+        "stdout_artifact",
+    }
+
+
+def test_a_promoted_command_tells_that_its_first_output_was_cut() -> None:
+    task = TaskHandle(task_id="t1", kind=COMMAND_TASK)
+    result = result_of(output("ExecCommand", CommandResult(disposition="promoted_to_task", task=task, stdout=LOG)))
+    assert (result["initial_output_truncated"], result["initial_output_artifact"]) == (True, 0)
+    assert "showing first" in result["initial_output_preview"]
+
+
+@pytest.mark.parametrize(("asked", "effective", "budget"), [(50, 50, 200), (0, 8_000, 8_000), (90_000, 64_000, 8_000)])
+def test_a_command_shows_no_more_than_its_caller_and_the_family_allow(asked: int, effective: int, budget: int) -> None:
+    result = command(stdout=LOG, cmd="make", max_output_tokens=asked)
+    diagnostics = result["command_diagnostics"]
+    assert (diagnostics["effective_max_output_tokens"], diagnostics["output_char_budget"]) == (effective, budget)
+    own = [line for line in result["stdout_preview"].splitlines() if line.startswith("line ")]
+    assert budget - 40 < len("\n".join(own)) <= budget
+
+
+def test_the_commands_of_a_batch_share_one_budget() -> None:
+    items = [BatchItem(cmd="make", status="completed", result=ran(stdout=LOG, stderr=LOG)) for _ in range(12)]
+    result = result_of(output("ExecCommandBatch", batch(*items)))
+    own = [
+        line
+        for item in result["items"]
+        for stream in ("stdout_preview", "stderr_preview")
+        for line in item["result"][stream].splitlines(keepends=True)
+        if line.startswith("line ")
+    ]
+    assert 7_000 < sum(map(len, own)) <= 8_000
+
+
+def test_what_a_command_says_about_its_text_holds_no_text() -> None:
+    cmd = "TOKEN=hunter2 ./run " + "x" * 5_000
+    result = command(cmd=cmd)
+    said = result["command_diagnostics"]
+    assert (said["cmd_char_count"], said["cmd_estimated_tokens"], len(said["cmd_preview"])) == (5_020, 1_255, 240)
+    assert (said["exceeds_soft_threshold"], said["contains_heredoc"], said["contains_inline_script"]) == (
+        True,
+        False,
+        False,
+    )
+    assert said["cmd_digest"] == hashlib.sha256(cmd.encode()).hexdigest()
+    assert "hunter2" not in json.dumps(result)
+    assert "command text has 5020 characters" in shown(output("ExecCommand", ran(cmd=cmd)))
+
+
+def test_a_batch_nests_the_result_of_each_command() -> None:
+    items = (
+        BatchItem(cmd="make", status="completed", result=ran(stdout="ok\n"), duration_ms=7),
+        BatchItem(cmd="make test", status="failed", result=ran(exit_status=2)),
+        BatchItem(cmd="rm /", status="rejected", error_kind="policy_denied", error_message="not\nallowed"),
+        BatchItem(cmd="ls", status="skipped", error_kind=SKIPPED),
+    )
+    result = result_of(output("ExecCommandBatch", batch(*items, stop_on_error=True)))
+    digests = [item.pop("cmd_digest") for item in result["items"]]
+    assert len(set(digests)) == 4
+    assert result == {
+        "item_count": 4,
+        "completed_count": 1,
+        "failed_count": 1,
+        "rejected_count": 1,
+        "skipped_count": 1,
+        "stop_on_error": True,
+        "items": [
+            {
+                "index": 1,
+                "cmd": "make",
+                "status": "completed",
+                "result": {
+                    "disposition": "completed",
+                    "exit_status": 0,
+                    "stdout_preview": "ok\n",
+                    "stderr_preview": None,
+                    "truncated": False,
+                },
+                "duration_ms": 7,
+            },
+            {
+                "index": 2,
+                "cmd": "make test",
+                "status": "failed",
+                "result": {
+                    "disposition": "completed",
+                    "exit_status": 2,
+                    "stdout_preview": None,
+                    "stderr_preview": None,
+                    "truncated": False,
+                },
+            },
+            {
+                "index": 3,
+                "cmd": "rm /",
+                "status": "rejected",
+                "error_kind": "policy_denied",
+                "error_message": "not allowed",
+            },
+            {"index": 4, "cmd": "ls", "status": "skipped", "error_kind": "skipped_after_previous_error"},
+        ],
+    }
+    assert batch_outcome(batch(*items)) == "batch completed 1/4 commands, 1 failed, 1 rejected, 1 skipped"
+
+
+def test_a_nested_artifact_is_named_with_its_command() -> None:
+    sink = MemorySink()
+    items = (
+        BatchItem(cmd="a", status="completed", result=ran()),
+        BatchItem(cmd="b", status="failed", result=ran(stdout=LOG)),
+    )
+    canonical = projected(output("ExecCommandBatch", batch(*items)), sink).canonical
+    assert isinstance(canonical.result, dict)
+    index = canonical.result["items"][1]["result"]["stdout_artifact"]
+    path = canonical.artifacts[index].path
+    assert sink.texts[path] == LOG
+    assert receipt_of(canonical).text.endswith(f"Artifacts:\n{path} (whole stdout of [2])")
+
+
+def test_a_batch_of_more_than_it_may_hold_says_how_many_are_not_shown() -> None:
+    items = [BatchItem(cmd=f"echo {number}", status="completed", result=ran()) for number in range(15)]
+    projection = projected(output("ExecCommandBatch", batch(*items)))
+    assert isinstance(projection.canonical.result, dict)
+    assert (projection.canonical.result["item_count"], projection.canonical.result["items_omitted"]) == (15, 3)
+    assert projection.cuts[0].pointer == "/result/items"
+    assert receipt_of(projection.canonical).text.endswith("[showing first 12 of 15 commands]")
+
+
+@pytest.mark.parametrize(
+    ("stdout", "laid"),
+    [
+        ('{"a":1,"b":[]}\n', '{\n  "a": 1,\n  "b": []\n}'),
+        (
+            '[1.0,1e5,"\\u00e9",{"a":{},"a":null}]',
+            '[\n  1.0,\n  1e5,\n  "\\u00e9",\n  {\n    "a": {},\n    "a": null\n  }\n]',
+        ),
+    ],
+)
+def test_json_output_is_laid_out_without_changing_a_token(stdout: str, laid: str) -> None:
+    text = shown(output("ExecCommand", ran(stdout=stdout)))
+    assert text == f"Process exited with code 0\n\nstdout (JSON, laid out for reading):\n{laid}"
+
+
+@pytest.mark.parametrize("stdout", ['{"a":1', "[INFO] starting]", '"text"', "12", '{"a":1}\n{"b":2}\n', '{\n"a": 1}'])
+def test_output_that_is_no_single_line_of_json_stays_as_it_is(stdout: str) -> None:
+    assert shown(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
+
+
+def test_json_that_would_not_fit_when_laid_out_stays_compact_and_whole() -> None:
+    stdout = json.dumps([[n] for n in range(1_000)], separators=(",", ":"))
+    assert shown(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
+
+
+def test_the_json_aware_variant_lays_out_each_line_that_is_json() -> None:
+    text = shown(output("ExecCommand", ran(stdout='start\n{"a":1}\n[]\nend\n')), "json_aware")
+    assert text.endswith('stdout (lines of JSON, laid out for reading):\nstart\n{\n  "a": 1\n}\n[]\nend\n')
+    pretty = shown(output("ExecCommand", ran(stdout='{\n"a":\n1}')), "json_aware")
+    assert pretty.endswith('stdout (JSON, laid out for reading):\n{\n  "a": 1\n}')
+
+
+def test_the_end_comes_first_where_output_was_cut() -> None:
+    text = shown(output("ExecCommand", ran(exit_status=1, stdout=LOG)), "tail_first")
+    lines = text.splitlines()
+    assert lines[2].startswith("stdout, its end first (last ")
+    assert lines.index("line 4000") < lines.index("line 1")
+    assert "[stdout: its end is above, its first" in text
+
+
+def test_the_end_comes_first_of_one_long_line_too() -> None:
+    text = shown(output("ExecCommand", ran(stdout="a" * 6_000 + "b" * 6_000)), "tail_first")
+    assert (
+        "b" * 4_000 + "\n...\n[stdout: its end is above, its first 4000 characters follow]\n...\n" + "a" * 4_000 in text
+    )
+
+
+@pytest.mark.parametrize("variant", ["receipt", "tail_first"])
+def test_whole_output_keeps_its_order_whatever_it_says(variant: str) -> None:
+    stdout = "one\n...\n[output truncated: showing first 1 and last 1 of 9 lines]\n...\ntwo\n"
+    assert shown(output("ExecCommand", ran(stdout=stdout)), variant).endswith(f"stdout:\n{stdout}")
+
+
+def test_a_marker_that_the_command_wrote_does_not_part_its_output() -> None:
+    false = "...\n[output truncated: showing first 7 and last 9 of 99 lines]\n...\n"
+    text = shown(output("ExecCommand", ran(stdout=f"begin\n{false}{LOG}end\n")), "tail_first")
+    assert text.index("end\n") < text.index("begin\n")
+    assert "of 4005 lines, then the first" in text
+
+
+def test_two_schemas_share_no_field_that_only_one_may_have() -> None:
+    single, many = (builtin(tool)[1].input_schema() for tool in TOOLS)
+    item = many["$defs"]["BatchCommandInput"]
+    only_single = {"tty", "accepts_input", "duplicate_policy"}
+    assert set(single["properties"]) == only_single | set(item["properties"])
+    assert set(many["properties"]) == {"items", "stop_on_error"}
+    assert not set(many["properties"]) & set(single["properties"])
+    assert {schema["additionalProperties"] for schema in (single, many, item)} == {False}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reason"),
+    [
+        ("ExecCommand", {"command": "ls"}, "`command` is called `cmd` here"),
+        ("ExecCommand", {"cmd": "ls", "status": "running"}, "`status` is result metadata"),
+        ("ExecCommand", {"cmd": "ls", "task_handle": {}}, "`task_handle` is result metadata"),
+        ("ExecCommand", {"cmd": "ls", "disposition": "completed"}, "`disposition` is result metadata"),
+        ("ExecCommand", {"cmd": "ls", "exit_status": 0}, "`exit_status` is result metadata"),
+        ("ExecCommand", {"cmd": "ls", "output_preview": ""}, "`output_preview` is result metadata"),
+        ("ExecCommand", {"cmd": "ls", "items": []}, "unknown field `items`"),
+        ("ExecCommand", {"cmd": "ls", "stop_on_error": True}, "unknown field `stop_on_error`"),
+        ("ExecCommand", {"cmd": "ls", "cwd": "."}, "unknown field `cwd`"),
+        ("ExecCommand", {"cmd": "ls", "yield_time_ms": -1}, "yield_time_ms"),
+        ("ExecCommand", {"cmd": "ls", "duplicate_policy": "queue"}, "duplicate_policy"),
+        ("ExecCommand", {}, "missing required field `cmd`"),
+        ("ExecCommandBatch", {"items": []}, "length >= 1"),
+        ("ExecCommandBatch", {"items": [{"cmd": "ls"}] * 13}, "length <= 12"),
+        ("ExecCommandBatch", {"items": [{"cmd": "top", "tty": True}]}, "unknown field `tty`"),
+        ("ExecCommandBatch", {"items": [{"cmd": "top", "accepts_input": True}]}, "unknown field `accepts_input`"),
+        ("ExecCommandBatch", {"items": [{"cmd": "x", "duplicate_policy": "start_new"}]}, "field `duplicate_policy`"),
+        ("ExecCommandBatch", {"cmd": "ls"}, "unknown field `cmd`"),
+    ],
+)
+def test_input_that_does_not_fit_is_refused_with_its_reason(tool: str, arguments: Any, reason: str) -> None:
+    error = refusal(tool, arguments)
+    assert (error.kind, error.retryable) == ("invalid_tool_input", False)
+    assert tool in error.message
+    assert reason in error.message
+    assert error.recovery_hint
+
+
+def test_a_blank_command_is_refused_and_no_command_is_trimmed() -> None:
+    assert (refusal("ExecCommand", {"cmd": " \n"}).details or {})["field"] == "cmd"
+    parsed = builtin("ExecCommand")[1].parse({"cmd": " cat <<E\nE\n"})
+    assert isinstance(parsed, ExecCommandInput)
+    assert parsed.cmd == " cat <<E\nE\n"
+
+
+def test_startup_options_have_the_defaults_of_the_contract() -> None:
+    parsed = builtin("ExecCommand")[1].parse({"cmd": "ls", "yield_time_ms": None, "login": None})
+    assert isinstance(parsed, ExecCommandInput)
+    assert (parsed.login, parsed.tty, parsed.duplicate_policy, parsed.yield_time_ms) == (
+        True,
+        False,
+        "reuse_running",
+        10_000,
+    )
+    interactive = builtin("ExecCommand")[1].parse({"cmd": "python", "tty": True})
+    assert isinstance(interactive, ExecCommandInput)
+    assert (parsed.takes_input, interactive.takes_input) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("tool", "absent"), [("ExecCommand", set()), ("ExecCommandBatch", {"accepts_input", "duplicate_policy"})]
+)
+def test_the_description_shows_what_the_schema_takes_and_refuses(tool: str, absent: set[str]) -> None:
+    definition = builtin(tool)[1]
+    for word, examples in (("Valid", definition.examples), ("Invalid", definition.counter_examples)):
+        shown_examples = [line for line in definition.description.splitlines() if line.startswith(f"{word}: ")]
+        assert [json.loads(line.partition(": ")[2]) for line in shown_examples] == list(examples)
+    for example in definition.examples:
+        assert definition.parse(example)
+    for example in definition.counter_examples:
+        assert refusal(tool, example)
+    assert described_names(tool) == absent
+
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.builds(
+    lambda part, times: part * times,
+    st.sampled_from(["line of text\n", '{"a":[1,2]}', "x", "\n", "...\n[output truncated: "]),
+    st.integers(0, 2_000),
+)
+HANDLE = st.builds(TaskHandle, task_id=st.text(max_size=9), kind=st.just(COMMAND_TASK), status=st.none() | st.just("x"))
+COMMANDS = st.builds(
+    CommandResult,
+    disposition=st.sampled_from(["completed", "promoted_to_task", "already_running"]),
+    exit_status=st.none() | st.integers(-255, 255),
+    stdout=TEXT,
+    stderr=TEXT,
+    combined=TEXT,
+    interrupted=st.booleans(),
+    interpretation=st.none() | TEXT,
+    task=st.none() | HANDLE,
+    cmd=st.none() | TEXT,
+    max_output_tokens=st.none() | st.integers(-5, 100_000),
+)
+ITEMS = st.builds(
+    BatchItem,
+    cmd=TEXT,
+    status=st.sampled_from(["completed", "failed", "rejected", "skipped"]),
+    result=st.none() | COMMANDS,
+    error_kind=st.none() | st.sampled_from(["command_timed_out", SKIPPED]),
+    error_message=st.none() | TEXT,
+    duration_ms=st.none() | st.integers(0, 10**9),
+)
+RESULTS = (
+    COMMANDS.map(lambda result: output("ExecCommand", result))
+    | st.builds(RunningCommand, task=HANDLE, cmd=st.none() | TEXT, workdir=st.none() | TEXT, instructions=TEXT).map(
+        lambda result: output("ExecCommand", result)
+    )
+    | st.builds(BatchResult, items=st.lists(ITEMS, max_size=14).map(tuple), stop_on_error=st.booleans()).map(
+        lambda result: output("ExecCommandBatch", result)
+    )
+)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(max_examples=30, deadline=None)
+@given(complete=RESULTS)
+def test_any_output_is_told_within_every_limit(variant: str, complete: Any) -> None:
+    hold_to_its_limits(complete, variant)
+
+
+@settings(max_examples=30, deadline=None)
+@given(result=COMMANDS, preview=st.integers(0, 9_000))
+def test_previews_stay_within_the_budget_whatever_it_is(result: CommandResult, preview: int) -> None:
+    found = result_of(output("ExecCommand", result), ProjectionPolicy(preview=preview))
+    texts = [text for name, text in found.items() if name.endswith("_preview") and text]
+    markers = 110 * sum(name.endswith("_artifact") for name in found)
+    assert sum(map(len, texts)) <= preview + markers
