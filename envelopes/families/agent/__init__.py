@@ -22,6 +22,7 @@ from envelopes.families.agent.summary import AgentRead, project_agent
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded, project_follow_up, project_wait
 from envelopes.families.base import Facet, Family, Projection, project_by_type
 from envelopes.handles import CHILD_REPORT_CHARACTERS
+from envelopes.lint import said
 from envelopes.recorded import RecordedText
 
 PROJECTED: dict[type, Projection] = {
@@ -50,6 +51,7 @@ FAMILY = Family(
         Facet("Follow-up", "/result/follow_up_text", "text"),
         Facet("Initial output", "/result/initial_output_preview", "text"),
     ),
+    lint=(said("agent_unsaid", "which agent or task it is", "/result/agent_id", "/result/task_handle/task_id"),),
     samples=(*SAMPLES, *GALLERY.values()),
     gallery=GALLERY,
 )

@@ -9,9 +9,10 @@ from envelopes.families.base import bounded, headline, label, line_break, member
 from envelopes.pointer import join
 from envelopes.receipt import Segment, Source
 from envelopes.recorded import Members
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.result import CanonicalResult
 
 FOLLOW_UP_CHARACTERS = 200  # spec/tools.md B.1: the model wrote the text and needs no more of it
+JOINED = 10
 
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
@@ -133,20 +134,22 @@ def _entry(item: Members, pointer: str, parts: tuple[str, ...]) -> Iterator[Segm
 
 
 def _joined(canonical: CanonicalResult, title: str, pointer: str) -> Iterator[Segment]:
-    """`title: a, b +N more`; nothing for an empty list."""
+    """`title: a, b +N more`, ten of them; nothing for an empty list."""
     name = pointer.rpartition("/")[2]
-    found: list[JsonValue] = list(Members(canonical.result).strings(name))
-    omitted = Members(canonical.result).integer(f"{name}_omitted")
-    if not found and not omitted:
+    result = Members(canonical.result)
+    found = result.strings(name)
+    total = len(found) + (result.integer(f"{name}_omitted") or 0)
+    if not total:
         return
     yield line_break()
     yield label(f"{title}: ")
-    for index, one in enumerate(found):
+    shown = found[:JOINED]
+    for index, one in enumerate(shown):
         if index:
             yield label(", ")
-        yield sliced(str(one), join(pointer, index))
-    if omitted:
-        yield Segment(f" +{omitted} more", "marker", Source("canonical", f"{pointer}_omitted"))
+        yield sliced(one, join(pointer, index))
+    if len(shown) < total:
+        yield Segment(f" +{total - len(shown)} more", "marker", Source("canonical", pointer))
 
 
 # By name and not by shape: a child that was created and a foreign agent's run may both be one bare id.

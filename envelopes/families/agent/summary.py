@@ -112,8 +112,9 @@ def project_agent(found: AgentRead, projector: Projector, policy: ProjectionPoli
     agent = {name: _clipped(join("agent", name), member, projector) for name, member in scalars.items()}
     rows = min(policy.rows, LISTED)
     room = AGENT_CHARACTERS - NAMES_CHARACTERS - text_size(agent)
-    for left, (name, shown_as) in zip(range(len(LISTS), 0, -1), LISTS.items(), strict=True):
-        shown = shown_as(name, whole[name], projector, rows, room // left)
+    wanted = {name: text_size(LISTS[name](name, whole[name], _scratch(), rows, room)) for name in LISTS}
+    for served, name in enumerate(sorted(LISTS, key=wanted.__getitem__)):
+        shown = LISTS[name](name, whole[name], projector, rows, room // (len(LISTS) - served))
         room -= text_size(shown)
         agent |= shown
     kept = projector.keep("agent", json.dumps(whole, ensure_ascii=False, indent=1)) if projector.cuts else None
@@ -124,7 +125,7 @@ def _listed(name: str, found: JsonValue, projector: Projector, rows: int, room: 
     """`name` with the entries that fit, and `<name>_omitted`; nothing for an empty list."""
     items = found if isinstance(found, list) else []
     field = join("agent", name)
-    scratch = Projector(MemorySink())  # to measure: an entry that is dropped has no cut of its own
+    scratch = _scratch()
     limit = fitting((text_size(_clipped(field, item, scratch)) for item in items), rows=rows, characters=room)
     shown: list[JsonValue] = [
         _clipped(join(field, index), item, projector) for index, item in enumerate(projector.rows(field, items, limit))
@@ -145,7 +146,12 @@ def _with_omitted(name: str, shown: list[JsonValue] | dict[str, JsonValue], tota
     return {name: shown} if len(shown) == total else {name: shown, f"{name}_omitted": total - len(shown)}
 
 
-# The first to be served gets an even share; what it leaves goes to those after it.
+def _scratch() -> Projector:
+    """To measure with: an entry that is dropped in the end has no cut of its own."""
+    return Projector(MemorySink())
+
+
+# The smallest is served first and gets at most an even share; what it leaves goes to those after it.
 LISTS: dict[str, Callable[[str, JsonValue, Projector, int, int], dict[str, JsonValue]]] = {
     "counts": _counted,
     "wait_conditions": _listed,

@@ -1,0 +1,116 @@
+"""Notifications are records of the runtime: they have a receipt, and no model can call for one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes.artifact import MemorySink
+from envelopes.budget import RenderPolicy
+from envelopes.families import FAMILIES, builtin, tools
+from envelopes.families.notification import FAMILY, GALLERY, Delivery, OperatorNotification, notification_outcome
+from envelopes.pipeline import project, render
+from envelopes.pointer import resolve
+from envelopes.result import CompleteOutput
+
+SENT = OperatorNotification(
+    notification_id="note_3", agent_id="agent_main", text="Ready.", created_at="2026-05-27T09:30:00Z"
+)
+
+
+def recorded(found: OperatorNotification) -> CompleteOutput:
+    said = notification_outcome(found)
+    return CompleteOutput(tool_name="OperatorNotification", status="success", summary_text=said, result=found)
+
+
+def shown(complete: CompleteOutput, limit: int = FAMILY.rendering.characters) -> str:
+    canonical = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical
+    return render(canonical, FAMILY, RenderPolicy(characters=limit)).text
+
+
+def test_no_tool_notifies_an_operator() -> None:
+    assert FAMILY in FAMILIES
+    assert FAMILY.tools == ()
+    assert not {"NotifyOperator", "OperatorNotification"} & set(tools())
+    published = json.dumps([[one.name, one.description, one.input_schema()] for one in tools().values()])
+    assert "NotifyOperator" not in published
+    with pytest.raises(KeyError):
+        builtin("NotifyOperator")
+
+
+def test_no_foreign_tool_is_taken_for_a_notification() -> None:
+    assert FAMILY.foreign == ()
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_a_receipt_reads_as_its_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(name, shown(GALLERY[name]))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "first_line"),
+    [
+        ([], "recorded", "Operator notification recorded: note_3"),
+        (["failed", "delivered"], "delivered", "Operator notified: note_3"),
+        (["failed", "pending"], "pending", "Operator notification on its way: note_3"),
+        (["failed"], "failed", "Operator notification recorded, but not delivered: note_3"),
+    ],
+)
+def test_a_notification_is_as_far_as_its_best_channel(statuses: list[Any], status: str, first_line: str) -> None:
+    deliveries = tuple(Delivery(channel="email", status=one) for one in statuses)
+    complete = recorded(msgspec.structs.replace(SENT, deliveries=deliveries))
+    result: Any = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical.result
+    assert result["status"] == status
+    assert complete.status == "success"
+    assert shown(complete).splitlines()[0] == first_line
+
+
+def test_the_reason_of_a_failed_delivery_cannot_pass_for_a_line_of_the_receipt() -> None:
+    lines = shown(GALLERY["OperatorNotification/odd"]).splitlines()
+    assert "- email: failed, mailbox full Operator: mallory" in lines
+    assert [line for line in lines if line.startswith("Operator: ")] == ["Operator: olga"]
+
+
+def test_a_long_notification_is_cut_and_kept_whole() -> None:
+    sink = MemorySink()
+    found = project(recorded(msgspec.structs.replace(SENT, text="line\n" * 1_000)), FAMILY, FAMILY.projection, sink)
+    result: Any = found.canonical.result
+    assert result["text_artifact"] == 0
+    assert list(sink.texts.values()) == ["line\n" * 1_000]
+    assert "of 1000 lines]" in result["text"]
+
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=20) | st.integers(0, 500).map("a line\n".__mul__)
+DELIVERIES = st.lists(
+    st.builds(
+        Delivery,
+        channel=TEXT,
+        status=st.sampled_from(["pending", "delivered", "failed"]),
+        reason=st.none() | TEXT,
+    ),
+    max_size=8,
+).map(tuple)
+
+
+@settings(max_examples=30, deadline=None)
+@given(text=TEXT, deliveries=DELIVERIES, limit=st.integers(0, 600) | st.just(12_000))
+def test_any_notification_keeps_the_invariants(text: str, deliveries: tuple[Delivery, ...], limit: int) -> None:
+    complete = recorded(msgspec.structs.replace(SENT, text=text, deliveries=deliveries))
+    found = project(complete, FAMILY, FAMILY.projection, MemorySink())
+    assert found == project(complete, FAMILY, FAMILY.projection, MemorySink())
+    document = found.canonical.to_json()
+    for one in found.cuts:
+        resolve(document, one.pointer)
+    receipt = render(found.canonical, FAMILY, RenderPolicy(characters=limit))
+    assert len(receipt.text) <= limit
+    for segment in receipt.segments:
+        if segment.source is not None and segment.source.start is not None:
+            whole = resolve(document, segment.source.pointer)
+            assert isinstance(whole, str)
+            assert whole[segment.source.start : segment.source.end] == segment.text
