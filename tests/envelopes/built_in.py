@@ -26,8 +26,8 @@ def output(tool: str, result: msgspec.Struct, summary: str = "done") -> Complete
     return CompleteOutput(tool_name=tool, status="success", summary_text=summary, result=result)
 
 
-def failure(tool: str, error: ToolError) -> CompleteOutput:
-    return CompleteOutput(tool_name=tool, status="error", summary_text="failed", error=error)
+def failure(tool: str, error: ToolError, summary: str = "failed") -> CompleteOutput:
+    return CompleteOutput(tool_name=tool, status="error", summary_text=summary, error=error)
 
 
 def projected(

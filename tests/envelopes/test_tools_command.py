@@ -8,20 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import ProjectionPolicy
-from envelopes.families import builtin, samples
+from envelopes.families import builtin, may_call, samples
 from envelopes.families.command.batch import SKIPPED, BatchItem, BatchResult, batch_outcome
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand
 from envelopes.families.command.tools import ExecCommandInput
 from envelopes.handles import TaskHandle
-from envelopes.result import CanonicalResult
+from envelopes.result import ToolError
 from tests.envelopes.built_in import (
     described_names,
-    hold_to_its_limits,
+    failure,
     output,
     projected,
     receipt_of,
@@ -118,22 +115,29 @@ def test_a_promoted_command_has_the_shape_and_the_receipt_of_the_rfc() -> None:
     )
 
 
-def test_the_error_of_the_rfc_is_told_with_what_the_model_may_act_on() -> None:
-    canonical = CanonicalResult.from_json(
-        {
-            "tool_name": "ExecCommand",
-            "status": "error",
-            "summary_text": "requested working directory is outside the current execution root",
-            "result": None,
-            "error": {
-                "kind": "execution_root_violation",
-                "message": "requested working directory is outside the current execution root",
-                "details": {"workdir": "../other-repo"},
-                "recovery_hint": "omit workdir or use a relative path inside the active workspace",
-                "retryable": False,
-            },
-        }
+def test_the_error_of_the_rfc_keeps_its_shape_and_is_told_with_what_the_model_may_act_on() -> None:
+    said = "requested working directory is outside the current execution root"
+    error = ToolError(
+        kind="execution_root_violation",
+        message=said,
+        details={"workdir": "../other-repo"},
+        recovery_hint="omit workdir or use a relative path inside the active workspace",
+        retryable=False,
     )
+    canonical = projected(failure("ExecCommand", error, said)).canonical
+    assert canonical.to_json() == {
+        "tool_name": "ExecCommand",
+        "status": "error",
+        "summary_text": "requested working directory is outside the current execution root",
+        "result": None,
+        "error": {
+            "kind": "execution_root_violation",
+            "message": "requested working directory is outside the current execution root",
+            "details": {"workdir": "../other-repo"},
+            "recovery_hint": "omit workdir or use a relative path inside the active workspace",
+            "retryable": False,
+        },
+    }
     assert receipt_of(canonical).text == (
         "ExecCommand failed: requested working directory is outside the current execution root\n"
         "Kind: execution_root_violation\n"
@@ -174,33 +178,19 @@ def test_only_the_cut_stream_is_flagged() -> None:
     }
 
 
+def test_output_that_was_recorded_as_one_text_has_one_index() -> None:
+    sink = MemorySink()
+    canonical = projected(output("ExecCommand", ran(combined=LOG)), sink).canonical
+    assert isinstance(canonical.result, dict)
+    assert (canonical.result["combined_output_truncated"], canonical.result["combined_output_artifact"]) == (True, 0)
+    assert [sink.texts[one.path] for one in canonical.artifacts] == [LOG]
+
+
 def test_a_promoted_command_tells_that_its_first_output_was_cut() -> None:
     task = TaskHandle(task_id="t1", kind=COMMAND_TASK)
     result = result_of(output("ExecCommand", CommandResult(disposition="promoted_to_task", task=task, stdout=LOG)))
     assert (result["initial_output_truncated"], result["initial_output_artifact"]) == (True, 0)
     assert "showing first" in result["initial_output_preview"]
-
-
-@pytest.mark.parametrize(("asked", "effective", "budget"), [(50, 50, 200), (0, 8_000, 8_000), (90_000, 64_000, 8_000)])
-def test_a_command_shows_no_more_than_its_caller_and_the_family_allow(asked: int, effective: int, budget: int) -> None:
-    result = command(stdout=LOG, cmd="make", max_output_tokens=asked)
-    diagnostics = result["command_diagnostics"]
-    assert (diagnostics["effective_max_output_tokens"], diagnostics["output_char_budget"]) == (effective, budget)
-    own = [line for line in result["stdout_preview"].splitlines() if line.startswith("line ")]
-    assert budget - 40 < len("\n".join(own)) <= budget
-
-
-def test_the_commands_of_a_batch_share_one_budget() -> None:
-    items = [BatchItem(cmd="make", status="completed", result=ran(stdout=LOG, stderr=LOG)) for _ in range(12)]
-    result = result_of(output("ExecCommandBatch", batch(*items)))
-    own = [
-        line
-        for item in result["items"]
-        for stream in ("stdout_preview", "stderr_preview")
-        for line in item["result"][stream].splitlines(keepends=True)
-        if line.startswith("line ")
-    ]
-    assert 7_000 < sum(map(len, own)) <= 8_000
 
 
 def test_what_a_command_says_about_its_text_holds_no_text() -> None:
@@ -297,66 +287,6 @@ def test_a_batch_of_more_than_it_may_hold_says_how_many_are_not_shown() -> None:
     assert receipt_of(projection.canonical).text.endswith("[showing first 12 of 15 commands]")
 
 
-@pytest.mark.parametrize(
-    ("stdout", "laid"),
-    [
-        ('{"a":1,"b":[]}\n', '{\n  "a": 1,\n  "b": []\n}'),
-        (
-            '[1.0,1e5,"\\u00e9",{"a":{},"a":null}]',
-            '[\n  1.0,\n  1e5,\n  "\\u00e9",\n  {\n    "a": {},\n    "a": null\n  }\n]',
-        ),
-    ],
-)
-def test_json_output_is_laid_out_without_changing_a_token(stdout: str, laid: str) -> None:
-    text = shown(output("ExecCommand", ran(stdout=stdout)))
-    assert text == f"Process exited with code 0\n\nstdout (JSON, laid out for reading):\n{laid}"
-
-
-@pytest.mark.parametrize("stdout", ['{"a":1', "[INFO] starting]", '"text"', "12", '{"a":1}\n{"b":2}\n', '{\n"a": 1}'])
-def test_output_that_is_no_single_line_of_json_stays_as_it_is(stdout: str) -> None:
-    assert shown(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
-
-
-def test_json_that_would_not_fit_when_laid_out_stays_compact_and_whole() -> None:
-    stdout = json.dumps([[n] for n in range(1_000)], separators=(",", ":"))
-    assert shown(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
-
-
-def test_the_json_aware_variant_lays_out_each_line_that_is_json() -> None:
-    text = shown(output("ExecCommand", ran(stdout='start\n{"a":1}\n[]\nend\n')), "json_aware")
-    assert text.endswith('stdout (lines of JSON, laid out for reading):\nstart\n{\n  "a": 1\n}\n[]\nend\n')
-    pretty = shown(output("ExecCommand", ran(stdout='{\n"a":\n1}')), "json_aware")
-    assert pretty.endswith('stdout (JSON, laid out for reading):\n{\n  "a": 1\n}')
-
-
-def test_the_end_comes_first_where_output_was_cut() -> None:
-    text = shown(output("ExecCommand", ran(exit_status=1, stdout=LOG)), "tail_first")
-    lines = text.splitlines()
-    assert lines[2].startswith("stdout, its end first (last ")
-    assert lines.index("line 4000") < lines.index("line 1")
-    assert "[stdout: its end is above, its first" in text
-
-
-def test_the_end_comes_first_of_one_long_line_too() -> None:
-    text = shown(output("ExecCommand", ran(stdout="a" * 6_000 + "b" * 6_000)), "tail_first")
-    assert (
-        "b" * 4_000 + "\n...\n[stdout: its end is above, its first 4000 characters follow]\n...\n" + "a" * 4_000 in text
-    )
-
-
-@pytest.mark.parametrize("variant", ["receipt", "tail_first"])
-def test_whole_output_keeps_its_order_whatever_it_says(variant: str) -> None:
-    stdout = "one\n...\n[output truncated: showing first 1 and last 1 of 9 lines]\n...\ntwo\n"
-    assert shown(output("ExecCommand", ran(stdout=stdout)), variant).endswith(f"stdout:\n{stdout}")
-
-
-def test_a_marker_that_the_command_wrote_does_not_part_its_output() -> None:
-    false = "...\n[output truncated: showing first 7 and last 9 of 99 lines]\n...\n"
-    text = shown(output("ExecCommand", ran(stdout=f"begin\n{false}{LOG}end\n")), "tail_first")
-    assert text.index("end\n") < text.index("begin\n")
-    assert "of 4005 lines, then the first" in text
-
-
 def test_two_schemas_share_no_field_that_only_one_may_have() -> None:
     single, many = (builtin(tool)[1].input_schema() for tool in TOOLS)
     item = many["$defs"]["BatchCommandInput"]
@@ -365,6 +295,22 @@ def test_two_schemas_share_no_field_that_only_one_may_have() -> None:
     assert set(many["properties"]) == {"items", "stop_on_error"}
     assert not set(many["properties"]) & set(single["properties"])
     assert {schema["additionalProperties"] for schema in (single, many, item)} == {False}
+
+
+def test_startup_fields_and_result_fields_are_apart() -> None:
+    startup = {"cmd", "workdir", "shell", "login", "tty", "accepts_input", "yield_time_ms", "max_output_tokens"}
+    definition = builtin("ExecCommand")[1]
+    fields = set(definition.input_schema()["properties"])
+    assert fields == startup | {"duplicate_policy"}
+    assert {"status", "task_handle", "disposition", "exit_status", "output_preview"} <= set(definition.result_only)
+    assert not fields & set(definition.result_only)
+
+
+@pytest.mark.parametrize("tool", [*TOOLS, "ApplyPatch", "UseWorkspace"])
+def test_each_tool_of_the_local_environment_is_open_to_all_profiles(tool: str) -> None:
+    assert builtin(tool)[1].capability == "local_environment"
+    assert may_call("public_named", tool)
+    assert may_call("private_child", tool)
 
 
 @pytest.mark.parametrize(
@@ -432,58 +378,3 @@ def test_the_description_shows_what_the_schema_takes_and_refuses(tool: str, abse
     for example in definition.counter_examples:
         assert refusal(tool, example)
     assert described_names(tool) == absent
-
-
-TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.builds(
-    lambda part, times: part * times,
-    st.sampled_from(["line of text\n", '{"a":[1,2]}', "x", "\n", "...\n[output truncated: "]),
-    st.integers(0, 2_000),
-)
-HANDLE = st.builds(TaskHandle, task_id=st.text(max_size=9), kind=st.just(COMMAND_TASK), status=st.none() | st.just("x"))
-COMMANDS = st.builds(
-    CommandResult,
-    disposition=st.sampled_from(["completed", "promoted_to_task", "already_running"]),
-    exit_status=st.none() | st.integers(-255, 255),
-    stdout=TEXT,
-    stderr=TEXT,
-    combined=TEXT,
-    interrupted=st.booleans(),
-    interpretation=st.none() | TEXT,
-    task=st.none() | HANDLE,
-    cmd=st.none() | TEXT,
-    max_output_tokens=st.none() | st.integers(-5, 100_000),
-)
-ITEMS = st.builds(
-    BatchItem,
-    cmd=TEXT,
-    status=st.sampled_from(["completed", "failed", "rejected", "skipped"]),
-    result=st.none() | COMMANDS,
-    error_kind=st.none() | st.sampled_from(["command_timed_out", SKIPPED]),
-    error_message=st.none() | TEXT,
-    duration_ms=st.none() | st.integers(0, 10**9),
-)
-RESULTS = (
-    COMMANDS.map(lambda result: output("ExecCommand", result))
-    | st.builds(RunningCommand, task=HANDLE, cmd=st.none() | TEXT, workdir=st.none() | TEXT, instructions=TEXT).map(
-        lambda result: output("ExecCommand", result)
-    )
-    | st.builds(BatchResult, items=st.lists(ITEMS, max_size=14).map(tuple), stop_on_error=st.booleans()).map(
-        lambda result: output("ExecCommandBatch", result)
-    )
-)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@settings(max_examples=30, deadline=None)
-@given(complete=RESULTS)
-def test_any_output_is_told_within_every_limit(variant: str, complete: Any) -> None:
-    hold_to_its_limits(complete, variant)
-
-
-@settings(max_examples=30, deadline=None)
-@given(result=COMMANDS, preview=st.integers(0, 9_000))
-def test_previews_stay_within_the_budget_whatever_it_is(result: CommandResult, preview: int) -> None:
-    found = result_of(output("ExecCommand", result), ProjectionPolicy(preview=preview))
-    texts = [text for name, text in found.items() if name.endswith("_preview") and text]
-    markers = 110 * sum(name.endswith("_artifact") for name in found)
-    assert sum(map(len, texts)) <= preview + markers
