@@ -281,8 +281,7 @@ def _renamed(fields: dict[str, Any], shape: Shape) -> dict[str, JsonValue]:
         value = fields.get(field)
         if (value is None and field not in _NULLABLE) or (field in _LEFT_OUT_WHEN_EMPTY and not value):
             continue
-        if field in fields:
-            document[name] = _outward(value, shape.members.get(field))
+        document[name] = _outward(value, shape.members.get(field))
     document.update(fields.get("extra", {}))
     return document
 

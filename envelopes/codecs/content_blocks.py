@@ -47,8 +47,7 @@ def _block(part: Part) -> JsonValue:
             return {"type": "text", "text": part.text}
         case ImagePart(media_type=media_type, data=data):
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
-        case OtherPart(raw=raw):
-            return tame(raw.encode())
+    return tame(part.raw.encode())
 
 
 def _part(block: JsonValue, path: str) -> Part:

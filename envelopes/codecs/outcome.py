@@ -6,7 +6,7 @@ encoding that again gives the same outcome, as long as no point in time is finer
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias
 
 from envelopes.artifact import ArtifactSink
 from envelopes.instant import earlier, epoch_seconds, instant_at
@@ -87,10 +87,7 @@ def _known(outcome: ToolOutcome, row: Situation) -> tuple[Fields, int]:
             return {"error": error, "deadline_at": instant_at(deadline)}, elapsed
         case ToolFailure(error=message, elapsed_ms=elapsed, retryable=retryable):
             return {"error": _error(row, message, retryable=retryable)}, elapsed
-        case ToolDenied(details=details):
-            return {"error": _error(row, details, retryable=False)}, 0
-        case _:
-            assert_never(outcome)
+    return {"error": _error(row, outcome.details, retryable=False)}, 0
 
 
 def _error(row: Situation, message: str, *, retryable: bool) -> ToolError:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envelopes import turn
 from envelopes.artifact import MemorySink
 from envelopes.outcome import (
     DENIAL_GATES,
@@ -36,6 +42,7 @@ from envelopes.turn import (
     outcome_of_output,
     outcome_of_timeout,
 )
+from tests.conftest import CHECKOUT
 from tests.envelopes.settled import FEW, output_of
 
 RAN = ToolExecutionResult("c1", "Search", {"hits": [1, 2], "café": None}, 12)
@@ -131,6 +138,20 @@ def test_a_provider_may_call_its_reading_tool_otherwise() -> None:
 def test_what_is_no_outcome_is_refused() -> None:
     with pytest.raises(AssertionError):
         outcome_to_model_content({"error": "a dict"})  # type: ignore[arg-type]
+    with pytest.raises(AssertionError):
+        apply_outcome(SimpleNamespace(tool_name="T"), {}, TurnState(), ReplayControl())  # type: ignore[arg-type]
+
+
+def test_mypy_tells_of_a_match_that_forgets_an_outcome(tmp_path: Path) -> None:
+    """`assert_never` gets what is left over: with one case taken out, that is an error before anything runs."""
+    source = Path(turn.__file__).read_text("utf-8")
+    forgetful = source.replace("        case ToolTimeout():\n            replay.record_timeout(tool, args)\n", "")
+    assert forgetful != source
+    (tmp_path / "forgetful.py").write_text(forgetful, "utf-8")
+    command = ["-m", "mypy", "--strict", "--config-file=", "--cache-dir", tmp_path / "cache", tmp_path / "forgetful.py"]
+    environment = os.environ | {"MYPYPATH": str(CHECKOUT)}
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert 'Argument 1 to "assert_never" has incompatible type "ToolTimeout"' in done.stdout
 
 
 def test_the_tool_message_carries_the_providers_id() -> None:
