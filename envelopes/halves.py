@@ -8,13 +8,17 @@ to `external`, and `Halves.note` says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from envelopes.alignment import Span, cut_of, to_segments
 from envelopes.artifact import ArtifactSink, MemorySink
-from envelopes.families import fallback, foreign
+from envelopes.families import fallback, family, foreign
 from envelopes.families.base import Family
+from envelopes.finding import Finding, Pair, Shortened
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
+from envelopes.lint import lint
 from envelopes.pipeline import Projection, project
 from envelopes.pointer import text_at
 from envelopes.preview import Cut
@@ -66,6 +70,21 @@ def read_halves(
         is_error=is_error,
     )
     return _halves(evidence, parts, sink or MemorySink(), notes)
+
+
+def lint_recorded(halves: Halves, *, has_artifact: Callable[[str], bool] | None = None) -> tuple[Finding, ...]:
+    """What is wrong with the receipt as it was recorded; nothing when none was."""
+    if halves.receipt is None:
+        return ()
+    pair = Pair(
+        canonical=halves.projection.canonical,
+        receipt=halves.receipt,
+        is_recorded=True,
+        complete=halves.evidence.result,
+        cuts=tuple(Shortened(one.field.pointer, one.cut, "complete") for one in halves.outputs),
+        has_artifact=has_artifact,
+    )
+    return lint(pair, family(halves.family).lint)
 
 
 def recorded_parts(content: JsonValue) -> tuple[str | ImagePart | OtherPart, ...]:

@@ -2,6 +2,7 @@
 
     project(complete, family, policy, sink)  -> Projection  (canonical envelope and its cuts)
     render(canonical, family, policy)        -> Receipt     (bounded, every character sourced)
+    rendered_pair(projection, receipt)       -> Pair        (what `envelopes.lint` looks at)
 
 The family is an argument: this module knows none. Both are deterministic for the same output,
 policy and sink state.
@@ -17,6 +18,7 @@ import msgspec
 from envelopes.artifact import ArtifactSink
 from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families.base import Family, FieldCut
+from envelopes.finding import Pair, Shortened
 from envelopes.receipt import Receipt, Segment, text_receipt
 from envelopes.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.variant import Variant
@@ -61,6 +63,12 @@ def render(
     segments = tuple(renderer(canonical, policy))
     _check_length(segments, policy, name)
     return text_receipt(segments)
+
+
+def rendered_pair(projection: Projection, receipt: Receipt) -> Pair:
+    """Both halves of a call whose receipt was rendered from this projection."""
+    cuts = tuple(Shortened(one.pointer, one.cut) for one in projection.cuts)
+    return Pair(canonical=projection.canonical, receipt=receipt, cuts=cuts)
 
 
 def _project_error(complete: CompleteOutput, policy: ProjectionPolicy) -> Projection:

@@ -29,6 +29,7 @@ from envelopes.families.command.results import CommandResult, RunningCommand, pr
 from envelopes.families.command.samples import SAMPLES
 from envelopes.families.command.tools import TOOLS
 from envelopes.foreign import ForeignTool
+from envelopes.lint import said
 
 _PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
     CommandResult: project_command,
@@ -65,6 +66,10 @@ FAMILY = Family(
         Facet("Initial output", "/result/initial_output_preview", "terminal"),
         Facet("Outcome", "/result/exit_status", "text"),
         Facet("Commands", "/result/items", "table"),
+    ),
+    lint=(
+        said("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),
+        said("saved_output_unsaid", "where the whole output was saved", "/result/saved_output/path"),
     ),
     samples=(*SAMPLES, *GALLERY.values()),
     gallery=GALLERY,

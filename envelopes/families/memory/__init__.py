@@ -12,6 +12,7 @@ from envelopes.families.memory import tools
 from envelopes.families.memory.gallery import GALLERY
 from envelopes.families.memory.receipts import receipt
 from envelopes.families.memory.results import MEMORY_CHARACTERS, FoundMemories, ReadMemory, project
+from envelopes.lint import said
 from envelopes.recorded import RecordedText
 
 FAMILY = Family(
@@ -28,6 +29,7 @@ FAMILY = Family(
         Facet("Metadata", "/result/memory/metadata", "json"),
         Facet("Text", "/result/text", "text"),
     ),
+    lint=(said("reference_unsaid", "what to ask MemoryGet for", "/result/results/*/source_ref"),),
     samples=tuple(GALLERY.values()),
     gallery=GALLERY,
 )

@@ -22,6 +22,7 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.families.task.samples import GALLERY, SAMPLES
+from envelopes.lint import said
 from envelopes.recorded import RecordedText
 
 FAMILY = Family(
@@ -39,6 +40,7 @@ FAMILY = Family(
         Facet("Tasks", "/result/tasks", "table"),
         Facet("Text", "/result/text", "text"),
     ),
+    lint=(said("task_unsaid", "which task it is", "/result/task/task_id", "/result/tasks/*/id"),),
     samples=SAMPLES,
     gallery=GALLERY,
 )

@@ -19,6 +19,7 @@ from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import PROJECTIONS
 from envelopes.families.work_item.samples import SAMPLES
 from envelopes.families.work_item.views import WorkItemChange, WorkItemPage, WorkItemPick, WorkItemReading
+from envelopes.lint import said
 from envelopes.recorded import RecordedText
 
 OURS: dict[type[msgspec.Struct], Projection] = {
@@ -45,6 +46,16 @@ FAMILY = Family(
         Facet("Report", "/result/work_item/completion_report/text", "text"),
         Facet("Description", "/result/work_item/description", "text"),
         Facet("Text", "/result/text", "text"),
+    ),
+    lint=(
+        said(
+            "work_item_unsaid",
+            "which work item it is",
+            "/result/work_item/id",
+            "/result/work_items/*/id",
+            "/result/work_item_id",
+            "/result/current_work_item_id",
+        ),
     ),
     samples=(*SAMPLES, *GALLERY.values()),
     gallery=GALLERY,

@@ -1,0 +1,68 @@
+"""What lint speaks in: a pair of halves, the rules that look at it, and what they find.
+
+Pair      both halves of one call, and what is known of their cuts and artifacts
+Rule      a name, a severity, and what looks for one thing; a family lists its own in `Family.lint`
+Sighting  one place where a rule is broken
+Finding   the same under the rule's name: what a page shows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from envelopes.preview import Cut
+from envelopes.receipt import Document, Receipt
+from envelopes.result import CanonicalResult, JsonValue
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+
+
+class Shortened(msgspec.Struct, frozen=True):
+    """A text or a list of which no more than `cut.shown` reached the receipt."""
+
+    pointer: str
+    cut: Cut
+    document: Document = "canonical"
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """`is_recorded`: the receipt was written by a foreign agent about `complete`, its own record, and aligned.
+
+    `has_artifact` says of a virtual path whether its content is there; None when nobody can say.
+    """
+
+    canonical: CanonicalResult
+    receipt: Receipt
+    is_recorded: bool = False
+    complete: JsonValue = None
+    cuts: tuple[Shortened, ...] = ()
+    has_artifact: Callable[[str], bool] | None = None
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """`span`: characters [start, end) of the receipt's text; None when it is about what is not there."""
+
+    sentence: str
+    pointer: str = ""
+    document: Document = "canonical"
+    span: tuple[int, int] | None = None
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """`finds` yields nothing for a pair that is in order, and never raises."""
+
+    name: str
+    severity: Severity
+    finds: Callable[[Pair], Iterable[Sighting]]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    rule: str
+    severity: Severity
+    sentence: str
+    pointer: str
+    document: Document
+    span: tuple[int, int] | None

@@ -1,0 +1,336 @@
+"""Rules that a receipt keeps towards the result that it speaks for.
+
+The two halves of a call are not equal and need not be: a receipt may be shorter, be prose, leave
+fields out. So nothing here compares them. Each rule names one thing that misleads a model or takes
+its way back, looks for that alone, and stays silent where it cannot be sure.
+
+    escaped_json          a text stands in the receipt as a JSON string, with \\n and \\"
+    exit_status_missing   a command failed and its exit status is nowhere
+    cut_without_marker    a part is missing and nothing says so
+    marker_without_size   something says that a part is missing, and not how much
+    artifact_missing      an artifact is referred to that is not there
+    secret_present        a credential
+    success_said          the receipt reports success of a call that failed
+    empty_receipt         nothing was said about something
+    repeated_text         a long text stands there twice
+
+and about receipts of our own renderers only, for the others were never meant to follow them
+
+    headline_late         the outcome is not in the first line
+    artifact_unnamed      an artifact that the receipt does not name
+    error_incomplete      the kind of an error or its recovery hint is not there
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting
+from envelopes.outline import scalar_text
+from envelopes.pointer import is_within, join, text_at
+from envelopes.preview import split_lines
+from envelopes.receipt import Document, Segment, TextPart
+from envelopes.result import JsonValue
+from envelopes.secret import secrets_in
+
+TELLING = 12  # characters of a line or a text that stand nowhere by chance
+REPEATED = 200
+SAYS_CUT = re.compile(
+    r"truncat|omitted|shortened|\bcut\b|dropped|too (?:large|long|big)|showing|\bmore\b|limit|exceed|"
+    r"\bfirst \d|\blast \d|saved to|persisted|partial|\.\.\.|…",
+    re.IGNORECASE,
+)
+MARKER = re.compile(
+    r"^[ \t]*(?:\.{3}|…|[\[(])[^\n]{0,160}?\b(?:truncated|omitted|shortened|cut off|dropped)\b[^\n]{0,160}$",
+    re.MULTILINE | re.IGNORECASE,
+)
+MARKED_UP = re.compile(r'["\\\n&<>]')  # what a variant writes as an escape
+SUCCESS = re.compile(
+    r"\b(?:success(?:ful(?:ly)?)?|succeeded|completed|has been (?:created|updated)|ok)\b", re.IGNORECASE
+)
+FAILURE = re.compile(
+    r"error|fail|den(?:y|ied)|reject|refus|declin|invalid|cannot|can't|could not|couldn't|unable|cancel|interrupt|"
+    r"time[d]?[ -]?out|block|not |n't |\bno\b|missing|unknown|exception|abort|wrong|exit code|must|require",
+    re.IGNORECASE,
+)
+
+
+def lint(pair: Pair, own: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
+    """Findings by a family's own rules, then by the shared ones; an own rule replaces the shared one of its name."""
+    named = {rule.name for rule in own}
+    rules = (*own, *(rule for rule in SHARED if rule.name not in named))
+    return tuple(
+        Finding(
+            rule=rule.name,
+            severity=rule.severity,
+            sentence=found.sentence,
+            pointer=found.pointer,
+            document=found.document,
+            span=found.span,
+        )
+        for rule in rules
+        for found in rule.finds(pair)
+    )
+
+
+def said(name: str, what: str, *pointers: str) -> Rule:
+    """A family's own rule: the scalar at each of `pointers` stands in the receipt.
+
+    `*` in a pointer is any one step; the items of a list that a marker shortens may be left out.
+    """
+
+    def finds(pair: Pair) -> Iterator[Sighting]:
+        is_cut = any(segment.role == "marker" for _, segment in _segments(pair))
+        for pattern in pointers:
+            unsaid = list(_unsaid(pair, pattern)) if not (is_cut and "*" in pattern) else []
+            if unsaid:
+                pointer, text = unsaid[0]
+                more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
+                yield Sighting(sentence=f"The receipt does not say {what}: {text}{more}.", pointer=pointer)
+
+    return Rule(name=name, severity="warning", finds=finds)
+
+
+def _unsaid(pair: Pair, pattern: str) -> Iterator[tuple[str, str]]:
+    for pointer, value in _members(pair.canonical.result, "/result"):
+        if value not in (None, "") and _is_like(pointer, pattern) and not _says(pair, scalar_text(value)):
+            yield pointer, scalar_text(value)
+
+
+def _is_like(pointer: str, pattern: str) -> bool:
+    steps, wanted = pointer.split("/"), pattern.split("/")
+    return len(steps) == len(wanted) and all(want in ("*", step) for step, want in zip(steps, wanted, strict=True))
+
+
+def _escaped_json(pair: Pair) -> Iterator[Sighting]:
+    text = pair.receipt.text
+    if "\\" not in text:
+        return
+    for document, pointer, value in _strings(pair):
+        at = next((at for probe in _escaped(value) if (at := text.find(probe)) >= 0), None)
+        if at is not None:
+            yield Sighting(
+                sentence="A text with line breaks or quotes stands here escaped, as a string of JSON.",
+                pointer=pointer,
+                document=document,
+                span=(at, at + TELLING * 2),
+            )
+
+
+def _escaped(value: str) -> Iterator[str]:
+    """The first line break or quote with its surroundings, as JSON writes it, when that is unmistakable."""
+    found = re.search(r'(?s)[^\n"]{12,24}[\n"][^\n]{6,24}', value)
+    if found:
+        yield json.dumps(found[0], ensure_ascii=False)[1:-1]
+        yield json.dumps(found[0])[1:-1]
+
+
+def _exit_status_missing(pair: Pair) -> Iterator[Sighting]:
+    for pointer, value in _members(pair.canonical.result, "/result"):
+        is_code = pointer.endswith("/exit_status") and isinstance(value, int) and not isinstance(value, bool)
+        if is_code and value and not _says(pair, str(value)):
+            yield Sighting(sentence=f"The command ended with {value}; the receipt does not say so.", pointer=pointer)
+
+
+def _cut_without_marker(pair: Pair) -> Iterator[Sighting]:
+    for one in pair.cuts:
+        is_shown = any(_is_of(segment, one) for _, segment in _segments(pair))
+        if is_shown and one.cut.shown_count and not one.cut.is_whole and _is_silent(pair, one):
+            yield Sighting(
+                sentence=f"{one.cut.dropped_count:,} of {one.cut.total:,} {one.cut.unit} are missing, "
+                "and nothing in the receipt says so.",
+                pointer=one.pointer,
+                document=one.document,
+            )
+
+
+def _is_of(segment: Segment, one: Shortened) -> bool:
+    """Characters of that text, or of an item of that list; the number of its items shows none of them."""
+    source = segment.source
+    is_slice = source is not None and source.start is not None and source.document == one.document
+    return is_slice and source is not None and is_within(source.pointer, one.pointer)
+
+
+def _is_silent(pair: Pair, one: Shortened) -> bool:
+    text = pair.receipt.text
+    if one.cut.marker() in text or any(SAYS_CUT.search(segment.text) for _, segment in _own_words(pair)):
+        return False
+    if any(_is_sign(segment, one) for _, segment in _segments(pair)):
+        return False
+    return not pair.is_recorded or _is_lost(pair, one)
+
+
+def _is_sign(segment: Segment, one: Shortened) -> bool:
+    """How many items were left out, or a line that `Projector.line` shortened."""
+    counts = segment.source is not None and segment.source.pointer == f"{one.pointer}_omitted"
+    return counts or _is_of(segment, one) and "…" in segment.text[-4:]
+
+
+def _is_lost(pair: Pair, one: Shortened) -> bool:
+    """Whether a telling line of the gap stands nowhere: where it does, it was not cut, only not traced."""
+    lines = split_lines(text_at(pair.complete, one.pointer) or "")
+    gone = [line.strip() for start, end in one.cut.gaps for line in lines[start:end]]
+    return any(len(line) >= TELLING and line not in pair.receipt.text for line in gone)
+
+
+def _marker_without_size(pair: Pair) -> Iterator[Sighting]:
+    for at, segment in _own_words(pair):
+        for found in MARKER.finditer(segment.text):
+            if not re.search(r"\d", found[0]):
+                yield Sighting(
+                    sentence="This says that something is missing, and not how much.",
+                    span=(at + found.start(), at + found.end()),
+                )
+
+
+def _artifact_missing(pair: Pair) -> Iterator[Sighting]:
+    if pair.has_artifact is None:
+        return
+    for index, artifact in enumerate(pair.canonical.artifacts):
+        if not pair.has_artifact(artifact.path):
+            yield Sighting(
+                sentence=f"The result refers to {artifact.path}, which is not there.",
+                pointer=f"/artifacts/{index}/path",
+                span=_span_of(pair, artifact.path),
+            )
+
+
+def _secret_present(pair: Pair) -> Iterator[Sighting]:
+    for secret in secrets_in(pair.receipt.text):
+        yield Sighting(sentence=f"The receipt holds {secret.kind}.", span=(secret.start, secret.end))
+
+
+def _success_said(pair: Pair) -> Iterator[Sighting]:
+    text = pair.receipt.text
+    line = text.strip().partition("\n")[0]
+    if pair.canonical.error is not None and SUCCESS.search(line) and not FAILURE.search(text):
+        sentence = f"The call failed ({pair.canonical.error.kind}), and the receipt reports a success."
+        yield Sighting(sentence=sentence, pointer="/error/kind", span=_span_of(pair, line))
+
+
+def _empty_receipt(pair: Pair) -> Iterator[Sighting]:
+    has_parts = any(not isinstance(part, TextPart) for part in pair.receipt.parts)
+    if has_parts or pair.receipt.text.strip():
+        return
+    lost = next((one for one in pair.cuts if text_at(pair.complete, one.pointer) or not pair.is_recorded), None)
+    if pair.canonical.error is not None:
+        yield Sighting(sentence="The call failed, and the receipt is empty.", pointer="/error/message")
+    elif lost is not None:
+        yield Sighting(
+            sentence=f"The result has {lost.cut.total:,} {lost.cut.unit}, and the receipt is empty.",
+            pointer=lost.pointer,
+            document=lost.document,
+        )
+    elif not pair.is_recorded:
+        yield Sighting(sentence="The receipt is empty.", pointer="/summary_text")
+
+
+def _repeated_text(pair: Pair) -> Iterator[Sighting]:
+    """Two fields of one text may both be shown: items of a batch often say the same."""
+    text = pair.receipt.text
+    fields = list(_strings(pair))
+    for document, pointer, value in fields:
+        if len(value) >= REPEATED and text.count(value) > sum(value in other for _, _, other in fields):
+            second = text.index(value, text.index(value) + len(value))
+            yield Sighting(
+                sentence=f"This text of {len(value):,} characters stands in the receipt twice.",
+                pointer=pointer,
+                document=document,
+                span=(second, second + len(value)),
+            )
+
+
+def _headline_late(pair: Pair) -> Iterator[Sighting]:
+    """Lines of tags or a name before it are no harm; lines of the result are."""
+    segments = list(_segments(pair))
+    first = next(((at, one) for at, one in segments if one.role == "headline"), None)
+    if first is None:
+        return
+    at, headline = first
+    before = [one for start, one in segments if start < at and one.source and is_within(one.source.pointer, "/result")]
+    if before and "\n" in pair.receipt.text[:at]:
+        yield Sighting(sentence="The outcome comes after parts of the result.", span=(at, at + len(headline.text)))
+
+
+def _artifact_unnamed(pair: Pair) -> Iterator[Sighting]:
+    for index, artifact in enumerate(pair.canonical.artifacts):
+        if artifact.path not in pair.receipt.text:
+            yield Sighting(
+                sentence=f"The model cannot open {artifact.path}: the receipt does not name it.",
+                pointer=f"/artifacts/{index}/path",
+            )
+
+
+def _error_incomplete(pair: Pair) -> Iterator[Sighting]:
+    error = pair.canonical.error
+    if error is None:
+        return
+    for name, value in (("kind", error.kind), ("recovery_hint", error.recovery_hint)):
+        if value and MARKED_UP.split(value[:80])[0] not in pair.receipt.text:
+            yield Sighting(sentence=f"The error's {name} is not in the receipt.", pointer=f"/error/{name}")
+
+
+def _of_ours(finds: Callable[[Pair], Iterable[Sighting]]) -> Callable[[Pair], Iterable[Sighting]]:
+    return lambda pair: () if pair.is_recorded else finds(pair)
+
+
+def _segments(pair: Pair) -> Iterator[tuple[int, Segment]]:
+    at = 0
+    for segment in pair.receipt.segments:
+        yield at, segment
+        at += len(segment.text)
+
+
+def _own_words(pair: Pair) -> Iterator[tuple[int, Segment]]:
+    """What comes from no field: the renderer's words, or in a recorded receipt what was not traced."""
+    return ((at, segment) for at, segment in _segments(pair) if segment.source is None)
+
+
+def _strings(pair: Pair) -> Iterator[tuple[Document, str, str]]:
+    documents: list[tuple[Document, str, JsonValue]] = [("canonical", "/result", pair.canonical.result)]
+    if pair.is_recorded:
+        documents = [("complete", "", pair.complete)]
+    for document, base, value in documents:
+        for pointer, one in _members(value, base):
+            if isinstance(one, str) and len(one) > TELLING * 2:
+                yield document, pointer, one
+
+
+def _members(value: JsonValue, pointer: str) -> Iterator[tuple[str, JsonValue]]:
+    """The scalars at and below `value`."""
+    match value:
+        case dict():
+            for key, child in value.items():
+                yield from _members(child, join(pointer, key))
+        case list():
+            for index, child in enumerate(value):
+                yield from _members(child, join(pointer, index))
+        case _:
+            yield pointer, value
+
+
+def _says(pair: Pair, text: str) -> bool:
+    return re.search(rf"(?<![\w]){re.escape(text)}(?![\w])", pair.receipt.text) is not None
+
+
+def _span_of(pair: Pair, text: str) -> tuple[int, int] | None:
+    at = pair.receipt.text.find(text)
+    return (at, at + len(text)) if text and at >= 0 else None
+
+
+SHARED: tuple[Rule, ...] = (
+    Rule(name="success_said", severity="error", finds=_success_said),
+    Rule(name="exit_status_missing", severity="error", finds=_exit_status_missing),
+    Rule(name="cut_without_marker", severity="error", finds=_cut_without_marker),
+    Rule(name="empty_receipt", severity="error", finds=_empty_receipt),
+    Rule(name="secret_present", severity="error", finds=_secret_present),
+    Rule(name="artifact_missing", severity="error", finds=_artifact_missing),
+    Rule(name="marker_without_size", severity="warning", finds=_marker_without_size),
+    Rule(name="escaped_json", severity="warning", finds=_escaped_json),
+    Rule(name="repeated_text", severity="warning", finds=_repeated_text),
+    Rule(name="headline_late", severity="warning", finds=_of_ours(_headline_late)),
+    Rule(name="artifact_unnamed", severity="warning", finds=_of_ours(_artifact_unnamed)),
+    Rule(name="error_incomplete", severity="warning", finds=_of_ours(_error_incomplete)),
+)
