@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 from django.views.generic import RedirectView
 
-from dashboard.views import accounts, artifacts, calls, docs, problems, runs, status, uploads
+from dashboard.views import accounts, artifacts, calls, docs, problems, runs, status, tools, uploads
 
 handler400 = "dashboard.views.errors.bad_request"
 handler403 = "dashboard.views.errors.no_permission"
@@ -28,6 +28,8 @@ urlpatterns = [
     path("calls/<uuid:pk>/raw/<str:surface>", calls.raw, name="call-raw"),
     path("artifacts/<uuid:pk>/", artifacts.detail, name="artifact-detail"),
     path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
+    path("tools/", tools.index, name="tool-list"),
+    path("tools/<str:name>/", tools.detail, name="tool-detail"),
     path("problems/", problems.index, name="problem-list"),
     path("problems/<int:pk>/raw", problems.raw, name="problem-raw"),
     path("docs/", docs.index, name="docs-index"),

@@ -1,0 +1,26 @@
+"""The tools that the model may call, and one of them."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from dashboard.access import OperatorRequest
+from dashboard.tool_list import tool_list
+from dashboard.tool_page import tool_page
+from dashboard.views.rendering import render_page
+
+
+@require_GET
+def index(request: OperatorRequest) -> HttpResponse:
+    return render(request, "tools/list.html", {"page": tool_list(request.project)})
+
+
+@require_GET
+def detail(request: OperatorRequest, name: str) -> HttpResponse:
+    try:
+        page = tool_page(request.project, name, sort=request.GET.get("sample", ""))
+    except KeyError:
+        raise Http404("There is no such tool, or it has no such sample.") from None
+    return render_page(request, "tools/detail.html", {"page": page}, partial="gallery")
