@@ -9,22 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from dashboard import call_rail
 from dashboard.call_panes import canonical_bytes, half_text
 from dashboard.call_surfaces import Surfaces
 from envelopes.untrusted import visible
 
-Form = tuple[str, Callable[[Surfaces], str]]  # content type, text
+Form = tuple[str, Callable[[Surfaces], str | None]]  # content type, text
 
 _FENCE = re.compile(r"^[ \t]*(`{3,})", re.MULTILINE)
 
 
 def copied(surfaces: Surfaces, form: str, *, only_receipt: bool) -> tuple[str, str] | None:
-    """Content type and text; None for a form that does not exist."""
+    """Content type and text; None for a form that does not exist, for every call or for this one."""
     found = (RECEIPT_FORMS if only_receipt else CALL_FORMS).get(form)
-    if found is None:
-        return None
-    content_type, write = found
-    return content_type, visible(write(surfaces))
+    text = found[1](surfaces) if found else None
+    return None if found is None or text is None else (found[0], visible(text))
 
 
 def _receipt_text(surfaces: Surfaces) -> str:
@@ -104,4 +103,5 @@ CALL_FORMS: dict[str, Form] = {
     "text": ("text/plain", _call_text),
     "json": ("application/json", _call_json),
     "markdown": ("text/markdown", _call_markdown),
+    **call_rail.FORMS,
 }

@@ -17,6 +17,7 @@ from dashboard.call_panes import (
     receipt_pane,
     recorded_pane,
 )
+from dashboard.call_rail import Rail, rail
 from dashboard.call_surfaces import Surfaces, surfaces_of
 from dashboard.call_walk import Walk, walk
 from dashboard.cut_bar import CutBar, cut_bars
@@ -90,6 +91,7 @@ class CallPage:
     has_recorded: bool
     receipt: ReceiptPane | None
     receipt_fidelity: Fidelity
+    rail: Rail
     cuts: tuple[CutBar, ...]
     superseded: Receipt | None
     receipts: tuple[Option, ...]
@@ -123,6 +125,7 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         has_recorded=surfaces.result is not None,
         receipt=receipt,
         receipt_fidelity=fidelity,
+        rail=rail(surfaces, query),
         cuts=cut_bars(surfaces.halves, artifacts, got=fidelity.got),
         superseded=_superseded(surfaces),
         receipts=_receipt_options(surfaces),

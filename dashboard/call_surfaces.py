@@ -72,7 +72,14 @@ class Surfaces:
         return next((one for one in fitting if one.mapping == self.halves.mapping), fitting[0] if fitting else None)
 
     def tokens(self, text: str) -> TokenCount:
-        return count_tokens(text, model=self.call.run.model)
+        """Each text is counted once: several panes show the size of the same one."""
+        if text not in self._counted:
+            self._counted[text] = count_tokens(text, model=self.call.run.model)
+        return self._counted[text]
+
+    @cached_property
+    def _counted(self) -> dict[str, TokenCount]:
+        return {}
 
 
 def surfaces_of(call: Call, wanted: Mapping[str, str]) -> Surfaces:

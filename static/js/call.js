@@ -250,7 +250,7 @@ document.addEventListener("htmx:pushedIntoHistory", () => {
   const shown = new URLSearchParams(location.search);
   for (const link of document.querySelectorAll(".walk a[rel]")) {
     const url = new URL(link.href);
-    for (const name of ["left", "spaces"]) {
+    for (const name of ["left", "right", "spaces"]) {
       if (shown.has(name)) url.searchParams.set(name, shown.get(name));
       else url.searchParams.delete(name);
     }

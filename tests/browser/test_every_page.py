@@ -17,8 +17,10 @@ def addresses(bundled: Project) -> list[str]:
     """One for each page that has an address; the call is one that has an artifact."""
     artifact = bundled.artifacts.select_related("call").order_by("pk")[0]
     run = f"/runs/{artifact.call.run_id}/"
-    lists = ["/runs/", "/problems/", "/docs/", "/runs/import/"]
-    return [*lists, run, f"{run}model/", f"{run}delete/", f"/calls/{artifact.call_id}/", f"/artifacts/{artifact.pk}/"]
+    lists = ["/runs/", "/problems/", "/docs/", "/runs/import/", "/tools/", "/tools/WebFetch/?sample=large"]
+    call = f"/calls/{artifact.call_id}/"
+    forms = [f"{call}?right=wire-anthropic", f"{call}?left=recorded&right=compacted"]
+    return [*lists, *forms, run, f"{run}model/", f"{run}delete/", call, f"/artifacts/{artifact.pk}/"]
 
 
 def test_no_page_has_a_serious_fault_of_accessibility(
