@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envelopes.call import CallError, ToolCall, ToolResult
@@ -209,12 +209,20 @@ def test_any_event_is_read_again_as_it_was_written(record: ExecutionEvent) -> No
     assert calls.decode(calls.encode(record), ExecutionEvent) == record
 
 
-@FEW
+@settings(FEW, max_examples=10)
 @given(st.lists(CALLS, max_size=3))
 def test_a_file_of_calls_is_read_again_line_by_line(records: list[ToolCall]) -> None:
     raw = b"".join(calls.encode_lines(records))
     assert raw.count(b"\n") == len(records)
     assert list(calls.decode_lines(raw, ToolCall)) == records
+
+
+@FEW
+@given(st.lists(EVENTS, max_size=3), st.lists(settlements(), max_size=3))
+def test_files_of_results_and_of_events_are_too(events: list[ExecutionEvent], ends: list[Settlement]) -> None:
+    results = [calls.result_of(call(), settlement) for settlement in ends]
+    assert list(calls.decode_lines(b"".join(calls.encode_lines(results)), ToolResult)) == results
+    assert list(calls.decode_lines(b"".join(calls.encode_lines(events)), ExecutionEvent)) == events
 
 
 def test_a_line_is_cut_at_its_newline_alone_and_blank_ones_are_passed_over() -> None:
