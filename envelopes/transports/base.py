@@ -88,8 +88,7 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
                 return self.text(part.text)
             case ImagePart():
                 return self.image(part)
-            case OtherPart():
-                return passed_on(part, self.passed, self.provider)
+        return passed_on(part, self.passed, self.provider)
 
     def _part(self, block: Block) -> Part:
         read = self.readers.get(str(block.get("type")))

@@ -100,6 +100,14 @@ def test_every_variant_of_a_family_keeps_its_sources_and_stays_within_every_poli
                 assert_sourced(receipt, canonical.to_json())
 
 
+@in_every_family
+def test_every_variant_follows_from_the_stored_envelope_alone(owner: Family) -> None:
+    for canonical in (canonical for one, canonical in SAMPLES if one is owner):
+        stored = CanonicalResult.from_json(json.loads(json.dumps(canonical.to_json())))
+        for one in variants_for(owner):
+            assert render(stored, owner, one.policy, variant=one) == render(canonical, owner, one.policy, variant=one)
+
+
 @shared
 def test_what_was_cut_says_so(one: Variant) -> None:
     for owner, canonical in SAMPLES:

@@ -17,8 +17,10 @@ from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES
 from envelopes.pipeline import project, render
 from envelopes.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
+from envelopes.renderings import variants_for
 from envelopes.result import CanonicalResult, ToolError
 from envelopes.transports import TRANSPORTS, Body, CallIds, NotCarried, Transport, transport
+from tests.source import imports, modules
 
 IDS = CallIds(provider="toolu_7", call="c-1")
 KINDS = (
@@ -148,6 +150,25 @@ def test_a_transport_says_what_the_receipt_says_whatever_the_result_holds(one: T
 
 
 @each
+def test_any_variant_of_a_result_is_sent_as_it_is(one: Transport) -> None:
+    """What a provider gets may be JSON or not: it comes from the one canonical result."""
+    for variant in variants_for(FAMILIES[0]):
+        receipt = render(SAMPLES[0][1], FAMILIES[0], FAMILIES[0].rendering, variant=variant)
+        assert sent_text(one.name, one.encode(receipt, SAMPLES[0][1], IDS)) == receipt.text
+
+
+def test_nothing_but_the_transports_knows_a_provider() -> None:
+    knowing = [
+        f"{path} imports {name}"
+        for path in modules("envelopes")
+        if path.parts[:2] != ("envelopes", "transports")
+        for name in imports(path)
+        if name.startswith("envelopes.transports")
+    ]
+    assert not knowing
+
+
+@each
 def test_a_body_reads_back_as_what_was_sent(one: Transport) -> None:
     for receipt, canonical in RECEIPTS:
         found = one.decode(one.encode(receipt, canonical, IDS))
@@ -209,6 +230,15 @@ def test_parts_keep_their_order_where_the_provider_has_one_list() -> None:
     for name in ("anthropic", "openai_responses", "openai_responses_custom", "mcp"):
         found = transport(name).decode(transport(name).encode(MIXED, DONE, IDS)).receipt
         assert [type(part) for part in found.parts] == [TextPart, ImagePart, TextPart], name
+
+
+@each
+def test_several_texts_are_blocks_of_their_own_and_an_empty_one_is_none(one: Transport) -> None:
+    parts = [TextPart((Segment(text, "value"),)) for text in ("first ", "", "second")]
+    body = one.encode(Receipt(tuple(parts)), DONE, IDS)
+    assert published(one.name)(body) == body
+    assert sent_text(one.name, body) == "first second"
+    assert len(one.decode(body).receipt.parts) == (1 if one.name == "gemini" else 2)
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_responses", "openai_responses_custom", "gemini"])
