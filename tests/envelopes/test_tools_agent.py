@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
 from envelopes.budget import ProjectionPolicy, RenderPolicy
-from envelopes.families import builtin, may_call, samples
+from envelopes.families import builtin, may_call, samples, tools
 from envelopes.families.agent import FAMILY, gallery
 from envelopes.families.agent.spawning import Spawned
 from envelopes.families.agent.summary import ActiveChild, AgentIdentity, AgentRead, Pending
@@ -24,7 +24,7 @@ from envelopes.handles import TaskHandle, read_handle
 from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import resolve
 from envelopes.result import CanonicalResult, CompleteOutput, ToolError
-from envelopes.tool import InvalidToolInput, ToolDefinition
+from envelopes.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
 
 TOOLS = ("AgentGet", "Enqueue", "SpawnAgent", "WaitFor")
 SORTS = ("success", "error", "large", "empty", "odd")
@@ -147,8 +147,22 @@ def test_the_examples_of_a_definition_are_accepted_and_its_counter_examples_are_
 )
 def test_each_tool_has_its_capability_and_its_planes(tool: str, capability: str, planes: tuple[str, ...]) -> None:
     assert (definition(tool).capability, definition(tool).planes) == (capability, planes)
+    assert definition(tool).profiles == ALL_PROFILES
     assert may_call("public_named", tool)
     assert may_call("private_child", tool) is (capability != "agent_creation")
+
+
+def test_the_core_agent_has_its_tools_and_agent_creation_one() -> None:
+    by_capability: dict[str, set[str]] = {}
+    for name, one in tools().items():
+        by_capability.setdefault(one.capability, set()).add(name)
+    assert by_capability["agent_creation"] == {"SpawnAgent"}
+    assert by_capability["core_agent"] == {
+        *("WaitFor", "AgentGet", "Enqueue", "MemorySearch", "MemoryGet"),
+        *("TaskList", "TaskStatus", "TaskOutput", "TaskInput", "TaskStop"),
+        *("CreateWorkItem", "UpdateWorkItem", "PickWorkItem", "GetWorkItem", "ListWorkItems", "CompleteWorkItem"),
+    }
+    assert all(may_call(profile, name) for profile in ALL_PROFILES for name in by_capability["core_agent"])
 
 
 @pytest.mark.parametrize("wake", ["task_result", "external"])
