@@ -12,7 +12,7 @@ import pytest
 from envelopes.artifact import MemorySink
 from envelopes.families import builtin, may_call, samples
 from envelopes.families.command.batch import SKIPPED, BatchItem, BatchResult, batch_outcome
-from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand
+from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand, outcome
 from envelopes.families.command.tools import ExecCommandInput
 from envelopes.handles import TaskHandle
 from envelopes.result import ToolError
@@ -145,6 +145,21 @@ def test_the_error_of_the_rfc_keeps_its_shape_and_is_told_with_what_the_model_ma
         "Hint: omit workdir or use a relative path inside the active workspace\n"
         "Retryable: no"
     )
+
+
+@pytest.mark.parametrize(
+    ("result", "summary"),
+    [
+        (ran(exit_status=3), "command exited with status 3"),
+        (ran(exit_status=None), "command finished; no exit code was recorded"),
+        (ran(exit_status=None, interpretation="no match"), "command finished: no match"),
+        (ran(interrupted=True), "command was interrupted before it finished"),
+        (ran(disposition="promoted_to_task"), "command promoted to managed task"),
+        (ran(disposition="already_running"), "command is still running"),
+    ],
+)
+def test_a_summary_tells_how_the_command_ended(result: CommandResult, summary: str) -> None:
+    assert outcome(result) == summary
 
 
 def test_a_command_that_runs_already_names_its_task_and_where() -> None:

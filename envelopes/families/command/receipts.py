@@ -82,10 +82,8 @@ def _outcome(canonical: CanonicalResult, show: Show) -> Iterator[Segment]:
 
 def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> Iterator[Segment]:
     yield _headline(result)
-    for title, member in NOTES:
-        yield from member_line(canonical, title, f"/result/{member}")
-    if result.get("disposition") == "already_running":
-        for title, member in RUNNING:
+    for title, member in (*NOTES, *RUNNING) if result.get("disposition") == "already_running" else NOTES:
+        if member.partition("/")[0] in result:
             yield from member_line(canonical, title, f"/result/{member}")
     yield from _length_note(result)
     streams = list(_streams(result, "/result"))
