@@ -77,7 +77,8 @@ def _row(task: JsonValue, pointer: str) -> Iterator[Segment]:
 
 def _output(canonical: CanonicalResult) -> Iterator[Segment]:
     retrieval = Members(canonical.result).text("retrieval_status")
-    yield from _sentence(canonical, verdict(retrieval), "/result/retrieval_status")
+    said_at = "/result/task" if retrieval is None else "/result/retrieval_status"
+    yield from _sentence(canonical, verdict(retrieval), said_at)
     yield from member_line(canonical, "Retrieval", "/result/retrieval_status")
     yield from _task_lines(canonical)
     yield from _failure(canonical)

@@ -1,0 +1,131 @@
+"""What every built-in tool keeps, whatever it produced: checked over each gallery and over drawn outputs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from envelopes.artifact import MemorySink
+from envelopes.budget import RECEIPT_CHARACTERS, RenderPolicy
+from envelopes.families import builtin, samples, tools
+from envelopes.families.base import Family
+from envelopes.pipeline import Projection, project, render
+from envelopes.pointer import resolve
+from envelopes.receipt import Receipt
+from envelopes.result import CanonicalResult, CompleteOutput
+from envelopes.tool import DISPATCH_KINDS
+from tests.envelopes.complete_outputs import outputs
+
+FIVE = ["tool_name", "status", "summary_text", "result", "error"]
+SORTS = {"success", "error", "large", "empty", "odd"}
+# Twice what a receipt may have: handles, times and metadata come on top of the family's previews.
+CANONICAL_CHARACTERS = 2 * RECEIPT_CHARACTERS
+TOOLS = sorted(tools())
+GALLERY = [(tool, sort) for tool in TOOLS for sort in samples(tool)]
+LIMITS = (0, 1, 90, 400, 2_000, RECEIPT_CHARACTERS)
+# Not shrunk: an output has dozens of fields, and the first one that fails says enough.
+DRAWN = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
+
+
+def projected(complete: CompleteOutput) -> tuple[Projection, MemorySink]:
+    family, sink = builtin(complete.tool_name)[0], MemorySink()
+    return project(complete, family, family.projection, sink), sink
+
+
+def rendered(canonical: CanonicalResult, limit: int) -> Receipt:
+    return render(canonical, builtin(canonical.tool_name)[0], RenderPolicy(characters=limit))
+
+
+def check_halves(complete: CompleteOutput, limit: int) -> None:
+    """Five keys, one half, the same twice, within the limit, and every sourced character where it says."""
+    (projection, sink), again = projected(complete), projected(complete)
+    assert (projection, sink.texts) == (again[0], again[1].texts)
+    document = projection.canonical.to_json()
+    assert list(document)[:5] == FIVE
+    assert (document["result"] is None, document["error"] is None) == (complete.error is not None, not complete.error)
+    assert CanonicalResult.from_json(json.loads(json.dumps(document))).to_json() == document
+    receipt = rendered(projection.canonical, limit)
+    assert receipt == rendered(projection.canonical, limit)
+    assert len(receipt.text) <= limit
+    for segment in receipt.segments:
+        if segment.source is not None:
+            found = resolve(document, segment.source.pointer)
+            if segment.source.start is not None:
+                assert isinstance(found, str)
+                assert found[segment.source.start : segment.source.end] == segment.text
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_gallery_shows_each_sort_of_outcome(tool: str) -> None:
+    assert set(samples(tool)) >= SORTS
+    failed = {sort for sort, one in samples(tool).items() if one.status == "error"}
+    assert failed >= {"error"}
+    assert not failed & {"success", "large", "empty"}
+
+
+@pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
+def test_a_gallery_holds_what_the_definition_says(tool: str, sort: str) -> None:
+    complete, definition = samples(tool)[sort], builtin(tool)[1]
+    assert complete.tool_name == tool
+    if complete.error is None:
+        assert type(complete.result) in definition.result
+    else:
+        assert complete.error.kind in (*definition.error_kinds, *DISPATCH_KINDS)
+
+
+@pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_gallery_keeps_the_contract_within_every_budget(tool: str, sort: str, limit: int) -> None:
+    check_halves(samples(tool)[sort], limit)
+
+
+@pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
+def test_a_canonical_result_is_bounded(tool: str, sort: str) -> None:
+    document = projected(samples(tool)[sort])[0].canonical.to_json()
+    assert len(json.dumps(document, ensure_ascii=False)) <= CANONICAL_CHARACTERS
+
+
+@pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
+def test_a_receipt_holds_no_escaped_json(tool: str, sort: str) -> None:
+    text = rendered(projected(samples(tool)[sort])[0].canonical, RECEIPT_CHARACTERS).text
+    assert '\\"' not in text
+    assert "\\n" not in text
+    assert not text.startswith("{")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_an_error_receipt_says_kind_message_hint_and_whether_to_try_again(tool: str) -> None:
+    complete = samples(tool)["error"]
+    text = rendered(projected(complete)[0].canonical, RECEIPT_CHARACTERS).text
+    error = complete.error
+    assert error is not None
+    assert error.message in text.splitlines()[0]
+    assert f"Kind: {error.kind}\n" in text
+    assert f"Hint: {error.recovery_hint}" in text
+    assert f"Retryable: {'yes' if error.retryable else 'no'}" in text
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@settings(DRAWN, max_examples=12)
+@given(data=st.data())
+def test_any_output_of_a_tool_keeps_the_contract(tool: str, data: st.DataObject) -> None:
+    check_halves(data.draw(outputs(tool)), data.draw(st.integers(0, 600) | st.sampled_from(LIMITS)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tool", TOOLS)
+@settings(DRAWN, max_examples=10_000)
+@given(data=st.data())
+def test_ten_thousand_outputs_of_a_tool_keep_the_contract(tool: str, data: st.DataObject) -> None:
+    check_halves(data.draw(outputs(tool)), data.draw(st.integers(0, 600) | st.sampled_from(LIMITS)))
+
+
+def test_a_family_names_each_of_its_tools_once() -> None:
+    families: list[Family] = [builtin(tool)[0] for tool in TOOLS]
+    named = [one.name for family in {family.name: family for family in families}.values() for one in family.tools]
+    assert sorted(named) == TOOLS
