@@ -105,17 +105,16 @@ def _is_like(pointer: str, pattern: str) -> bool:
 
 
 def _escaped_json(pair: Pair) -> Iterator[Sighting]:
-    text = pair.receipt.text
-    if "\\" not in text:
+    if "\\" not in pair.receipt.text:
         return
     for document, pointer, value in _strings(pair):
-        at = next((at for probe in _escaped(value) if (at := text.find(probe)) >= 0), None)
-        if at is not None:
+        span = next((found for probe in _escaped(value) if (found := _span_of(pair, probe))), None)
+        if span is not None:
             yield Sighting(
                 sentence="A text with line breaks or quotes stands here escaped, as a string of JSON.",
                 pointer=pointer,
                 document=document,
-                span=(at, at + TELLING * 2),
+                span=span,
             )
 
 
@@ -136,7 +135,7 @@ def _exit_status_missing(pair: Pair) -> Iterator[Sighting]:
 
 def _cut_without_marker(pair: Pair) -> Iterator[Sighting]:
     for one in pair.cuts:
-        is_shown = any(_is_of(segment, one) for _, segment in _segments(pair))
+        is_shown = any(_is_slice(segment, one) for _, segment in _segments(pair))
         if is_shown and one.cut.shown_count and not one.cut.is_whole and _is_silent(pair, one):
             yield Sighting(
                 sentence=f"{one.cut.dropped_count:,} of {one.cut.total:,} {one.cut.unit} are missing, "
@@ -146,11 +145,14 @@ def _cut_without_marker(pair: Pair) -> Iterator[Sighting]:
             )
 
 
-def _is_of(segment: Segment, one: Shortened) -> bool:
-    """Characters of that text, or of an item of that list; the number of its items shows none of them."""
+def _is_from(segment: Segment, one: Shortened) -> bool:
     source = segment.source
-    is_slice = source is not None and source.start is not None and source.document == one.document
-    return is_slice and source is not None and is_within(source.pointer, one.pointer)
+    return source is not None and source.document == one.document and is_within(source.pointer, one.pointer)
+
+
+def _is_slice(segment: Segment, one: Shortened) -> bool:
+    """Characters of that text, or of an item of that list: how many items there are shows none of them."""
+    return _is_from(segment, one) and segment.source is not None and segment.source.start is not None
 
 
 def _is_silent(pair: Pair, one: Shortened) -> bool:
@@ -165,7 +167,7 @@ def _is_silent(pair: Pair, one: Shortened) -> bool:
 def _is_sign(segment: Segment, one: Shortened) -> bool:
     """How many items were left out, or a line that `Projector.line` shortened."""
     counts = segment.source is not None and segment.source.pointer == f"{one.pointer}_omitted"
-    return counts or _is_of(segment, one) and "…" in segment.text[-4:]
+    return counts or _is_from(segment, one) and segment.text.rstrip('"').endswith(("…", "\\u2026"))
 
 
 def _is_lost(pair: Pair, one: Shortened) -> bool:
@@ -284,8 +286,8 @@ def _segments(pair: Pair) -> Iterator[tuple[int, Segment]]:
 
 
 def _own_words(pair: Pair) -> Iterator[tuple[int, Segment]]:
-    """What comes from no field: the renderer's words, or in a recorded receipt what was not traced."""
-    return ((at, segment) for at, segment in _segments(pair) if segment.source is None)
+    """The renderer's words and its markers; in a recorded receipt, what was not traced."""
+    return ((at, one) for at, one in _segments(pair) if one.source is None or one.role == "marker")
 
 
 def _strings(pair: Pair) -> Iterator[tuple[Document, str, str]]:
