@@ -115,7 +115,7 @@ USE_WORKSPACE = ToolDefinition(
     risk="writes",
     is_mutation=True,
     description=(
-        "Switch the active workspace. Give exactly one of path, a folder, and workspace_id, one that is known. Mode "
+        "Switch the active workspace. Give exactly one of path, a folder, and workspace_id, one that is known. mode "
         "direct uses its own root, shared and read; isolated makes a git worktree for you alone, to write in, and "
         f"may be given an isolation_label. {AGENT_HOME} can only be used direct. cwd is a folder below the root. Later "
         "commands and patches start from the cwd that the result names."

@@ -94,7 +94,8 @@ EXEC_COMMAND = ToolDefinition(
     risk="commands",
     is_mutation=True,
     description=(
-        "Start one shell command. Its end is awaited for yield_time_ms; what still runs then becomes a background "
+        "Start one shell command, in workdir when it is given, by the shell that is named and as a login shell unless "
+        "login is false. Its end is awaited for yield_time_ms; what still runs then becomes a background "
         "task, whose id the result names: follow it with TaskStatus, TaskOutput, TaskInput and TaskStop. A non-zero "
         "exit code is a result, not a tool error. If the same command runs already, duplicate_policy reuse_running "
         "names the running task instead of starting a second one; start_new always starts. accepts_input follows tty "
@@ -125,7 +126,8 @@ EXEC_COMMAND_BATCH = ToolDefinition(
     is_mutation=True,
     description=(
         f"Run 1 to {MOST_ITEMS} shell commands one after the other. No command of a batch becomes a task: one that "
-        "passes its yield_time_ms is killed and counts as failed, so start what runs long with ExecCommand. tty, "
+        "passes its yield_time_ms is killed and counts as failed, so start what runs long with ExecCommand. workdir, "
+        "shell, login and max_output_tokens mean what they mean there; tty, "
         "accepts_input and duplicate_policy do not exist here. With stop_on_error the commands after the first "
         "one that does not complete are skipped. Failed commands make a batch no tool error; each item of the result "
         "tells its own end."

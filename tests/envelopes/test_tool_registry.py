@@ -1,0 +1,303 @@
+"""The registry of built-in tools: who is in it, who may call what, and whether words and schemas agree."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.core.management import CommandError, call_command
+
+from envelopes import inventory as inventories
+from envelopes.families import WITHHELD, builtin, may_call, tools
+from envelopes.inventory import inventory, stored
+from envelopes.outline import outline_text
+from envelopes.tool import Capability, InvalidToolInput, Plane, Profile, ToolDefinition
+
+# The tables of the tools page: capability and plane of each tool.
+CAPABILITIES: dict[Capability, set[str]] = {
+    "core_agent": {
+        *("WaitFor", "AgentGet", "Enqueue", "TaskList", "TaskStatus", "TaskOutput", "TaskInput", "TaskStop"),
+        *("CreateWorkItem", "UpdateWorkItem", "PickWorkItem", "GetWorkItem", "ListWorkItems", "CompleteWorkItem"),
+        *("MemorySearch", "MemoryGet"),
+    },
+    "local_environment": {"ExecCommand", "ExecCommandBatch", "ApplyPatch", "UseWorkspace"},
+    "web": {"WebFetch", "WebSearch"},
+    "agent_creation": {"SpawnAgent"},
+}
+PLANES: dict[Plane, set[str]] = {
+    "work_item": {
+        *("CreateWorkItem", "UpdateWorkItem", "PickWorkItem", "GetWorkItem", "ListWorkItems", "CompleteWorkItem"),
+        "WaitFor",
+    },
+    "task_control": {
+        *("ExecCommand", "ExecCommandBatch", "TaskList", "TaskStatus", "TaskOutput", "TaskInput", "TaskStop"),
+    },
+    "agent": {"AgentGet", "WaitFor", "Enqueue", "SpawnAgent"},
+    "workspace": {"UseWorkspace", "ApplyPatch"},
+    "memory": {"MemorySearch", "MemoryGet"},
+    "web": {"WebFetch", "WebSearch"},
+}
+NAMES = sorted(set().union(*CAPABILITIES.values()))
+TOOLS = sorted(tools().items())
+STARTUP = {"cmd", "workdir", "shell", "login", "tty", "accepts_input", "yield_time_ms", "max_output_tokens"}
+RESULT_ONLY = ("status", "task_handle", "disposition", "exit_status", "output_preview")
+
+
+def definition(name: str) -> ToolDefinition:
+    return builtin(name)[1]
+
+
+def refused(name: str, arguments: Any) -> InvalidToolInput:
+    with pytest.raises(InvalidToolInput) as raised:
+        definition(name).parse(arguments)
+    return raised.value
+
+
+def objects(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object schema inside, itself included."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield schema
+        for member in schema.values():
+            yield from objects(member)
+    if isinstance(schema, list):
+        for member in schema:
+            yield from objects(member)
+
+
+@cache
+def built() -> dict[str, Any]:
+    return inventory([(family.name, tool) for family, tool in map(builtin, tools())], WITHHELD, stored())
+
+
+def test_there_are_23_tools_and_each_is_one_of_the_page() -> None:
+    assert len(NAMES) == 23
+    assert list(tools()) == NAMES
+
+
+def test_notifying_an_operator_is_no_tool() -> None:
+    assert "NotifyOperator" not in tools()
+    assert "NotifyOperator" not in outline_text(built())
+    with pytest.raises(KeyError):
+        builtin("NotifyOperator")
+
+
+@pytest.mark.parametrize(("capability", "names"), CAPABILITIES.items())
+def test_each_tool_has_the_capability_of_the_page(capability: Capability, names: set[str]) -> None:
+    assert {name for name, tool in TOOLS if tool.capability == capability} == names
+
+
+@pytest.mark.parametrize(("plane", "names"), PLANES.items())
+def test_each_plane_lists_its_tools_and_a_tool_may_be_in_two(plane: Plane, names: set[str]) -> None:
+    assert {name for name, tool in TOOLS if plane in tool.planes} == names
+
+
+def test_every_profile_may_call_every_tool_but_a_private_child_spawns_no_agent() -> None:
+    profiles: tuple[Profile, ...] = ("public_named", "private_child")
+    withheld = {(profile, name) for profile in profiles for name in NAMES if not may_call(profile, name)}
+    assert withheld == {("private_child", "SpawnAgent")}
+    with pytest.raises(KeyError):
+        may_call("public_named", "NotifyOperator")
+
+
+def test_a_tool_only_reads_runs_commands_or_writes_as_its_risk_says() -> None:
+    assert {tool.risk for _, tool in TOOLS} == {"read-only", "writes", "commands"}
+    assert not [name for name, tool in TOOLS if tool.risk == "read-only" and tool.is_mutation]
+    assert {name for name, tool in TOOLS if tool.stability == "experimental"} == CAPABILITIES["web"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_denies_unknown_fields_at_every_depth(name: str) -> None:
+    schema = definition(name).input_schema()
+    assert schema["type"] == "object"
+    assert [one["additionalProperties"] for one in objects(schema)] == [False] * len(list(objects(schema)))
+    example = definition(name).examples[0]
+    assert "no_such_field" in refused(name, {**example, "no_such_field": 1}).error.message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_has_the_fields_that_the_parser_takes(name: str) -> None:
+    fields = msgspec.structs.fields(definition(name).input)
+    schema = definition(name).input_schema()
+    assert list(schema["properties"]) == [field.encode_name for field in fields]
+    assert schema.get("required", []) == [field.encode_name for field in fields if field.required]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_of_a_tool_are_taken_and_its_counter_examples_refused(name: str) -> None:
+    tool = definition(name)
+    assert tool.examples
+    assert tool.counter_examples
+    for example in tool.examples:
+        assert isinstance(tool.parse(example), tool.input)
+    for example in tool.counter_examples:
+        error = refused(name, example).error
+        assert (error.kind, error.retryable, bool(error.recovery_hint)) == ("invalid_tool_input", False, True)
+        assert name in error.message
+        assert error.details is not None
+        assert error.details["tool_name"] == name
+        assert set(error.details) in ({"tool_name", "parse_error"}, {"tool_name", "field", "validation_error"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("arguments", [[], "text", None, 3])
+def test_arguments_that_are_no_object_are_refused(name: str, arguments: Any) -> None:
+    assert refused(name, arguments).error.kind == "invalid_tool_input"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_field_of_the_result_is_refused_as_input_with_a_message_that_says_so(name: str) -> None:
+    tool = definition(name)
+    assert not set(tool.result_only) & set(tool.input_schema()["properties"])
+    for field in tool.result_only:
+        error = refused(name, {**tool.examples[0], field: "x"}).error
+        assert f"`{field}` is result metadata" in error.message
+        assert error.details is not None
+        assert error.details["field"] == field
+
+
+def test_a_command_starts_with_its_startup_fields_and_no_result_field() -> None:
+    properties = set(definition("ExecCommand").input_schema()["properties"])
+    assert properties >= STARTUP
+    for field in RESULT_ONLY:
+        assert "result metadata" in refused("ExecCommand", {"cmd": "ls", field: "x"}).error.message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_property_is_named_in_the_description_or_described_itself(name: str) -> None:
+    tool = definition(name)
+    schema = tool.input_schema()
+    unexplained = [
+        field
+        for one in objects(schema)
+        for field, property_schema in one["properties"].items()
+        if not any(_descriptions(property_schema)) and not re.search(rf"\b{field}\b", tool.description)
+    ]
+    assert not unexplained
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_description_names_no_field_and_no_tool_that_is_not_there(name: str) -> None:
+    tool = definition(name)
+    said = " ".join([tool.description, *_descriptions(tool.input_schema())])
+    (listed,) = (one for one in built()["tools"] if one["name"] == name)
+    known = {*_words(listed["input_schema"]), *_words(listed["complete_result"]), *tool.result_only}
+    assert not set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", said)) - known
+    assert not set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", said)) - set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_in_a_description_are_those_that_the_parser_keeps(name: str) -> None:
+    tool = definition(name)
+    for field, schema in tool.input_schema()["properties"].items():
+        said = " ".join(_descriptions(schema))
+        if default := re.search(r"\b(\d+) when omitted", said):
+            assert int(default[1]) == schema["default"]
+        if clamped := re.search(r"clamped to (\d+)\.\.(\d+)", said):
+            assert (int(clamped[1]), int(clamped[2])) == tool.input.clamped[field]
+    properties = tool.input_schema()["properties"]
+    said_of = {field: " ".join(_descriptions(properties[field])) for field in tool.input.clamped}
+    assert not [field for field, (_, most) in tool.input.clamped.items() if str(most) not in said_of[field]]
+
+
+def test_no_arguments_fit_both_one_command_and_a_batch() -> None:
+    one, batch = (definition(name).input_schema() for name in ("ExecCommand", "ExecCommandBatch"))
+    assert set(one["required"]) - set(batch["properties"]) == {"cmd"}
+    assert set(batch["required"]) - set(one["properties"]) == {"items"}
+    for arguments in ({"cmd": "ls", "items": [{"cmd": "ls"}]}, {"cmd": "ls", "stop_on_error": True}):
+        refused("ExecCommand", arguments)
+        refused("ExecCommandBatch", arguments)
+
+
+@pytest.mark.parametrize("field", ["tty", "accepts_input", "duplicate_policy"])
+def test_an_item_of_a_batch_has_no_field_that_only_one_command_has(field: str) -> None:
+    properties = definition("ExecCommand").input_schema()["properties"]
+    example = {"tty": True, "accepts_input": True, "duplicate_policy": "start_new"}[field]
+    assert field in properties
+    assert definition("ExecCommand").parse({"cmd": "ls", field: example})
+    assert field in refused("ExecCommandBatch", {"items": [{"cmd": "ls", field: example}]}).error.message
+
+
+def test_the_inventory_file_is_what_the_code_defines() -> None:
+    assert stored() == built(), "run `python manage.py tool_inventory`"
+    call_command("tool_inventory", "--check", stdout=StringIO())
+
+
+def test_the_inventory_says_of_each_tool_what_a_runtime_has_to_know() -> None:
+    document = built()
+    assert [tool["name"] for tool in document["tools"]] == NAMES
+    listed = {tool["name"]: tool for tool in document["tools"]}
+    assert listed["SpawnAgent"]["profiles"] == ["public_named"]
+    assert listed["WaitFor"]["planes"] == ["work_item", "agent"]
+    assert listed["ExecCommand"]["input_schema"] == definition("ExecCommand").input_schema()
+    assert listed["MemoryGet"]["error_kinds"] == ["memory_source_not_found"]
+
+
+def test_a_stale_inventory_is_told_and_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "inventory.json"
+    monkeypatch.setattr(inventories, "PATH", file)
+    monkeypatch.setattr("dashboard.management.commands.tool_inventory.PATH", file)
+    with pytest.raises(CommandError, match="tool_inventory"):
+        call_command("tool_inventory", "--check")
+    assert not file.exists()
+    said = StringIO()
+    call_command("tool_inventory", stdout=said)
+    assert "version 1.0" in said.getvalue()
+    assert json.loads(file.read_text("utf-8"))["tools"] == built()["tools"]
+    call_command("tool_inventory", "--check", stdout=said)
+    assert "up to date" in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "version"),
+    [
+        ({}, "3.4"),
+        ({"description": "Other words."}, "3.5"),
+        ({"error_kinds": ("new_kind",)}, "3.5"),
+        ({"profiles": ("public_named",)}, "4.0"),
+        ({"name": "WebRead"}, "4.0"),
+        ({"input": definition("MemorySearch").input}, "4.0"),
+    ],
+)
+def test_a_change_that_refuses_what_was_accepted_raises_the_major_version(change: dict[str, Any], version: str) -> None:
+    before = {**inventory([("web", definition("WebSearch"))], WITHHELD), "version": "3.4"}
+    changed = msgspec.structs.replace(definition("WebSearch"), **change)
+    assert inventory([("web", changed)], WITHHELD, before)["version"] == version
+
+
+def test_one_more_tool_raises_the_minor_version() -> None:
+    before = inventory([("web", definition("WebSearch"))], WITHHELD)
+    both = [("web", definition("WebSearch")), ("web", definition("WebFetch"))]
+    assert (before["version"], inventory(both, WITHHELD, before)["version"]) == ("1.0", "1.1")
+
+
+def _descriptions(schema: Any) -> Iterator[str]:
+    """What a schema says in words, at any depth."""
+    match schema:
+        case dict():
+            yield from [said] if isinstance(said := schema.get("description"), str) else []
+            for member in schema.values():
+                yield from _descriptions(member)
+        case list():
+            for member in schema:
+                yield from _descriptions(member)
+
+
+def _words(schema: Any) -> Iterator[str]:
+    """Names of members and of the values that they may have."""
+    match schema:
+        case dict():
+            yield from schema.get("properties", {})
+            yield from (str(word) for word in schema.get("enum", []))
+            for member in schema.values():
+                yield from _words(member)
+        case list():
+            for member in schema:
+                yield from _words(member)
