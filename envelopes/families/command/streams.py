@@ -87,7 +87,7 @@ def cut_text(preview: str) -> CutText | None:
             fits = head.count("\n") == first and len(split_lines(tail)) == last
         else:
             # A head that ends in the middle of a line has got a newline before the marker.
-            fits = len(head) - first in (0, 1) and len(tail) == last
+            fits = len(head) >= first and head[first:] in ("", "\n") and len(tail) == last
             head = head[:first]
         if fits:
             return CutText(
