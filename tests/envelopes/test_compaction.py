@@ -89,6 +89,26 @@ def test_the_recap_of_an_error_says_its_hint_and_whether_it_may_be_tried_again()
     assert "Retryable: no" in said
 
 
+@pytest.mark.parametrize(
+    ("envelope", "said"),
+    [
+        (success({}, "a/1.txt"), "ExecCommand succeeded: command exited with status 0\nArtifact: a/1.txt"),
+        (success({"exit_status": 0}), "ExecCommand succeeded: command exited with status 0\nexit_status: 0"),
+        (
+            CanonicalResult(
+                tool_name="WebFetch",
+                status="error",
+                summary_text="no answer",
+                error=ToolError(kind="network_failed", message="No answer in 30 s", retryable=True),
+            ),
+            "WebFetch failed: no answer\nKind: network_failed\nMessage: No answer in 30 s\nRetryable: yes",
+        ),
+    ],
+)
+def test_a_recap_says_the_outcome_first_and_nothing_twice(envelope: CanonicalResult, said: str) -> None:
+    assert recap(envelope).text == said
+
+
 def test_the_recap_of_a_task_names_it_by_its_task_id() -> None:
     """The other defect: TaskOutput's recap looked for `task.id`, found nothing and said unknown."""
     task = {"task_id": "task_123", "status": "running", "output_preview": "working\n" * 900, "output_artifact": 0}
@@ -154,6 +174,22 @@ def test_a_dropped_list_says_how_many_items_it_had() -> None:
     assert compact(success(["src/app.py"] * 200), 0).canonical.result == ["[200 items dropped by compaction]"]
 
 
+def test_a_list_with_no_place_for_its_number_says_it_itself() -> None:
+    names = ["src/app.py"] * 20
+    kept = compact(success({"id": "x", "pairs": [names, ["a"]], "filenames": names, "filenames_omitted": "some"}), 0)
+    assert kept.canonical.result == {
+        "id": "x",
+        "pairs": [],
+        "pairs_omitted": 2,
+        "filenames": ["[20 items dropped by compaction]"],
+        "filenames_omitted": "some",
+    }
+    assert compact(success([names, [{"id": "x"}]]), 0).canonical.result == [
+        ["[20 items dropped by compaction]"],
+        [{"id": "x"}],
+    ]
+
+
 def test_many_rows_are_reduced_to_their_ids_last() -> None:
     items = [{"id": f"wi_{number}", "objective": "Step", "state": "open"} for number in range(100)]
     kept = compact(success({"work_items": items, "returned": 100}), 0)
@@ -183,6 +219,14 @@ def test_compaction_reads_no_receipt_and_parses_no_text() -> None:
         node.attr for node in ast.walk(ast.parse(inspect.getsource(compaction))) if isinstance(node, ast.Attribute)
     }
     assert not called & {"loads", "decode", "match", "search", "fullmatch", "findall", "partition", "splitlines"}
+
+
+def test_what_a_text_says_changes_nothing() -> None:
+    """A text that is JSON, or that quotes a mark or a handle, goes like any other of its length."""
+    said = '{"task_id": "task_123", "stdout_preview": "[9 characters dropped by compaction]"} ' * 9
+    kept, plain = (compact(success({"stdout_preview": text, "exit_status": 0}), 0) for text in (said, "x" * len(said)))
+    assert kept == plain
+    assert "task_123" not in str(kept.canonical.to_json())
 
 
 @pytest.mark.parametrize(("family", "sample"), SAMPLES)

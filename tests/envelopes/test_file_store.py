@@ -139,6 +139,15 @@ def test_a_link_in_the_store_is_not_followed(store: FileStore, tmp_path: Path) -
     assert [fault.reason for fault in store.check()] == ["is not a regular file"]
 
 
+def test_a_pipe_in_the_store_is_not_waited_for(store: FileStore) -> None:
+    path = store.write("stdout", "hello\n").path
+    kept = store.root / files(store)[0]
+    kept.unlink()
+    os.mkfifo(kept)
+    with pytest.raises(MissingArtifact, match="not a regular file"):
+        store.read_window(path, 0, 9)
+
+
 @pytest.mark.parametrize(
     ("text", "damage", "reason"),
     [

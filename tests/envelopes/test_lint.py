@@ -92,6 +92,7 @@ IN_ORDER: dict[str, Pair] = {
     "escapes that the command itself printed": pair(
         '{"a": "\\n\\"x\\""}', result={"stdout_preview": '{"a": "\\n\\"x\\""}'}
     ),
+    "a text without anything to escape": pair("C:\\temp is full", result={"text": "C:\\temp is full of files again"}),
     "exit status in words": pair("Process exited with code 1.", result={"exit_status": 1}),
     "no word about a zero": pair("README.md", result={"exit_status": 0}),
     "a cut that is stated": pair(SHOWN, own("[3 lines omitted]", "marker"), **CUT),
@@ -187,6 +188,17 @@ def test_an_empty_receipt_about_recorded_output_is_found_and_a_picture_is_a_rece
     assert names(pair(" \n", **known)) == ["empty_receipt"]
     picture = Receipt((ImagePart("image/png", "aGk=", 2),))
     assert names(msgspec.structs.replace(pair("", **known), receipt=picture)) == []
+
+
+def test_a_failed_call_with_an_empty_receipt_is_found() -> None:
+    found = lint(pair("", error=REFUSED, is_recorded=True))
+    assert [(one.rule, one.pointer) for one in found] == [("empty_receipt", "/error/message")]
+
+
+@pytest.mark.parametrize("said", ["un élément\\nsuivant", "un \\u00e9l\\u00e9ment\\nsuivant"])
+def test_escapes_are_known_in_both_ways_of_writing_json(said: str) -> None:
+    looked_at = pair(f'{{"text": "voici {said} et fin"}}', result={"text": "voici un élément\nsuivant et fin"})
+    assert names(looked_at) == ["escaped_json"]
 
 
 @pytest.mark.parametrize("rule", ["headline_late", "artifact_unnamed", "error_incomplete"])
