@@ -17,6 +17,7 @@ from envelopes.families import FAMILIES, builtin, tools
 from envelopes.families.notification import FAMILY, GALLERY, Delivery, OperatorNotification, notification_outcome
 from envelopes.pipeline import project, render
 from envelopes.pointer import resolve
+from envelopes.recorded import RecordedText
 from envelopes.result import CompleteOutput
 
 SENT = OperatorNotification(
@@ -84,6 +85,13 @@ def test_a_long_notification_is_cut_and_kept_whole() -> None:
     assert result["text_artifact"] == 0
     assert list(sink.texts.values()) == ["line\n" * 1_000]
     assert "of 1000 lines]" in result["text"]
+
+
+def test_a_text_of_an_unknown_shape_is_shown_as_it_was_recorded() -> None:
+    complete = CompleteOutput(
+        tool_name="OperatorNotification", status="success", summary_text="done", result=RecordedText("Sent.")
+    )
+    assert shown(complete) == "done\n\nSent."
 
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20) | st.integers(0, 500).map("a line\n".__mul__)

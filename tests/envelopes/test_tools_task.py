@@ -24,9 +24,11 @@ from envelopes.families.task.results import (
     TaskRead,
     TaskState,
 )
+from envelopes.foreign import Evidence
 from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import resolve
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.recorded import RecordedText
+from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.tool import InvalidToolInput, ToolDefinition
 
 TOOLS = ("TaskInput", "TaskList", "TaskOutput", "TaskStatus", "TaskStop")
@@ -250,6 +252,22 @@ def test_a_status_never_holds_output() -> None:
 def test_what_nobody_said_is_left_out() -> None:
     task = projected(samples("TaskStatus")["empty"]).canonical.result["task"]  # type: ignore[call-overload, index]
     assert list(task) == ["task_id", "kind", "status", "created_at", "updated_at", "wait_policy"]
+
+
+def test_a_foreign_stop_names_its_command_at_the_place_of_every_other_command() -> None:
+    row = next(row for row in FAMILY.foreign if "TaskStop" in row.tools)
+    said: JsonValue = {"message": "Stopped b43", "task_id": "b43", "task_type": "local_bash", "command": "npm run dev"}
+    evidence = Evidence(agent="claude-code", tool="TaskStop", args={}, result=said, has_result=True)
+    reading = row.read(evidence)
+    found = projected(reading.complete).canonical.to_json()
+    assert resolve(found, reading.links["/command"]) == "npm run dev"
+    assert shown(reading.complete) == (
+        "Stop requested for task b43\nTask: b43\nKind: local_bash\nCommand: npm run dev\n\nStopped b43"
+    )
+
+
+def test_a_text_of_an_unknown_shape_is_shown_as_it_was_recorded() -> None:
+    assert shown(output("TaskStop", RecordedText("What the agent said"))) == "done\n\nWhat the agent said"
 
 
 def test_a_long_chain_of_causes_states_how_many_are_missing() -> None:
