@@ -45,6 +45,8 @@ class Derived:
     artifacts: list[Artifact] = field(default_factory=list)
     loose: list[tuple[str, str, str]] = field(default_factory=list)  # role, path, text without a recorded field
     receipt_text: str = ""
+    note: str = ""  # what of the evidence could not be read, and so is shown only as recorded
+    subject: Observation | None = None  # what the projection is of
 
 
 def derive(call: Call, observations: dict[str, Observation]) -> Derived:
@@ -66,6 +68,8 @@ def derive(call: Call, observations: dict[str, Observation]) -> Derived:
         columns=_columns(call, halves, observations, text),
         projection=_projection(call, halves, result or receipt or args),
         receipt_text=text,
+        note=halves.note,
+        subject=result or receipt or args,
     )
     if result is not None:
         _add_artifacts(derived, call, halves, result, sink)

@@ -46,6 +46,7 @@ from envelopes.recordings.base import (
     is_blank,
 )
 
+COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
 COUNTED = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
 
 
@@ -115,7 +116,7 @@ class FileImport:
             with open_regular(self.path) as file:
                 self._run_in_turns(file, format_name)
         except recordings.UnknownFormat as error:
-            self._refuse_file(str(error))
+            self._refuse_file(f"{error}{_hint(self.path)}")
         except FileNotFoundError as error:
             if is_named:
                 self._refuse_file(f"cannot be read: {error.strerror}")
@@ -232,6 +233,13 @@ class FileImport:
         self.report.files += 1
         self.report.lines.update(lines)
         self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
+
+
+def _hint(path: Path) -> str:
+    """What to do with a file that nothing recognises, where its first bytes tell."""
+    with open_regular(path) as file:
+        head = file.read(4)
+    return "; it is compressed: unpack it and import what it holds" if head.startswith(COMPRESSED) else ""
 
 
 def _untaken(path: Path) -> tuple[bytes, dict[str, int]]:

@@ -252,6 +252,7 @@ class _BatchWrite:
         insert(Receipt, [new for one in rows.values() for new in one.new_receipts])
         _update(Receipt, [new for one in rows.values() for new in one.changed_receipts])
         self._save_derived(rows, derived, drafts)
+        self._keep_notes(rows, derived)
         self.written.added["calls"] += len(fresh)
         new = [one.surface for row in rows.values() for one in row.new_observations]
         self.written.added["results"] += new.count("result")
@@ -271,6 +272,13 @@ class _BatchWrite:
             for ordinal, one in enumerate(draft.artifacts, 100)
         ]
         insert(Artifact, artifacts, ignore_known=True)
+
+    def _keep_notes(self, rows: dict[UUID, CallRows], derived: dict[UUID, Derived]) -> None:
+        """A call that was met before may have a note that no longer holds."""
+        looked = [(rows[key].call.external_id, one) for key, one in derived.items() if one.note or not rows[key].is_new]
+        told = [(call, one.subject, one.note) for call, one in looked if one.subject is not None]
+        if told:
+            source_rows.keep_notes(told, self.source)
 
     # what stands around the calls
 

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 import pyzstd
 
 from dashboard.columns import column_text
-from dashboard.models import Problem, Source, SourceChunk
+from dashboard.models import Observation, Problem, Source, SourceChunk
 from envelopes.recordings.base import Problem as Refusal
 from envelopes.recordings.base import SourceLine
 
 RAW_SHOWN = 65_536  # of a refused line; the whole stays in the source's chunks
 LEVEL = 3
+NOT_READ = "kept and shown as recorded, but not understood: "
 
 
 class SourceMoved(RuntimeError):
@@ -60,6 +61,29 @@ def keep_refusals(
         rows.append(_problem(source, incomplete.number, "$", reason, incomplete.raw))
         rows[-1].is_incomplete = True
     Problem.objects.bulk_create(rows)
+
+
+def keep_notes(calls: Sequence[tuple[str, Observation, str]], source: Source) -> None:
+    """What a mapping could not read of each call: its own id, what was read, and the note, empty for nothing.
+
+    Told once however often a call is read again. The line was accepted and its bytes are kept: such a
+    problem refuses nothing.
+    """
+    noted = {(one.source_id or source.pk, one.line, _place(call)): (one, note) for call, one, note in calls}
+    sources = {of for of, _, _ in noted}
+    found = Problem.objects.filter(source__in=sources, path__in={place for _, _, place in noted})
+    stale = [pk for pk, *key in found.values_list("pk", "source_id", "line", "path") if tuple(key) in noted]
+    Problem.objects.filter(pk__in=stale).delete()
+    named = Source.objects.in_bulk(sources)
+    Problem.objects.bulk_create(
+        _problem(named[key[0]], key[1], key[2], f"{NOT_READ}{note}", bytes(one.data))
+        for key, (one, note) in noted.items()
+        if note
+    )
+
+
+def _place(call: str) -> str:
+    return column_text(f"call {call}", 500)
 
 
 def _problem(source: Source, line: int, path: str, reason: str, raw: bytes) -> Problem:

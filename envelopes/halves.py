@@ -9,6 +9,7 @@ to `external`, and `Halves.note` says so.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,6 +26,8 @@ from envelopes.preview import Cut
 from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
 from envelopes.result import JsonValue
 from envelopes.untrusted import Untrusted, dump, tame
+
+Recorded: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 
 
 class OutputCut(msgspec.Struct, frozen=True):
@@ -87,7 +90,7 @@ def lint_recorded(halves: Halves, *, has_artifact: Callable[[str], bool] | None 
     return lint(pair, family(halves.family).lint)
 
 
-def recorded_parts(content: JsonValue) -> tuple[str | ImagePart | OtherPart, ...]:
+def recorded_parts(content: JsonValue) -> tuple[Recorded, ...]:
     """A recorded receipt's parts in order: text as it stands, images and the rest by themselves."""
     if isinstance(content, str):
         return (content,)
@@ -96,7 +99,7 @@ def recorded_parts(content: JsonValue) -> tuple[str | ImagePart | OtherPart, ...
     return tuple(_part(block) for block in content)
 
 
-def _part(block: JsonValue) -> str | ImagePart | OtherPart:
+def _part(block: JsonValue) -> Recorded:
     if isinstance(block, str):
         return block
     if not isinstance(block, dict):
@@ -125,43 +128,41 @@ def _tamed(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
 
 def _halves(
     evidence: Evidence,
-    parts: tuple[str | ImagePart | OtherPart, ...] | None,
+    parts: tuple[Recorded, ...] | None,
     sink: ArtifactSink,
     notes: list[str],
 ) -> Halves:
-    family, row = foreign(evidence.agent, evidence.tool)
-    try:
-        reading, projection, spans = _applied(family, row, evidence, parts, sink)
-    except Exception as error:
-        notes.append(f"{family.name} could not read this call ({type(error).__name__}: {error})")
-        family, row = fallback()
-        reading, projection, spans = _applied(family, row, evidence, parts, sink)
+    """The family's own reading, else external's, else external's of nothing: a call is never lost to a mapping."""
+    own, other = foreign(evidence.agent, evidence.tool), fallback()
+    nothing = msgspec.structs.replace(evidence, args=None, result=None, has_result=False, receipt_text=None)
+    for (owner, row), read, read_parts in ((own, evidence, parts), (other, evidence, parts), (other, nothing, ())):
+        try:
+            reading, projection, spans, cuts = _applied(owner, row, read, read_parts, sink)
+            break
+        except Exception as error:
+            notes.append(f"{owner.name} could not read this call ({type(error).__name__}: {error})")
     return Halves(
-        family=family.name,
-        mapping=f"{family.name}:{row.agent}:{row.version}",
+        family=owner.name,
+        mapping=f"{owner.name}:{row.agent}:{row.version}",
         evidence=evidence,
         reading=reading,
         projection=projection,
-        receipt=None if parts is None else _receipt(parts, spans),
-        outputs=_output_cuts(evidence, reading, [span for part in spans for span in part]),
+        receipt=None if parts is None else _receipt(parts, spans or [[] for _ in parts]),
+        outputs=cuts,
         note="; ".join(notes),
     )
 
 
 def _applied(
-    family: Family,
-    row: ForeignTool,
-    evidence: Evidence,
-    parts: tuple[str | ImagePart | OtherPart, ...] | None,
-    sink: ArtifactSink,
-) -> tuple[Reading, Projection, list[list[Span]]]:
+    family: Family, row: ForeignTool, evidence: Evidence, parts: tuple[Recorded, ...] | None, sink: ArtifactSink
+) -> tuple[Reading, Projection, list[list[Span]], tuple[OutputCut, ...]]:
     reading = row.read(evidence)
     projection = project(reading.complete, family, family.projection, sink)
     spans = [row.align(evidence, part) if isinstance(part, str) else [] for part in parts or ()]
-    return reading, projection, spans
+    return reading, projection, spans, _output_cuts(evidence, reading, [span for part in spans for span in part])
 
 
-def _receipt(parts: tuple[str | ImagePart | OtherPart, ...], spans: list[list[Span]]) -> Receipt:
+def _receipt(parts: tuple[Recorded, ...], spans: list[list[Span]]) -> Receipt:
     found: list[Part] = [
         TextPart(to_segments(part, part_spans)) if isinstance(part, str) else part
         for part, part_spans in zip(parts, spans, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -31,17 +32,14 @@ class Command(RichCommand):
     help = "Import recorded agent runs. Importing again adds only what is new."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
+        parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders")
         parser.add_argument("--format", choices=[one.name for one in RECORDINGS], help="instead of by content")
         parser.add_argument("--project", default=DEFAULT)
         parser.add_argument("--watch", action="store_true", help="follow the files until interrupted")
         parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        paths: list[Path] = options["paths"]
-        missing = [path for path in paths if not path.exists()]
-        if missing:
-            raise CommandError(f"no such file or folder: {printable(str(missing[0]))}")
+        paths = options["paths"] = [_existing(name) for name in options["paths"]]
         project = get_or_create_project(options["project"])
         with _Bar(self, is_quiet=options["json"]) as bar:
             report = import_paths(project, paths, format_name=options["format"], progress=bar.show)
@@ -75,6 +73,15 @@ class Command(RichCommand):
     def _tell_watched(self, report: Report) -> None:
         if any(report.added.values()):
             self._tell(report)
+
+
+def _existing(name: str) -> Path:
+    """An empty name is none: `Path("")` would be the folder that the command was started in."""
+    try:
+        os.stat(name)
+    except OSError as error:
+        raise CommandError(f"{error.strerror or error}: {printable(name) or 'an empty path'}") from None
+    return Path(name)
 
 
 class _Bar:

@@ -1,0 +1,91 @@
+"""A mapping that breaks on one call: the call stays, shown as recorded, and the operator is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from dashboard.importing import import_paths
+from dashboard.models import Call, Problem, Project
+from envelopes import families
+from envelopes.alignment import Span
+from envelopes.families import command, external
+from envelopes.families.base import Family
+from envelopes.foreign import Evidence, ForeignTool, Reading
+from tests.dashboard.sessions import SESSION, answers, asks, encoded, write
+
+pytestmark = pytest.mark.django_db
+
+
+class Broken(RuntimeError):
+    pass
+
+
+def break_on(evidence: Evidence) -> Reading:
+    raise Broken("<script>\x00 of " + evidence.tool)
+
+
+def align_nothing(_evidence: Evidence, _text: str) -> list[Span]:
+    return []
+
+
+BROKEN = ForeignTool(agent="claude-code", tools=("Bash",), version=1, read=break_on, align=align_nothing)
+
+
+@pytest.fixture
+def broken_bash(monkeypatch: pytest.MonkeyPatch) -> None:
+    row: tuple[Family, ForeignTool] = (command.FAMILY, BROKEN)
+    monkeypatch.setitem(families._by_tool(), ("claude-code", "Bash"), row)
+
+
+@pytest.mark.usefixtures("broken_bash")
+def test_a_call_that_its_family_cannot_read_is_kept_and_told_once(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    path = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1"), asks("toolu_2", "Read")])
+    report = import_paths(project, [path])
+    call = Call.objects.get(external_id="toolu_1")
+    assert (call.family, call.status, call.receipt_characters) == ("external", "success", 3)
+    assert report.lines == {"accepted": 3, "rejected": 0, "blank": 0}
+    told = [(one["line"], one["path"]) for one in report.problems]
+    assert told == [(2, "call toolu_1")]
+    assert "Broken" in report.problems[0]["reason"]
+    problem = Problem.objects.get()
+    assert json.loads(bytes(problem.raw))["stdout"] == "a\nb"
+    assert "call toolu_1" in operator_client.get("/problems/").content.decode()
+    with path.open("ab") as file:
+        file.write(encoded(answers("toolu_1", at="2026-03-01T09:00:09Z")) + b"\n")
+    assert [one["line"] for one in import_paths(project, [path]).problems] == [2]
+
+
+def test_a_note_goes_when_the_call_is_read_again_and_understood(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1")])
+    with monkeypatch.context() as during:
+        during.setitem(families._by_tool(), ("claude-code", "Bash"), (command.FAMILY, BROKEN))
+        import_paths(project, [path])
+    with path.open("ab") as file:
+        file.write(encoded(answers("toolu_1")) + b"\n")
+    assert import_paths(project, [path]).problems == []
+    assert Call.objects.get().family == "command"
+
+
+def test_a_call_that_even_the_fallback_cannot_read_does_not_stop_the_import(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator_client: Client
+) -> None:
+    def break_on_anything(evidence: Evidence) -> Reading:
+        return break_on(evidence) if evidence.has_result else external.FALLBACK.read(evidence)
+
+    worse = ForeignTool(agent="", tools=(), version=1, read=break_on_anything, align=align_nothing)
+    monkeypatch.setattr(families, "fallback", lambda: (external.FAMILY, worse))
+    monkeypatch.setattr("envelopes.halves.fallback", families.fallback)
+    monkeypatch.setitem(families._by_tool(), ("claude-code", "Bash"), (command.FAMILY, BROKEN))
+    path = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1"), asks("toolu_2", "Read")])
+    assert import_paths(project, [path]).added["calls"] == 2
+    page = operator_client.get(f"/calls/{Call.objects.get(external_id='toolu_1').pk}/")
+    assert page.status_code == 200
+    assert operator_client.get(f"/calls/{Call.objects.get(external_id='toolu_1').pk}/?as=text").status_code == 200

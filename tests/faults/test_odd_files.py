@@ -1,0 +1,154 @@
+"""Whatever stands at a path: the command ends with a sentence or a report, never with a traceback."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import CHECKOUT
+from tests.dashboard.sessions import SESSION, asks, encoded, short_session, write
+from tests.faults.imports import environment, manage, rows
+
+KINDS = {"runs", "calls", "results", "receipts", "events"}
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("store")
+    manage(store, "migrate")
+    return store
+
+
+def run(store: Path, *arguments: str | bytes, timeout: float = 60) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "manage.py", "import_runs", *arguments]
+    return subprocess.run(command, cwd=CHECKOUT, env=environment(store), capture_output=True, timeout=timeout)
+
+
+def report_of(store: Path, *arguments: str | bytes) -> dict[str, Any]:
+    done = run(store, "--json", *arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_report_has_the_shape_that_was_promised(migrated: Path, tmp_path: Path) -> None:
+    lines = [*short_session(), b"no json", b" "]
+    report = report_of(migrated, str(write(tmp_path / f"{SESSION}.jsonl", lines)))
+    assert set(report) == {"files", "seen", "added", "lines", "problems", "run_ids"}
+    assert set(report["seen"]) == set(report["added"]) == KINDS
+    assert report["lines"] == {"accepted": 6, "rejected": 1, "blank": 1}
+    assert [set(problem) for problem in report["problems"]] == [{"file", "line", "path", "reason"}]
+    assert (report["files"], report["problems"][0]["line"], len(report["run_ids"])) == (1, 7, 1)
+
+
+NAMES = (
+    b"a\nb",
+    "\u202egnp".encode(),
+    b"\xff\xfe",
+    b"\x1b[31mred",
+    b"--watch",
+    b"%s{0}{{x}}",
+    b"x" * 249,
+)
+
+
+def test_sessions_of_any_name_are_read_and_found_again(tmp_path: Path) -> None:
+    store, folder = tmp_path / "store", tmp_path / "in"
+    manage(store, "migrate")
+    paths = [Path(os.fsdecode(os.fsencode(folder) + b"/" + name + b".jsonl")) for name in NAMES]
+    for number, path in enumerate(paths):
+        write(path, [asks(f"toolu_{number}", session=f"s{number}")])
+    assert report_of(store, str(folder))["added"]["calls"] == len(NAMES)
+    for number, path in enumerate(paths):
+        with path.open("ab") as file:
+            file.write(b"refused\n" + encoded(asks(f"toolu_1{number}", session=f"s{number}")) + b"\n")
+    report = report_of(store, *map(os.fsencode, paths[:4]), "--", *map(os.fsencode, paths[4:]))
+    assert (report["added"]["calls"], report["lines"]["accepted"], report["lines"]["rejected"]) == (7, 14, 7)
+    assert rows(store, "SELECT count(*) FROM dashboard_source") == [(7,)]
+    told = run(store, str(folder))
+    assert (told.returncode, told.stderr.count(b"\n")) == (0, len(NAMES))
+    assert not any(sign in told.stdout + told.stderr for sign in (b"\x1b", "\u202e".encode(), b"\xff"))
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "gone.jsonl", "a-file/below.jsonl", "loop", ""])
+def test_a_path_that_leads_nowhere_is_one_sentence(name: str, migrated: Path, tmp_path: Path) -> None:
+    (tmp_path / "a-file").write_text("x")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    done = run(migrated, f"{tmp_path}/{name}" if name else "")
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_pipes_devices_and_sockets_are_refused_and_not_waited_for(migrated: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket.jsonl"))
+        write(tmp_path / f"{SESSION}.jsonl", short_session())
+        (tmp_path / "loop.jsonl").symlink_to(tmp_path / "loop.jsonl")
+        (tmp_path / "folder.jsonl").mkdir()
+        (tmp_path / "around").symlink_to(tmp_path)
+        report = report_of(migrated, str(tmp_path), "/dev/zero", "/dev/null")
+    assert report["seen"]["calls"] == 3
+    reasons = {Path(one["file"]).name: one["reason"] for one in report["problems"]}
+    assert set(reasons) == {"pipe.jsonl", "socket.jsonl", "loop.jsonl", "zero", "null"}
+    assert "not a regular file" in reasons["pipe.jsonl"]
+    assert sum(report["lines"].values()) == 6
+
+
+def test_a_compressed_recording_says_what_to_do(migrated: Path, tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl.gz"
+    path.write_bytes(gzip.compress(b"".join(encoded(line) + b"\n" for line in short_session())))
+    report = report_of(migrated, str(path))
+    assert (report["added"]["calls"], len(report["problems"])) == (0, 1)
+    assert "compressed" in report["problems"][0]["reason"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root may")
+def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
+    """As a user who owns the store and may not read the recordings."""
+    folder = tmp_path / "recordings"
+    write(folder / "good" / f"{SESSION}.jsonl", short_session())
+    for hidden in (write(folder / "secret.jsonl", short_session()), folder / "closed"):
+        hidden.mkdir(mode=0o700) if hidden.name == "closed" else hidden.chmod(0o600)
+    script = (
+        "import os, sys; os.umask(0o77); os.setgroups([]); os.setgid(65534); os.setuid(65534);"
+        "from dashboard.importing import _untaken; from dashboard.source_files import *; from pathlib import Path\n"
+        f"found = list(recordings_under([Path({str(folder)!r})]))\n"
+        "for path, _ in found:\n"
+        "    try: open_regular(path).close(); print('open', path.name)\n"
+        "    except OSError as error: print(error.strerror, path.name, _untaken(path))\n"
+    )
+    for parent in [folder, *folder.parents]:
+        if parent.stat().st_uid == 0 and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    store = tmp_path / "nobody"
+    setup = f"import django; django.setup(); {script}"
+    done = subprocess.run(
+        [sys.executable, "-c", setup], cwd=CHECKOUT, env=environment(store), capture_output=True, text=True
+    )
+    assert sorted(done.stdout.splitlines()) == [
+        "Permission denied closed (b'', {})",
+        "Permission denied secret.jsonl (b'', {})",
+        f"open {SESSION}.jsonl",
+    ], done.stderr
+
+
+@pytest.mark.long
+def test_a_folder_of_5_000_files_is_read_in_one_go(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    manage(store, "migrate")
+    for number in range(5_000):
+        session = f"0f5f6d8e-0000-4000-8000-{number:012}"
+        write(tmp_path / "in" / str(number % 50) / f"{session}.jsonl", [asks(f"toolu_{number}", session=session)])
+    report = json.loads(run(store, str(tmp_path / "in"), "--json", timeout=1_500).stdout)
+    assert (report["files"], report["added"]["calls"], len(report["run_ids"])) == (5_000, 5_000, 5_000)
+    assert rows(store, "SELECT count(*) FROM dashboard_run") == [(5_000,)]
