@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.http import QueryDict
 
+from dashboard.call_lint import LintPane, lint_pane
 from dashboard.call_panes import (
     JsonPane,
     ReceiptPane,
@@ -92,6 +93,7 @@ class CallPage:
     receipt: ReceiptPane | None
     receipt_fidelity: Fidelity
     rail: Rail
+    lint: LintPane | None
     cuts: tuple[CutBar, ...]
     superseded: Receipt | None
     receipts: tuple[Option, ...]
@@ -110,6 +112,7 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else of_receipt("absent")
     shows_recorded = query.get("left") == "recorded" and surfaces.result is not None
+    way = rail(surfaces, query)
     events = list(Event.objects.filter(call=call.pk).defer("payload").order_by("line", "id")[: EVENTS_SHOWN + 1])
     return CallPage(
         call=call,
@@ -125,7 +128,8 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         has_recorded=surfaces.result is not None,
         receipt=receipt,
         receipt_fidelity=fidelity,
-        rail=rail(surfaces, query),
+        rail=way,
+        lint=lint_pane(surfaces, artifacts) if way.shows_receipt else None,
         cuts=cut_bars(surfaces.halves, artifacts, got=fidelity.got),
         superseded=_superseded(surfaces),
         receipts=_receipt_options(surfaces),

@@ -88,6 +88,10 @@ class Rail:
     wire: WirePane | None
     compacted: CompactedPane | None
 
+    @property
+    def shows_receipt(self) -> bool:
+        return self.wire is None and self.compacted is None
+
 
 @dataclass(frozen=True)
 class _Way:

@@ -76,6 +76,45 @@ function exactRange(field, piece) {
   return range;
 }
 
+/* Characters [start, end) of the receipt, counted in code points as its text has them; null when not all are loaded. */
+function spanRange(start, end) {
+  const range = new Range();
+  let at = 0;
+  for (const part of document.querySelectorAll("[data-half=receipt] .exact")) {
+    const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const node = walker.currentNode;
+      const isDrawn = node.parentElement.matches(".sp");
+      let offset = 0;
+      for (const text of node.parentElement.closest(".mark") ? [node.data] : node.data) {
+        const isOwn = !(isDrawn && /[→↵]/.test(text)); /* drawn before a tab or a newline, and nothing by itself */
+        if (isOwn && at === start) range.setStart(node, offset);
+        offset += text.length;
+        at += isOwn ? 1 : 0;
+        if (isOwn && at === end) {
+          range.setEnd(node, offset);
+          return range;
+        }
+      }
+    }
+  }
+  return null;
+}
+
+function holdSpan(link) {
+  release();
+  const [start, end] = link.dataset.span.split("-").map(Number);
+  const range = spanRange(start, end);
+  const status = document.querySelector("[data-link-status]");
+  status.textContent = `Characters ${start.toLocaleString("en")} to ${end.toLocaleString("en")} of the receipt`;
+  if (!range) status.textContent += " stand further down: load the next part";
+  status.hidden = false;
+  if (!range) return;
+  held = link;
+  globalThis.CSS?.highlights?.set("linked", new Highlight(range));
+  reveal(range, range.startContainer.parentElement);
+}
+
 function clear() {
   for (const lit of document.querySelectorAll(".lit, .around")) lit.classList.remove("lit", "held", "around");
   globalThis.CSS?.highlights?.delete("linked");
@@ -206,6 +245,12 @@ document.addEventListener("click", (event) => {
   if (copy) {
     event.preventDefault();
     copyFrom(copy);
+    return;
+  }
+  const place = event.target.closest?.("[data-span]");
+  if (place) {
+    event.preventDefault();
+    holdSpan(place);
     return;
   }
   for (const menu of document.querySelectorAll("[data-menu][open]")) if (!menu.contains(event.target)) menu.open = false;

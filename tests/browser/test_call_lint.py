@@ -1,0 +1,27 @@
+"""A finding leads to the very characters that it means."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page
+
+from dashboard.models import Project
+from tests.browser.conftest import Serious
+from tests.dashboard.factories import create_run
+from tests.dashboard.test_call_page import bash
+
+TOKEN = "ghp_" + "a1B2" * 9
+LIT = 'CSS.highlights.has("linked") ? [...CSS.highlights.get("linked")].map(String).join("") : ""'
+
+
+def test_a_place_is_lit_up_and_let_go_by_escape(operator_page: Page, bundled: Project, serious: Serious) -> None:
+    call = bash(create_run(bundled), "\x1b[31m🙂 tab\there\n" + "line\n" * 200 + f"token {TOKEN} end\n")
+    for query in ("", "?spaces=1"):
+        operator_page.goto(f"/calls/{call.pk}/{query}")
+        assert not serious(operator_page)
+        operator_page.get_by_role("link", name="show the place").click()
+        assert operator_page.evaluate(LIT) == TOKEN
+        status = operator_page.locator("[data-link-status]")
+        assert "Characters 1,022 to 1,062 of the receipt" in status.inner_text()
+        operator_page.keyboard.press("Escape")
+        assert operator_page.evaluate(LIT) == ""
+        assert status.is_hidden()
