@@ -82,7 +82,10 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One provider that was asked, whether it answered or not."""
+    """One provider that was asked, whether it answered or not.
+
+    `command` stays in the complete output: a command line may hold credentials.
+    """
 
     provider: str
     status: str
@@ -183,7 +186,6 @@ def _attempt(projector: Projector, attempt: Attempt, field: str) -> JsonValue:
         error_message=None if message is None else projector.line(f"{field}/error_message", message, LINE_CHARACTERS),
         provider_kind=attempt.provider_kind,
         capabilities=list(attempt.capabilities) or None,
-        command=None if attempt.command is None else projector.line(f"{field}/command", attempt.command, 240),
     )
 
 
