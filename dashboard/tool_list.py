@@ -104,7 +104,7 @@ def tool_row(definition: ToolDefinition, used: Mapping[str, Use]) -> ToolRow:
     return ToolRow(
         name=definition.name,
         url=reverse("tool-detail", args=[definition.name]),
-        gist=definition.description.partition(". ")[0].rstrip(".") + ".",
+        gist=definition.description.partition(". ")[0].rstrip(".").replace("`", "") + ".",
         capability=definition.capability,
         planes=definition.planes,
         risk=definition.risk,

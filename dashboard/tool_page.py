@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard import json_markup
-from dashboard.documents import Span, spans_of
 from dashboard.models import Project
 from dashboard.tool_list import ForeignRow, ToolRow, foreign_names, foreign_rows, tool_row, uses
 from dashboard.tool_samples import Rendered, Sample, tool_samples
@@ -58,7 +57,7 @@ class Gallery:
 class ToolPage:
     row: ToolRow
     family: str
-    description: tuple[Span, ...]
+    description: str
     hint: str
     schema: Window
     taken: tuple[Example, ...]
@@ -77,7 +76,7 @@ def tool_page(project: Project, name: str, *, sort: str) -> ToolPage:
     return ToolPage(
         row=tool_row(definition, used),
         family=family.title,
-        description=tuple(spans_of(definition.description)),
+        description=definition.description,
         hint=definition.hint,
         schema=_window(definition.input_schema()),
         taken=tuple(_example(definition, one) for one in definition.examples),
