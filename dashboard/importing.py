@@ -146,16 +146,18 @@ class FileImport:
         self._add_to_report(source)
 
     def _begin(self, file: BinaryIO, head: bytes, place: Place, format_name: str | None) -> Source:
-        """A new source, unless another process began it since it was looked for."""
         form = recordings.named(format_name) if format_name else recordings.detect(head, place)
-        with recording.alone_in(self.project):
-            return find_source(self.project, self.name, file, head) or recording.begin_source(
-                self.project,
-                path=self.name,
-                format_name=form.name,
-                inode=os.fstat(file.fileno()).st_ino,
-                head_sha256=head_sha256(head),
-            )
+        return recording.begin_source(
+            self.project,
+            path=self.name,
+            format_name=form.name,
+            inode=os.fstat(file.fileno()).st_ino,
+            head_sha256=head_sha256(head),
+        )
+
+    def _is_known(self, file: BinaryIO) -> bool:
+        head = os.pread(file.fileno(), HEAD_BYTES, 0)
+        return find_source(self.project, self.name, file, head) is not None
 
     def _skip_newline(self, file: BinaryIO, source: Source) -> int:
         """The line end of a last line that was read without one belongs to that line."""
@@ -190,7 +192,8 @@ class FileImport:
             seen=self._seen(source, records),
         )
         with taking_in():
-            written = recording.record(source, batch, files=self._taken_in(records))
+            files = self._taken_in(records)
+            written = recording.record(source, batch, is_known=lambda: self._is_known(file), files=files)
         self.report.added.update(written.added)
         self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
 

@@ -19,7 +19,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db import models, transaction
+from django.db import connection, models, transaction
 
 from dashboard import forgetting, identity, source_rows
 from dashboard.artifact_removal import remove_unnamed
@@ -87,7 +87,8 @@ def alone_in(project: Project) -> Iterator[None]:
     may come upon the same new run or call at once. SQLite's write lock does the same for all projects.
     """
     with transaction.atomic():
-        Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+        if connection.features.has_select_for_update:
+            Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         yield
 
 
@@ -103,14 +104,17 @@ def begin_source(project: Project, *, path: str, format_name: str, inode: int, h
     )
 
 
-def record(source: Source, batch: Batch, files: Mapping[str, Stored] = MappingProxyType({})) -> Written:
-    """`files` are on disk already, by the path that the recording names.
+def record(
+    source: Source, batch: Batch, *, is_known: Callable[[], bool], files: Mapping[str, Stored] = MappingProxyType({})
+) -> Written:
+    """`files` are on disk already, by the path that the recording names. `is_known` looks once more,
+    behind the lock, whether a source that is not saved yet was begun by another process meanwhile.
 
-    Raises source_rows.SourceMoved when the source is not where the batch starts.
+    Raises source_rows.SourceMoved when it was, or when the source is not where the batch starts.
     """
-    with transaction.atomic():
+    with alone_in(source.project):
         if source._state.adding:
-            source_rows.save_new(source)
+            source_rows.save_new(source, is_known=is_known)
         else:
             source_rows.claim(source, start=batch.start)
         written = _BatchWrite(source, files).write(batch)

@@ -5,7 +5,7 @@ Called by `recording` within its transaction, and by nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyzstd
 
@@ -23,8 +23,10 @@ class SourceMoved(RuntimeError):
     """Another process read this source meanwhile; nothing of the batch was written."""
 
 
-def save_new(source: Source) -> None:
+def save_new(source: Source, *, is_known: Callable[[], bool]) -> None:
     """The file may have been refused before, while it was a stump that no reader knew."""
+    if is_known():
+        raise SourceMoved(f"{source.path} was begun by another process")
     Problem.objects.filter(project=source.project_id, source=None, file=source.path).delete()
     source.save(force_insert=True)
 

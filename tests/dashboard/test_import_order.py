@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.importing import import_paths
-from dashboard.models import Call, Message, Observation, Project, Receipt, Run, RunCall
+from dashboard.importing import Progress, Report, import_paths
+from dashboard.models import Call, Message, Observation, Project, Receipt, Run, RunCall, Source
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write
 
@@ -133,3 +133,23 @@ def test_runs_that_call_each_other_their_parent_are_stored_and_nothing_loops(pro
     assert report.problems == []
     parents = dict(Run.objects.values_list("external_id", "parent__external_id"))
     assert parents == {SESSION: None, f"{SESSION}/a": SESSION, f"{SESSION}/b": f"{SESSION}/a"}
+
+
+def test_an_import_that_another_one_overtakes_goes_on_behind_it(project: Project, tmp_path: Path) -> None:
+    """Between two batches of the first import a second one reads the whole file."""
+    long = [answers(f"toolu_{n}", f"{n}" * 3_000_000) for n in range(3)]
+    path = write(tmp_path / f"{SESSION}.jsonl", [*short_session(), *long])
+    overtaking: list[Report] = []
+
+    def overtake(_progress: Progress) -> None:
+        if not overtaking:
+            overtaking.append(import_paths(project, [path]))
+
+    report = import_paths(project, [path], progress=overtake)
+    second = overtaking[0]
+    assert report.lines == second.lines == {"accepted": 9, "rejected": 0, "blank": 0}
+    assert report.seen == second.seen
+    assert report.added + second.added == {"runs": 1, "calls": 6, "results": 5, "receipts": 5}
+    source = Source.objects.get()
+    assert sum(source.chunks.values_list("size", flat=True)) == path.stat().st_size
+    assert Call.objects.count() == 6
