@@ -220,7 +220,7 @@ def test_what_a_command_says_about_its_text_holds_no_text() -> None:
     )
     assert said["cmd_digest"] == hashlib.sha256(cmd.encode()).hexdigest()
     assert "hunter2" not in json.dumps(result)
-    assert "command text has 5020 characters" in shown(output("ExecCommand", ran(cmd=cmd)))
+    assert "code 0\nNote: the command text has 5020 characters; keep" in shown(output("ExecCommand", ran(cmd=cmd)))
 
 
 def test_a_batch_nests_the_result_of_each_command() -> None:

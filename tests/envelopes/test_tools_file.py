@@ -113,6 +113,12 @@ def test_a_receipt_names_eight_diagnostics_and_counts_the_others(count: int, lin
     assert text.endswith(omitted or "note 7")
 
 
+def test_twenty_diagnostics_are_kept_and_the_others_counted() -> None:
+    odd = tuple(Diagnostic(path="a.py", kind="fuzz", message=f"note {number}") for number in range(60))
+    result = result_of(output("ApplyPatch", PatchResult(changed_files=(GIT,), diagnostics=odd)))
+    assert (len(result["diagnostics"]), result["diagnostics_omitted"]) == (20, 40)
+
+
 def test_a_long_diagnostic_is_shortened_and_recorded_as_such() -> None:
     odd = (Diagnostic(path="a.py", kind="fuzz", message="x " * 400),)
     projection = projected(output("ApplyPatch", PatchResult(changed_files=(GIT,), diagnostics=odd)))
