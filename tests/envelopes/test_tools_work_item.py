@@ -156,6 +156,16 @@ def test_the_limit_of_a_list_is_accepted_and_clamped(asked: dict[str, Any], used
     assert "clamped to 1..100" in builtin("ListWorkItems")[1].description
 
 
+@pytest.mark.parametrize(
+    "state", ["all", "open", "completed", "current", "queued", "blocked", "waiting_for_operator", "runnable"]
+)
+def test_a_list_may_be_asked_for_by_every_state_of_the_page(state: str) -> None:
+    found: Any = parsed("ListWorkItems", {"filter": state})
+    assert found.filter == state
+    page = WorkItemPage(context=QueryContext(), filter=found.filter, returned=0, total_matching=3, limit=20)
+    assert shown(output("ListWorkItems", page)) == f"0 of 3 work items ({state})"
+
+
 def test_a_plan_within_its_budget_is_shown_whole_and_said_to_be_complete() -> None:
     plan = canonical("GetWorkItem", "success")["result"]["work_item"]["plan_artifact"]
     assert (plan["preview"], plan["preview_complete"]) == ("# Plan\n\n1. Collect receipts\n2. Write them anew\n", True)
