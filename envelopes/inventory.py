@@ -89,9 +89,14 @@ def _takes_as_much(before: Document, after: Document) -> bool:
     return (
         set(before["profiles"]) <= set(after["profiles"])
         and set(new.get("required", [])) <= set(old.get("required", []))
-        and old.get("$defs") == new.get("$defs")
+        and _rules(old) == _rules(new)
         and all(_form(old, name) == _form(new, name) for name in old.get("properties", {}))
     )
+
+
+def _rules(schema: Document) -> Any:
+    """What a schema says beside its fields: nested objects and conditions."""
+    return _bare({key: member for key, member in schema.items() if key not in ("properties", "required")})
 
 
 def _form(schema: Document, name: str) -> Any:

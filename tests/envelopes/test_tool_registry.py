@@ -13,6 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 from django.core.management import CommandError, call_command
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from envelopes import inventory as inventories
 from envelopes.families import WITHHELD, builtin, may_call, tools
@@ -48,6 +51,8 @@ NAMES = sorted(set().union(*CAPABILITIES.values()))
 TOOLS = sorted(tools().items())
 STARTUP = {"cmd", "workdir", "shell", "login", "tty", "accepts_input", "yield_time_ms", "max_output_tokens"}
 RESULT_ONLY = ("status", "task_handle", "disposition", "exit_status", "output_preview")
+
+VALUES = (None, "", " ", "\n", "x", "brief:b1", "two words", True, False, -1, 0, 1, 51, 50_001, 1.5, [], {}, ["x"])
 
 
 def definition(name: str) -> ToolDefinition:
@@ -144,6 +149,35 @@ def test_the_examples_of_a_tool_are_taken_and_its_counter_examples_refused(name:
         assert error.details is not None
         assert error.details["tool_name"] == name
         assert set(error.details) in ({"tool_name", "parse_error"}, {"tool_name", "field", "validation_error"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_published_schema_takes_what_its_examples_show_and_refuses_the_others(name: str) -> None:
+    tool = definition(name)
+    Draft202012Validator.check_schema(tool.input_schema())
+    schema = Draft202012Validator(tool.input_schema())
+    assert [example for example in tool.examples if not schema.is_valid(example)] == []
+    assert [example for example in tool.counter_examples if schema.is_valid(example)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_published_schema_takes_exactly_what_the_parser_takes(name: str, data: st.DataObject) -> None:
+    tool = definition(name)
+    schema = tool.input_schema()
+    field = st.sampled_from([*schema["properties"], "no_such_field"])
+    example = data.draw(st.sampled_from(tool.examples))
+    arguments = {
+        **example,
+        **data.draw(st.dictionaries(field, st.sampled_from([*VALUES, *_enums(schema)]), max_size=3)),
+    }
+    try:
+        tool.parse(arguments)
+    except InvalidToolInput:
+        assert not Draft202012Validator(schema).is_valid(arguments)
+    else:
+        assert Draft202012Validator(schema).is_valid(arguments)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -262,6 +296,8 @@ def test_a_stale_inventory_is_told_and_written_anew(tmp_path: Path, monkeypatch:
         ({"description": "Other words."}, "3.5"),
         ({"error_kinds": ("new_kind",)}, "3.5"),
         ({"profiles": ("public_named",)}, "4.0"),
+        ({"conditions": {"required": ["provider"]}}, "4.0"),
+        ({"conditions": {"if": {}, "then": {"not": {}}}}, "4.0"),
         ({"name": "WebRead"}, "4.0"),
         ({"input": definition("MemorySearch").input}, "4.0"),
     ],
@@ -288,6 +324,10 @@ def _descriptions(schema: Any) -> Iterator[str]:
         case list():
             for member in schema:
                 yield from _descriptions(member)
+
+
+def _enums(schema: Any) -> list[Any]:
+    return [value for member in schema["properties"].values() for value in _words(member)]
 
 
 def _words(schema: Any) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -97,6 +97,10 @@ class CompleteWorkItemInput(Input, frozen=True, kw_only=True):
     work_item_id: WorkItemId
 
 
+_UNNAMED = {field: {"type": "null"} for field in ("objective", "plan_status", "todo_list")}
+# When each of the three is null or not there, nothing fits.
+UPDATE_CONDITIONS: dict[str, Any] = {"if": {"properties": _UNNAMED}, "then": {"not": {}}}
+
 CREATE = ToolDefinition(
     name="CreateWorkItem",
     capability="core_agent",
@@ -153,6 +157,7 @@ UPDATE = ToolDefinition(
     result_only=RESULT_ONLY,
     misnamed={"id": "work_item_id", "todos": "todo_list", "title": "objective"},
     hint="give `work_item_id` and at least one of `objective`, `plan_status`, `todo_list`",
+    conditions=UPDATE_CONDITIONS,
     examples=(
         {"work_item_id": "wi_7", "plan_status": "ready"},
         {"work_item_id": "wi_7", "todo_list": []},
