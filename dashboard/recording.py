@@ -352,14 +352,14 @@ class _BatchWrite:
 
     def _counted_calls(
         self, run: Run, members: Sequence[RunCall], rows: dict[UUID, CallRows]
-    ) -> list[tuple[bool, Call]]:
+    ) -> Iterator[tuple[bool, Call]]:
         """A run that this batch began has no other calls than the batch's: nothing need be read back."""
         if run.pk in self.fresh:
             own = sorted((one for one in members if one.run_id == run.pk), key=lambda one: one.ordinal)
-            return [(one.inherited, rows[one.call_id].call) for one in own]
+            return ((one.inherited, rows[one.call_id].call) for one in own)
         stored = RunCall.objects.filter(run=run).select_related("call")
         stored = stored.only("inherited", *(f"call__{column}" for column in COLUMNS)).order_by("ordinal", "id")
-        return [(one.inherited, one.call) for one in stored]
+        return ((one.inherited, one.call) for one in stored.iterator(chunk_size=2_000))
 
 
 def _write_facets(run: Run, facets: dict[tuple[str, str], int], *, is_fresh: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,16 @@ from dashboard.columns import column_text
 from dashboard.models import Call, Run
 
 STRIP_LETTERS = 120
+SUMS = (
+    "call_count",
+    "own_call_count",
+    "progress_call_count",
+    "failed_count",
+    "cut_count",
+    "unanswered_count",
+    "token_count",
+    "receipt_characters",
+)
 SEVERITY = "owucex"  # within one bucket of a long run the worst shows
 COLUMNS = (
     "tool",
@@ -35,23 +45,34 @@ class Tally:
     facets: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def tally(run: Run, rows: Sequence[tuple[bool, Call]]) -> Tally:
-    """`rows` are (inherited, call with COLUMNS) in run order. An inherited call counts for its own run only."""
-    own = [call for inherited, call in rows if not inherited and call.origin == "message"]
-    everything = [call for _, call in rows]
-    columns = {
-        "call_count": len(everything),
-        "own_call_count": len(own),
-        "progress_call_count": sum(call.origin == "progress" for call in everything),
-        "failed_count": sum(call.has_failed for call in everything),
-        "cut_count": sum(call.is_cut for call in everything),
-        "unanswered_count": sum(call.status == Call.Status.UNKNOWN for call in everything),
-        "token_count": sum(call.tokens for call in everything),
-        "token_certainty": _certainty(everything),
-        "receipt_characters": sum(call.receipt_characters for call in everything),
-        "strip": strip_of([letter_of(call) for call in everything]),
+def tally(run: Run, rows: Iterable[tuple[bool, Call]]) -> Tally:
+    """`rows` are (inherited, call with COLUMNS) in run order, gone through once and not held: a run may have
+    many. An inherited call counts for its own run only.
+    """
+    sums = Counter(dict.fromkeys(SUMS, 0))
+    facets = _facets_of_run(run)
+    letters: list[str] = []
+    is_exact = True
+    for inherited, call in rows:
+        letters.append(letter_of(call))
+        sums.update(_counts(call, inherited=inherited))
+        facets.update(_facets(call))
+        is_exact = is_exact and call.token_certainty == "exact"
+    certainty = "exact" if letters and is_exact else "estimate"
+    return Tally({**sums, "token_certainty": certainty, "strip": strip_of(letters)}, facets)
+
+
+def _counts(call: Call, *, inherited: bool) -> dict[str, int]:
+    return {
+        "call_count": 1,
+        "own_call_count": not inherited and call.origin == "message",
+        "progress_call_count": call.origin == "progress",
+        "failed_count": call.has_failed,
+        "cut_count": call.is_cut,
+        "unanswered_count": call.status == Call.Status.UNKNOWN,
+        "token_count": call.tokens,
+        "receipt_characters": call.receipt_characters,
     }
-    return Tally(columns, facets_of(run, everything))
 
 
 def letter_of(call: Call) -> str:
@@ -74,18 +95,16 @@ def strip_of(letters: Sequence[str]) -> str:
     return "".join(max(bucket, key=SEVERITY.index) for bucket in buckets)
 
 
-def facets_of(run: Run, calls: Sequence[Call]) -> Counter[tuple[str, str]]:
-    facets: Counter[tuple[str, str]] = Counter()
-    for call in calls:
-        facets["tool", column_text(call.tool, 200)] += 1
-        facets["family", call.family] += 1
-        for state in _states(call):
-            facets["state", state] += 1
-    for kind, value in (("agent", run.agent), ("source", run.source_format), ("model", run.model)):
-        if value:
-            facets[kind, value] = 1
+def _facets_of_run(run: Run) -> Counter[tuple[str, str]]:
+    found = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
+    facets = Counter({(kind, value): 1 for kind, value in found if value})
     facets["state", "child" if run.parent_id else "top"] = 1
     return facets
+
+
+def _facets(call: Call) -> list[tuple[str, str]]:
+    states = [("state", state) for state in _states(call)]
+    return [("tool", column_text(call.tool, 200)), ("family", call.family), *states]
 
 
 def _states(call: Call) -> list[str]:
@@ -97,7 +116,3 @@ def _states(call: Call) -> list[str]:
         "disagree": call.is_disagreeing,
     }
     return [state for state, holds in found.items() if holds]
-
-
-def _certainty(calls: Sequence[Call]) -> str:
-    return "exact" if calls and all(call.token_certainty == "exact" for call in calls) else "estimate"

@@ -1,0 +1,131 @@
+"""Hostile recordings: no exception, every line told, nothing good lost, and every page of them opens.
+
+python -m pytest -m long tests/faults/test_hostile_recordings.py opens the pages of every value; the
+default run those of the worst.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from dashboard.importing import Report, import_paths
+from dashboard.models import Call, Project, Receipt
+from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session
+from tests.faults.crawl import faults_of_pages
+from tests.faults.hostile import LINES, VALUES, audit_lines, session_lines, stream_lines
+
+pytestmark = pytest.mark.django_db
+WORST = ("markup", "a NUL", "a lone high surrogate", "bidi", "NaN", "a key twice", "images of wrong types")
+AUDIT = {
+    "run.json": b'{"runId":"r","plan":{}}\n',
+    "calls.jsonl": b'{"runId":"r","callId":"c1","tool":"ExecCommand","args":{}}\n',
+    "results.jsonl": b'{"runId":"r","callId":"c1","ok":true,"data":{"exit_status":0}}\n',
+    "events.jsonl": b'{"runId":"r","type":"run.started","timestamp":"2026-01-01T00:00:00Z"}\n',
+    "receipts.jsonl": b'{"run":"r","call":"c1","text":"hi"}\n',
+}
+
+
+def lines_of(lines: Mapping[str, bytes]) -> list[bytes]:
+    """Each with a call of its own, so that none answers another's."""
+    return [line.replace(b"toolu_9", b"toolu_9%d" % at) for at, line in enumerate(lines.values())]
+
+
+def between_good_lines(folder: Path, hostile: list[bytes]) -> dict[Path, bytes]:
+    good = [encoded(line) for line in short_session()]
+    return {folder / f"{SESSION}.jsonl": b"".join(line + b"\n" for line in [*good[:2], *hostile, *good[2:]])}
+
+
+def stream_around(folder: Path, hostile: list[bytes]) -> dict[Path, bytes]:
+    init = {"type": "system", "subtype": "init", "session_id": SESSION, "model": "m"}
+    told = [{"type": one["type"], "session_id": SESSION, "message": one["message"]} for one in (ASKED, ANSWERED)]
+    good = [encoded(line) for line in (init, *told)]
+    return {folder / "out.jsonl": b"".join(line + b"\n" for line in [*good[:2], *hostile, *good[2:]])}
+
+
+ASKED, ANSWERED = asks("toolu_01"), answers("toolu_01")
+
+
+def audit_around(folder: Path, value: bytes) -> dict[Path, bytes]:
+    found = {folder / name: raw for name, raw in AUDIT.items()}
+    for name, line in audit_lines(value).values():
+        found[folder / name] += line + b"\n"
+    return found
+
+
+def imported(project: Project, files: Mapping[Path, bytes]) -> Report:
+    """Twice: every line is told of each time, and the second time nothing is new."""
+    for path, raw in files.items():
+        path.write_bytes(raw)
+    first, second = (import_paths(project, list(files)) for _ in range(2))
+    assert sum(first.lines.values()) == sum(raw.count(b"\n") for raw in files.values())
+    assert (second.lines, sum(second.added.values())) == (first.lines, 0)
+    json.dumps(first.to_json())
+    return first
+
+
+def assert_good_calls(run: str, *calls: str) -> None:
+    assert set(Call.objects.filter(run__external_id=run).values_list("external_id", flat=True)) >= set(calls)
+    answered = Receipt.objects.filter(call__external_id__in=calls[:2], call__run__external_id=run)
+    assert answered.values("call").distinct().count() == len(calls[:2])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_in_any_slot_of_a_session_costs_no_good_line(name: str, project: Project, tmp_path: Path) -> None:
+    imported(project, between_good_lines(tmp_path, lines_of(session_lines(VALUES[name]))))
+    assert_good_calls(SESSION, "toolu_01", "toolu_02", "toolu_03")
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_in_any_slot_of_a_stream_costs_no_good_line(name: str, project: Project, tmp_path: Path) -> None:
+    imported(project, stream_around(tmp_path, lines_of(stream_lines(VALUES[name]))))
+    assert_good_calls(SESSION, "toolu_01")
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_in_any_slot_of_an_audit_folder_costs_no_good_line(name: str, project: Project, tmp_path: Path) -> None:
+    imported(project, audit_around(tmp_path, VALUES[name]))
+    assert_good_calls("r", "c1")
+
+
+def test_odd_lines_are_told_by_number_and_cost_no_good_line(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    report = imported(project, between_good_lines(tmp_path, list(LINES.values())))
+    assert_good_calls(SESSION, "toolu_01", "toolu_02", "toolu_03")
+    numbers = {name: 3 + at for at, name in enumerate(LINES)}
+    refused = {one["line"] for one in report.problems}
+    for name in ("a bare null", "a cut object", "binary", "UTF-16", "nested to the moon", "a type that is a list"):
+        assert numbers[name] in refused, name
+    assert "white space only" not in {name for name, number in numbers.items() if number in refused}
+    assert faults_of_pages(operator_client, project) == []
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_every_page_of_the_worst_values_opens(
+    name: str, project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    imported(project, between_good_lines(tmp_path, lines_of(session_lines(VALUES[name]))))
+    assert faults_of_pages(operator_client, project, is_brief=True) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layout", ["session", "stream", "audit"])
+@pytest.mark.parametrize("name", VALUES)
+def test_every_page_of_every_value_opens(
+    name: str, layout: str, project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    value = VALUES[name]
+    match layout:
+        case "session":
+            files = between_good_lines(tmp_path, lines_of(session_lines(value)))
+        case "stream":
+            files = stream_around(tmp_path, lines_of(stream_lines(value)))
+        case _:
+            files = audit_around(tmp_path, value)
+    imported(project, files)
+    assert faults_of_pages(operator_client, project) == []
