@@ -15,7 +15,7 @@ from envelopes.families import builtin, samples
 from envelopes.families.web import FAMILY
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link, Page
 from envelopes.pipeline import project, render
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.result import CanonicalResult, CompleteOutput, ToolError
 
 GALLERY = [(tool, sort) for tool in ("WebFetch", "WebSearch") for sort in ("success", "error", "large", "empty", "odd")]
 PAGE = FetchedPage(
@@ -103,6 +103,13 @@ def test_fetched_text_is_fenced_in_the_canonical_result_itself() -> None:
         f'<untrusted-web-content id="{mark}" source="https://example.org/">\n# Title\n'
         f'</untrusted-web-content id="{mark}">'
     )
+
+
+def test_an_envelope_without_a_fence_is_shown_as_untrusted_all_the_same() -> None:
+    document = canonical(fetched())
+    document["result"]["text"] = "bare"
+    text = render(CanonicalResult.from_json(document), FAMILY, FAMILY.rendering).text
+    assert text.endswith("\n\nUntrusted text from the web:\nbare")
 
 
 def test_a_page_cannot_end_the_fence_before_its_end() -> None:

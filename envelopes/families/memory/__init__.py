@@ -13,12 +13,11 @@ from envelopes.families.memory.gallery import GALLERY
 from envelopes.families.memory.receipts import receipt
 from envelopes.families.memory.results import MEMORY_CHARACTERS, FoundMemories, ReadMemory, project
 from envelopes.lint import said
-from envelopes.recorded import RecordedText
 
 FAMILY = Family(
     name="memory",
     title="Memory",
-    results=(FoundMemories, ReadMemory, RecordedText),
+    results=(FoundMemories, ReadMemory),
     project=project,
     renderers={"receipt": receipt},
     projection=ProjectionPolicy(preview=MEMORY_CHARACTERS),
@@ -27,7 +26,6 @@ FAMILY = Family(
         Facet("Results", "/result/results", "table"),
         Facet("Content", "/result/memory/content", "text"),
         Facet("Metadata", "/result/memory/metadata", "json"),
-        Facet("Text", "/result/text", "text"),
     ),
     lint=(said("reference_unsaid", "what to ask MemoryGet for", "/result/results/*/source_ref"),),
     samples=tuple(GALLERY.values()),

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 
 from envelopes.families.base import (
     bounded,
-    headline,
     indented,
     label,
     line_break,
     member_line,
     preview,
-    text_block,
     value,
 )
 from envelopes.receipt import Segment, Source
@@ -24,14 +22,7 @@ ERROR_DETAILS = (("Field", "field"), ("Source", "source_ref"))
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     result = Members(canonical.result)
-    if result.get("memory") is not None:
-        return _read(canonical)
-    return _found(canonical, result) if result.get("results") is not None else _recorded(canonical)
-
-
-def _recorded(canonical: CanonicalResult) -> Iterable[Segment]:
-    yield headline(canonical.summary_text)
-    yield from text_block(canonical, "/result/text")
+    return _found(canonical, result) if result.get("memory") is None else _read(canonical)
 
 
 def _read(canonical: CanonicalResult) -> Iterable[Segment]:

@@ -76,12 +76,14 @@ def _fetched(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield line_break()
     yield label("SHA-256: ")
     yield Segment(digest, "value", Source("canonical", "/result/sha256", 0, len(digest)))
-    yield from _untrusted(result)
+    yield from _untrusted(canonical, result)
 
 
-def _untrusted(result: Members) -> Iterable[Segment]:
+def _untrusted(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+    """The fenced text. An envelope that another runtime wrote may have none, and is shown all the same."""
     found = _WRAPPED.fullmatch(result.text("text") or "")
     if found is None:
+        yield from text_block(canonical, "/result/text", UNTRUSTED)
         return
     yield line_break(2)
     if not found["text"].strip():
