@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 
@@ -22,22 +22,40 @@ def follow(
     format_name: str | None = None,
     stop: Event | None = None,
 ) -> None:
-    """Runs until interrupted or until `stop` is set; `tell` gets one report a round of changes."""
-    named = {path.resolve() for path in paths if path.is_file()}
-    folders = [path.resolve() for path in paths if path.is_dir()]
+    """Runs until interrupted or until `stop` is set; `tell` gets one report a round of changes.
+
+    A changed file is called as the import called it, whatever the watcher calls it: under another name
+    its refused lines would be told a second time.
+    """
+    named = {path.resolve(): path for path in paths if not path.is_dir()}
+    folders = {path.resolve(): path for path in paths if path.is_dir()}
     watched = {path.parent for path in named} | set(folders)
     settled = False
-    rounds = watch(*watched, stop_event=stop, debounce=200, step=50, rust_timeout=SETTLE_MS, yield_on_timeout=True)
+    rounds = watch(
+        *watched,
+        stop_event=stop,
+        debounce=200,
+        step=50,
+        rust_timeout=SETTLE_MS,
+        yield_on_timeout=True,
+        recursive=bool(folders),
+    )
     for changes in rounds:
         changed = sorted({Path(name) for _, name in changes})
-        wanted = [path for path in changed if _is_wanted(path, named, folders)] if settled else list(paths)
+        found = [_as_given(path, named, folders) for path in changed] if settled else list(paths)
+        wanted = [path for path in found if path is not None]
         settled = True
         if wanted:
             tell(import_paths(project, wanted, format_name=format_name))
 
 
-def _is_wanted(path: Path, named: set[Path], folders: Sequence[Path]) -> bool:
+def _as_given(path: Path, named: Mapping[Path, Path], folders: Mapping[Path, Path]) -> Path | None:
+    """None for what is no recording, or gone by now."""
+    if not path.is_file():
+        return None
     if path in named:
-        return path.is_file()
-    is_under = any(folder in path.parents for folder in folders)
-    return is_under and path.is_file() and (path.suffix == ".jsonl" or path.name == "run.json")
+        return named[path]
+    above = next((folder for folder in folders if folder in path.parents), None)
+    if above is None or not (path.suffix == ".jsonl" or path.name == "run.json"):
+        return None
+    return folders[above] / path.relative_to(above)

@@ -14,6 +14,8 @@ import pytest
 from tests.conftest import CHECKOUT
 from tests.postgresql import NoServerBinaries, private_cluster
 
+FOLDERS = ("tests/dashboard", "tests/faults/test_hostile_recordings.py")
+
 
 def test_the_write_path_and_the_pages_hold_on_postgresql(tmp_path: Path) -> None:
     failure = _failure_on_postgresql(tmp_path)
@@ -41,7 +43,7 @@ def _failure_on_postgresql(workplace: Path) -> str:
 
 def _pytest_on(url: str, workplace: Path) -> subprocess.CompletedProcess[str]:
     """In a process of its own: Django takes its database once, when the settings load."""
-    command = [sys.executable, "-m", "pytest", "tests/dashboard", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *FOLDERS, "-q", "-n", "0", "-p", "no:cacheprovider"]
     environment = os.environ | {"DATABASE_URL": url, "TMPDIR": str(workplace)}
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS"):
         environment.pop(name, None)

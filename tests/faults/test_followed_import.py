@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
-from tests.dashboard.sessions import SESSION, answers, encoded, short_session, write
+from tests.conftest import CHECKOUT
+from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, write
 from tests.faults.imports import manage, rows, started, wait_until
 
 
@@ -29,3 +31,33 @@ def test_a_watched_session_is_followed_from_where_it_stood(tmp_path: Path) -> No
     assert len(chunks) == 2
     assert chunks[0][1] == chunks[1][0]
     assert rows(store, "SELECT status FROM dashboard_call WHERE external_id = 'toolu_03'") == [("success",)]
+
+
+def test_a_watched_file_may_be_truncated_replaced_and_refused_in_part(tmp_path: Path) -> None:
+    """A relative path, as people type it: the watcher's own names for the files are absolute."""
+    store, folder = tmp_path / "store", tmp_path / "sessions"
+    session = write(folder / f"{SESSION}.jsonl", short_session())
+    (folder / "stump.jsonl").write_bytes(b'{"type":"us')
+    manage(store, "migrate")
+    given = os.path.relpath(folder, CHECKOUT)
+    watching = started(store, "import_runs", given, "--watch")
+    calls = "SELECT count(*) FROM dashboard_call"
+    try:
+        assert wait_until(lambda: rows(store, calls) == [(3,)])
+        write(session, [asks("toolu_21"), b"refused", answers("toolu_21")])
+        assert wait_until(lambda: rows(store, calls) == [(4,)])
+        other = write(tmp_path / "beside.jsonl", [asks("toolu_31"), answers("toolu_31")])
+        other.replace(session)
+        assert wait_until(lambda: rows(store, calls) == [(5,)])
+        with session.open("ab") as file:
+            file.write(encoded(asks("toolu_32")) + b"\n")
+        assert wait_until(lambda: rows(store, calls) == [(6,)])
+        session.unlink()
+        write(folder / "stump.jsonl", [asks("toolu_41")])
+        assert wait_until(lambda: rows(store, calls) == [(7,)])
+    finally:
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(20) == 0
+    assert rows(store, "SELECT line FROM dashboard_problem") == [(2,)]
+    files = {str(file) for (file,) in rows(store, "SELECT path FROM dashboard_source")}
+    assert files == {f"{given}/{SESSION}.jsonl", f"{given}/stump.jsonl"}

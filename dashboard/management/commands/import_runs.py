@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.db import connection
 from django_rich.management import RichCommand
 from rich.progress import (
     BarColumn,
@@ -40,7 +42,10 @@ class Command(RichCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         paths = options["paths"] = [_existing(name) for name in options["paths"]]
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options["project"]):
+            raise CommandError("a project's name has letters, digits, - and _, 64 at most")
         project = get_or_create_project(options["project"])
+        _map_no_pages()
         with _Bar(self, is_quiet=options["json"]) as bar:
             report = import_paths(project, paths, format_name=options["format"], progress=bar.show)
         if options["json"]:
@@ -52,8 +57,9 @@ class Command(RichCommand):
 
     def _follow(self, project: Project, options: dict[str, Any]) -> None:
         """Ctrl-C is how following ends; a batch that it interrupts is read again the next time."""
+        tell = self._tell_nothing if options["json"] else self._tell_watched
         try:
-            watching.follow(project, options["paths"], format_name=options["format"], tell=self._tell_watched)
+            watching.follow(project, options["paths"], format_name=options["format"], tell=tell)
         except KeyboardInterrupt:
             self.stderr.write("Stopped. What was read is stored.")
 
@@ -73,6 +79,16 @@ class Command(RichCommand):
     def _tell_watched(self, report: Report) -> None:
         if any(report.added.values()):
             self._tell(report)
+
+    def _tell_nothing(self, _report: Report) -> None:
+        """With --json, stdout holds the one document."""
+
+
+def _map_no_pages() -> None:
+    """Pages that SQLite maps count as memory of this process, which should not grow with the store."""
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA mmap_size=0")
 
 
 def _existing(name: str) -> Path:

@@ -1,0 +1,89 @@
+"""What an import takes in memory, measured on a process of its own.
+
+python -m pytest -m long tests/faults/test_import_memory.py -s
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CHECKOUT
+from tests.dashboard.sessions import SESSION, answers, asks, encoded
+from tests.faults.imports import environment, manage
+
+MB = 1_000_000
+OUTPUT = "\n".join(f"line {number} of an output that is like many" for number in range(120))
+
+
+def write_session(path: Path, size: int) -> int:
+    """The number of calls that it takes to fill `size` bytes."""
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        for number in count(1):
+            for line in pair(f"toolu_{number}", f"{OUTPUT}{number}"):
+                file.write(line + b"\n")
+            if file.tell() >= size:
+                return number
+    raise AssertionError("count ends")
+
+
+def pair(call: str, output: str) -> Iterator[bytes]:
+    yield encoded(asks(call))
+    yield encoded(answers(call, output, {"stdout": output, "stderr": "", "interrupted": False, "isImage": False}))
+
+
+def imported(folder: Path) -> tuple[dict[str, dict[str, int]], float]:
+    """The report, and the peak resident memory in MB as the kernel counted it for that one process."""
+    manage(folder / "store", "migrate")
+    command = [sys.executable, "manage.py", "import_runs", "--json", str(folder / "in")]
+    process = subprocess.Popen(command, cwd=CHECKOUT, env=environment(folder / "store"), stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as told:
+        report = json.load(told)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return report, usage.ru_maxrss * 1024 / MB
+
+
+@pytest.mark.long
+def test_memory_does_not_grow_with_a_session_of_400_mb(tmp_path: Path) -> None:
+    peaks = {}
+    for size in (40, 400):
+        calls = write_session(tmp_path / str(size) / "in" / f"{SESSION}.jsonl", size * MB)
+        report, peaks[size] = imported(tmp_path / str(size))
+        assert report["added"]["calls"] == calls
+    print(f"\npeak memory of an import: {peaks[40]:.0f} MB for a file of 40 MB, {peaks[400]:.0f} MB for one of 400 MB")
+    assert peaks[400] < 300
+    assert peaks[400] < peaks[40] * 1.25
+
+
+@pytest.mark.long
+def test_one_line_of_60_mb_is_taken_in(tmp_path: Path) -> None:
+    path = tmp_path / "in" / f"{SESSION}.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(line + b"\n" for line in pair("toolu_1", "x" * 30 * MB)))
+    report, peak = imported(tmp_path)
+    assert (report["added"]["receipts"], report["lines"]["rejected"]) == (1, 0)
+    print(f"\npeak memory of an import: {peak:.0f} MB for one line of 60 MB")
+    assert peak < 600
+
+
+@pytest.mark.long
+def test_a_line_beyond_the_limit_is_refused_and_the_next_one_read(tmp_path: Path) -> None:
+    path = tmp_path / "in" / f"{SESSION}.jsonl"
+    path.parent.mkdir()
+    first, too_long = pair("toolu_1", "x" * 70 * MB)
+    path.write_bytes(b"".join(line + b"\n" for line in (first, too_long, *pair("toolu_2", "short"))))
+    report, peak = imported(tmp_path)
+    assert report["lines"] == {"accepted": 3, "rejected": 1, "blank": 0}
+    print(f"\npeak memory of an import: {peak:.0f} MB beside a line of 140 MB")
+    assert peak < 500
