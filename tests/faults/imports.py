@@ -13,6 +13,13 @@ from pathlib import Path
 
 from tests.conftest import CHECKOUT
 
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = sys.argv[1:]
+from dashboard.__main__ import main
+main()
+"""
 DIGESTED = {
     "dashboard_observation": "id, sha256, surface, fidelity, selected, data",
     "dashboard_receipt": "id, seq, characters, tokens, superseded_reason",
@@ -37,7 +44,8 @@ def manage(store: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def started(store: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "manage.py", *arguments]
+    """Interruptible even where the tests themselves were started in the background, which ignores SIGINT."""
+    command = [sys.executable, "-c", INTERRUPTIBLE, "manage.py", *arguments]
     return subprocess.Popen(
         command, cwd=CHECKOUT, env=environment(store), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -112,29 +112,33 @@ def test_a_compressed_recording_says_what_to_do(migrated: Path, tmp_path: Path) 
     assert "compressed" in report["problems"][0]["reason"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root may")
+READ_AS_SOMEBODY_ELSE = """
+import os, sys, django
+from pathlib import Path
+django.setup()
+from dashboard.importing import _untaken
+from dashboard.source_files import open_regular, recordings_under
+if os.geteuid() == 0:  # root may read everything
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for path, _ in recordings_under([Path(sys.argv[1])]):
+    try:
+        open_regular(path).close()
+        print("open", path.name)
+    except OSError as error:
+        print(error.strerror, path.name, _untaken(path))
+"""
+
+
 def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
-    """As a user who owns the store and may not read the recordings."""
     folder = tmp_path / "recordings"
     write(folder / "good" / f"{SESSION}.jsonl", short_session())
-    for hidden in (write(folder / "secret.jsonl", short_session()), folder / "closed"):
-        hidden.mkdir(mode=0o700) if hidden.name == "closed" else hidden.chmod(0o600)
-    script = (
-        "import os, sys; os.umask(0o77); os.setgroups([]); os.setgid(65534); os.setuid(65534);"
-        "from dashboard.importing import _untaken; from dashboard.source_files import *; from pathlib import Path\n"
-        f"found = list(recordings_under([Path({str(folder)!r})]))\n"
-        "for path, _ in found:\n"
-        "    try: open_regular(path).close(); print('open', path.name)\n"
-        "    except OSError as error: print(error.strerror, path.name, _untaken(path))\n"
-    )
+    write(folder / "secret.jsonl", short_session()).chmod(0o000)
+    (folder / "closed").mkdir(mode=0o000)
     for parent in [folder, *folder.parents]:
-        if parent.stat().st_uid == 0 and parent != Path("/"):
+        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
             parent.chmod(parent.stat().st_mode | 0o055)
-    store = tmp_path / "nobody"
-    setup = f"import django; django.setup(); {script}"
-    done = subprocess.run(
-        [sys.executable, "-c", setup], cwd=CHECKOUT, env=environment(store), capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", READ_AS_SOMEBODY_ELSE, str(folder)]
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment(tmp_path / "store"), capture_output=True, text=True)
     assert sorted(done.stdout.splitlines()) == [
         "Permission denied closed (b'', {})",
         "Permission denied secret.jsonl (b'', {})",
