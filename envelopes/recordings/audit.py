@@ -42,6 +42,7 @@ from envelopes.untrusted import Untrusted, admit, joined, members, tame, visible
 Found = Iterator[Record | Problem]
 Choice = TypeVar("Choice")
 _LONGEST_DOCUMENT = 2**20
+_LONGEST_NAME = 1_000  # of a run that is remembered as told of
 _FIDELITIES: dict[str, ReceiptFidelity] = {name: name for name in get_args(ReceiptFidelity)}
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"info": "info", "warn": "warn", "error": "error"}
 
@@ -133,7 +134,7 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
             continue
         if run not in told:
             yield RunRecord(line=line.number, run=run)
-            told = [*told, run][-64:]
+            told = [*told, run][-64:] if len(run) <= _LONGEST_NAME else told
         yield from records
         state["told"] = told
 

@@ -153,3 +153,16 @@ def test_an_import_that_another_one_overtakes_goes_on_behind_it(project: Project
     source = Source.objects.get()
     assert sum(source.chunks.values_list("size", flat=True)) == path.stat().st_size
     assert Call.objects.count() == 6
+
+
+def test_what_a_reader_remembers_stays_small_whatever_a_file_says(project: Project, tmp_path: Path) -> None:
+    """300 summaries of sessions that never come, and ids, folders and agents of 100 KB each."""
+    long = "x" * 100_000
+    lines: list[dict[str, Any] | bytes] = [
+        {"type": "summary", "leafUuid": f"u{n}", "summary": long} for n in range(300)
+    ]
+    lines += [{**user("hi", uuid=f"{n}{long}"), "cwd": long, "gitBranch": long} for n in range(70)]
+    lines += [{**user("hi", uuid=f"s{n}"), "isSidechain": True, "agentId": f"{n}{long}"} for n in range(70)]
+    report = import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [*short_session(), *lines])])
+    assert (report.problems, report.lines["accepted"]) == ([], 446)
+    assert len(Source.objects.get().state) < 100_000

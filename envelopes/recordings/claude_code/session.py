@@ -126,7 +126,7 @@ def _title(line: Line) -> Found:
     if not text:
         return
     if entry.leaf_uuid and entry.leaf_uuid not in memory.recent:
-        remember(memory.summaries, entry.leaf_uuid, text)
+        remember(memory.summaries, entry.leaf_uuid, summary(text))
     elif memory.session is not None:
         yield from _titled(line, rank, text)
 
