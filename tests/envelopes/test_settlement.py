@@ -302,9 +302,20 @@ def test_a_running_tool_may_use_the_word_of_a_skip() -> None:
     assert (situation_of(settlement).name, settlement.code) == ("tool_error", "INTERNAL_ERROR")
 
 
-def test_a_settlement_cannot_be_changed() -> None:
+def test_what_is_settled_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         settled("fits").end = "error"  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        BY_NAME["fits"].kind = "odd"  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        StoredOutput(artifact_id="a1").summary = "odd"  # type: ignore[misc]
+
+
+def test_a_call_ran_and_ended_ok_unless_it_says_otherwise() -> None:
+    found = Settlement(call_id="c1", data={}, started_at=AT, ended_at=AT, duration_ms=1)
+    assert (found.phase, found.end, found.was_coerced) == ("executed", "ok", False)
+    stored = StoredOutput(artifact_id="a1")
+    assert (stored.summary, stored.size_bytes) == ("", 0)
 
 
 def test_a_stored_settlement_is_checked_when_it_is_read() -> None:
