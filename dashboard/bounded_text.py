@@ -20,6 +20,7 @@ from envelopes.result import JsonValue
 from envelopes.untrusted import Untrusted, tame
 
 SHOWN = 8 * 1024  # characters of one item on a page of many
+LONGEST_LABEL = 200  # characters; a key may be as long as a text
 LONGEST_ESCAPE = 12  # characters: a surrogate pair as \\ud83d\\ude00
 
 
@@ -86,10 +87,18 @@ def labelled_parts(data: bytes) -> list[Labelled]:
 
 
 def bounded(parts: Iterable[Labelled], *, limit: int) -> tuple[Text, ...]:
+    """`limit` characters over all parts, labels included; parts behind it are counted in a last one."""
     found: list[Text] = []
+    left_out = characters = 0
     for label, text in parts:
-        found.append(Text(label, Html(inert(text[:limit])), min(limit, len(text)), len(text)))
-        limit = max(0, limit - len(text))
+        if limit <= 0 and found:
+            left_out, characters = left_out + 1, characters + len(text)
+            continue
+        named = label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+        found.append(Text(named, Html(inert(text[:limit])), min(limit, len(text)), len(text)))
+        limit = max(0, limit - len(text) - len(named))
+    if left_out:
+        found.append(Text(f"and {left_out:,} more", Html(""), 0, max(1, characters)))
     return tuple(found)
 
 

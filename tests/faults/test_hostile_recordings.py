@@ -20,7 +20,16 @@ from tests.faults.crawl import faults_of_pages
 from tests.faults.hostile import LINES, VALUES, audit_lines, session_lines, stream_lines
 
 pytestmark = pytest.mark.django_db
-WORST = ("markup", "a NUL", "a lone high surrogate", "bidi", "NaN", "a key twice", "images of wrong types")
+WORST = (
+    "markup",
+    "a NUL",
+    "a lone high surrogate",
+    "bidi",
+    "NaN",
+    "a key twice",
+    "images of wrong types",
+    "ten thousand keys",
+)
 AUDIT = {
     "run.json": b'{"runId":"r","plan":{}}\n',
     "calls.jsonl": b'{"runId":"r","callId":"c1","tool":"ExecCommand","args":{}}\n',
