@@ -111,7 +111,7 @@ def stretches(file: BinaryIO, *, offset: int, number: int) -> Iterator[Stretch]:
 
 def _skip_line(file: BinaryIO, start: bytes) -> bytes:
     """Reads on to the newline and keeps only the first 64 KiB, marked as the beginning of the line."""
-    while (raw := file.readline(LONGEST_LINE)) and not raw.endswith(b"\n"):
+    while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n"):
         continue
     return start[:HEAD_BYTES] + (b"\n" if raw else b"")
 

@@ -86,4 +86,4 @@ def test_a_line_beyond_the_limit_is_refused_and_the_next_one_read(tmp_path: Path
     report, peak = imported(tmp_path)
     assert report["lines"] == {"accepted": 3, "rejected": 1, "blank": 0}
     print(f"\npeak memory of an import: {peak:.0f} MB beside a line of 140 MB")
-    assert peak < 500
+    assert peak < 600
