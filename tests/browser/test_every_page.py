@@ -15,7 +15,7 @@ NARROW, WIDE = 390, 1440
 @pytest.fixture
 def addresses(bundled: Project) -> list[str]:
     """One for each page that has an address; the call is one that has an artifact."""
-    artifact = bundled.artifacts.select_related("call").order_by("pk")[0]
+    artifact = bundled.artifacts.select_related("call").order_by("-state", "role", "size", "pk")[0]
     run = f"/runs/{artifact.call.run_id}/"
     lists = ["/runs/", "/problems/", "/docs/", "/runs/import/", "/tools/", "/tools/WebFetch/?sample=large"]
     call = f"/calls/{artifact.call_id}/"
