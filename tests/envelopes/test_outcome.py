@@ -192,6 +192,7 @@ def test_12_000_characters_of_json_are_inline_and_12_001_are_an_artifact() -> No
     kept = outcome_of_output("c1", "T", output_of(12_001), elapsed_ms=5, sink=sink)
     assert isinstance(kept, ToolArtifactReference)
     assert sink.texts == {kept.artifact_id: json.dumps(output_of(12_001))}
+    assert kept.artifact_id.endswith("/result.txt")
     assert kept.size_bytes == 12_001
 
 
