@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django_htmx.middleware import HtmxDetails
 
 from dashboard.models import Membership, Project
+from dashboard.prepared import given, instance, names_of, prepared
 
 
 class OperatorRequest(HttpRequest):
@@ -21,6 +24,38 @@ class OperatorRequest(HttpRequest):
     project: Project
     projects: list[Project]  # all that the user may see, for switching
     membership: Membership
+
+
+USER, PLACE, PROJECT = (
+    names_of(User),
+    names_of(Membership, "memberships__"),
+    names_of(Project, "memberships__project__"),
+)
+
+
+@prepared
+def _user_with_places() -> QuerySet[Any, Any]:
+    """One row for each membership; one with empty places for who has none."""
+    found = User.objects.filter(pk=given("user", User, "id"))
+    return found.order_by("memberships__id").values_list(*USER, *PLACE, *PROJECT)
+
+
+class MemberBackend(ModelBackend):
+    """Django's names and passwords. Who is signed in comes with all memberships, in one query for every page."""
+
+    def get_user(self, user_id: int) -> User | None:
+        rows = _user_with_places(user=user_id)
+        user = instance(User, rows[0][: len(USER)]) if rows else None
+        if user is None or not self.user_can_authenticate(user):
+            return None
+        user.places = [_place(row[len(USER) :]) for row in rows if row[len(USER)] is not None]  # type: ignore[attr-defined]
+        return user
+
+
+def _place(row: Sequence[Any]) -> Membership:
+    membership = instance(Membership, row[: len(PLACE)])
+    membership.project = instance(Project, row[len(PLACE) :])
+    return membership
 
 
 class ProjectMiddleware:
@@ -34,8 +69,8 @@ class ProjectMiddleware:
 
     def process_view(self, request: HttpRequest, view: Callable[..., HttpResponse], _args: Any, _options: Any) -> None:
         """Not for the views that need no sign-in: who belongs to no project can still sign out."""
-        if request.user.is_authenticated and getattr(view, "login_required", True):
-            memberships = list(request.user.memberships.select_related("project").order_by("id"))
+        if getattr(view, "login_required", True) and request.user.is_authenticated:
+            memberships: list[Membership] = request.user.places  # type: ignore[attr-defined]
             membership = _wanted(request, memberships)
             if membership is None:
                 raise PermissionDenied("You are not a member of any project. Ask an operator for a place in one.")

@@ -99,7 +99,11 @@ TEMPLATES: list[dict[str, Any]] = [
                     [("django.template.loaders.cached.Loader", ["django.template.loaders.filesystem.Loader"])],
                 )
             ],
-            "builtins": ["template_partials.templatetags.partials", "dashboard.templatetags.markup"],
+            "builtins": [
+                "template_partials.templatetags.partials",
+                "dashboard.templatetags.markup",
+                "dashboard.templatetags.pieces",
+            ],
         },
     }
 ]
@@ -119,6 +123,8 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASES["default"]["CONN_MAX_AGE"] = 600
 
+SESSION_ENGINE = "dashboard.sessions"
+AUTHENTICATION_BACKENDS = ["dashboard.access.MemberBackend"]
 AUTH_PASSWORD_VALIDATORS = [{"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"}]
 CSRF_FAILURE_VIEW = "dashboard.views.errors.csrf_failure"
 LOGIN_URL = "/sign-in/"

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 
 from django import template
 from django.templatetags.static import static
@@ -100,5 +101,6 @@ def _short(at: datetime) -> str:
 
 
 @register.simple_tag
+@lru_cache
 def icon(name: str) -> str:
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)

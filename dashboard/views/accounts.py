@@ -65,7 +65,7 @@ def _destination(request: HttpRequest) -> str:
 def sign_in_by_link(request: HttpRequest, token: str) -> HttpResponse:
     user = use_link(token) if request.method == "POST" else None
     if user is not None:
-        login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+        login(request, user)
         return redirect("run-list")
     error = why_closed(token)
     return render(request, "accounts/sign_in_link.html", {"error": error}, status=410 if error else 200)
