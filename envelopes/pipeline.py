@@ -20,7 +20,7 @@ from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families.base import Family, FieldCut
 from envelopes.finding import Pair, Shortened
 from envelopes.receipt import Receipt, Segment, text_receipt
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.result import CanonicalResult, CompleteOutput, ToolError, summary
 from envelopes.variant import Variant
 
 
@@ -42,7 +42,7 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
         status=complete.status,
-        summary_text=complete.summary_text,
+        summary_text=summary(complete.summary_text),
         result=projected.result,
         artifacts=projected.artifacts,
     )
@@ -76,7 +76,7 @@ def _project_error(complete: CompleteOutput, policy: ProjectionPolicy) -> Projec
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
         status="error",
-        summary_text=complete.summary_text,
+        summary_text=summary(complete.summary_text),
         error=_bounded_error(complete.error, policy) if complete.error else None,
     )
     return Projection(canonical)

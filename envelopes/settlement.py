@@ -123,7 +123,7 @@ _KINDS_OF_CODES: dict[Code, str] = {
     "CANCELLED": "",
     "INTERNAL_ERROR": """
         tool_execution_failed command_spawn_failed patch_failed network_failed rate_limited parse_failed
-        response_too_large too_many_redirects
+        response_too_large too_many_redirects redirect_without_location invalid_redirect_location
     """,
 }
 # Each code in lower case is a kind as well: that is how a foreign CALL file's codes come in.

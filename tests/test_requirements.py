@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -31,6 +32,16 @@ def test_each_row_has_one_verdict_that_says_something() -> None:
     odd = {row: said for row, said in written().items() if len(said) != 1 or not set(said) <= VERDICTS}
     assert not odd
     assert not [row for row, said in written().items() if not all(said.values())]
+
+
+def test_the_readme_counts_the_open_rows_and_their_reasons_can_be_read() -> None:
+    still_open = {row: said["open"] for row, said in written().items() if "open" in said}
+    for reason, count in Counter(still_open.values()).most_common():
+        print(f"\n{count} open: {reason}\n  " + " ".join(row for row, said in still_open.items() if said == reason))
+    proved, excused = len(proofs()), sum("reason" in said for said in written().values())
+    said = " ".join((CHECKOUT / "README.md").read_text("utf-8").split())
+    assert f"Of the {len(written())} rows" in said
+    assert f"{proved} are proved by tests, {excused} need none, and {len(still_open)} are open" in said
 
 
 def test_the_tests_that_prove_a_row_exist() -> None:

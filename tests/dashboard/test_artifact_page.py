@@ -84,6 +84,13 @@ def test_it_begins_at_the_head_and_goes_on_to_the_tail(client: Client, call: Cal
     assert rows_of(body(client, artifact, "?tail"))[-1] == (1_000, "line 1000")
 
 
+def test_an_artifact_on_its_own_is_described_by_its_record(client: Client, call: Call) -> None:
+    """RFC-122: a reference is a path alone, so role, tool and size come from what the runtime recorded."""
+    page = text_of(body(client, field_artifact(call, LINES)))
+    for fact in ("stdout", call.tool, "1,000 lines", "calls/x/stdout.txt"):
+        assert fact in page
+
+
 @pytest.mark.parametrize(
     ("query", "first"),
     [("?line=500", 500), ("?line=9999999", 1_000), ("?line=0", 1), ("?line=x", 1), ("?at=50", 507), ("?offset=7", 2)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ JSON = st.recursive(
 )
 
 
+@cache  # built once: building a strategy costs three times what drawing from it does
 def outputs(tool: str) -> st.SearchStrategy[CompleteOutput]:
     successes = [successful(tool, result) for result in builtin(tool)[1].result]
     return st.one_of(*successes, failed(tool))

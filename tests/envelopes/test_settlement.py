@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from envelopes import settlement
 from envelopes.artifact import MemorySink
 from envelopes.codecs import outcome as outcome_codec
 from envelopes.codecs.call import result_of, settlement_of
 from envelopes.effects import Effects
+from envelopes.families import tools
 from envelopes.outcome import ToolArtifactReference, ToolDenied, ToolExecutionResult, ToolFailure, ToolTimeout
 from envelopes.result import CanonicalResult, ToolError
 from envelopes.settlement import (
@@ -28,6 +30,7 @@ from envelopes.settlement import (
     outcome_situation,
     situation_of,
 )
+from envelopes.tool import DISPATCH_KINDS
 from tests.envelopes.settled import AT, call, canonical_of, output_of, settled
 
 # situation: phase, end, envelope, default kind, CALL status, CALL code, outcome class, its reason, native flag
@@ -76,7 +79,8 @@ CODES = {
     "TIMEOUT": "tool_timed_out command_timed_out deadline_expired",
     "CANCELLED": "cancelled",
     "INTERNAL_ERROR": """tool_execution_failed command_spawn_failed patch_failed network_failed rate_limited
-        parse_failed response_too_large too_many_redirects a_kind_that_nobody_knows""",
+        parse_failed response_too_large too_many_redirects redirect_without_location invalid_redirect_location
+        a_kind_that_nobody_knows""",
 }
 
 
@@ -169,6 +173,12 @@ def test_a_failure_is_a_cancel_only_when_it_says_so_and_may_be_retried(
 @pytest.mark.parametrize(("code", "kind"), [(code, kind) for code, kinds in CODES.items() for kind in kinds.split()])
 def test_a_kind_has_this_code(code: str, kind: str) -> None:
     assert code_of(kind) == code
+
+
+def test_every_kind_that_a_tool_names_has_its_place_in_the_table() -> None:
+    """INTERNAL_ERROR for want of a row looks like INTERNAL_ERROR by decision."""
+    named = {kind for one in tools().values() for kind in (*one.error_kinds, *DISPATCH_KINDS)}
+    assert not named - set(settlement.CODES)
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -49,6 +50,7 @@ def check_halves(complete: CompleteOutput, limit: int) -> None:
     assert list(document)[:5] == FIVE
     assert (document["result"] is None, document["error"] is None) == (complete.error is not None, not complete.error)
     assert CanonicalResult.from_json(json.loads(json.dumps(document))).to_json() == document
+    assert indexed(document["result"]) == set(range(len(projection.canonical.artifacts)))
     receipt = rendered(projection.canonical, limit)
     assert receipt == rendered(projection.canonical, limit)
     assert len(receipt.text) <= limit
@@ -58,6 +60,18 @@ def check_halves(complete: CompleteOutput, limit: int) -> None:
             if segment.source.start is not None:
                 assert isinstance(found, str)
                 assert found[segment.source.start : segment.source.end] == segment.text
+
+
+def indexed(value: Any) -> set[int]:
+    """The artifacts that a member `…_artifact` points at: no other place says what an artifact is (RFC-089)."""
+    match value:
+        case dict():
+            own = {one for name, one in value.items() if name.endswith("_artifact") and isinstance(one, int)}
+            return own.union(*map(indexed, value.values()))
+        case list():
+            return set[int]().union(*map(indexed, value))
+        case _:
+            return set()
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -45,7 +45,7 @@ def _task_read(found: TaskRead, projector: Projector, policy: ProjectionPolicy) 
         **_text("summary", found.summary, projector, policy),
         "exit_status": found.exit_status,
         **_output(found, projector, policy),
-        **_text("failure", found.failure, projector, policy),
+        **_failure_text(found.failure, projector, policy),
         "failure_artifact": _failure(found.failure_artifact, projector, policy),
         "child_supervision": spoken(found.child_supervision),
     }
@@ -72,6 +72,14 @@ def _output(found: TaskRead, projector: Projector, policy: ProjectionPolicy) -> 
 def _repeats(found: TaskRead, shown: str) -> bool:
     report = (found.result_summary or "").strip()
     return report in (found.output.strip(), (found.summary or "").strip()) or report in shown
+
+
+def _failure_text(text: str | None, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    """Its index has a name of its own: `failure_artifact` is our own record of why a task failed."""
+    if text is None:
+        return {}
+    shown, artifact = projector.preview("task/failure", text, policy.details, role="failure")
+    return {"failure": shown, "failure_text_artifact": artifact}
 
 
 def _failure(found: FailureArtifact | None, projector: Projector, policy: ProjectionPolicy) -> JsonValue:

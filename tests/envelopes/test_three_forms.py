@@ -1,0 +1,289 @@
+"""Complete output, canonical result and receipt: three forms of one call, each from the one before (RFC-050)."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from envelopes.artifact import MemorySink
+from envelopes.budget import ProjectionPolicy
+from envelopes.compaction import compact, recap
+from envelopes.families import FAMILIES, builtin, samples, tools
+from envelopes.families.base import Projected
+from envelopes.families.task.results import FailureArtifact, TaskRead
+from envelopes.pipeline import project, render, rendered_pair
+from envelopes.pointer import resolve
+from envelopes.receipt import Receipt
+from envelopes.renderings import variants_for
+from envelopes.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput, ToolError
+from envelopes.survey import survey
+from envelopes.tool import InvalidToolInput
+from tests.envelopes.built_in import output, projected, receipt_of, refusal, shown
+from tests.source import imports, modules, tree
+
+TOOLS = sorted(tools())
+SUCCEEDED = [
+    (tool, sort) for tool in TOOLS for sort in samples(tool) if samples(tool)[sort].error is None and sort != "odd"
+]
+LARGE = [tool for tool in TOOLS if projected(samples(tool)["large"]).cuts]
+# What another tool takes as an argument, as it is called there and where a tool hands it out.
+HANDED_ON = ("task_id", "source_ref", "work_item_id", "delegation_id")
+LISTED = ("/tasks/0/id", "/work_items/0/id", "/work_item/id", "/current_work_item/id")
+
+
+def spoken(value: Any) -> str:
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+
+
+def members(value: Any) -> Iterable[tuple[str, Any]]:
+    """Every member by its name, at any depth."""
+    if isinstance(value, dict):
+        for name, child in value.items():
+            yield name, child
+            yield from members(child)
+    if isinstance(value, list):
+        for child in value:
+            yield from members(child)
+
+
+def handed_on(result: Any) -> set[str]:
+    """The values in a result that a later call would pass to another tool."""
+    found = {value for name, value in members(result) if name in HANDED_ON and isinstance(value, str)}
+    for pointer in LISTED:
+        try:
+            found.add(str(resolve(result, pointer)))
+        except KeyError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(("tool", "sort"), SUCCEEDED)
+def test_what_the_next_call_needs_stands_verbatim_in_the_receipt(tool: str, sort: str) -> None:
+    canonical = projected(samples(tool)[sort]).canonical
+    text = receipt_of(canonical).text
+    assert not [value for value in handed_on(canonical.result) if value not in text]
+
+
+def test_tools_that_start_find_or_list_something_hand_it_on() -> None:
+    """So that the test above holds something for each of them."""
+    handing = {tool for tool in TOOLS if handed_on(projected(samples(tool)["success"]).canonical.result)}
+    assert handing >= {
+        "TaskList",
+        "TaskStatus",
+        "TaskOutput",
+        "SpawnAgent",
+        "MemorySearch",
+        "CreateWorkItem",
+        "WaitFor",
+    }
+    assert handed_on(projected(samples("ExecCommand")["promoted"]).canonical.result) == {"task_123"}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_refused_input_becomes_the_error_of_its_envelope_unchanged(tool: str) -> None:
+    error = refusal(tool, {"no_such_field": 1})
+    assert isinstance(error, ToolError)
+    complete = CompleteOutput(tool_name=tool, status="error", summary_text=error.message, error=error)
+    document = projected(complete).canonical.to_json()
+    assert document["error"] == msgspec.to_builtins(error)
+    assert list(document["error"]) == ["kind", "message", "details", "recovery_hint", "retryable"]  # type: ignore[arg-type]
+    assert document["result"] is None
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_error_alone_is_not_what_the_model_reads(tool: str) -> None:
+    """RFC-039: an error was the whole output string once. Now it is a part, and the receipt says more."""
+    complete = samples(tool)["error"]
+    assert complete.error is not None
+    text = shown(complete)
+    assert text.startswith(f"{tool} failed: ")
+    assert msgspec.json.encode(complete.error).decode() not in text
+
+
+@pytest.mark.parametrize(("tool", "sort"), SUCCEEDED)
+def test_one_stored_envelope_serves_every_use(tool: str, sort: str) -> None:
+    """RFC-017: what was stored as JSON is enough for receipts, variants, compaction, recap and lint."""
+    family, _ = builtin(tool)
+    kept = projected(samples(tool)[sort]).canonical
+    stored = CanonicalResult.from_json(json.loads(json.dumps(kept.to_json())))
+    assert stored == kept
+    assert receipt_of(stored) == receipt_of(kept)
+    assert compact(stored, 300) == compact(kept, 300)
+    assert recap(stored) == recap(kept)
+    for variant in variants_for(family):
+        left, right = (render(one, family, variant.policy, variant=variant) for one in (stored, kept))
+        assert left == right
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_summary_is_one_short_line_and_survives_into_transcript_and_compaction(tool: str) -> None:
+    for complete in samples(tool).values():
+        canonical = projected(complete).canonical
+        assert 0 < len(canonical.summary_text) <= SUMMARY_CHARACTERS
+        assert "\n" not in canonical.summary_text
+        assert not canonical.summary_text.lstrip().startswith(("{", "["))
+        assert compact(canonical, 1).canonical.summary_text == canonical.summary_text
+        assert canonical.summary_text in recap(canonical).text.splitlines()[0]
+
+
+def test_a_long_summary_of_an_author_is_shortened_to_one_line_and_says_so() -> None:
+    """RFC-029: the envelope holds to it whatever a tool's author passes."""
+    complete = msgspec.structs.replace(samples("ExecCommand")["success"], summary_text="line\n" * 100)
+    canonical = projected(complete).canonical
+    assert len(canonical.summary_text) == SUMMARY_CHARACTERS
+    assert canonical.summary_text.startswith("line line ")
+    assert canonical.summary_text.endswith("…")
+
+
+@pytest.mark.parametrize("tool", LARGE)
+def test_the_complete_output_holds_everything_the_canonical_less_and_the_receipt_is_neither(tool: str) -> None:
+    complete = samples(tool)["large"]
+    canonical = projected(complete).canonical
+    whole, bounded, text = spoken(complete.result), spoken(canonical.result), shown(complete)
+    assert len(bounded) < len(whole)
+    assert len(text) <= 12_000
+    assert text not in (whole, bounded)
+
+
+def test_a_complete_output_holds_the_full_text_and_says_where_a_durable_log_is() -> None:
+    text = "line of a log\n" * 5_000
+    read = msgspec.structs.replace(samples("TaskOutput")["success"].result, output=text, log_path="tasks/7/output.log")
+    complete = msgspec.structs.replace(samples("TaskOutput")["success"], result=read)
+    assert getattr(complete.result, "output") == text  # noqa: B009
+    sink = MemorySink()
+    canonical = projected(complete, sink).canonical
+    assert [one.path for one in canonical.artifacts] == ["tasks/7/output.log"]
+    assert not sink.texts
+    assert text not in spoken(canonical)
+
+
+def test_the_forms_have_these_fields_and_no_other() -> None:
+    shared = ("tool_name", "status", "summary_text", "result", "error")
+    assert CompleteOutput.__struct_fields__ == shared
+    assert CanonicalResult.__struct_fields__ == (*shared, "artifacts")
+    assert Receipt.__struct_fields__ == ("parts",)
+    required = {"tool_name": "Ask", "status": "success", "summary_text": "done"}
+    assert CompleteOutput(**required).result is None  # type: ignore[arg-type]
+    for name in required:
+        with pytest.raises(TypeError):
+            CompleteOutput(**{key: value for key, value in required.items() if key != name})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("raw", [{"stdout": "x"}, "text", None])
+def test_a_result_without_a_type_of_its_family_is_refused(raw: Any) -> None:
+    """RFC-053: raw JSON is no complete result."""
+    complete = CompleteOutput(tool_name="ExecCommand", status="success", summary_text="done", result=raw)
+    with pytest.raises((InvalidOutput, KeyError)):
+        projected(complete)
+
+
+def test_only_renderers_write_receipts() -> None:
+    """RFC-054: modules that make complete outputs or project them make no segment."""
+    receipts = {"headline", "label", "line_break", "preview", "item_lines", "member_line", "Segment"}
+    making = [
+        path
+        for path in modules("envelopes/families")
+        if path.stem in ("projection", "tools", "definitions", "claude_code", "samples", "gallery", "patch", "views")
+    ]
+    assert len(making) > 20
+    assert not [str(path) for path in making if _called(path) & receipts or "Receipt" in _names(path)]
+
+
+def test_errors_never_reach_a_family_and_a_family_never_makes_an_envelope() -> None:
+    """RFC-068: the shared pipeline owns envelope and errors, the projector the inner result."""
+
+    def unreachable(*_: Any) -> Projected:
+        raise AssertionError("a projector was asked about an error")
+
+    for family in FAMILIES:
+        deaf = msgspec.structs.replace(family, project=unreachable)
+        error = ToolError(kind="network_failed", message="no route", retryable=True)
+        complete = CompleteOutput(tool_name="Ask", status="error", summary_text="failed", error=error)
+        assert project(complete, deaf, ProjectionPolicy(), MemorySink()).canonical.error == error
+    assert Projected.__struct_fields__ == ("result", "artifacts", "cuts")
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])
+def test_a_family_has_a_receipt_and_a_projector_of_its_own(family: Any) -> None:
+    assert next(iter(family.renderers)) == "receipt"
+    assert callable(family.renderers["receipt"])
+    assert callable(family.project)
+    others = [one for one in FAMILIES if one is not family]
+    assert not [one.name for one in others if one.project is family.project]
+    assert not [one.name for one in others if one.renderers["receipt"] is family.renderers["receipt"]]
+
+
+def test_one_output_at_a_time_is_projected_and_none_touches_the_next() -> None:
+    """RFC-073: the same output gives the same halves whatever was projected before it, in whatever sink."""
+    sink = MemorySink()
+    first = [projected(samples(tool)["large"], sink) for tool in TOOLS]
+    again = [projected(samples(tool)["large"], sink) for tool in reversed(TOOLS)]
+    assert first == again[::-1]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_both_halves_of_one_output_come_back_together(tool: str) -> None:
+    family, _ = builtin(tool)
+    projection = projected(samples(tool)["large"])
+    receipt = render(projection.canonical, family, family.rendering)
+    pair = rendered_pair(projection, receipt)
+    assert (pair.canonical, pair.receipt) == (projection.canonical, receipt)
+    assert [cut.pointer for cut in pair.cuts] == [cut.pointer for cut in projection.cuts]
+
+
+def test_references_stand_for_outputs_failures_reports_and_logs() -> None:
+    """RFC-118. A reference is a path; what it is, is said by the member that holds its index (RFC-120, RFC-121)."""
+    found: dict[str, set[str]] = {}
+    for tool in TOOLS:
+        for complete in samples(tool).values():
+            canonical = projected(complete).canonical
+            for name, index in members(canonical.result):
+                if name.endswith("_artifact") and isinstance(index, int):
+                    assert canonical.artifacts[index].path
+                    found.setdefault(tool, set()).add(name)
+            document = canonical.to_json()
+            assert all(list(one) == ["path"] for one in document.get("artifacts", ()))  # type: ignore[union-attr]
+    assert found["ExecCommand"] >= {"stdout_artifact"}
+    assert found["TaskOutput"] >= {"output_artifact"}
+    assert found["TaskList"] == {"tasks_artifact"}
+    assert found["ApplyPatch"] == {"changed_files_artifact"}
+    assert found["TaskStatus"] == {"last_result_artifact"}
+
+
+def test_a_long_failure_is_referenced_beside_our_own_record_of_it() -> None:
+    record = FailureArtifact(category="provider", kind="rate_limited", summary="slow down")
+    read = TaskRead(task_id="task_7", failure="at line 1\n" * 1_000, failure_artifact=record)
+    canonical = projected(output("TaskOutput", read)).canonical
+    task = resolve(canonical.result, "/task")
+    assert isinstance(task, dict)
+    assert task["failure_text_artifact"] == 0
+    assert task["failure_artifact"]["kind"] == "rate_limited"
+    assert canonical.artifacts[0].path.endswith("/failure.txt")
+
+
+def test_handles_survive_where_previews_go() -> None:
+    promoted = projected(samples("ExecCommand")["promoted"]).canonical
+    assert survey(compact(promoted, 1).canonical.result, "").has_handle
+
+
+def test_an_input_error_is_raised_with_its_payload() -> None:
+    with pytest.raises(InvalidToolInput) as raised:
+        builtin("ExecCommand")[1].parse({})
+    assert raised.value.error.kind == "invalid_tool_input"
+    assert raised.value.error.retryable is False
+
+
+def _called(path: Path) -> set[str]:
+    return {
+        node.func.id for node in ast.walk(tree(path)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+
+def _names(path: Path) -> set[str]:
+    return {name.rpartition(".")[2] for name in imports(path)}
