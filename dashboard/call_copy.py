@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from dashboard import call_rail
-from dashboard.call_panes import canonical_bytes, half_text
+from dashboard.call_panes import half_text
 from dashboard.call_surfaces import Surfaces
 from envelopes.untrusted import visible
 
@@ -58,7 +58,7 @@ def _call_json(surfaces: Surfaces) -> str:
     call = surfaces.call
     recorded = {
         "args": surfaces.args,
-        "canonical": canonical_bytes(surfaces),
+        "canonical": surfaces.canonical,
         "recorded": surfaces.result or b"null",
         "receipt": surfaces.content or b"null",
     }

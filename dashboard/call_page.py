@@ -13,11 +13,11 @@ from dashboard.call_panes import (
     JsonPane,
     ReceiptPane,
     args_pane,
-    canonical_bytes,
     canonical_pane,
     receipt_pane,
     recorded_pane,
 )
+from dashboard.call_queries import EVENTS_READ, artifacts_of, events_of, tries_of
 from dashboard.call_rail import Rail, rail
 from dashboard.call_surfaces import Surfaces, surfaces_of
 from dashboard.call_walk import Walk, walk
@@ -25,10 +25,9 @@ from dashboard.cut_bar import CutBar, cut_bars
 from dashboard.fidelity import Fidelity, of_receipt
 from dashboard.inert import plain
 from dashboard.models import Artifact, Call, Event, Observation, Project, Receipt, Run
-from envelopes.result import JsonValue
 from envelopes.untrusted import tame
 
-EVENTS_SHOWN = 200
+EVENTS_SHOWN = EVENTS_READ - 1
 WAITING_FROM_MS = 1_000  # below that the difference of two clocks is writing the log, not a person
 
 
@@ -107,13 +106,12 @@ class CallPage:
 
 def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     surfaces = surfaces_of(call, query)
-    canonical = tame(canonical_bytes(surfaces))
-    artifacts = list(call.artifacts.order_by("ordinal"))
+    artifacts = artifacts_of(call)
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else of_receipt("absent")
     shows_recorded = query.get("left") == "recorded" and surfaces.result is not None
     way = rail(surfaces, query)
-    events = list(Event.objects.filter(call=call.pk).defer("payload").order_by("line", "id")[: EVENTS_SHOWN + 1])
+    events = events_of(call)
     return CallPage(
         call=call,
         run=call.run,
@@ -121,7 +119,7 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         verdicts=tuple(_verdicts(call)),
         timing=_timing(call),
         source=call.source.name if call.source else "",
-        failure=_failure(canonical),
+        failure=_failure(surfaces),
         flag_note=_flag_note(call),
         args=args_pane(surfaces),
         left=recorded_pane(surfaces) if shows_recorded else canonical_pane(surfaces),
@@ -135,9 +133,9 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         receipts=_receipt_options(surfaces),
         others=_others(surfaces),
         attempts=_attempts(call),
-        artifacts=tuple(artifacts),
+        artifacts=artifacts,
         child=project.runs.filter(pk=call.child_run).first() if call.child_run else None,
-        events=tuple(events[:EVENTS_SHOWN]),
+        events=events[:EVENTS_SHOWN],
         has_more_events=len(events) > EVENTS_SHOWN,
     )
 
@@ -166,7 +164,9 @@ def _timing(call: Call) -> Timing:
     )
 
 
-def _failure(canonical: JsonValue) -> Failure | None:
+def _failure(surfaces: Surfaces) -> Failure | None:
+    """Of the envelope as it is stored, which need not be one of today's."""
+    canonical = tame(surfaces.canonical) if b'"error"' in surfaces.canonical else None
     error = canonical.get("error") if isinstance(canonical, dict) else None
     if not isinstance(error, dict):
         return None
@@ -237,8 +237,7 @@ def _attempts(call: Call) -> tuple[Attempt, ...]:
     """Calls that are tries of one step; empty when there was only one try."""
     if not call.step:
         return ()
-    tries = Call.objects.filter(run=call.run_id, step=call.step, tool=call.tool).order_by("attempt", "line")
-    rows = list(tries.values_list("pk", "attempt", "status"))
+    rows = tries_of(call)
     if max(attempt for _, attempt, _ in rows) < 2:
         return ()
     return tuple(Attempt(key=pk, number=n, status=status, is_current=pk == call.pk) for pk, n, status in rows)

@@ -17,7 +17,6 @@ from dashboard.windows import FIRST, NEXT, Window, text_window
 from envelopes.pointer import text_at
 from envelopes.receipt import Receipt, TextPart
 from envelopes.tokens import TokenCount
-from envelopes.untrusted import dump, visible
 
 ARGS_FIRST = 8 * 1024
 FIELDS_SHOWN = 60
@@ -98,25 +97,17 @@ class ReceiptPane:
     spaces: bool
 
 
-def canonical_bytes(surfaces: Surfaces) -> bytes:
-    """The stored projection where it is of what is looked at, else the one that is computed now."""
-    stored = surfaces.projection
-    if stored is not None:
-        return bytes(stored.data)
-    return dump(surfaces.halves.projection.canonical.to_json())
-
-
 def half_text(surfaces: Surfaces, half: Half) -> str:
     """The whole text of a half, as its windows in a row show it."""
     match half:
         case "canonical":
-            return json_markup.pretty(canonical_bytes(surfaces))
+            return json_markup.pretty(surfaces.canonical)
         case "recorded":
             return json_markup.pretty(surfaces.result) if surfaces.result is not None else ""
         case "args":
             return json_markup.pretty(surfaces.args)
         case "receipt":
-            return surfaces.halves.receipt.text if surfaces.halves.receipt else ""
+            return surfaces.receipt_text
 
 
 def half_window(surfaces: Surfaces, half: Half, start: int, *, spaces: bool) -> HalfWindow:
@@ -132,7 +123,7 @@ def half_window(surfaces: Surfaces, half: Half, start: int, *, spaces: bool) -> 
 
 
 def canonical_pane(surfaces: Surfaces) -> JsonPane:
-    raw = canonical_bytes(surfaces)
+    raw = surfaces.canonical
     text = json_markup.pretty(raw)
     stale = surfaces.projection is not None and surfaces.projection.mapping != surfaces.halves.mapping
     note = surfaces.halves.note
@@ -178,14 +169,14 @@ def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
     receipt = surfaces.halves.receipt
     if receipt is None:
         return None
-    text = receipt.text
+    text = surfaces.receipt_text
     links = Links(surfaces.halves.reading.links)
     characters = _characters(receipt)
     first = islice(characters.items(), FIELDS_SHOWN)
     shown = surfaces.chosen.get("receipt")
     return ReceiptPane(
         window=receipt_window(receipt, links, 0, FIRST, spaces=spaces),
-        size=_size(visible(text).encode(), text, surfaces.tokens(text)),
+        size=Size(bytes=utf8_length(text), lines=_lines(text), tokens=surfaces.receipt_tokens),
         fidelity=of_receipt(shown.fidelity if shown else "absent"),
         share=_share(characters, len(text)),
         fields=tuple(_field(*source, count, links) for source, count in first),
@@ -196,7 +187,16 @@ def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
 
 
 def _size(raw: bytes, text: str, tokens: TokenCount | None) -> Size:
-    return Size(bytes=len(raw), lines=text.count("\n") + 1 if text else 0, tokens=tokens)
+    return Size(bytes=len(raw), lines=_lines(text), tokens=tokens)
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + 1 if text else 0
+
+
+def utf8_length(text: str) -> int:
+    """Bytes of `text` in UTF-8, its lone surrogates as \\udxxx; ASCII, most of what there is, is not encoded for it."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
 
 
 def _characters(receipt: Receipt) -> dict[tuple[str, str], int]:

@@ -10,20 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import msgspec
 from django.http import QueryDict
 
 from dashboard import json_markup
-from dashboard.call_panes import canonical_bytes
+from dashboard.call_panes import utf8_length
 from dashboard.call_surfaces import Surfaces
 from dashboard.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.windows import FIRST, Window
 from envelopes.compaction import Compacted, compact, recap
 from envelopes.receipt import Receipt
-from envelopes.result import CanonicalResult, InvalidOutput
+from envelopes.result import CanonicalResult
 from envelopes.tokens import CHARACTERS_PER_TOKEN, TokenCount
 from envelopes.transports import TRANSPORTS, CallIds, NotCarried, Transport
-from envelopes.untrusted import Untrusted, dump, tame, visible
+from envelopes.untrusted import dump
 
 COUNTED = 64 * 1024  # bytes of a recorded result; of a larger one the tokens are estimated by its length
 LOSSES_SHOWN = 40
@@ -125,21 +124,13 @@ class _Way:
 
 def rail(surfaces: Surfaces, query: QueryDict) -> Rail:
     """The right half shows a wire or the compacted form where `?right=` names one that there is."""
-    way = _Way(surfaces, query, envelope_of(surfaces))
+    way = _Way(surfaces, query, surfaces.envelope)
     compacted = compact(way.envelope, 0)
     return Rail(
         stops=(_complete(way), _canonical(way), _receipt(way), _wire(way), _compacted(way, compacted)),
         wire=_wire_pane(way),
         compacted=_compacted_pane(surfaces, compacted) if way.right == COMPACTED else None,
     )
-
-
-def envelope_of(surfaces: Surfaces) -> CanonicalResult:
-    """The canonical result that the left half shows, or the one of today where that is no envelope."""
-    try:
-        return CanonicalResult.from_json(tame(canonical_bytes(surfaces)))
-    except (Untrusted, msgspec.ValidationError, InvalidOutput):
-        return surfaces.halves.projection.canonical
 
 
 def _complete(way: _Way) -> Stop:
@@ -160,7 +151,7 @@ def _complete(way: _Way) -> Stop:
 
 
 def _canonical(way: _Way) -> Stop:
-    raw = canonical_bytes(way.surfaces)
+    raw = way.surfaces.canonical
     return Stop(
         name="canonical",
         title="Canonical",
@@ -174,13 +165,12 @@ def _canonical(way: _Way) -> Stop:
 def _receipt(way: _Way) -> Stop:
     if way.receipt is None:
         return Stop(name="receipt", title="Receipt", note="not recorded")
-    text = way.receipt.text
     return Stop(
         name="receipt",
         title="Receipt",
         href=way.address(right=None),
-        bytes=len(visible(text).encode()),
-        tokens=way.surfaces.tokens(text),
+        bytes=utf8_length(way.surfaces.receipt_text),
+        tokens=way.surfaces.receipt_tokens,
         is_current=way.asked is None and way.right != COMPACTED,
     )
 
@@ -195,7 +185,7 @@ def _wire(way: _Way) -> Stop:
         title="Wire",
         href=wire.href,
         bytes=None if wire.body is None else len(wire.body),
-        tokens=way.surfaces.tokens(way.receipt.text),
+        tokens=way.surfaces.receipt_tokens,
         note="not carried" if wire.refusal else wire.title,
         is_current=way.asked is not None,
     )
@@ -207,7 +197,7 @@ def _compacted(way: _Way, compacted: Compacted) -> Stop:
         name=COMPACTED,
         title="Compacted",
         href=way.address(right=COMPACTED),
-        bytes=len(visible(text).encode()),
+        bytes=utf8_length(text),
         tokens=way.surfaces.tokens(text),
         is_current=way.right == COMPACTED,
     )
@@ -251,9 +241,9 @@ def _compacted_pane(surfaces: Surfaces, compacted: Compacted) -> CompactedPane:
     sent = surfaces.halves.receipt
     return CompactedPane(
         window=receipt_window(spoken, Links({}), 0, FIRST),
-        bytes=len(visible(spoken.text).encode()),
+        bytes=utf8_length(spoken.text),
         tokens=tokens,
-        is_smaller=sent is None or tokens.count < surfaces.tokens(sent.text).count,
+        is_smaller=sent is None or tokens.count < surfaces.receipt_tokens.count,
         losses=tuple(
             Loss(pointer=one.pointer, size=one.size, unit="members" if one.kind == "members" else "characters")
             for one in compacted.dropped[:LOSSES_SHOWN]
@@ -268,13 +258,13 @@ def wire_text(transport: Transport, surfaces: Surfaces) -> str | None:
     if receipt is None:
         return None
     try:
-        return _encoded(transport, surfaces, receipt, envelope_of(surfaces)).decode()
+        return _encoded(transport, surfaces, receipt, surfaces.envelope).decode()
     except NotCarried:
         return None
 
 
 def compacted_text(surfaces: Surfaces) -> str:
-    return recap(compact(envelope_of(surfaces), 0).canonical).text
+    return recap(compact(surfaces.envelope, 0).canonical).text
 
 
 FORMS: dict[str, tuple[str, Callable[[Surfaces], str | None]]] = {

@@ -11,9 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
+from dashboard.call_queries import observations_of, projections_of, receipts_of
 from dashboard.models import Call, CanonicalProjection, Observation, Receipt
 from envelopes.halves import Halves, read_halves
+from envelopes.result import CanonicalResult, InvalidOutput
 from envelopes.tokens import TokenCount, count_tokens
+from envelopes.untrusted import Untrusted, dump, tame
 
 SURFACES = ("args", "result", "receipt")
 
@@ -61,15 +66,40 @@ class Surfaces:
             result=self.result,
             content=self.content,
             is_error=self.call.source_error,
+            stored=self._stored,
         )
 
     @cached_property
     def projection(self) -> CanonicalProjection | None:
         """The stored envelope of what is looked at; None when another observation was chosen."""
-        subject = self.chosen.get("result") or self.chosen.get("receipt") or self.chosen.get("args")
-        stored = list(CanonicalProjection.objects.filter(call=self.call).order_by("id"))
-        fitting = [one for one in stored if subject is None or one.observation_id in (None, subject.pk)]
+        fitting = self._fitting
         return next((one for one in fitting if one.mapping == self.halves.mapping), fitting[0] if fitting else None)
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """The stored projection where it is of what is looked at, else the one that is computed now."""
+        if self.projection is not None:
+            return bytes(self.projection.data)
+        return dump(self.halves.projection.canonical.to_json())
+
+    @cached_property
+    def envelope(self) -> CanonicalResult:
+        """The canonical result that the left half shows, or the one of today where that is no envelope."""
+        if self.projection is None or self.projection.mapping == self.halves.mapping:
+            return self.halves.projection.canonical
+        return _envelope(self.canonical) or self.halves.projection.canonical
+
+    @cached_property
+    def receipt_text(self) -> str:
+        return self.halves.receipt.text if self.halves.receipt else ""
+
+    @cached_property
+    def receipt_tokens(self) -> TokenCount:
+        """As the import counted them, for whose words no encoding is named; a receipt chosen by hand is counted now."""
+        row = self.receipt
+        if row is not None and row.tokens and row.characters == len(self.receipt_text):
+            return TokenCount(row.tokens, "", "exact" if self.call.token_certainty == "exact" else "estimate")
+        return self.tokens(self.receipt_text)
 
     def tokens(self, text: str) -> TokenCount:
         """Each text is counted once: several panes show the size of the same one."""
@@ -81,17 +111,34 @@ class Surfaces:
     def _counted(self) -> dict[str, TokenCount]:
         return {}
 
+    @cached_property
+    def _fitting(self) -> list[CanonicalProjection]:
+        """Of what is looked at, under any mapping."""
+        subject = self.chosen.get("result") or self.chosen.get("receipt") or self.chosen.get("args")
+        stored = projections_of(self.call)
+        return [one for one in stored if subject is None or one.observation_id in (None, subject.pk)]
+
+    def _stored(self, mapping: str) -> CanonicalResult | None:
+        kept = next((one for one in self._fitting if one.mapping == mapping), None)
+        return None if kept is None else _envelope(bytes(kept.data))
+
 
 def surfaces_of(call: Call, wanted: Mapping[str, str]) -> Surfaces:
     """Two queries. A call has few observations, so they come with their bytes."""
-    observations = tuple(call.observations.select_related("source").order_by("surface", "line", "id"))
-    receipts = tuple(call.receipts.order_by("seq"))
+    observations, receipts = observations_of(call), receipts_of(call)
     chosen = {
         surface: found
         for surface in SURFACES
         if (found := _chosen(surface, observations, receipts, wanted.get(surface, ""))) is not None
     }
     return Surfaces(call, observations, receipts, chosen)
+
+
+def _envelope(data: bytes) -> CanonicalResult | None:
+    try:
+        return CanonicalResult.from_json(tame(data))
+    except (Untrusted, msgspec.ValidationError, InvalidOutput):
+        return None
 
 
 def _chosen(

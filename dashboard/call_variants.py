@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.call_panes import canonical_bytes
 from dashboard.call_surfaces import Surfaces
 from envelopes.families import family
 from envelopes.families.base import Family
@@ -45,4 +44,4 @@ def canonical_of(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
     stored = surfaces.projection
     mapping = surfaces.halves.mapping if stored is None else stored.mapping
     owner = family(mapping.partition(":")[0])
-    return owner, CanonicalResult.from_json(tame(canonical_bytes(surfaces)))
+    return owner, CanonicalResult.from_json(tame(surfaces.canonical))

@@ -7,18 +7,20 @@ is how the halves are shown (`left`, `spaces`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Count, Max, Min, Q, QuerySet
+from django.db.models import QuerySet
 from django.http import QueryDict
 from django.urls import reverse
 
+from dashboard.call_queries import Place, calls_beside, counts_around, place_in
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.query import parse
 
-NOWHERE = (-1, -1)  # of a call that is in no run: nothing stands before it
 OWN_KEYS = ("args", "result", "receipt", "as", "what", "offset", "project")
 
 
@@ -39,17 +41,10 @@ def walk(project: Project, call: Call, query: QueryDict) -> Walk:
     """Three queries, however many calls the run has."""
     run = _run(project, call, query.get("run", ""))
     kept = _kept(query)
-    members = _listed(run, query)
-    own = RunCall.objects.filter(run=run, call=call).values_list("ordinal", "id").first() or NOWHERE
-    earlier, later = _around(own)
-    found = members.aggregate(
-        total=Count("id"),
-        before=Count("id", filter=earlier),
-        here=Count("id", filter=Q(call=call)),
-        last_before=Max("ordinal", filter=earlier),
-        first_after=Min("ordinal", filter=later),
-    )
-    before, after = _beside(members, own, {own[0], found["last_before"], found["first_after"]})
+    filtered = _filtered(run, query)
+    own = place_in(run, call)
+    found = counts_around(run, own, call, filtered)
+    before, after = _beside(run, own, found, filtered)
     filters = urlencode({"q": query["q"]}) if query.get("q") else ""
     return Walk(
         run=run,
@@ -78,31 +73,20 @@ def _kept(query: QueryDict) -> QueryDict:
     return kept
 
 
-def _listed(run: Run, query: QueryDict) -> QuerySet[RunCall]:
-    members = RunCall.objects.filter(run=run)
+def _filtered(run: Run, query: QueryDict) -> QuerySet[RunCall] | None:
+    """The calls of the list where it is filtered."""
     wanted = parse(query.get("q", ""), over="calls")
-    return members.filter(call__in=wanted.calls(run).order_by()) if wanted else members
-
-
-def _around(own: tuple[int, int]) -> tuple[Q, Q]:
-    """What stands before and behind that place."""
-    ordinal, pk = own
-    earlier = Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, pk__lt=pk)
-    return earlier, Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, pk__gt=pk)
+    return RunCall.objects.filter(run=run, call__in=wanted.calls(run).order_by()) if wanted else None
 
 
 def _beside(
-    members: QuerySet[RunCall], own: tuple[int, int], ordinals: set[int | None]
+    run: Run, own: Place, found: Mapping[str, Any], filtered: QuerySet[RunCall] | None
 ) -> tuple[UUID | None, UUID | None]:
     """Several calls may stand on one line, so the neighbours are found among all of the lines beside."""
-    near = (
-        members.filter(ordinal__in=[one for one in ordinals if one is not None])
-        .order_by("ordinal", "id")
-        .values_list("ordinal", "id", "call_id")
-    )
-    rows = list(near)
-    before = next((call for *place, call in reversed(rows) if tuple(place) < own), None)
-    return before, next((call for *place, call in rows if tuple(place) > own), None)
+    lines = [own[0] if line is None else line for line in (found["last_before"], found["first_after"])]
+    near = calls_beside(run, (own[0], lines[0], lines[1]), filtered)
+    before = next((call for place, call in reversed(near) if place < own), None)
+    return before, next((call for place, call in near if place > own), None)
 
 
 def _address(call: UUID | None, kept: QueryDict) -> str:

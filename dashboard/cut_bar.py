@@ -5,6 +5,7 @@ The drawing is 1,000 units wide. Lines count from 1 here, as an operator reads t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboard.inert import plain
@@ -38,7 +39,7 @@ class CutBar:
     url: str  # the artifact page at the first line that the model never saw
 
 
-def cut_bars(halves: Halves, artifacts: list[Artifact], *, got: str) -> tuple[CutBar, ...]:
+def cut_bars(halves: Halves, artifacts: Iterable[Artifact], *, got: str) -> tuple[CutBar, ...]:
     """`got` begins the sentence, by the receipt's fidelity. None without a receipt: nothing is known then."""
     if halves.receipt is None:
         return ()

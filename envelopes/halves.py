@@ -24,10 +24,11 @@ from envelopes.pipeline import Projection, project
 from envelopes.pointer import text_at
 from envelopes.preview import Cut
 from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
-from envelopes.result import JsonValue
+from envelopes.result import CanonicalResult, JsonValue
 from envelopes.untrusted import Untrusted, dump, tame
 
 Recorded: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
+Stored: TypeAlias = Callable[[str], CanonicalResult | None]  # the envelope that is kept under a mapping
 
 
 class OutputCut(msgspec.Struct, frozen=True):
@@ -59,8 +60,12 @@ def read_halves(
     content: bytes | None,
     is_error: bool | None,
     sink: ArtifactSink | None = None,
+    stored: Stored | None = None,
 ) -> Halves:
-    """`content` is the receipt's recorded JSON. Undecodable surfaces are treated as absent and noted."""
+    """`content` is the receipt's recorded JSON. Undecodable surfaces are treated as absent and noted.
+
+    An envelope that is `stored` under the mapping is taken as it is and not made again.
+    """
     notes: list[str] = []
     parts = recorded_parts(_tamed(content, "receipt", notes)) if content is not None else None
     evidence = Evidence(
@@ -72,7 +77,7 @@ def read_halves(
         receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
         is_error=is_error,
     )
-    return _halves(evidence, parts, sink or MemorySink(), notes)
+    return _halves(evidence, parts, sink or MemorySink(), notes, stored or _nothing_stored)
 
 
 def lint_recorded(halves: Halves, *, has_artifact: Callable[[str], bool] | None = None) -> tuple[Finding, ...]:
@@ -131,19 +136,20 @@ def _halves(
     parts: tuple[Recorded, ...] | None,
     sink: ArtifactSink,
     notes: list[str],
+    stored: Stored,
 ) -> Halves:
     """The family's own reading, else external's, else external's of nothing: a call is never lost to a mapping."""
     own, other = foreign(evidence.agent, evidence.tool), fallback()
     nothing = msgspec.structs.replace(evidence, args=None, result=None, has_result=False, receipt_text=None)
     for (owner, row), read, read_parts in ((own, evidence, parts), (other, evidence, parts), (other, nothing, ())):
         try:
-            reading, projection, spans, cuts = _applied(owner, row, read, read_parts, sink)
+            reading, projection, spans, cuts = _applied(owner, row, read, read_parts, sink, stored)
             break
         except Exception as error:
             notes.append(f"{owner.name} could not read this call ({type(error).__name__}: {error})")
     return Halves(
         family=owner.name,
-        mapping=f"{owner.name}:{row.agent}:{row.version}",
+        mapping=_mapping(owner, row),
         evidence=evidence,
         reading=reading,
         projection=projection,
@@ -154,12 +160,26 @@ def _halves(
 
 
 def _applied(
-    family: Family, row: ForeignTool, evidence: Evidence, parts: tuple[Recorded, ...] | None, sink: ArtifactSink
+    family: Family,
+    row: ForeignTool,
+    evidence: Evidence,
+    parts: tuple[Recorded, ...] | None,
+    sink: ArtifactSink,
+    stored: Stored,
 ) -> tuple[Reading, Projection, list[list[Span]], tuple[OutputCut, ...]]:
     reading = row.read(evidence)
-    projection = project(reading.complete, family, family.projection, sink)
+    kept = stored(_mapping(family, row))
+    projection = Projection(kept) if kept else project(reading.complete, family, family.projection, sink)
     spans = [row.align(evidence, part) if isinstance(part, str) else [] for part in parts or ()]
     return reading, projection, spans, _output_cuts(evidence, reading, [span for part in spans for span in part])
+
+
+def _mapping(family: Family, row: ForeignTool) -> str:
+    return f"{family.name}:{row.agent}:{row.version}"
+
+
+def _nothing_stored(_mapping: str) -> CanonicalResult | None:
+    return None
 
 
 def _receipt(parts: tuple[Recorded, ...], spans: list[list[Span]]) -> Receipt:

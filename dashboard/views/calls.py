@@ -8,13 +8,13 @@ from typing import cast
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
 from dashboard.access import OperatorRequest
 from dashboard.call_copy import copied
 from dashboard.call_page import call_page
-from dashboard.call_panes import TITLES, Half, canonical_bytes, half_window
+from dashboard.call_panes import TITLES, Half, half_window
+from dashboard.call_queries import call_of
 from dashboard.call_surfaces import SURFACES, Surfaces, surfaces_of
 from dashboard.image_part import image_at
 from dashboard.models import Call
@@ -53,7 +53,7 @@ def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
     part = request.GET.get("part")
     if part is not None:
         return _picture(surfaces, part)
-    data = canonical_bytes(surfaces) if surface == "canonical" else surfaces.bytes_of(surface)
+    data = surfaces.canonical if surface == "canonical" else surfaces.bytes_of(surface)
     if data is None or surface not in (*SURFACES, "canonical"):
         raise Http404
     return attachment(data, "application/json", file_name(f"{call.tool}-{surface}", call.external_id, "json"))
@@ -74,7 +74,10 @@ def file_name(what: str, key: object, ending: str) -> str:
 
 
 def _call(request: OperatorRequest, pk: UUID) -> Call:
-    return get_object_or_404(request.project.calls.select_related("run", "source"), pk=pk)
+    call = call_of(request.project, pk)
+    if call is None:
+        raise Http404
+    return call
 
 
 def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:

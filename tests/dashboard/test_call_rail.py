@@ -54,6 +54,17 @@ def test_a_call_has_five_stops_each_with_its_size(client: Client, run: Run) -> N
     assert [stop.endswith("*") for stop in found] == [False, True, True, False, False]
 
 
+@pytest.mark.parametrize(("characters", "said"), [(600, "77 tok"), (599, "200 tok")])
+def test_a_receipts_tokens_are_those_of_the_import_where_it_counted_this_text(
+    client: Client, run: Run, characters: int, said: str
+) -> None:
+    call = bash(run, "hello\n" * 100)
+    call.receipts.update(tokens=77, characters=characters)
+    page = body(client, call)
+    assert stops(page)[2] == f"Receipt 600 B · {said} *"
+    assert ("Counted when it was taken in: estimate" in page) is (said == "77 tok")
+
+
 def test_a_stop_opens_in_its_half_and_keeps_the_other(client: Client, run: Run) -> None:
     page = body(client, bash(run, "hello"), "?left=recorded&right=wire-gemini")
     assert [stop.endswith("*") for stop in stops(page)] == [True, False, False, True, False]

@@ -21,9 +21,11 @@ from envelopes.patchwork import Patchwork, Piece
 from envelopes.recorded import Members
 from envelopes.result import JsonValue
 
-JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+JS_SPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
 LEADING_BLANK_LINES = re.compile(rf"(?:[{JS_SPACE}]*\n)+")
-TRAILING_SPACE = re.compile(rf"[{JS_SPACE}]+\Z")
 LEADING_SPACE = re.compile(rf"[{JS_SPACE}]+")
 INLINE_CUT = re.compile(r"\n\n\.\.\. \[(\d+) (lines|characters) truncated\] \.\.\.(?:\n\n|\Z)")
 
@@ -70,8 +72,7 @@ def _written(result: JsonValue) -> Patchwork:
 
 def _trim(pointer: str, text: str) -> tuple[int, int]:
     leading = (LEADING_BLANK_LINES if pointer == "/stdout" else LEADING_SPACE).match(text)
-    trailing = TRAILING_SPACE.search(text)
-    return leading.end() if leading else 0, trailing.start() if trailing else len(text)
+    return leading.end() if leading else 0, len(text.rstrip(JS_SPACE))
 
 
 def _placed(written: Patchwork, text: str) -> list[Span]:
