@@ -1,4 +1,11 @@
-"""Finds credentials by shapes that nothing else has. A guess by name (`password = …`) is not made here."""
+"""Credentials in a text, by one table of shapes.
+
+    secrets_in   what is certainly one, by a shape that nothing else has; no guess by name is made
+    redacted     a command's text with whatever may be one replaced, by shape and by name
+
+The second errs on the side of hiding: a harmless `--sort-key name` loses its value in what is said of
+the command, never in the command.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +14,76 @@ from collections.abc import Iterator
 
 import msgspec
 
-# Kind, what its text must hold, shape: looking for the piece first costs a hundredth of trying the shape everywhere.
-SHAPES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
-    (
+REDACTED = "[redacted]"
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """`pieces`: one of them is in every text that holds the shape, and is sought first: that costs a hundredth.
+
+    `likely` is what may be one, cut short or of another release; None where only what is certain may.
+    """
+
+    kind: str
+    pieces: tuple[str, ...]
+    certain: re.Pattern[str] | None
+    likely: str | None = None
+
+
+SHAPES = (
+    Shape(
         "a private key",
         ("PRIVATE KEY-----",),
         re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"),
+        r"-----BEGIN (?:[A-Z]+ ){0,4}PRIVATE KEY-----(?:\s|\\n)+[A-Za-z0-9+/=]{16}[A-Za-z0-9+/=\s\\]*"
+        r"(?:-----END (?:[A-Z]+ ){0,4}PRIVATE KEY-----)?",
     ),
-    ("an AWS access key", ("AKIA", "ASIA"), re.compile(r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b")),
-    (
+    Shape(
+        "an AWS access key",
+        ("AKIA", "ASIA"),
+        re.compile(r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
+        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}",
+    ),
+    Shape(
         "a GitHub token",
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
         re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59})\b"),
+        r"\b(?:gh[opusr]_\w{20,}|github_pat_\w{20,})",
     ),
-    ("a GitLab token", ("glpat-",), re.compile(r"\bglpat-[A-Za-z0-9_-]{20}\b")),
-    ("a Slack token", ("xox",), re.compile(r"\bxox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{16,}")),
-    ("an Anthropic key", ("sk-ant-",), re.compile(r"\bsk-ant-[a-z0-9]+-[A-Za-z0-9_-]{40,}")),
-    ("an OpenAI key", ("sk-",), re.compile(r"\bsk-(?:proj-[A-Za-z0-9_-]{40,}|[A-Za-z0-9]{48}\b)")),
-    ("a Google key", ("AIza",), re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b")),
-    ("a Stripe key", ("k_live_",), re.compile(r"\b[sr]k_live_[A-Za-z0-9]{24,}\b")),
+    Shape("a GitLab token", ("glpat-",), re.compile(r"\bglpat-[A-Za-z0-9_-]{20}\b"), r"\bglpat-[\w-]{16,}"),
+    Shape(
+        "a Slack token",
+        ("xox",),
+        re.compile(r"\bxox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{16,}"),
+        r"\bxox[a-z]-[\w-]{10,}",
+    ),
+    Shape("an Anthropic key", ("sk-ant-",), re.compile(r"\bsk-ant-[a-z0-9]+-[A-Za-z0-9_-]{40,}")),
+    Shape(
+        "an OpenAI key",
+        ("sk-",),
+        re.compile(r"\bsk-(?:proj-[A-Za-z0-9_-]{40,}|[A-Za-z0-9]{48}\b)"),
+        r"\bsk-[\w-]{16,}",
+    ),
+    Shape("a Google key", ("AIza",), re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b"), r"\bAIza[\w-]{30,}"),
+    Shape("a Stripe key", ("k_live_",), re.compile(r"\b[sr]k_live_[A-Za-z0-9]{24,}\b"), r"\b[sr]k_live_\w{16,}"),
+    # Documentation is full of them, so none is certain.
+    Shape("a web token", ("eyJ",), None, r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
 )
+# Every repetition is bounded or stops at a character that the next attempt would need, so that a
+# command of a megabyte takes linear time.
+_NAME = r"(?:key(?!word|board)|token(?!iz)|secret|password|passwd|passphrase|pwd|credentials?|auth(?!or)|cookie)"
+_VALUE = r"(?:\\\"[^\"]*\"|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s'\"&;|)]+)"
+_BY_NAME = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"(?P<said>[a-z][a-z0-9+.-]{0,20}://)[^\s/'\"]*(?P<rest>@)",
+        r"(?P<said>\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s'\"]+(?P<rest>)",
+        rf"(?P<said>{_NAME}\w{{0,30}}\\?[\"']?\s{{0,4}}[:=]\s{{0,4}}){_VALUE}(?P<rest>)",
+        rf"(?P<said>(?<![\w-])--?[a-z0-9_-]{{0,40}}{_NAME}[a-z0-9_-]{{0,20}}\s+)(?!-){_VALUE}(?P<rest>)",
+        r"(?P<said>(?<![\w-])(?:-u\s*|--user[=\s])[\"']?[^\s:'\"/]{1,80}:)[^\s'\"]+(?P<rest>)",
+        rf"(?P<said>\bsshpass\s+-p\s*|\b(?:mysql|mysqldump|mariadb)\b[^\n;|]{{0,80}}?\s-p){_VALUE}(?P<rest>)",
+    )
+)
+_BY_SHAPE = re.compile("|".join(shape.likely for shape in SHAPES if shape.likely))
 _PASSWORD = re.compile(r"://[^\s/:@'\"<>$%{}*]{1,64}:[^\s/:@'\"<>$%{}*]{3,64}@[\w.-]+")
 LONGEST_SCHEME = 21
 _SCHEME = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}\Z")
@@ -51,10 +108,17 @@ def secrets_in(text: str) -> Iterator[Secret]:
             end = stop
 
 
+def redacted(text: str) -> str:
+    """`text` with the values of `KEY=…`, `--token …`, headers, URL credentials and known tokens replaced."""
+    for named in _BY_NAME:
+        text = named.sub(rf"\g<said>{REDACTED}\g<rest>", text)
+    return _BY_SHAPE.sub(REDACTED, text)
+
+
 def _shaped(text: str) -> Iterator[tuple[int, int, str]]:
-    for kind, pieces, shape in SHAPES:
-        if any(piece in text for piece in pieces):
-            yield from ((found.start(), found.end(), kind) for found in shape.finditer(text))
+    for shape in SHAPES:
+        if shape.certain is not None and any(piece in text for piece in shape.pieces):
+            yield from ((found.start(), found.end(), shape.kind) for found in shape.certain.finditer(text))
 
 
 def _in_addresses(text: str) -> Iterator[tuple[int, int, str]]:

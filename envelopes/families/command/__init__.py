@@ -3,7 +3,7 @@
 tools         the definitions of the built-in tools
 results       the typed result of one command and its bounded projection
 batch         the same of a batch
-command_line  what may be said of a command's text
+output_tokens how much output a caller asks for
 receipts      the text that the model gets
 streams       how an output stream is shown, by variant
 laid_out      JSON laid out for reading

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from envelopes.budget import ProjectionPolicy
+from envelopes.command_text import describe
 from envelopes.families.base import Projector, ResultMembers
-from envelopes.families.command.command_line import describe
 from envelopes.families.command.results import CommandResult, command_members, shares, wanted
 
 ItemStatus: TypeAlias = Literal["completed", "failed", "rejected", "skipped"]

@@ -22,14 +22,16 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from envelopes.budget import ProjectionPolicy
+from envelopes.command_text import describe
 from envelopes.families.base import Projector, ResultMembers
-from envelopes.families.command.command_line import CHARACTERS_PER_TOKEN, SOFT_THRESHOLD, describe, output_tokens
+from envelopes.families.command.output_tokens import CHARACTERS_PER_TOKEN, output_tokens
 from envelopes.handles import TaskHandle, spoken
 
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
 
 IMAGE_PREVIEW_CHARACTERS = 80  # an image comes as a data URL; more of it tells nobody anything
 NOTE_CHARACTERS = 1_000
+SOFT_THRESHOLD = 4_000  # characters; a longer command is better kept in a file and run from there
 COMMAND_TASK = "command_task"
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from envelopes.families.command.batch import MOST_ITEMS, BatchResult
-from envelopes.families.command.command_line import DEFAULT_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS
+from envelopes.families.command.output_tokens import DEFAULT_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS
 from envelopes.families.command.results import CommandResult, RunningCommand
 from envelopes.tool import Input, NonEmpty, ToolDefinition
 

@@ -17,12 +17,14 @@ from collections.abc import Iterable
 import msgspec
 
 from envelopes.budget import ProjectionPolicy
+from envelopes.command_text import describe
 from envelopes.families.base import Projector, ResultMembers, project_by_type
 from envelopes.families.task.results import (
     ActiveTasks,
     FailureArtifact,
     InputOffered,
     StopRequested,
+    TaskCommand,
     TaskDigest,
     TaskRead,
     TaskSnapshot,
@@ -113,7 +115,7 @@ def _fitting_indexes(field: str, sizes: Iterable[int], projector: Projector, pol
 
 
 def _task_stopped(found: TaskStopped, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    command = None if found.command is None else _text("cmd", found.command, projector, policy, at="task/command")
+    command = None if found.command is None else {"cmd": describe(found.command).preview}
     message = {} if found.message is None else projector.text("message", found.message, policy.details, role="message")
     return {
         "task": _said({"task_id": found.task_id, "kind": found.kind, "command": command}),
@@ -136,10 +138,7 @@ def _active_tasks(found: ActiveTasks, projector: Projector, policy: ProjectionPo
 def _row(task: TaskDigest, index: int, projector: Projector) -> JsonValue:
     """The command of a row is only its identity; TaskStatus says the rest."""
     at = f"tasks/{index}"
-    identity: ResultMembers = {
-        "cmd": _line(f"{at}/command/cmd", task.command.cmd if task.command else None, projector),
-        "cmd_digest": task.command.cmd_digest if task.command else None,
-    }
+    identity = {} if task.command is None else _identity(task.command)
     return _said(
         {
             "id": task.id,
@@ -148,9 +147,17 @@ def _row(task: TaskDigest, index: int, projector: Projector) -> JsonValue:
             "summary": _line(f"{at}/summary", task.summary, projector),
             "updated_at": task.updated_at,
             "wait_policy": task.wait_policy,
-            "command": _said(identity) or None,
+            "command": identity or None,
         }
     )
+
+
+def _identity(command: TaskCommand) -> dict[str, JsonValue]:
+    """What may be said of the command's text: a preview without secrets and the digest of the whole."""
+    if command.cmd is None:
+        return _said({"cmd_digest": command.cmd_digest})
+    text = describe(command.cmd)
+    return {"cmd": text.preview, "cmd_digest": command.cmd_digest or text.digest}
 
 
 def _row_size(task: TaskDigest) -> int:
@@ -203,11 +210,13 @@ def _snapshot(task: TaskSnapshot, projector: Projector, policy: ProjectionPolicy
     for name, texts in _NESTED_TEXTS.items():
         if (part := getattr(task, name)) is not None:
             members[name] = _part(part, name, texts, projector, policy)
+    if task.command is not None:
+        members["command"] |= _identity(task.command)
     return _said(members)
 
 
 _NESTED_TEXTS = {
-    "command": ("cmd", "result_summary"),
+    "command": ("result_summary",),
     "child_observability": ("waiting_reason", "blocked_reason", "last_progress", "last_result"),
 }
 

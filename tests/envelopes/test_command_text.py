@@ -1,0 +1,193 @@
+"""What is said of a command's text: no secret, no script, never more than 240 characters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes.command_text import describe
+from envelopes.families import builtin
+from envelopes.families.command.batch import BatchItem, BatchResult
+from envelopes.families.command.results import CommandResult, RunningCommand
+from envelopes.families.task.results import (
+    ActiveTasks,
+    InputOffered,
+    StopRequested,
+    TaskCommand,
+    TaskDigest,
+    TaskSnapshot,
+    TaskState,
+    TaskStopped,
+)
+from envelopes.handles import TaskHandle
+from envelopes.pipeline import render
+from envelopes.pointer import resolve
+from envelopes.renderings import variants_for
+from envelopes.secret import REDACTED, SHAPES, redacted, secrets_in
+from tests.envelopes.built_in import output, projected
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("cmd", "preview"),
+    [
+        ("API_KEY=hunter2 make test", "API_KEY=[redacted] make test"),
+        ("export AWS_SECRET_ACCESS_KEY='hunter2 x' && ls", "export AWS_SECRET_ACCESS_KEY=[redacted] && ls"),
+        ("deploy --token hunter2 --dry-run", "deploy --token [redacted] --dry-run"),
+        ('deploy --api-key="hunter2 x" now', "deploy --api-key=[redacted] now"),
+        ("curl https://bot:hunter2@example.org/x", "curl https://[redacted]@example.org/x"),
+        ("psql postgres://u:p@hunter2@db/ledger", "psql postgres://[redacted]@db/ledger"),
+        ("curl -u bot:hunter2 https://example.org", "curl -u bot:[redacted] https://example.org"),
+        (
+            "curl 'https://example.org/?access_token=hunter2&n=1'",
+            "curl 'https://example.org/?access_token=[redacted]&n=1'",
+        ),
+        ("curl -H 'Authorization: Bearer hunter2' x", "curl -H 'Authorization: Bearer [redacted]' x"),
+        ("curl -H 'X-Api-Key: hunter2' x", "curl -H 'X-Api-Key: [redacted]' x"),
+        ('curl -d "{\\"password\\":\\"hunter2 x\\"}" x', 'curl -d "{\\"password\\":[redacted]}" x'),
+        ('curl -d \'{"client_secret": "hunter2"}\' x', "curl -d '{\"client_secret\": [redacted]}' x"),
+        ("sshpass -p hunter2 ssh host", "sshpass -p [redacted] ssh host"),
+        ("mysql -u root -phunter2 db", "mysql -u root -p[redacted] db"),
+        ("echo ghp_0123456789abcdefghijABCDEFGHIJ", "echo [redacted]"),
+    ],
+)
+def test_a_preview_tells_no_secret(cmd: str, preview: str) -> None:
+    assert describe(cmd).preview == preview
+
+
+@pytest.mark.parametrize(
+    "cmd",
+    ["make -j4 PREFIX=/usr", "git commit -m 'x' --author='A <a@b>'", "grep keyword= src", "ssh -p 22 host", "ls a b"],
+)
+def test_a_harmless_command_is_shown_as_it_is(cmd: str) -> None:
+    assert describe(cmd).preview == cmd
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    name=st.from_regex(r"[A-Z]{0,8}_?(TOKEN|API_KEY|PASSWORD|SECRET)", fullmatch=True),
+    form=st.sampled_from(["{0}={1} make", "run --{2} {1} now", "run --{2}={1}", "x '{0}: {1}'", 'x "{0}":"{1}"']),
+    padding=st.integers(0, 260),
+)
+def test_a_secret_is_gone_wherever_the_preview_ends(name: str, form: str, padding: int) -> None:
+    cmd = "a " * padding + form.format(name, SECRET, name.lower().replace("_", "-").strip("-"))
+    assert "hunter" not in describe(cmd).preview
+
+
+def test_scripts_are_replaced_by_a_note() -> None:
+    heredoc = describe("cat <<'EOF' > run.sh\nrm -rf build\nEOF\nsh run.sh")
+    assert heredoc.preview == "cat <<'EOF' > run.sh [heredoc left out] EOF sh run.sh"
+    assert (heredoc.contains_heredoc, heredoc.contains_inline_script) == (True, False)
+    inline = describe("python -I -c 'import os; os.abort()' && bash -lc \"exit 1\"")
+    assert inline.preview == "python -I -c [inline script left out] && bash -lc [inline script left out]"
+    assert (inline.contains_heredoc, inline.contains_inline_script) == (False, True)
+
+
+def test_several_heredocs_of_one_line_are_all_left_out() -> None:
+    assert "secret" not in describe("diff <(cat <<A) - <<B\nsecret 1\nA\nsecret 2\nB\nls").preview
+
+
+def test_a_shift_is_no_heredoc() -> None:
+    found = describe("echo $((bits << width))")
+    assert (found.preview, found.contains_heredoc) == ("echo $((bits << width))", False)
+
+
+def test_a_preview_is_one_line_of_at_most_240_characters_and_the_digest_is_of_the_whole() -> None:
+    cmd = "echo a\n  b " + "c" * 300
+    found = describe(cmd)
+    assert found.preview.startswith("echo a b ccc")
+    assert (len(found.preview), found.preview[-1]) == (240, "…")
+    assert found.digest == hashlib.sha256(cmd.encode()).hexdigest()
+
+
+SECRETIVE = "curl -H 'Authorization: Bearer hunter2' https://bot:hunter2@example.org/?access_token=hunter2"
+TASK_COMMAND = TaskCommand(cmd=SECRETIVE)
+DIGEST = TaskDigest(id="task_1", kind="command_task", status="running", updated_at="2026-01-01T00:00:00Z")
+SNAPSHOT = TaskSnapshot(
+    task_id="task_1",
+    kind="command_task",
+    status="running",
+    created_at="2026-01-01T00:00:00Z",
+    updated_at="2026-01-01T00:00:00Z",
+    command=TASK_COMMAND,
+)
+SAYING_A_COMMAND: dict[str, msgspec.Struct] = {
+    "ExecCommand": CommandResult(exit_status=0, cmd=SECRETIVE),
+    "ExecCommand, running already": RunningCommand(
+        task=TaskHandle(task_id="task_1", kind="command_task"), cmd=SECRETIVE, summary="one curl"
+    ),
+    "ExecCommandBatch": BatchResult(
+        items=(BatchItem(cmd=SECRETIVE, status="completed", result=CommandResult(exit_status=0, cmd=SECRETIVE)),)
+    ),
+    "TaskList": ActiveTasks((msgspec.structs.replace(DIGEST, command=TASK_COMMAND),)),
+    "TaskStatus": TaskState(SNAPSHOT),
+    "TaskInput": InputOffered(task=SNAPSHOT, accepted_input=True, input_target="stdin", bytes_written=3),
+    "TaskStop": StopRequested(task=SNAPSHOT),
+    "TaskStop, as a foreign agent says it": TaskStopped(task_id="task_1", command=SECRETIVE),
+}
+
+
+@pytest.mark.parametrize("said_by", SAYING_A_COMMAND)
+def test_no_tool_says_the_secrets_of_a_command_in_either_half(said_by: str) -> None:
+    tool = said_by.partition(",")[0]
+    canonical = projected(output(tool, SAYING_A_COMMAND[said_by])).canonical
+    document = json.dumps(canonical.to_json())
+    assert "hunter2" not in document
+    assert REDACTED in document
+    family, _ = builtin(tool)
+    for variant in variants_for(family):
+        assert "hunter2" not in render(canonical, family, variant.policy, variant=variant).text, variant.id
+
+
+@pytest.mark.parametrize("tool", ["TaskStatus", "TaskList"])
+def test_a_task_names_its_command_by_the_digest_of_the_whole(tool: str) -> None:
+    document = json.dumps(projected(output(tool, SAYING_A_COMMAND[tool])).canonical.to_json())
+    assert hashlib.sha256(SECRETIVE.encode()).hexdigest() in document
+
+
+def test_a_digest_that_the_runtime_gave_is_kept_and_none_is_made_without_a_text() -> None:
+    for command, said in (
+        (TaskCommand(cmd="ls", cmd_digest="sha256:ab"), {"cmd": "ls", "cmd_digest": "sha256:ab"}),
+        (TaskCommand(cmd_digest="sha256:ab"), {"cmd_digest": "sha256:ab"}),
+        (TaskCommand(tty=True), {"tty": True}),
+    ):
+        state = TaskState(msgspec.structs.replace(SNAPSHOT, command=command))
+        assert resolve(projected(output("TaskStatus", state)).canonical.result, "/task/command") == said
+
+
+KNOWN_BY_SHAPE = [
+    "AKIA2E3RWZTQ4HNBVJKL",
+    "ghp_" + "a1B2" * 9,
+    "glpat-" + "a1B2" * 5,
+    "xoxb-12345678901-" + "a1B2" * 5,
+    "sk-ant-api03-" + "a1B2" * 12,
+    "sk-proj-" + "a1B2" * 12,
+    "AIza" + "a1B2c" * 7,
+    "sk_live_" + "a1B2" * 7,
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA1234\n-----END RSA PRIVATE KEY-----",
+]
+
+
+@pytest.mark.parametrize("text", KNOWN_BY_SHAPE)
+def test_whatever_is_certainly_a_secret_is_redacted_too(text: str) -> None:
+    """One table: a shape that the rules of a receipt know cannot be missed by what is said of a command."""
+    (found,) = secrets_in(f"use {text} now")
+    assert redacted(f"use {text} now") == f"use {REDACTED} now"
+    assert (found.start, found.end) == (4, found.end)
+
+
+def test_every_certain_shape_has_its_example() -> None:
+    kinds = {found.kind for text in KNOWN_BY_SHAPE for found in secrets_in(text)}
+    assert kinds == {shape.kind for shape in SHAPES if shape.certain}
+
+
+def test_a_key_that_is_only_sought_is_no_secret() -> None:
+    assert (
+        redacted("grep -r -e '-----BEGIN PRIVATE KEY-----' certs") == "grep -r -e '-----BEGIN PRIVATE KEY-----' certs"
+    )
