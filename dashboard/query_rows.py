@@ -14,6 +14,7 @@ from django.utils import timezone
 from dashboard.identity import derived
 from dashboard.models import Call, Project, Run, RunFacet
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
+from dashboard.prepared import Given
 
 # Up to so many runs of a facet are named by id and sorted; more of them are met soon by walking the
 # list's own index. Either way the work is bounded, whatever the planner believes.
@@ -134,7 +135,7 @@ CALL_VALUES: dict[str, Callable[[str], Q]] = {
 }
 
 
-def calls(run: Run, terms: Sequence[TermLike]) -> QuerySet[Call]:
+def calls(run: Run | Given, terms: Sequence[TermLike]) -> QuerySet[Call]:
     found = Call.objects.filter(memberships__run=run).order_by("memberships__ordinal", "id")
     for term in terms:
         condition = _call_condition(term)

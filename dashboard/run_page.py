@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus, urlencode
+from uuid import UUID
 
 import msgspec
-from django.db.models import Q
+from django.db.models import Q, QuerySet
+from django.http import Http404
 
-from dashboard.models import Run, RunFacet, Source
-from dashboard.query import Query, parse
+from dashboard.models import Project, Run, RunFacet, Source
+from dashboard.prepared import given, instance, names_of, prepared
+from dashboard.query import Query, Term, parse
 from dashboard.run_overview import Overview, overview_of
-from dashboard.waterfall import PAGE, ChildRun, Ordered, Page, child_of, in_order, page_of
+from dashboard.waterfall import NOTHING, PAGE, ChildRow, ChildRun, Page, RowsAsked, child_of, in_order, page_of
 from envelopes.untrusted import Untrusted, tame
 
 PLAN_CHARACTERS = 16_000
@@ -52,21 +55,35 @@ class Ask:
         parts = kept | changes
         return "?" + urlencode({name: value for name, value in parts.items() if value})
 
+    def filter_url(self, text: str) -> str:
+        """The same page with another filter, from its first row."""
+        written = [f"q={quote_plus(text)}"] if text else []
+        return "?" + "&".join(written + ([f"time={SQUEEZED}"] if self.is_squeezed else []))
 
-@dataclass(frozen=True, slots=True)
-class Chip:
+
+class Chip(NamedTuple):
     kind: str
     value: str
-    count: int
+    number: int
     url: str
     is_on: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ChipGroup:
+class ChipGroup(NamedTuple):
     kind: str
     chips: tuple[Chip, ...]
     folded: tuple[Chip, ...]
+
+
+class FileRead(NamedTuple):
+    """A file that the run was read from."""
+
+    path: str
+    format: str
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,7 @@ class RunPage:
     calls: Page
     matching: int
     chips: tuple[ChipGroup, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[FileRead, ...]
     child_count: int
     loose: tuple[ChildRun, ...]
     plan: str
@@ -105,16 +122,49 @@ class RunPage:
 
     @property
     def clear_url(self) -> str:
-        return self.ask.url(q="", after="", skip="")
+        return self.ask.filter_url("")
 
     @property
     def failed_url(self) -> str:
-        return self.ask.url(q=str(Query((), (), "calls").toggled("status", "failed")), after="", skip="")
+        return self.ask.filter_url("status:failed")
 
-    @property
-    def call_suffix(self) -> str:
-        """Behind a call's address: the list that j and k walk there."""
-        return "?" + urlencode({"from": "run", "run": str(self.run.pk), "q": self.ask.q})
+
+RUN, PARENT = names_of(Run), names_of(Run, "parent__")
+OF_RUN = given("run", Run, "id")
+
+
+@prepared
+def _run_with_parent() -> QuerySet[Any, Any]:
+    found = Run.objects.filter(pk=OF_RUN, project=given("project", Run, "project"))
+    return found.values_list(*RUN, *PARENT)
+
+
+@prepared
+def _children() -> QuerySet[Any, Any]:
+    return (
+        Run.objects.filter(parent=OF_RUN).order_by("started_at", "id").values_list(*ChildRow._fields)[:CHILDREN_SHOWN]
+    )
+
+
+@prepared
+def _sources() -> QuerySet[Any, Any]:
+    return Source.objects.filter(runs=OF_RUN).order_by("id").values_list(*FileRead._fields)[:SOURCES_SHOWN]
+
+
+@prepared
+def _facets() -> QuerySet[Any, Any]:
+    found = RunFacet.objects.filter(run=OF_RUN, kind__in=CHIPS).order_by("-count", "value")
+    return found.values_list("kind", "value", "count")
+
+
+def run_or_404(project: Project, pk: UUID) -> Run:
+    """With its parent. A run of another project is not found."""
+    rows = _run_with_parent(run=pk, project=project.pk)
+    if not rows:
+        raise Http404
+    run = instance(Run, rows[0][: len(RUN)])
+    run.parent = instance(Run, rows[0][len(RUN) :]) if run.parent_id else None
+    return run
 
 
 def is_unchanged(run: Run, ask: Ask) -> bool:
@@ -124,32 +174,23 @@ def is_unchanged(run: Run, ask: Ask) -> bool:
 
 def run_page(run: Run, ask: Ask) -> RunPage:
     query = parse(ask.q, over="calls")
-    everything = in_order(parse("", over="calls").calls(run))
-    overview = overview_of(run, everything, squeezed=ask.is_squeezed)
-    calls = in_order(query.calls(run)) if query else everything
-    matching = calls.count() if query else run.call_count
-    children = list(run.children.order_by("started_at", "id")[:CHILDREN_SHOWN])
-    page = page_of(
-        calls,
-        overview.axis,
-        total=matching,
-        after=ask.after,
-        skip=_skipped(run, ask, matching),
-        children=children,
-        folder=run.cwd,
-    )
+    overview = overview_of(run, squeezed=ask.is_squeezed)
+    matching = query.calls(run).count() if query else run.call_count
+    children = list(map(ChildRow._make, _children(run=run.pk)))
+    suffix = "?" + urlencode({"from": "run", "run": str(run.pk), "q": ask.q})  # the list that j and k walk there
+    rows = RowsAsked(query.terms, matching, ask.after, _skipped(run, ask, matching), suffix)
     plan, is_whole = _plan(run)
     return RunPage(
         run=run,
         ask=ask,
         query=query,
         overview=overview,
-        calls=page,
+        calls=NOTHING if query.problems else page_of(run, rows, overview.axis, children),
         matching=matching,
         chips=tuple(_chips(run, query, ask)),
-        sources=tuple(Source.objects.filter(runs=run).order_by("id").only("path", "format")[:SOURCES_SHOWN]),
+        sources=tuple(map(FileRead._make, _sources(run=run.pk))),
         child_count=len(children),
-        loose=_loose(everything, children, overview),
+        loose=_loose(run, children, overview) if children else (),
         plan=plan,
         plan_is_whole=is_whole,
         polls=run.is_live,
@@ -169,30 +210,27 @@ def _number(text: object) -> int | None:
     return int(given) if given.isdecimal() and len(given) < 19 else None
 
 
-def _loose(calls: Ordered, children: Sequence[Run], overview: Overview) -> tuple[ChildRun, ...]:
+def _loose(run: Run, children: Sequence[ChildRow], overview: Overview) -> tuple[ChildRun, ...]:
     """Child runs that no call here starts: the page lists them below the rows, so that none is lost."""
-    starts = Q(pk__in=[run.parent_call for run in children if run.parent_call])
-    starts |= Q(child_run__in=[run.pk for run in children])
-    found = {key for pair in calls.filter(starts).values_list("pk", "child_run") for key in pair}
-    return tuple(child_of(run, overview.axis) for run in children if not found & {run.pk, run.parent_call} - {None})
+    starts = Q(pk__in=[child.parent_call for child in children if child.parent_call])
+    starts |= Q(child_run__in=[child.pk for child in children])
+    found = {key for pair in in_order(run).filter(starts).values_list("pk", "child_run") for key in pair}
+    return tuple(
+        child_of(child, overview.axis) for child in children if not found & {child.pk, child.parent_call} - {None}
+    )
 
 
 def _chips(run: Run, query: Query, ask: Ask) -> Iterable[ChipGroup]:
-    facets = list(run.facets.filter(kind__in=CHIPS).order_by("-count", "value"))
+    facets = [facet for facet in _facets(run=run.pk) if facet[0] != "state" or facet[1] in CALL_STATES]
     for kind in CHIPS:
-        own = [_chip(facet, query, ask) for facet in facets if facet.kind == kind and _is_about_calls(facet)]
+        own = [_chip(Term(kind, value), number, query, ask) for of, value, number in facets if of == kind]
         if own:
             yield ChipGroup(kind, tuple(own[:CHIPS_OPEN]), tuple(own[CHIPS_OPEN:]))
 
 
-def _is_about_calls(facet: RunFacet) -> bool:
-    return facet.kind != "state" or facet.value in CALL_STATES
-
-
-def _chip(facet: RunFacet, query: Query, ask: Ask) -> Chip:
-    url = ask.url(q=query.toggled(facet.kind, facet.value), after="", skip="")
-    is_on = any((term.kind, term.value, term.is_negated) == (facet.kind, facet.value, False) for term in query.terms)
-    return Chip(facet.kind, facet.value, facet.count, url, is_on)
+def _chip(term: Term, number: int, query: Query, ask: Ask) -> Chip:
+    url = ask.filter_url(query.toggled(term.kind, term.value))
+    return Chip(term.kind, term.value, number, url, term in query)
 
 
 def _plan(run: Run) -> tuple[str, bool]:

@@ -1,7 +1,6 @@
 """The calls of a run, one row each in the order of the source: what happened, and where the time went.
 
-Two queries whatever the number of calls: one reads a few columns of every call (the overview, the
-axis, the failed calls), the other the columns of one page of rows. Neither reads a payload.
+One query reads the columns of one page of rows, whatever the number of calls, and never a payload.
 """
 
 from __future__ import annotations
@@ -15,10 +14,12 @@ from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
 
-from dashboard import tally
+from dashboard import query_rows, tally
 from dashboard.inert import plain
-from dashboard.models import Call, Run
-from dashboard.templatetags.markup import count, duration
+from dashboard.models import Call, Run, RunCall
+from dashboard.prepared import Given, given, prepared
+from dashboard.query import Term
+from dashboard.templatetags.markup import duration
 from dashboard.time_axis import MILLISECOND, Axis, Bar
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
@@ -39,14 +40,12 @@ class FactColumns(NamedTuple):
     inherited: bool
     pk: UUID
     tool: str
-    family: str
     step: str
     attempt: int
     origin: str
     child_run: UUID | None
     status: str
     summary: str
-    error_kind: str
     exit_status: int | None
     source_error: bool | None
     is_disagreeing: bool
@@ -54,10 +53,7 @@ class FactColumns(NamedTuple):
     duration_ms: int | None
     tool_ms: int | None
     is_waiting: bool
-    receipt_fidelity: str
-    receipt_characters: int
     tokens: int
-    token_certainty: str
     output_lines: int
     seen_lines: int
     is_cut: bool
@@ -72,8 +68,7 @@ class Facts(FactColumns):
     wait_ms: int | None = Call.wait_ms  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True)
-class ChildRun:
+class ChildRun(NamedTuple):
     """A subagent's run below the call that started it, with its own counts."""
 
     pk: UUID
@@ -86,8 +81,7 @@ class ChildRun:
     bar: Bar | None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One call as it is written out. Everything is a string already: a template's filters cost more than the row.
 
     `tie` is "first step", "middle tries" and so on: the place in a group, and what groups it (step: asked
@@ -96,6 +90,7 @@ class Row:
 
     number: str
     key: str
+    href: str
     outcome: str
     state: str
     tool: str
@@ -109,7 +104,7 @@ class Row:
     work: str
     cursor: str
     tie: str
-    children: tuple[ChildRun, ...] = ()
+    children: tuple[ChildRun, ...]
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,42 @@ class Page:
     next_cursor: str
 
 
+NOTHING = Page((), 0, 0, "")
+
+
+@dataclass(frozen=True)
+class RowsAsked:
+    """Which rows: of which calls, behind a cursor or so many; `suffix` goes behind a call's address.
+
+    `total` counts the calls that match `terms`, whatever page is asked for.
+    """
+
+    terms: tuple[Term, ...]
+    total: int
+    after: str = ""
+    skip: int = 0
+    suffix: str = ""
+
+
+class ChildRow(NamedTuple):
+    """The columns of a child run."""
+
+    pk: UUID
+    parent_call: UUID | None
+    title: str
+    external_id: str
+    started_at: datetime | None
+    duration_ms: int
+    call_count: int
+    failed_count: int
+    cut_count: int
+    token_count: int
+
+
 NO_RUN = UUID(int=0)
+RUN = given("run", RunCall, "run")
+ORDINAL = given("ordinal", RunCall, "ordinal")
+CALL = given("call", Call, "id")
 
 
 class Outcome(Protocol):
@@ -143,39 +173,39 @@ def letter_of(one: Outcome) -> str:
     return tally.letter_of(cast(Call, one))
 
 
-def in_order(calls: QuerySet[Call]) -> Ordered:
-    """`calls` come from a filter over one run; each gets its place in that run."""
-    placed = calls.annotate(ordinal=F("memberships__ordinal"), inherited=F("memberships__inherited"))
+def in_order(run: Run | Given, terms: Sequence[Term] = ()) -> Ordered:
+    """The calls of a run that match, each with its place in that run."""
+    placed = query_rows.calls(run, terms).annotate(
+        ordinal=F("memberships__ordinal"), inherited=F("memberships__inherited")
+    )
     return placed.order_by("ordinal", "id")
 
 
-def page_of(
-    calls: Ordered,
-    axis: Axis,
-    *,
-    total: int,
-    after: str = "",
-    skip: int = 0,
-    children: Sequence[Run] = (),
-    folder: str = "",
-) -> Page:
-    """The rows behind the cursor `after`, or behind the first `skip`.
+@prepared
+def _first_rows(terms: tuple[Term, ...], skip: int) -> Ordered:
+    return in_order(RUN, terms).values_list(*Facts._fields)[skip : skip + PAGE]
 
-    `calls` are in order; `total` counts them, whatever page is asked for. Paths below `folder`, the
-    run's own, are told without it: what tells one file from another is the end of its path.
-    """
-    place = place_of(after)
-    before = calls.filter(_up_to(place)).count() if place else skip
-    behind = calls.filter(_beyond(place))[:PAGE] if place else calls[skip : skip + PAGE]
-    facts = [Facts(*values) for values in behind.values_list(*Facts._fields)]
-    nested = _children_by_call(children, axis)
-    ties = _ties(facts)
-    prefix = f"{folder.rstrip('/')}/" if folder.strip("/") else ""
-    rows = [
-        _row(one, number, axis, tie, nested, prefix)
-        for number, (one, tie) in enumerate(zip(facts, ties, strict=True), before + 1)
-    ]
-    left = max(0, total - before - len(rows))
+
+@prepared
+def _rows_behind(terms: tuple[Term, ...]) -> Ordered:
+    return in_order(RUN, terms).filter(_beyond(ORDINAL, CALL)).values_list(*Facts._fields)[:PAGE]
+
+
+def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Sequence[ChildRow] = ()) -> Page:
+    """Paths below the run's own folder are told without it: what tells one file from another is the end of its path."""
+    place = place_of(ask.after)
+    if place:
+        before = in_order(run, ask.terms).filter(_up_to(*place)).count()
+        found = _rows_behind(ask.terms, run=run.pk, ordinal=place[0], call=place[1])
+    else:
+        before = ask.skip
+        found = _first_rows(ask.terms, ask.skip, run=run.pk)
+    facts = list(map(Facts._make, found))
+    folder = f"{run.cwd.rstrip('/')}/" if run.cwd.strip("/") else ""
+    drawn = _Drawn(axis, _children_by_call(children, axis), folder, ask.suffix)
+    numbered = enumerate(zip(facts, _ties(facts), strict=True), before + 1)
+    rows = [_row(one, number, tie, drawn) for number, (one, tie) in numbered]
+    left = max(0, ask.total - before - len(rows))
     return Page(tuple(rows), before, left, rows[-1].cursor if rows and left else "")
 
 
@@ -194,34 +224,45 @@ def place_of(cursor: str) -> tuple[int, UUID] | None:
         return None
 
 
-def _up_to(place: tuple[int, UUID]) -> Q:
-    return Q(ordinal__lt=place[0]) | Q(ordinal=place[0], id__lte=place[1])
+def _up_to(ordinal: Any, call: Any) -> Q:
+    return Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, id__lte=call)
 
 
-def _beyond(place: tuple[int, UUID]) -> Q:
-    return Q(ordinal__gt=place[0]) | Q(ordinal=place[0], id__gt=place[1])
+def _beyond(ordinal: Any, call: Any) -> Q:
+    return Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, id__gt=call)
 
 
-def _row(one: Facts, number: int, axis: Axis, tie: str, nested: Mapping[UUID, list[ChildRun]], prefix: str) -> Row:
+class _Drawn(NamedTuple):
+    """What all rows of a page are written with."""
+
+    axis: Axis
+    children: Mapping[UUID, list[ChildRun]]
+    folder: str
+    suffix: str
+
+
+def _row(one: Facts, number: int, tie: str, drawn: _Drawn) -> Row:
     letter = letter_of(one)
-    bar = axis.bar(one.started_at, one.duration_ms, one.wait_ms)
+    key = str(one.pk)
+    bar = drawn.axis.bar(one.started_at, one.duration_ms, one.wait_ms)
     return Row(
         number=str(number),
-        key=str(one.pk),
+        key=key,
+        href=f"/calls/{key}/{drawn.suffix}",
         outcome=OUTCOMES[letter],
         state=STATES[letter],
         tool=plain(one.tool),
         flags=_flags(one),
-        summary=plain(one.summary.replace(prefix, "") if prefix else one.summary),
-        cut=f"{count(one.seen_lines)} / {count(one.output_lines)}" if one.is_cut else "",
-        tokens=count(one.tokens),
+        summary=plain(one.summary.replace(drawn.folder, "") if drawn.folder else one.summary),
+        cut=f"{one.seen_lines:,} / {one.output_lines:,}" if one.is_cut else "",
+        tokens=f"{one.tokens:,}",
         took=duration(one.duration_ms),
-        time=_time(one, axis),
+        time=_time(one, drawn.axis),
         wait=bar.wait if bar else "",
         work=bar.work if bar else "",
         cursor=cursor_of(one.ordinal, one.pk),
         tie=tie,
-        children=tuple(nested.get(one.pk) or nested.get(one.child_run or NO_RUN) or ()),
+        children=tuple(drawn.children.get(one.pk) or drawn.children.get(one.child_run or NO_RUN) or ()),
     )
 
 
@@ -245,7 +286,7 @@ def _time(one: Facts, axis: Axis) -> str:
     return f"{took}: {duration(one.wait_ms)} waiting, {duration(one.duration_ms - one.wait_ms)} work"
 
 
-def _children_by_call(children: Sequence[Run], axis: Axis) -> dict[UUID, list[ChildRun]]:
+def _children_by_call(children: Sequence[ChildRow], axis: Axis) -> dict[UUID, list[ChildRun]]:
     """By the call that the child names as its parent, and by the child's own id for calls that name it."""
     found: dict[UUID, list[ChildRun]] = {}
     for run in children:
@@ -256,10 +297,10 @@ def _children_by_call(children: Sequence[Run], axis: Axis) -> dict[UUID, list[Ch
     return found
 
 
-def child_of(run: Run, axis: Axis) -> ChildRun:
+def child_of(run: ChildRow, axis: Axis) -> ChildRun:
     return ChildRun(
         pk=run.pk,
-        title=str(run),
+        title=run.title or run.external_id,
         calls=run.call_count,
         failed=run.failed_count,
         cut=run.cut_count,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from dashboard.access import OperatorRequest
 from dashboard.model_history import history_of
 from dashboard.run_message import raw_message, whole_message
-from dashboard.run_page import Ask, is_unchanged, run_page
+from dashboard.run_page import Ask, is_unchanged, run_or_404, run_page
 from dashboard.views.rendering import render_page
 
 NOTHING_NEW = 204
@@ -19,7 +19,7 @@ NOTHING_NEW = 204
 
 @require_GET
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    run = get_object_or_404(request.project.runs.select_related("parent"), pk=pk)
+    run = run_or_404(request.project, pk)
     ask = Ask.of(request.GET)
     if is_unchanged(run, ask):
         return HttpResponse(status=NOTHING_NEW)
@@ -29,7 +29,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 
 @require_GET
 def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    run = get_object_or_404(request.project.runs.select_related("parent"), pk=pk)
+    run = run_or_404(request.project, pk)
     wanted = request.GET
     if "message" in wanted and "raw" in wanted:
         return raw_message(run, wanted["message"])

@@ -17,7 +17,7 @@ from dashboard.run_overview import LETTER, overview_of
 from dashboard.run_page import Ask, run_page
 from dashboard.tally import letter_of
 from dashboard.time_axis import axis_of, plain_axis
-from dashboard.waterfall import PAGE, in_order
+from dashboard.waterfall import PAGE
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user
 
 HTMX = {"HX-Request": "true"}
@@ -321,7 +321,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     run = filled(create_run(project, f"of-{number}", facets={"tool": ["Bash"]}), number)
     create_run(project, parent=run)
     client.get(f"/runs/{run.pk}/")
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(9):
         client.get(f"/runs/{run.pk}/")
 
 
@@ -369,7 +369,7 @@ def test_the_overview_draws_every_call_once_and_says_what_it_leaves_out(
 ) -> None:
     filled(run, 7)
     monkeypatch.setattr("dashboard.run_overview.LIMIT", 5)
-    overview = overview_of(run, in_order(Call.objects.filter(memberships__run=run)))
+    overview = overview_of(run)
     assert sum(band.path.count("M") for band in overview.bands) == 5
     assert overview.left == 2
 
