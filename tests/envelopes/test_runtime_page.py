@@ -1,0 +1,77 @@
+"""The page for whoever writes a runtime: its very lines run, and give what the page says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anthropic.types import ToolResultBlockParam
+from pydantic import TypeAdapter
+
+from envelopes.artifact import FileStore
+from tests.conftest import CHECKOUT
+
+PAGE = (CHECKOUT / "dashboard" / "docs" / "runtime.md").read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names that are there after both pieces of the page ran, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in BLOCKS:
+        exec(compile(block, "runtime.md", "exec"), names)
+    return names
+
+
+def test_the_way_to_all_three_is_thirty_lines() -> None:
+    assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 30
+
+
+def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(said: dict[str, Any], tmp_path: Path) -> None:
+    envelope, receipt, body = said["envelope"], said["receipt"], said["body"]
+    assert list(envelope) == ["tool_name", "status", "summary_text", "result", "error", "artifacts"]
+    assert envelope["summary_text"] == "command exited with status 0"
+    assert envelope["result"]["stdout_truncated"]
+    assert receipt.startswith("Process exited with code 0\n\nstdout:\n1\n2\n")
+    assert "of 5000 lines]" in receipt
+    assert len(receipt) <= 12_000
+    assert body == {"type": "tool_result", "tool_use_id": "toolu_01", "content": receipt, "is_error": False}
+    TypeAdapter(ToolResultBlockParam).validate_python(body)
+    (kept,) = envelope["artifacts"]
+    with FileStore(tmp_path / "artifacts").open(kept["path"]) as stream:
+        assert stream.read().split()[-1] == b"5000"
+    assert kept["path"] in receipt
+
+
+def test_a_command_that_fails_is_a_success_with_an_exit_status(said: dict[str, Any]) -> None:
+    envelope, receipt, body = said["run"]({"cmd": "echo no >&2; exit 3"}, "toolu_02")
+    assert (envelope["status"], envelope["result"]["exit_status"]) == ("success", 3)
+    assert receipt == "Process exited with code 3\n\nstderr:\nno\n"
+    assert body["is_error"] is False
+
+
+def test_a_call_that_could_not_be_carried_out_is_an_error(said: dict[str, Any]) -> None:
+    assert said["canonical"].to_json()["result"] is None
+    assert said["canonical"].error.kind == "execution_root_violation"
+
+
+def test_the_page_names_no_module_and_no_name_that_is_not_there() -> None:
+    """What stands in backticks and begins with `envelopes.` can be imported."""
+    for dotted in sorted(set(re.findall(r"`(envelopes\.[a-z_.]+)`", PAGE))):
+        parts = dotted.split(".")
+        found: Any = __import__(".".join(parts[:2]))
+        for part in parts[1:]:
+            found = getattr(found, part, None) or __import__(dotted, fromlist=["x"])
+        assert found
+
+
+def test_the_library_needs_what_the_page_says() -> None:
+    declared = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    for package in ("msgspec", "rfc8785"):
+        assert any(one.startswith(package) for one in declared)
+        assert package in PAGE
