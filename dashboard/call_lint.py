@@ -6,7 +6,7 @@ of a receipt that goes on behind what was looked at, only findings about what st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -15,7 +15,7 @@ from dashboard.call_surfaces import Surfaces
 from dashboard.models import Artifact
 from dashboard.receipt_markup import Links
 from envelopes.finding import Finding
-from envelopes.halves import lint_recorded
+from envelopes.halves import Halves, lint_recorded
 from envelopes.receipt import Part, Receipt, Segment, TextPart
 from envelopes.result import JsonValue
 
@@ -55,10 +55,26 @@ class LintPane:
 
 def lint_pane(surfaces: Surfaces, artifacts: Iterable[Artifact]) -> LintPane | None:
     """None without a receipt. `artifacts` are the call's own: one that nobody has listed may still be there."""
-    halves = surfaces.halves
-    if halves.receipt is None:
+    if surfaces.halves.receipt is None:
         return None
-    missing = {one.path for one in artifacts if one.state == Artifact.State.MISSING}
+    kept, is_long = recorded_findings(
+        surfaces.halves, {one.path for one in artifacts if one.state == Artifact.State.MISSING}
+    )
+    links = Links(surfaces.halves.reading.links)
+    return LintPane(
+        lines=tuple(_line(one, links) for one in kept[:FINDINGS_SHOWN]),
+        left=max(0, len(kept) - FINDINGS_SHOWN),
+        looked_at=LOOKED_AT if is_long else 0,
+    )
+
+
+def recorded_findings(halves: Halves, missing: Container[str]) -> tuple[list[Finding], bool]:
+    """What is kept of the findings, and whether the receipt was looked at only in part; nothing without one.
+
+    `missing` are paths of artifacts whose content is not there.
+    """
+    if halves.receipt is None:
+        return [], False
     is_long = len(halves.receipt.text) > LOOKED_AT
     beginning = msgspec.structs.replace(
         halves,
@@ -66,13 +82,7 @@ def lint_pane(surfaces: Surfaces, artifacts: Iterable[Artifact]) -> LintPane | N
         evidence=msgspec.structs.replace(halves.evidence, result=_Room(LOOKED_AT).bounded(halves.evidence.result)),
     )
     found = lint_recorded(beginning, has_artifact=lambda path: path not in missing)
-    kept = [one for one in found if one.span is not None or not is_long]
-    links = Links(halves.reading.links)
-    return LintPane(
-        lines=tuple(_line(one, links) for one in kept[:FINDINGS_SHOWN]),
-        left=max(0, len(kept) - FINDINGS_SHOWN),
-        looked_at=LOOKED_AT if is_long else 0,
-    )
+    return [one for one in found if one.span is not None or not is_long], is_long
 
 
 def _line(finding: Finding, links: Links) -> FindingLine:

@@ -31,6 +31,7 @@ class Surfaces:
     observations: tuple[Observation, ...]
     receipts: tuple[Receipt, ...]
     chosen: Mapping[str, Observation]
+    stored: tuple[CanonicalProjection, ...] | None = None  # of this call, by id, where somebody has them at hand
 
     @property
     def args(self) -> bytes:
@@ -115,7 +116,7 @@ class Surfaces:
     def _fitting(self) -> list[CanonicalProjection]:
         """Of what is looked at, under any mapping."""
         subject = self.chosen.get("result") or self.chosen.get("receipt") or self.chosen.get("args")
-        stored = projections_of(self.call)
+        stored = projections_of(self.call) if self.stored is None else self.stored
         return [one for one in stored if subject is None or one.observation_id in (None, subject.pk)]
 
     def _stored(self, mapping: str) -> CanonicalResult | None:
@@ -125,13 +126,23 @@ class Surfaces:
 
 def surfaces_of(call: Call, wanted: Mapping[str, str]) -> Surfaces:
     """Two queries. A call has few observations, so they come with their bytes."""
-    observations, receipts = observations_of(call), receipts_of(call)
+    return surfaces_from(call, observations_of(call), receipts_of(call), wanted)
+
+
+def surfaces_from(
+    call: Call,
+    observations: tuple[Observation, ...],
+    receipts: tuple[Receipt, ...],
+    wanted: Mapping[str, str],
+    stored: tuple[CanonicalProjection, ...] | None = None,
+) -> Surfaces:
+    """The same from rows at hand, in the order of `call_queries`; envelopes that are not given are asked for."""
     chosen = {
         surface: found
         for surface in SURFACES
         if (found := _chosen(surface, observations, receipts, wanted.get(surface, ""))) is not None
     }
-    return Surfaces(call, observations, receipts, chosen)
+    return Surfaces(call, observations, receipts, chosen, stored)
 
 
 def _envelope(data: bytes) -> CanonicalResult | None:

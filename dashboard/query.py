@@ -116,6 +116,10 @@ class Query:
         """In the order in which they stand in the run, inherited ones included."""
         return Call.objects.none() if self.problems else query_rows.calls(run, self.terms)
 
+    def calls_in(self, project: Project) -> QuerySet[Call]:
+        """Of all runs, each once. Unordered."""
+        return Call.objects.none() if self.problems else query_rows.calls_in(project, self.terms)
+
     def toggled(self, kind: str, value: str) -> str:
         """The filter's text without that term when it has it, else with it and without its opposite."""
         term = Term(kind, value)

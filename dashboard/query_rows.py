@@ -136,7 +136,14 @@ CALL_VALUES: dict[str, Callable[[str], Q]] = {
 
 
 def calls(run: Run | Given, terms: Sequence[TermLike]) -> QuerySet[Call]:
-    found = Call.objects.filter(memberships__run=run).order_by("memberships__ordinal", "id")
+    return _matching(Call.objects.filter(memberships__run=run).order_by("memberships__ordinal", "id"), terms)
+
+
+def calls_in(project: Project, terms: Sequence[TermLike]) -> QuerySet[Call]:
+    return _matching(Call.objects.filter(project=project), terms)
+
+
+def _matching(found: QuerySet[Call], terms: Sequence[TermLike]) -> QuerySet[Call]:
     for term in terms:
         condition = _call_condition(term)
         found = found.exclude(condition) if term.is_negated else found.filter(condition)

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dashboard.models.access import Membership, Project, SignInLink
 from dashboard.models.artifacts import Artifact
+from dashboard.models.comparisons import (
+    Comparison,
+    ComparisonBatch,
+    ComparisonColumn,
+    ReceiptFingerprint,
+    Review,
+    Verdict,
+)
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.sources import Problem, Source, SourceChunk
 from dashboard.models.surfaces import CanonicalProjection, Observation, Receipt
@@ -12,6 +20,9 @@ __all__ = [
     "Artifact",
     "Call",
     "CanonicalProjection",
+    "Comparison",
+    "ComparisonBatch",
+    "ComparisonColumn",
     "Event",
     "Membership",
     "Message",
@@ -19,10 +30,13 @@ __all__ = [
     "Problem",
     "Project",
     "Receipt",
+    "ReceiptFingerprint",
+    "Review",
     "Run",
     "RunCall",
     "RunFacet",
     "SignInLink",
     "Source",
     "SourceChunk",
+    "Verdict",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from dashboard.background import Background
 from dashboard.importing import import_paths
 from dashboard.models import Membership
 from dashboard.projects import get_or_create_project
@@ -44,4 +45,5 @@ class Command(BaseCommand):
         if not options["no_serve"]:
             self.stdout.write("Serving until Ctrl-C.")
             self.stdout.flush()
+            Background(1).start()
             Server(options["addrport"], workers=1).run()

@@ -1,0 +1,96 @@
+"""`compare_variants --family F --variants a,b --query "…"`: the numbers of a comparison, as on its page."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+from django_rich.management import RichCommand
+from rich.table import Table
+
+from dashboard import comparing
+from dashboard.background import worker_name
+from dashboard.columns import printable
+from dashboard.comparing import Selection, Unusable, start_comparison
+from dashboard.comparison_cells import MEASURES
+from dashboard.comparison_columns import UnusableColumns
+from dashboard.comparison_facts import call_facts, comparison_facts
+from dashboard.comparison_work import work_until_idle
+from dashboard.models import Comparison, Project
+from dashboard.projects import DEFAULT
+
+
+class Command(RichCommand):
+    help = (
+        "Writes recorded calls under several variants and compares what comes of it; the first variant is the "
+        "baseline. The comparison stays on the Comparisons page unless --forget is given."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--family", default="", help="one family's calls; all families unless given")
+        parser.add_argument("--variants", required=True, metavar="A,B", help="names; recorded is what was recorded")
+        parser.add_argument("--query", default="", help="which calls, in the language of the lists")
+        parser.add_argument("--sample", type=int, help="so many of the calls, drawn at random")
+        parser.add_argument("--seed", type=int, default=0, help="of the sample and the intervals")
+        parser.add_argument("--project", default=DEFAULT, metavar="SLUG")
+        parser.add_argument("--name", default="", help="how the Comparisons page calls it")
+        parser.add_argument("--forget", action="store_true", help="keep nothing in the store")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        comparison = _started(options)
+        work_until_idle(worker_name(), comparison)
+        comparison.refresh_from_db()
+        try:
+            if not comparison.is_finished:
+                raise CommandError(printable(comparison.problem or f"The comparison was {comparison.state}."))
+            if options["as_json"]:
+                self._print_json(comparison)
+            else:
+                self._print_table(comparison)
+        finally:
+            if options["forget"]:
+                comparing.forget(comparison)
+
+    def _print_json(self, comparison: Comparison) -> None:
+        """Written call by call: a hundred thousand of them are never in memory at once."""
+        head = json.dumps(comparison_facts(comparison))
+        self.stdout.write(head[:-1] + ', "calls": [', ending="")
+        for number, facts in enumerate(call_facts(comparison)):
+            self.stdout.write((", " if number else "") + json.dumps(facts), ending="")
+        self.stdout.write("]}")
+
+    def _print_table(self, comparison: Comparison) -> None:
+        facts = comparison_facts(comparison)
+        table = Table(title=printable(f"{comparison.name}: {facts['call_count']:,} calls"), title_justify="left")
+        table.add_column("")
+        for name in facts["totals"]:
+            table.add_column(name, justify="right")
+        for measure in ("calls", *MEASURES):
+            table.add_row(measure, *(f"{total[measure]:,}" for total in facts["totals"].values()))
+        for measure in MEASURES:
+            table.add_row(f"Δ {measure}", *(_delta(total["deltas"].get(measure)) for total in facts["totals"].values()))
+        self.console.print(table)
+
+
+def _started(options: dict[str, Any]) -> Comparison:
+    selection = Selection(
+        query=options["query"], family=options["family"], sample=options["sample"], seed=options["seed"]
+    )
+    names = [name.strip() for name in options["variants"].split(",") if name.strip()]
+    try:
+        project = Project.objects.get(slug=options["project"])
+        return start_comparison(project, selection, names, name=options["name"])
+    except Project.DoesNotExist:
+        raise CommandError(printable(f"There is no project {options['project']!r}.")) from None
+    except (Unusable, UnusableColumns) as unusable:
+        raise CommandError(printable(str(unusable))) from None
+
+
+def _delta(delta: dict[str, Any] | None) -> str:
+    if delta is None:
+        return ""
+    interval = delta["interval"]
+    return f"{delta['delta']:+,}" + (f" ({interval[0]:+,.0f} to {interval[1]:+,.0f})" if interval else "")

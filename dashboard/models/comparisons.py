@@ -1,0 +1,167 @@
+"""What variants would have written for calls that really happened, kept compactly, and what people think of it.
+
+A comparison freezes its calls and its variants when it is made, so that what it says stays true whatever
+is imported or changed later. Its numbers are in batches of a few hundred calls each, packed by
+`dashboard.comparison_cells`; nobody ever holds all of them.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+
+from dashboard.models.access import Project
+
+
+class Comparison(models.Model):
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        FINISHED = "finished"
+        CANCELLED = "cancelled"
+        FAILED = "failed"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey(Project, models.CASCADE, related_name="comparisons")
+    name = models.CharField(max_length=200)
+
+    # as asked:
+    query = models.CharField(max_length=2_000, default="")
+    family = models.CharField(max_length=32, default="")  # empty: every family
+    sample = models.IntegerField(null=True)  # so many calls at random; None: all that match
+    seed = models.BigIntegerField(default=0)  # of the sample, the intervals and the order of reviews
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    # how far it is:
+    state = models.CharField(max_length=9, choices=State.choices, default=State.QUEUED)
+    problem = models.CharField(max_length=500, default="")
+    call_count = models.IntegerField(default=0)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    owner = models.CharField(max_length=64, default="")  # the worker that adds it up
+    leased_until = models.DateTimeField(null=True)
+    summary = models.BinaryField(null=True)  # zstd, `comparison_summary.Summary`
+    pinned_at = models.DateTimeField(null=True)  # check_receipts holds later renderings against it
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["project", "-created_at"]),  # the list
+            models.Index(fields=["state", "created_at"]),  # what a worker does next
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("comparison-detail", args=[self.pk])
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (self.State.QUEUED, self.State.RUNNING)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state == self.State.FINISHED
+
+
+class ComparisonColumn(models.Model):
+    """A variant as it stood when the comparison was made. A column has a row for each family that it serves."""
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="columns")
+    ordinal = models.IntegerField()  # 0 is the baseline
+    name = models.CharField(max_length=64)
+    family = models.CharField(max_length=32, default="")  # empty: what was recorded
+    variant = models.CharField(max_length=128)
+    version = models.IntegerField()
+    hash = models.CharField(max_length=16)
+    policy = models.CharField(max_length=16)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["comparison", "ordinal", "family"], name="one_column")]
+
+    def __str__(self) -> str:
+        return f"{self.variant} version {self.version}"
+
+
+class ComparisonBatch(models.Model):
+    """Some of the calls, and what came of them. A batch is done once: its result and its end are one statement."""
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="batches")
+    number = models.IntegerField()
+    calls = models.BinaryField()  # 16 bytes each
+    size = models.IntegerField()
+    owner = models.CharField(max_length=64, default="")
+    leased_until = models.DateTimeField(null=True)
+    attempts = models.IntegerField(default=0)
+    results = models.BinaryField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["comparison", "number"], name="one_batch")]
+        indexes = [models.Index(fields=["comparison", "finished_at", "number"])]  # the next one to do
+
+    def __str__(self) -> str:
+        return f"batch {self.number} of {self.comparison_id}"
+
+
+class Review(models.Model):
+    """Pairs of receipts to be judged: the baseline's and one other column's, in an order drawn with the seed."""
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="reviews")
+    ordinal = models.IntegerField()  # of the column that is held against the baseline
+    calls = models.BinaryField()  # 16 bytes each, in the order of the queue
+    size = models.IntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["comparison", "ordinal"], name="one_review")]
+
+    def __str__(self) -> str:
+        return f"{self.size} pairs of {self.comparison_id}"
+
+
+class Verdict(models.Model):
+    """What one person thought of one pair. `first` is what stood on the left, so that a habit can be seen."""
+
+    class Choice(models.TextChoices):
+        BASELINE = "baseline"
+        VARIANT = "variant"
+        TIE = "tie"
+        BOTH_BAD = "both_bad"
+
+    review = models.ForeignKey(Review, models.CASCADE, related_name="verdicts")
+    call = models.UUIDField()
+    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="verdicts")
+    choice = models.CharField(max_length=8, choices=Choice.choices)
+    first = models.CharField(max_length=8)  # baseline | variant
+    note = models.CharField(max_length=2_000, default="")
+    baseline_sha256 = models.CharField(max_length=64)
+    variant_sha256 = models.CharField(max_length=64)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["review", "call", "reviewer"], name="one_verdict")]
+        indexes = [models.Index(fields=["review", "reviewer", "at"])]  # the next pair, the last verdict
+
+    def __str__(self) -> str:
+        return f"{self.choice} by {self.reviewer_id}"
+
+
+class ReceiptFingerprint(models.Model):
+    """What this system itself sent for a call: which variant wrote it, from what, and its text's hash."""
+
+    receipt = models.OneToOneField("Receipt", models.CASCADE, related_name="fingerprint")
+    variant = models.CharField(max_length=128)
+    version = models.IntegerField()
+    policy = models.CharField(max_length=16)
+    canonical_sha256 = models.CharField(max_length=64)
+    text_sha256 = models.CharField(max_length=64)
+    drift = models.CharField(max_length=16, default="")  # found by the last check: which of the four changed
+    checked_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.variant} version {self.version}"

@@ -1,0 +1,234 @@
+"""Comparisons: frozen calls and variants, numbers that can be recounted, work that loses and repeats nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from django.utils import timezone
+
+from dashboard import comparing, comparison_work
+from dashboard.call_surfaces import surfaces_of
+from dashboard.call_variants import rendered
+from dashboard.comparing import Selection, Unusable, start_comparison
+from dashboard.comparison_cells import Row
+from dashboard.comparison_columns import UnusableColumns
+from dashboard.comparison_summary import bucket, bucket_range
+from dashboard.comparison_work import done_count, results_of, work_once
+from dashboard.models import Call, Comparison, Project
+from envelopes import renderings
+from envelopes.families import family
+from envelopes.receipt import Segment
+from envelopes.tokens import count_tokens
+from envelopes.variant import Variant
+from tests.dashboard.comparisons import compared, import_commands
+from tests.dashboard.factories import create_project
+
+pytestmark = pytest.mark.django_db
+
+LONG = "\n".join(f"line {number} of a long listing" for number in range(600))
+OUTPUTS = ["one", "two\nlines", LONG, 'quoted "text"\nand more', ""]
+
+
+@pytest.fixture
+def calls(project: Project, tmp_path: Path) -> list[Call]:
+    return import_commands(project, tmp_path, OUTPUTS)
+
+
+def rows_of(comparison: Comparison) -> list[Row]:
+    return [row for rows in results_of(comparison) for row in rows]
+
+
+def test_the_numbers_are_those_of_each_call_rendered_by_itself(project: Project, calls: list[Call]) -> None:
+    comparison, summary = compared(project, ["receipt", "canonical_json", "tail_first"])
+    for ordinal, name in enumerate(["receipt", "canonical_json", "tail_first"]):
+        texts = [rendered(surfaces_of(call, {}), name).receipt.text for call in calls]
+        assert summary.columns[ordinal].totals["characters"].value == sum(map(len, texts))
+        assert summary.columns[ordinal].totals["tokens"].value == sum(count_tokens(text).count for text in texts)
+    assert summary.columns[1].deltas["characters"].baseline == summary.columns[0].totals["characters"].value
+    assert {row.key for row in rows_of(comparison)} == {call.pk for call in calls}
+
+
+def test_what_was_recorded_is_a_column_like_any_other(project: Project, calls: list[Call]) -> None:
+    _, summary = compared(project, ["recorded", "receipt"])
+    recorded = summary.columns[0]
+    assert recorded.totals["characters"].value == sum(map(len, OUTPUTS))
+    assert recorded.calls == len(OUTPUTS)
+    assert summary.columns[1].deltas["tokens"].calls == len(OUTPUTS)
+
+
+def test_a_cut_and_what_a_variant_breaks_are_counted(project: Project, calls: list[Call]) -> None:
+    _, summary = compared(project, ["receipt", "canonical_json"])
+    assert summary.columns[0].totals["cut"].value == 1
+    assert summary.columns[0].rules == {}
+    assert set(summary.columns[1].rules) == {"escaped_json"}
+    assert summary.columns[1].changed["lint"][0].names == ("escaped_json",)
+
+
+def test_a_field_that_left_no_trace_counts_as_dropped(project: Project, calls: list[Call]) -> None:
+    comparison, summary = compared(project, ["canonical_json", "receipt"])
+    assert summary.columns[0].totals["dropped"].value == 0
+    lost = summary.columns[1]
+    assert lost.totals["dropped"].value == sum(row.cells[1].dropped for row in rows_of(comparison) if row.cells[1])
+    assert all(name.startswith("/result/") for name in lost.fields)
+
+
+def test_the_same_calls_and_variants_give_the_same_numbers(project: Project, calls: list[Call]) -> None:
+    first, once = compared(project, ["recorded", "receipt", "tagged"], seed=7)
+    second, again = compared(project, ["recorded", "receipt", "tagged"], seed=7)
+    assert once == again
+    assert [bytes(one.results) for one in first.batches.all()] == [bytes(one.results) for one in second.batches.all()]
+
+
+@pytest.mark.parametrize(
+    ("asked", "variants", "said"),
+    [
+        ({"query": "nonsense:1"}, ["receipt", "markdown"], "“nonsense:” is not a filter"),
+        ({"query": "tool:Nobody"}, ["receipt", "markdown"], "No call matches"),
+        ({"family": "cooking"}, ["receipt", "markdown"], "no family “cooking”"),
+        ({"sample": 0}, ["receipt", "markdown"], "at least one call"),
+        ({}, ["receipt"], "2 to 8 variants"),
+        ({}, ["receipt", "receipt"], "named twice"),
+        ({}, ["receipt", "telegram"], "There is: recorded, receipt, tail_first"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_words(
+    project: Project, calls: list[Call], asked: dict[str, object], variants: list[str], said: str
+) -> None:
+    with pytest.raises((Unusable, UnusableColumns), match=said):
+        start_comparison(project, Selection(**asked), variants)
+    assert not Comparison.objects.exists()
+
+
+def test_calls_of_another_project_are_never_chosen(project: Project, calls: list[Call]) -> None:
+    with pytest.raises(Unusable, match="No call matches"):
+        start_comparison(create_project("other"), Selection(), ["receipt", "markdown"])
+
+
+def test_a_sample_is_the_same_for_the_same_seed_and_nobody_elses(project: Project, calls: list[Call]) -> None:
+    drawn = {seed: Selection(sample=2, seed=seed).ids(project) for seed in range(20)}
+    assert drawn[3] == Selection(sample=2, seed=3).ids(project)
+    assert all(len(ids) == 2 and set(ids) <= {call.pk for call in calls} for ids in drawn.values())
+    assert len({tuple(ids) for ids in drawn.values()}) > 1
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "BATCH", 2)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Project, calls: list[Call]) -> None:
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    dead = comparison.batches.get(number=0)
+    comparison.batches.filter(pk=dead.pk).update(owner="dead", leased_until=timezone.now() + timedelta(seconds=30))
+    assert work_once("other")
+    assert work_once("other")
+    assert not work_once("other"), "a batch that is leased is somebody's"
+    comparison.batches.filter(pk=dead.pk).update(leased_until=timezone.now() - timedelta(seconds=1))
+    assert work_once("other")
+    assert done_count(comparison) == len(calls)
+    assert [row.key for row in rows_of(comparison)] == sorted(call.pk for call in calls)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_results_of_a_worker_that_lost_its_batch_are_not_kept(
+    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    measure = comparison_work.rows_of
+
+    def overtaken(*args: object, **options: object) -> list[Row]:
+        comparison.batches.filter(number=0).update(owner="somebody else")
+        return measure(*args, **options)
+
+    monkeypatch.setattr(comparison_work, "rows_of", overtaken)
+    assert work_once("slow")
+    assert done_count(comparison) == 0
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls: list[Call]) -> None:
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    assert work_once("worker")
+    assert comparing.cancel(comparison)
+    assert not work_once("worker")
+    assert done_count(comparison) == 2
+    assert comparing.resume(comparison)
+    comparison_work.work_until_idle("worker")
+    comparison.refresh_from_db()
+    assert comparison.is_finished
+    assert not comparing.cancel(comparison)
+    assert not comparing.resume(comparison)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_calls_that_end_their_worker_again_and_again_are_given_up(project: Project, calls: list[Call]) -> None:
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    comparison.batches.filter(number=0).update(attempts=3)
+    assert not work_once("worker")
+    comparison.refresh_from_db()
+    assert comparison.state == Comparison.State.FAILED
+    assert "ended their worker 3 times" in comparison.problem
+
+
+def test_a_variant_that_cannot_write_a_call_is_a_cell_that_says_so(
+    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Iterator[Segment]:
+        raise RuntimeError("no words")
+
+    broken = Variant(id="broken", version=1, title="Broken", render=fails)
+    monkeypatch.setattr(renderings, "VARIANTS", (*renderings.VARIANTS, broken))
+    _, summary = compared(project, ["receipt", "broken"])
+    assert summary.columns[1].problems == len(calls)
+    assert summary.columns[1].problem == "RuntimeError: no words"
+    assert summary.columns[1].deltas == {}
+
+
+def test_a_variant_that_changed_before_its_batch_stops_the_comparison(
+    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    newer = tuple(
+        msgspec.structs.replace(one, version=9) if one.name == "markdown" else one for one in renderings.VARIANTS
+    )
+    monkeypatch.setattr(renderings, "VARIANTS", newer)
+    assert not work_until_nothing(comparison)
+    comparison.refresh_from_db()
+    assert comparison.state == Comparison.State.FAILED
+    assert comparison.problem.startswith("markdown was version 1 (a2a3ba9889c8d026) and is version 9")
+
+
+def work_until_nothing(comparison: Comparison) -> int:
+    comparison_work.work_until_idle("worker", comparison)
+    return done_count(comparison)
+
+
+def test_a_call_that_was_deleted_meanwhile_is_said_to_be_gone(project: Project, calls: list[Call]) -> None:
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    calls[0].delete()
+    comparison_work.work_until_idle("worker", comparison)
+    comparison.refresh_from_db()
+    summary = comparison_work.summary_of(comparison)
+    assert (summary.calls, summary.gone) == (len(calls) - 1, 1)
+
+
+def test_a_variant_that_only_one_family_has_leaves_the_others_empty(
+    project: Project, calls: list[Call], tmp_path: Path
+) -> None:
+    import_commands(project, tmp_path, ["x"], session="0f5f6d8e-0000-4000-8000-000000000002")
+    Call.objects.filter(pk=calls[0].pk).update(family="file")
+    comparison, summary = compared(project, ["receipt", "tail_first"])
+    families = set(comparison.columns.filter(name="tail_first").values_list("family", flat=True))
+    assert families == {"command"}
+    assert family("command").name in summary.columns[1].families
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 1023, 1024, -1, -2, -700])
+def test_each_number_lies_in_its_bucket(value: int) -> None:
+    low, high = bucket_range(bucket(value))
+    assert low <= value <= high

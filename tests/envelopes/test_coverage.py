@@ -1,0 +1,51 @@
+"""Which fields of an envelope left a trace in a receipt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envelopes.coverage import dropped_fields, field_names, telling_fields
+from envelopes.receipt import Segment, Source, text_receipt
+from envelopes.result import ArtifactRef, CanonicalResult, ToolError
+
+
+def envelope(result: Any, **fields: Any) -> CanonicalResult:
+    return CanonicalResult(tool_name="Grep", status="success", summary_text="found", result=result, **fields)
+
+
+def test_what_says_nothing_is_no_field() -> None:
+    found = telling_fields(
+        envelope({"a": 1, "b": None, "c": "", "d": False, "e": True, "f": [{"g": "x"}]}, artifacts=(ArtifactRef("p"),))
+    )
+    assert found == {"/result/a": "1", "/result/e": "true", "/result/f/0/g": "x", "/artifacts/0/path": "p"}
+
+
+def test_of_a_failed_call_the_error_is_what_counts() -> None:
+    error = ToolError(kind="timeout", message="too slow", retryable=True)
+    failed = CanonicalResult(tool_name="Bash", status="error", summary_text="failed", error=error)
+    assert set(telling_fields(failed)) >= {"/error/kind", "/error/message"}
+
+
+def test_a_field_is_kept_when_it_is_traced_or_stands_there_as_a_word() -> None:
+    canonical = envelope({"path": "/src/app.py", "count": 1234, "mode": "regex", "exit": 7})
+    receipt = text_receipt(
+        (
+            Segment("/src/app.py", "value", Source("canonical", "/result/path", 0, 11)),
+            Segment(": 1234 regexes, 7", "label"),
+        )
+    )
+    assert dropped_fields(telling_fields(canonical), receipt) == ("/result/mode", "/result/exit")
+
+
+def test_a_recorded_source_counts_where_it_leads_to_the_envelope() -> None:
+    canonical = envelope({"path": "ab", "mode": "cd"})
+    receipt = text_receipt((Segment("ab", "value", Source("complete", "/filePath", 0, 2)),))
+    assert dropped_fields(telling_fields(canonical), receipt, lambda source: "/result/path") == ("/result/mode",)
+    assert len(dropped_fields(telling_fields(canonical), receipt)) == 2
+
+
+def test_rows_of_a_list_are_one_name() -> None:
+    assert field_names(["/result/m/0/line", "/result/m/12/line", "/result/m2/x"]) == (
+        "/result/m/*/line",
+        "/result/m2/x",
+    )
