@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from dashboard import identity
+from dashboard.bulk import fresh
 from dashboard.columns import column_int, column_text, instant, milliseconds
 from dashboard.drafts import CallDraft
 from dashboard.models import Call, Observation, Receipt, Source
@@ -65,7 +66,8 @@ class CallRows:
 
 def new_call(draft: CallDraft, *, project: int, namespace: str, run: UUID) -> Call:
     """A call as its first record says; the tool is empty while only its result has been met."""
-    return Call(
+    return fresh(
+        Call,
         id=draft.id,
         project_id=project,
         namespace=namespace,
@@ -106,7 +108,7 @@ class CallMerge:
         self.call.attempt = max(1, min(record.attempt, 2**31 - 1))
         self.call.origin = record.origin
         self.call.line = record.line
-        self.call.source = self.source
+        self.call.source_id = self.source.pk
         self.call.run_id = run
 
     def _is_nearer(self, record: CallRecord) -> bool:
@@ -167,11 +169,12 @@ class CallMerge:
         known = next((one for one in self.rows.observations if one.pk == key), None)
         if known is not None:
             return known, False
-        observation = Observation(
+        observation = fresh(
+            Observation,
             id=key,
             call_id=self.call.pk,
             surface=surface,
-            source=self.source,
+            source_id=self.source.pk,
             line=line,
             data=data,
             sha256=sha256,
@@ -186,11 +189,12 @@ class CallMerge:
 
     def _add_receipt(self, observation: Observation, line: int, at: str | None) -> None:
         seq = len(self.rows.receipts) + 1
-        receipt = Receipt(
+        receipt = fresh(
+            Receipt,
             id=identity.derived("receipt", self.call.pk.bytes, observation.sha256, seq),
             call_id=self.call.pk,
             seq=seq,
-            observation=observation,
+            observation_id=observation.pk,
             fidelity=observation.fidelity,
             at=instant(at),
             line=line,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from envelopes.instant import moment
 from envelopes.untrusted import visible
 
 EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
@@ -25,15 +26,9 @@ def column_text(text: str | None, limit: int) -> str:
 
 
 def instant(text: str | None) -> datetime | None:
-    """An ISO 8601 stamp in UTC; one without a zone is taken as UTC. None when it is no usable stamp."""
-    if not isinstance(text, str) or not text:
-        return None
-    try:
-        stamp = datetime.fromisoformat(text)
-        stamp = stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-    return stamp if EARLIEST <= stamp < LATEST else None
+    """A stamp as `moment` reads it. None when it is no usable one."""
+    stamp = moment(text) if text else None
+    return stamp if stamp is not None and EARLIEST <= stamp < LATEST else None
 
 
 def milliseconds(start: datetime | None, end: datetime | None) -> int | None:

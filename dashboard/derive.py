@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from dashboard import identity
+from dashboard.bulk import fresh
 from dashboard.columns import column_int, column_text
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation
 from envelopes.families import family
@@ -62,6 +63,7 @@ def derive(call: Call, observations: dict[str, Observation]) -> Derived:
         content=bytes(receipt.data) if receipt else None,
         is_error=call.source_error,
         sink=sink,
+        is_linked=False,
     )
     text = _receipt_text(halves)
     derived = Derived(
@@ -136,12 +138,13 @@ def _projection(call: Call, halves: Halves, observation: Observation | None) -> 
     policy = family(halves.family).projection.fingerprint
     data = dump(halves.projection.canonical.to_json())
     subject = observation.pk.bytes if observation else b""
-    return CanonicalProjection(
+    return fresh(
+        CanonicalProjection,
         id=identity.derived(
             "projection", call.pk.bytes, subject, halves.mapping, policy, hashlib.sha256(data).digest()
         ),
         call_id=call.pk,
-        observation=observation,
+        observation_id=observation.pk if observation else None,
         mapping=halves.mapping,
         policy=policy,
         data=data,
@@ -176,13 +179,14 @@ def _role(pointer: str) -> str:
 
 def _field_artifact(call: Call, result: Observation, pointer: str, role: str, path: str, text: str) -> Artifact:
     raw = text.encode("utf-8", "surrogatepass")
-    return Artifact(
+    return fresh(
+        Artifact,
         id=identity.derived("artifact", call.pk.bytes, "field", result.sha256, pointer),
         project_id=call.project_id,
         call_id=call.pk,
         role=column_text(role, 64),
         path=path,
-        observation=result,
+        observation_id=result.pk,
         pointer=column_text(pointer, 500),
         sha256=hashlib.sha256(raw).hexdigest(),
         size=len(raw),

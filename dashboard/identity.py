@@ -12,16 +12,17 @@ from uuid import UUID
 
 def derived(*parts: str | int | bytes) -> UUID:
     """128 bits over the parts; each is length-prefixed, so no two lists of parts collide by joining."""
-    raws = [
-        part
-        if isinstance(part, bytes)
-        else part.encode("utf-8", "surrogatepass")
-        if isinstance(part, str)
-        else b"%d" % part
-        for part in parts
-    ]
-    framed = b"".join(b"%d:%b" % (len(raw), raw) for raw in raws)
-    return UUID(bytes=hashlib.blake2b(framed, digest_size=16).digest())
+    framed = []
+    for part in parts:
+        raw = (
+            part.encode("utf-8", "surrogatepass")
+            if isinstance(part, str)
+            else b"%d" % part
+            if isinstance(part, int)
+            else part
+        )
+        framed.append(b"%d:%b" % (len(raw), raw))
+    return UUID(int=int.from_bytes(hashlib.blake2b(b"".join(framed), digest_size=16).digest(), "big"))
 
 
 def run_id(project: int, namespace: str, run: str) -> UUID:

@@ -21,12 +21,12 @@ from uuid import UUID
 import msgspec
 from django.db import connection, models, transaction
 
-from dashboard import forgetting, identity, source_rows
+from dashboard import forgetting, identity, run_counts, source_rows
 from dashboard.artifact_removal import remove_unnamed
 from dashboard.artifact_store import Stored
-from dashboard.bulk import insert, insert_values
+from dashboard.bulk import fresh, insert, insert_values
 from dashboard.call_rows import CallMerge, CallRows, new_call
-from dashboard.columns import column_text, instant, milliseconds
+from dashboard.columns import column_text, instant
 from dashboard.derive import Derived, derive
 from dashboard.drafts import CallDraft, Drafts, Gatherer
 from dashboard.models import (
@@ -41,11 +41,10 @@ from dashboard.models import (
     Receipt,
     Run,
     RunCall,
-    RunFacet,
     Source,
 )
 from dashboard.run_rows import is_own_ancestor, merge_run, new_run
-from dashboard.tally import COLUMNS, tally
+from dashboard.tally import columns_of
 from envelopes import recordings
 from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
 from envelopes.recordings.base import Problem as Refusal
@@ -166,7 +165,7 @@ class _BatchWrite:
         members = self._write_members(drafts, rows)
         self._write_messages(drafts.messages)
         self._write_events(drafts.events, gatherer)
-        self._retally(members, rows)
+        self._count(members, rows)
         return self.written
 
     # runs
@@ -189,10 +188,10 @@ class _BatchWrite:
                 run.parent_id = before
             run.revision += 1
             self.runs[name] = run
-        fresh = [run for run in self.runs.values() if run.pk not in known]
-        self.fresh = {run.pk for run in fresh}
-        self.written.added["runs"] += len(fresh)
-        _create_runs(fresh)
+        new = [run for run in self.runs.values() if run.pk not in known]
+        self.fresh = {run.pk for run in new}
+        self.written.added["runs"] += len(new)
+        _create_runs(new)
         self.written.runs.update(self._run_id(name) for name in drafts.runs)
 
     # calls
@@ -242,14 +241,13 @@ class _BatchWrite:
         self, rows: dict[UUID, CallRows], derived: dict[UUID, Derived], drafts: dict[UUID, CallDraft]
     ) -> None:
         for key, one in rows.items():
-            for column, content in derived[key].columns.items():
-                setattr(one.call, column, content)
+            vars(one.call).update(derived[key].columns)
             one.call.receipt_count = len(one.receipts)
             one.call.revision = max(
                 (run.revision for run in self.runs.values() if run.pk == one.call.run_id), default=0
             )
-        fresh = [one.call for one in rows.values() if one.is_new]
-        insert(Call, fresh)
+        calls = [one.call for one in rows.values() if one.is_new]
+        insert(Call, calls)
         _update(Call, [one.call for one in rows.values() if not one.is_new])
         insert(Observation, [new for one in rows.values() for new in one.new_observations])
         _update(Observation, [new for one in rows.values() for new in one.changed_observations], ["selected"])
@@ -257,7 +255,7 @@ class _BatchWrite:
         _update(Receipt, [new for one in rows.values() for new in one.changed_receipts])
         self._save_derived(rows, derived, drafts)
         self._keep_notes(rows, derived)
-        self.written.added["calls"] += len(fresh)
+        self.written.added["calls"] += len(calls)
         new = [one.surface for row in rows.values() for one in row.new_observations]
         self.written.added["results"] += new.count("result")
         self.written.added["receipts"] += sum(len(one.new_receipts) for one in rows.values())
@@ -288,7 +286,8 @@ class _BatchWrite:
 
     def _write_members(self, drafts: Drafts, rows: dict[UUID, CallRows]) -> list[RunCall]:
         members = [
-            RunCall(
+            fresh(
+                RunCall,
                 run_id=self._run_id(run),
                 call_id=key,
                 ordinal=one.line,
@@ -298,7 +297,9 @@ class _BatchWrite:
         ]
         met = {call for _, call in drafts.members}
         orphans = [key for key, row in rows.items() if row.is_new and key not in met]
-        members += [RunCall(run_id=rows[key].call.run_id, call_id=key, ordinal=rows[key].call.line) for key in orphans]
+        members += [
+            fresh(RunCall, run_id=rows[key].call.run_id, call_id=key, ordinal=rows[key].call.line) for key in orphans
+        ]
         insert(RunCall, members, ignore_known=True)
         return members
 
@@ -341,44 +342,16 @@ class _BatchWrite:
 
     # counts
 
-    def _retally(self, members: Sequence[RunCall], rows: dict[UUID, CallRows]) -> None:
-        for run in self.runs.values():
-            counted = tally(run, self._counted_calls(run, members, rows))
-            for column, content in counted.columns.items():
-                setattr(run, column, content)
-            run.duration_ms = milliseconds(run.started_at, run.ended_at or run.last_at) or 0
-            run.save(force_update=True)
-            _write_facets(run, counted.facets, is_fresh=run.pk in self.fresh)
-
-    def _counted_calls(
-        self, run: Run, members: Sequence[RunCall], rows: dict[UUID, CallRows]
-    ) -> Iterator[tuple[bool, Call]]:
+    def _count(self, members: Sequence[RunCall], rows: dict[UUID, CallRows]) -> None:
         """A run that this batch began has no other calls than the batch's: nothing need be read back."""
-        if run.pk in self.fresh:
-            own = sorted((one for one in members if one.run_id == run.pk), key=lambda one: one.ordinal)
-            return ((one.inherited, rows[one.call_id].call) for one in own)
-        stored = RunCall.objects.filter(run=run).select_related("call")
-        stored = stored.only("inherited", *(f"call__{column}" for column in COLUMNS)).order_by("ordinal", "id")
-        return ((one.inherited, one.call) for one in stored.iterator(chunk_size=2_000))
-
-
-def _write_facets(run: Run, facets: dict[tuple[str, str], int], *, is_fresh: bool) -> None:
-    """Facets that are stored as they should be are left alone; those that no longer hold go."""
-    stored = {} if is_fresh else {(one.kind, one.value): one for one in run.facets.all()}
-    wanted = {
-        key: RunFacet(
-            run_id=run.pk, project_id=run.project_id, kind=key[0], value=key[1], sort_at=run.sort_at, count=count
-        )
-        for key, count in facets.items()
-    }
-    changed = {
-        key
-        for key, one in stored.items()
-        if key not in wanted or (one.count, one.sort_at) != (wanted[key].count, wanted[key].sort_at)
-    }
-    if changed:
-        RunFacet.objects.filter(pk__in=[stored[key].pk for key in changed]).delete()
-    insert(RunFacet, [one for key, one in wanted.items() if key not in stored or key in changed])
+        for run in self.runs.values():
+            if run.pk in self.fresh:
+                own = sorted((one for one in members if one.run_id == run.pk), key=lambda one: one.ordinal)
+                run_counts.begin(run, ((one.inherited, *columns_of(rows[one.call_id].call)) for one in own))
+            else:
+                run_counts.renew(run)
+        known = [key for key, one in rows.items() if not one.is_new]
+        run_counts.renew_others(known, but=[run.pk for run in self.runs.values()])
 
 
 def _create_runs(runs: Sequence[Run]) -> None:
@@ -399,7 +372,8 @@ def _update(model: type[models.Model], rows: list[Any], fields: list[str] | None
 
 def _named_artifact(project: int, call: UUID, ordinal: int, one: ArtifactRecord, file: Stored | None) -> Artifact:
     """A file that the recording names. It is missing unless its content was taken in."""
-    return Artifact(
+    return fresh(
+        Artifact,
         id=identity.derived("artifact", call.bytes, "file", one.path),
         project_id=project,
         call_id=call,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from dashboard.columns import column_text
 from dashboard.models import Call, Run
@@ -18,25 +19,33 @@ SUMS = (
     "failed_count",
     "cut_count",
     "unanswered_count",
-    "token_count",
-    "receipt_characters",
 )
 SEVERITY = "owucex"  # within one bucket of a long run the worst shows
-COLUMNS = (
-    "tool",
-    "family",
-    "status",
-    "source_error",
-    "exit_status",
-    "is_cut",
-    "is_waiting",
-    "is_disagreeing",
-    "attempt",
-    "origin",
-    "tokens",
-    "token_certainty",
-    "receipt_characters",
-)
+
+
+class Kind(NamedTuple):
+    """What calls are told apart by: a run of thousands has some dozens of kinds."""
+
+    inherited: bool
+    tool: str
+    family: str
+    status: str
+    source_error: bool | None
+    exit_status: int | None
+    is_cut: bool
+    is_waiting: bool
+    is_disagreeing: bool
+    attempt: int
+    origin: str
+    token_certainty: str
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status == Call.Status.ERROR or bool(self.source_error) or bool(self.exit_status)
+
+
+COLUMNS = (*Kind._fields[1:], "tokens", "receipt_characters")
+columns_of: Callable[[Call], tuple[Any, ...]] = attrgetter(*COLUMNS)
 
 
 @dataclass
@@ -45,37 +54,47 @@ class Tally:
     facets: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def tally(run: Run, rows: Iterable[tuple[bool, Call]]) -> Tally:
-    """`rows` are (inherited, call with COLUMNS) in run order, gone through once and not held: a run may have
-    many. An inherited call counts for its own run only.
+def tally(run: Run, rows: Iterable[tuple[Any, ...]]) -> Tally:
+    """`rows` are inherited and COLUMNS of each call in run order, gone through once and not held: a run may
+    have many. An inherited call counts for its own run only.
     """
-    sums = Counter(dict.fromkeys(SUMS, 0))
-    facets = _facets_of_run(run)
+    amounts = {"token_count": 0, "receipt_characters": 0}
     letters: list[str] = []
-    is_exact = True
-    for inherited, call in rows:
-        letters.append(letter_of(call))
-        sums.update(_counts(call, inherited=inherited))
-        facets.update(_facets(call))
-        is_exact = is_exact and call.token_certainty == "exact"
-    certainty = "exact" if letters and is_exact else "estimate"
-    return Tally({**sums, "token_certainty": certainty, "strip": strip_of(letters)}, facets)
+    letter: dict[tuple[Any, ...], str] = {}
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for *found, tokens, characters in rows:
+        key = tuple(found)
+        counts[key] += 1
+        letters.append(letter.get(key) or letter.setdefault(key, letter_of(Kind(*key))))
+        amounts["token_count"] += tokens
+        amounts["receipt_characters"] += characters
+    kinds = [(Kind(*key), count) for key, count in counts.items()]
+    is_exact = letters and all(kind.token_certainty == "exact" for kind, _ in kinds)
+    return Tally(
+        {**_sums(kinds), **amounts, "token_certainty": "exact" if is_exact else "estimate", "strip": strip_of(letters)},
+        _facets(run, kinds),
+    )
 
 
-def _counts(call: Call, *, inherited: bool) -> dict[str, int]:
+def _sums(kinds: Sequence[tuple[Kind, int]]) -> dict[str, int]:
+    sums = Counter(dict.fromkeys(SUMS, 0))
+    for kind, count in kinds:
+        sums.update({name: count * holds for name, holds in _counts(kind).items()})
+    return sums
+
+
+def _counts(kind: Kind) -> dict[str, bool]:
     return {
-        "call_count": 1,
-        "own_call_count": not inherited and call.origin == "message",
-        "progress_call_count": call.origin == "progress",
-        "failed_count": call.has_failed,
-        "cut_count": call.is_cut,
-        "unanswered_count": call.status == Call.Status.UNKNOWN,
-        "token_count": call.tokens,
-        "receipt_characters": call.receipt_characters,
+        "call_count": True,
+        "own_call_count": not kind.inherited and kind.origin == "message",
+        "progress_call_count": kind.origin == "progress",
+        "failed_count": kind.has_failed,
+        "cut_count": kind.is_cut,
+        "unanswered_count": kind.status == Call.Status.UNKNOWN,
     }
 
 
-def letter_of(call: Call) -> str:
+def letter_of(call: Kind | Call) -> str:
     """o ok, e failed, c cut, x failed and cut, w waited on a person, u unanswered."""
     if call.status == Call.Status.UNKNOWN:
         return "u"
@@ -95,19 +114,18 @@ def strip_of(letters: Sequence[str]) -> str:
     return "".join(max(bucket, key=SEVERITY.index) for bucket in buckets)
 
 
-def _facets_of_run(run: Run) -> Counter[tuple[str, str]]:
+def _facets(run: Run, kinds: Sequence[tuple[Kind, int]]) -> Counter[tuple[str, str]]:
     found = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
     facets = Counter({(kind, value): 1 for kind, value in found if value})
     facets["state", "child" if run.parent_id else "top"] = 1
+    for call, count in kinds:
+        told = [("tool", column_text(call.tool, 200)), ("family", call.family)]
+        told += [("state", state) for state in _states(call)]
+        facets.update(dict.fromkeys(told, count))
     return facets
 
 
-def _facets(call: Call) -> list[tuple[str, str]]:
-    states = [("state", state) for state in _states(call)]
-    return [("tool", column_text(call.tool, 200)), ("family", call.family), *states]
-
-
-def _states(call: Call) -> list[str]:
+def _states(call: Kind) -> list[str]:
     found = {
         "failed": call.has_failed,
         "cut": call.is_cut,

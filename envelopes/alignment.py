@@ -74,7 +74,7 @@ def match_numbered(
     """
     spans: list[Span] = []
     offset = 0
-    for number, line in enumerate(value.split("\n"), first):
+    for number, line in enumerate(value.split("\n", text.count("\n", at) + 1), first):
         content_at = _after_number(text, at, number, separators)
         if content_at is None or not _ends_line(text, content_at, line):
             break

@@ -61,10 +61,12 @@ def read_halves(
     is_error: bool | None,
     sink: ArtifactSink | None = None,
     stored: Stored | None = None,
+    is_linked: bool = True,
 ) -> Halves:
     """`content` is the receipt's recorded JSON. Undecodable surfaces are treated as absent and noted.
 
-    An envelope that is `stored` under the mapping is taken as it is and not made again.
+    An envelope that is `stored` under the mapping is taken as it is and not made again. Not `is_linked`:
+    the receipt's characters come without their sources, for who only counts them.
     """
     notes: list[str] = []
     parts = recorded_parts(_tamed(content, "receipt", notes)) if content is not None else None
@@ -77,7 +79,7 @@ def read_halves(
         receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
         is_error=is_error,
     )
-    return _halves(evidence, parts, sink or MemorySink(), notes, stored or _nothing_stored)
+    return _halves(evidence, parts, sink or MemorySink(), notes, stored or _nothing_stored, is_linked=is_linked)
 
 
 def lint_recorded(halves: Halves, *, has_artifact: Callable[[str], bool] | None = None) -> tuple[Finding, ...]:
@@ -137,6 +139,8 @@ def _halves(
     sink: ArtifactSink,
     notes: list[str],
     stored: Stored,
+    *,
+    is_linked: bool,
 ) -> Halves:
     """The family's own reading, else external's, else external's of nothing: a call is never lost to a mapping."""
     own, other = foreign(evidence.agent, evidence.tool), fallback()
@@ -153,7 +157,7 @@ def _halves(
         evidence=evidence,
         reading=reading,
         projection=projection,
-        receipt=None if parts is None else _receipt(parts, spans or [[] for _ in parts]),
+        receipt=None if parts is None else _receipt(parts, (is_linked and spans) or [[] for _ in parts]),
         outputs=cuts,
         note="; ".join(notes),
     )

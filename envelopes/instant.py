@@ -7,6 +7,25 @@ instead; both directions are exact to the microsecond.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+_LONGEST = 64  # characters of a stamp; what is longer is none, and is not kept in the cache
+
+
+def moment(text: str) -> datetime | None:
+    """The time that an ISO 8601 text names, in UTC; without an offset it is taken as UTC. Else None."""
+    return _moment(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(maxsize=4_096)  # a line's stamp is asked for by each record and row that the line becomes
+def _moment(text: str) -> datetime | None:
+    if not text.isprintable():  # a NUL at the end passes fromisoformat
+        return None
+    try:
+        stamp = datetime.fromisoformat(text)
+        return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def check_instant(name: str, text: str | None) -> None:

@@ -52,14 +52,15 @@ def decode_utf8(raw: bytes) -> str:
 
 def tame(raw: bytes) -> JsonValue:
     """The JSON value in `raw`, numbers and strings as written. Raises Untrusted."""
-    text = decode_utf8(raw)
     try:
         value: JsonValue = msgspec.json.decode(raw)
     except RecursionError:
+        decode_utf8(raw)
         raise Untrusted(f"nested deeper than {DEPTH}") from None
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        value = _lenient(text)
-    _check_depth(value)
+    except ValueError:  # msgspec's errors, and invalid UTF-8
+        value = _lenient(decode_utf8(raw))
+    if raw.count(b"[") + raw.count(b"{") > DEPTH:
+        _check_depth(value)
     return value
 
 
@@ -142,11 +143,19 @@ def _children(value: JsonValue) -> list[JsonValue]:
 
 
 def _is_deep(raw: bytes) -> bool:
-    """The running sum of opened and closed brackets; those inside strings do not count."""
+    """The running sum of opened and closed brackets; those inside strings do not count.
+
+    Innermost pairs go first, all at once: what is ordinary is gone after a few rounds and need not be summed.
+    """
     unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    outside = unescaped.translate(None, _NOT_STRUCTURE).split(b'"')[::2]
-    steps = memoryview(b"".join(outside).translate(_STEPS)).cast("b")
-    return max(accumulate(steps), default=0) > DEPTH
+    outside = b"".join(unescaped.translate(None, _NOT_STRUCTURE).split(b'"')[::2])
+    left = outside
+    for _ in range(DEPTH // 2):  # a round takes two levels at most
+        before, left = left, left.replace(b"[]", b"").replace(b"{}", b"")
+        if len(left) in (0, len(before)):
+            break
+    steps = memoryview(outside.translate(_STEPS)).cast("b")
+    return bool(left) and max(accumulate(steps), default=0) > DEPTH
 
 
 def _has_long_number(raw: bytes) -> bool:

@@ -20,12 +20,12 @@ A format is one module plus one line in `recordings.RECORDINGS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from envelopes.foreign import ReceiptFidelity, ResultFidelity
+from envelopes.instant import moment
 from envelopes.untrusted import Untrusted, admit, tame
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -214,13 +214,7 @@ def is_blank(raw: bytes) -> bool:
 
 def instant(text: str | None) -> str | None:
     """`text` when it is a point in time that a database can hold (ISO 8601), else None."""
-    if text is None or not text.isprintable():  # fromisoformat lets a NUL at the end pass
-        return None
-    try:
-        datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-    return text
+    return text if text is not None and moment(text) is not None else None
 
 
 def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | Problem]:

@@ -153,9 +153,9 @@ class _Pool:
 
 def _counted(run: Any, calls: Sequence[Any]) -> list[Any]:
     from dashboard.models import RunFacet
-    from dashboard.tally import tally
+    from dashboard.tally import columns_of, tally
 
-    counted = tally(run, [(False, call) for call in calls])
+    counted = tally(run, [(False, *columns_of(call)) for call in calls])
     for column, content in counted.columns.items():
         setattr(run, column, content)
     return [

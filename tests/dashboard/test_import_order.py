@@ -166,3 +166,19 @@ def test_what_a_reader_remembers_stays_small_whatever_a_file_says(project: Proje
     report = import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [*short_session(), *lines])])
     assert (report.problems, report.lines["accepted"]) == ([], 446)
     assert len(Source.objects.get().state) < 100_000
+
+
+def test_a_call_that_is_answered_later_counts_as_answered_in_the_fork_that_copied_it(
+    project: Project, tmp_path: Path
+) -> None:
+    begun = [*short_session(), asks("toolu_08")]
+    forked = [*begun, *pair("toolu_09", FORK)]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", begun), write(tmp_path / f"{FORK}.jsonl", forked)])
+    fork = Run.objects.get(external_id=FORK)
+    assert (fork.call_count, fork.unanswered_count, fork.strip.count("u")) == (5, 2, 2)
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [*begun, answers("toolu_08")])])
+    revision = fork.revision
+    fork.refresh_from_db()
+    assert (fork.call_count, fork.unanswered_count, fork.strip.count("u")) == (5, 1, 1)
+    assert fork.facets.get(kind="state", value="unanswered").count == 1
+    assert fork.revision > revision

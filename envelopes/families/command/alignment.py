@@ -88,9 +88,10 @@ def _placed(written: Patchwork, text: str) -> list[Span]:
 
 def _around_a_cut(written: Patchwork, text: str) -> list[Span]:
     """Before the marker the receipt must be the beginning of the output, behind it its end."""
-    head = _shared(text, written.text)
-    tail = _shared(text[::-1], written.text[::-1])
-    for found in INLINE_CUT.finditer(text):
+    marks = list(INLINE_CUT.finditer(text))
+    head = _shared(text, written.text) if marks else 0
+    tail = _shared(text[::-1], written.text[::-1]) if marks else 0
+    for found in marks:
         behind = len(text) - found.end()
         if found.start() <= head and behind <= tail and found.start() + behind <= len(written.text):
             last = written.spans(found.end(), len(written.text) - behind, len(written.text))

@@ -13,7 +13,6 @@ is applied again, and only lines that come out as printed are linked.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 
 from envelopes.alignment import Span, match_at, match_numbered
@@ -27,6 +26,7 @@ from envelopes.recorded import Members, align_untyped
 OPENINGS = ("The file ", "File created successfully at: ", "Applied ", "PDF file read: ", "PDF pages extracted: ")
 SNIPPET = re.compile(r"(?:Here's the result of running `cat -n` on a snippet of the edited file:)\n")
 SHORTENED = re.compile(r"(?:\.\.\.|…)? ?\[(?:line )?truncated\]\Z")
+MARKS = ("→", "\t")  # between number and line
 EDIT_PREVIEW = 50  # MultiEdit prints so many characters of each string
 
 
@@ -70,24 +70,35 @@ def align_notebook_edit(evidence: Evidence, text: str) -> list[Span]:
 def _numbered(text: str, content: str, first: int) -> Iterator[Span]:
     """Each line under its number, whole or as the beginning of a line that was too long to print."""
     at = offset = 0
-    for number, line in enumerate(content.split("\n"), first):
-        printed = NUMBERED.match(text, at)
-        shown = _shown(line, printed[2]) if printed and int(printed[1]) == number else None
-        if printed is None or shown is None:
+    for number, (line, printed) in enumerate(zip(content.split("\n"), text.split("\n"), strict=False), first):
+        shown = _shown(line, printed, number)
+        if shown is None:
             break
-        if shown:
-            begin = printed.start(2)
-            yield Span(begin, begin + shown, "/file/content", offset, offset + shown)
+        start, end = shown
+        if start < end:
+            yield Span(at + start, at + end, "/file/content", offset, offset + end - start)
         offset += len(line) + 1
-        at = printed.end() + 1
+        at += len(printed) + 1
 
 
-def _shown(line: str, printed: str) -> int | None:
-    """How many characters of the line stand there; None: it is another line."""
-    if printed == line:
-        return len(line)
-    cut = SHORTENED.search(printed)
-    return cut.start() if cut and cut.start() and line.startswith(printed[: cut.start()]) else None
+def _shown(line: str, printed: str, number: int) -> tuple[int, int] | None:
+    """Where in the printed line the line stands, or the beginning of it; None: it is another line."""
+    start = len(printed) - len(line)
+    if (
+        printed.endswith(line)
+        and printed[start - 1 : start] in MARKS
+        and printed[: start - 1].lstrip(" ") == str(number)
+    ):
+        return start, len(printed)
+    found = NUMBERED.match(printed)
+    if found is None or int(found[1]) != number:
+        return None
+    if found[2] == line:
+        return found.span(2)
+    cut = SHORTENED.search(found[2])
+    if cut is None or cut.start() == 0 or not line.startswith(found[2][: cut.start()]):
+        return None
+    return found.start(2), found.start(2) + cut.start()
 
 
 def _present(*spans: Span | None) -> list[Span]:
@@ -176,15 +187,17 @@ def _applied(original: str, old: str, new: str, *, every: bool) -> Iterator[Piec
 
 def _lines_from(text: str, at: int, first: int, new: Patchwork, recorded: Members) -> list[Span]:
     """Lines of the snippet as they stand in `new`, from its line `first`."""
-    starts = _line_starts(new.text)
-    if not 1 <= first <= len(starts):
+    before = new.text.split("\n", first - 1) if first > 0 else []
+    if len(before) < first or first < 1:
         return []
-    offset = starts[first - 1]
+    rest, number, counted = before[-1], first, 0
+    offset = len(new.text) - len(rest)
     patched = dict(_patch_lines(recorded))
     spans: list[Span] = []
-    for line in match_numbered(text, at, new.text[offset:], "", first=first):
+    for line in match_numbered(text, at, rest, "", first=first):
         start, end = line.value_start + offset, line.value_end + offset
-        pointer, held = patched.get(bisect_right(starts, start), ("", ""))
+        number, counted = number + rest.count("\n", counted, line.value_start), line.value_start
+        pointer, held = patched.get(number, ("", ""))
         if held == new.text[start:end] and not recorded.has_any(("content",)):
             spans.append(Span(line.start, line.end, pointer, 1, 1 + len(held)))
         else:
@@ -212,13 +225,6 @@ def _patch_lines(recorded: Members) -> Iterator[tuple[int, tuple[str, str]]]:
             if line[:1] in (" ", "+"):
                 yield number, (join(f"/structuredPatch/{index}/lines", place), line[1:])
                 number += 1
-
-
-def _line_starts(text: str) -> list[int]:
-    starts = [0]
-    while found := text.find("\n", starts[-1]) + 1:
-        starts.append(found)
-    return starts
 
 
 def _cells(text: str, file: Members) -> list[Span]:

@@ -8,7 +8,7 @@ import msgspec
 
 from envelopes.recordings.base import Problem, Record, SupersedeRecord
 from envelopes.recordings.claude_code.line import Line
-from envelopes.recordings.claude_code.shapes import NOTHING, opening, reader, refuse_nul, storable
+from envelopes.recordings.claude_code.shapes import NOTHING, opening, reader, storable
 from envelopes.untrusted import Untrusted, elements, tame
 
 
@@ -21,9 +21,6 @@ class Replacement(msgspec.Struct, frozen=True, rename="camel"):
 
     tool_use_id: str | None = None
     replacement: msgspec.Raw = NOTHING
-
-    def __post_init__(self) -> None:
-        refuse_nul(f"{self.tool_use_id}")
 
 
 _read_microcompact = reader(Microcompact)

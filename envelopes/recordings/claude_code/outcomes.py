@@ -19,7 +19,7 @@ import msgspec
 
 from envelopes.foreign import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import ArtifactRecord, Problem, ReceiptRecord, Record, ResultRecord
-from envelopes.recordings.claude_code.shapes import Block, opening, reader, refuse_nul, storable
+from envelopes.recordings.claude_code.shapes import Block, opening, reader, storable
 from envelopes.untrusted import Untrusted, tame
 
 _PERSISTED = b'"<persisted-output>'
@@ -57,9 +57,6 @@ class Facts(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     output_file: str | None = None
     persisted_output_path: str | None = None
     persisted_output_size: int | None = None
-
-    def __post_init__(self) -> None:
-        refuse_nul(f"{self.agent_id}{self.output_file}{self.persisted_output_path}")
 
 
 _NO_FACTS = Facts()

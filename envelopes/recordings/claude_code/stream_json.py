@@ -30,7 +30,7 @@ from envelopes.recordings.base import (
 from envelopes.recordings.claude_code import runs
 from envelopes.recordings.claude_code.memory import Memory
 from envelopes.recordings.claude_code.outcomes import Turn
-from envelopes.recordings.claude_code.shapes import NOTHING, Message, opening, reader, refuse_nul
+from envelopes.recordings.claude_code.shapes import NOTHING, Message, opening, reader
 from envelopes.recordings.claude_code.turns import read_message, turn_records
 from envelopes.untrusted import Untrusted
 
@@ -54,10 +54,6 @@ class Entry(msgspec.Struct, frozen=True):
     message: msgspec.Raw = NOTHING
     content: msgspec.Raw = NOTHING
     tool_use_result: msgspec.Raw = NOTHING
-
-    def __post_init__(self) -> None:
-        refuse_nul(f"{self.type}{self.subtype}{self.uuid}{self.session_id}{self.parent_tool_use_id}")
-        refuse_nul(f"{self.tool_use_id}{self.model}{self.cwd}{self.claude_code_version}")
 
 
 _read_entry = reader(Entry)

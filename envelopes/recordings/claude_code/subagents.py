@@ -18,7 +18,7 @@ from envelopes.recordings.claude_code.line import Line, read_entry
 from envelopes.recordings.claude_code.memory import remember
 from envelopes.recordings.claude_code.outcomes import Turn, is_global_id
 from envelopes.recordings.claude_code.runs import after, child_run, spawning_call
-from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, reader, refuse_nul
+from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, reader
 from envelopes.recordings.claude_code.turns import read_message, turn_records
 from envelopes.untrusted import Untrusted
 
@@ -28,9 +28,6 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
     agent_id: str | None = None
     prompt: msgspec.Raw = NOTHING
     message: msgspec.Raw = NOTHING
-
-    def __post_init__(self) -> None:
-        refuse_nul(f"{self.type}{self.agent_id}")
 
 
 _read_progress = reader(Progress)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
 from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record
 from envelopes.recordings.claude_code.outcomes import Turn, outcome
-from envelopes.recordings.claude_code.shapes import Block, Message, opening, reader
+from envelopes.recordings.claude_code.shapes import Block, Message, has_nul, opening, reader
 from envelopes.untrusted import Untrusted, elements
 
 read_message = reader(Message)
@@ -52,10 +53,10 @@ def _array(turn: Turn, message: Message, content: bytes) -> Iterator[Record | Pr
 
 def _blocks(content: bytes) -> list[Block | Untrusted]:
     """All blocks at once; where one of them is odd, one by one, a refusal in the place of what is no block."""
-    try:
-        return [*_decode_blocks(content)]
-    except (msgspec.MsgspecError, RecursionError):
-        return [_block(raw) for raw in elements(content)]
+    if not has_nul(content):
+        with suppress(msgspec.MsgspecError, RecursionError):
+            return [*_decode_blocks(content)]
+    return [_block(raw) for raw in elements(content)]
 
 
 def _block(raw: bytes) -> Block | Untrusted:
