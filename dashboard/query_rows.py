@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from django.core.cache import cache
@@ -14,7 +14,7 @@ from django.utils import timezone
 from dashboard.identity import derived
 from dashboard.models import Call, Project, Run, RunFacet
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
-from dashboard.prepared import Given
+from dashboard.prepared import Given, given, prepared
 
 # Up to so many runs of a facet are named by id and sorted; more of them are met soon by walking the
 # list's own index. Either way the work is bounded, whatever the planner believes.
@@ -45,30 +45,63 @@ SPELLINGS: dict[Facet, Facet] = {
 ABSENT: dict[Facet, Facet] = {("status", "ok"): ("state", "failed"), ("cut", "no"): ("state", "cut")}
 
 
-def runs(project: Project, terms: Sequence[TermLike]) -> QuerySet[Run]:
-    found: QuerySet[Run] = Run.objects.filter(project=project)
-    if not any(term.kind == "child" or (term.kind, term.value) == ("state", "child") for term in terms):
-        found = found.filter(parent=None)
-    now = timezone.now()
+class Narrowed(NamedTuple):
+    """`few` are ids among which every run is that can match; None where nothing rare was asked for."""
+
+    terms: tuple[TermLike, ...]
+    few: frozenset[UUID] | None
+
+
+def narrowed(project: int, terms: Sequence[TermLike]) -> Narrowed:
+    """What of the terms the database has still to look at, run by run."""
+    few: frozenset[UUID] | None = None
+    left = []
     for term in terms:
-        found = _run_term(found, project, term, now)
+        facet = _facet(term)
+        found = _if_few(project, facet) if facet and not term.is_negated else None
+        if found is None:
+            left.append(term)
+        else:
+            few = found if few is None else few & found
+    return Narrowed(tuple(left), few)
+
+
+def matching(project: int | Given, terms: Iterable[TermLike], idle: datetime | Given) -> QuerySet[Run]:
+    """Unordered. `idle` is the stamp before which a run that says nothing counts as over."""
+    found: QuerySet[Run] = Run.objects.filter(project=project)
+    for term in terms:
+        found = _run_term(found, term, idle)
     return found
 
 
-def _run_term(found: QuerySet[Run], project: Project, term: TermLike, now: datetime) -> QuerySet[Run]:
+def idle_before() -> datetime:
+    return timezone.now() - IDLE_BEFORE_ASSUMED_ENDED
+
+
+def with_children(terms: Sequence[TermLike]) -> bool:
+    """Whether a term says something of the runs of subagents; else they are left out."""
+    return any(term.kind == "child" or (term.kind, term.value) == ("state", "child") for term in terms)
+
+
+def runs(project: Project, terms: Sequence[TermLike]) -> QuerySet[Run]:
+    asked = narrowed(project.pk, terms)
+    found = matching(project.pk, asked.terms, idle_before())
+    found = found if with_children(terms) else found.filter(parent=None)
+    return found if asked.few is None else found.filter(pk__in=asked.few)
+
+
+def _facet(term: TermLike) -> Facet | None:
     written = (term.kind, term.value)
-    if term.kind in FACETS or written in SPELLINGS:
-        return _with_facet(found, project, SPELLINGS.get(written, written), is_wanted=not term.is_negated)
-    if written in ABSENT:
-        return _with_facet(found, project, ABSENT[written], is_wanted=term.is_negated)
-    condition = _run_condition(term, now)
+    return SPELLINGS.get(written, written) if term.kind in FACETS or written in SPELLINGS else None
+
+
+def _run_term(found: QuerySet[Run], term: TermLike, idle: datetime | Given) -> QuerySet[Run]:
+    facet, absent = _facet(term), ABSENT.get((term.kind, term.value))
+    if facet or absent:
+        has = RunFacet.objects.filter(kind=(facet or absent or "")[0], value=(facet or absent or "")[1])
+        return found.filter(_probed(has, is_wanted=bool(facet) is not term.is_negated))
+    condition = _run_condition(term, idle)
     return found.exclude(condition) if term.is_negated else found.filter(condition)
-
-
-def _with_facet(found: QuerySet[Run], project: Project, facet: Facet, *, is_wanted: bool) -> QuerySet[Run]:
-    has = RunFacet.objects.filter(kind=facet[0], value=facet[1])
-    few = _if_few(project, facet) if is_wanted else None
-    return found.filter(_probed(has, is_wanted=is_wanted)) if few is None else found.filter(pk__in=few)
 
 
 def _probed(facets: QuerySet[RunFacet], *, is_wanted: bool) -> Case:
@@ -82,21 +115,27 @@ def _probed(facets: QuerySet[RunFacet], *, is_wanted: bool) -> Case:
     return Case(When(probe, then=Value(is_wanted)), default=Value(not is_wanted), output_field=BooleanField())
 
 
-def _if_few(project: Project, facet: Facet) -> list[UUID] | None:
+@prepared
+def _runs_with_facet(most: int) -> QuerySet[Any, Any]:
+    wanted = {name: given(name, RunFacet, name) for name in ("project", "kind", "value")}
+    return RunFacet.objects.filter(**wanted).values_list("run_id")[:most]
+
+
+def _if_few(project: int, facet: Facet) -> frozenset[UUID] | None:
     """The runs of a rare facet; None for a common one, which stays common and is not asked about each time."""
-    key = f"common-facet:{derived(project.pk, *facet).hex}"
+    key = f"common-facet:{derived(project, *facet).hex}"
     if cache.get(key):
         return None
-    facets = RunFacet.objects.filter(project=project, kind=facet[0], value=facet[1])
-    if facets.values_list("pk")[FEW : FEW + 1]:
+    found = _runs_with_facet(FEW + 1, project=project, kind=facet[0], value=facet[1])
+    if len(found) > FEW:
         cache.set(key, "common", COMMON_FOR)
         return None
-    return list(facets.values_list("run_id", flat=True))
+    return frozenset(row[0] for row in found)
 
 
-def _run_condition(term: TermLike, now: datetime) -> Q:
+def _run_condition(term: TermLike, idle_before: datetime | Given) -> Q:
     """Conditions on the run's own row."""
-    idle = Q(last_at__isnull=True) | Q(last_at__lt=now - IDLE_BEFORE_ASSUMED_ENDED)
+    idle = Q(last_at__isnull=True) | Q(last_at__lt=idle_before)
     match term.kind, term.value:
         case "text", text:
             return Q(title__icontains=text) | Q(external_id__icontains=text)

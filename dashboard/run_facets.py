@@ -7,13 +7,14 @@ or a minute has passed: grouping the facets of 20,000 runs on every visit would 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from django.core.cache import cache
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 
 from dashboard.inert import plain
 from dashboard.models import Project, RunFacet
+from dashboard.prepared import prepared
 from dashboard.query import Query, Term
 from dashboard.templatetags.markup import count as shown
 
@@ -45,16 +46,18 @@ STATE_TERMS = {
 }
 
 
-@dataclass(frozen=True)
-class FacetValue:
+# By kind: the values that most runs have, each with how many, and how many values are left out.
+Counts: TypeAlias = dict[str, tuple[list[tuple[str, int]], int]]
+
+
+class FacetValue(NamedTuple):
     label: str
-    count: str
+    number: str
     href: str
     is_current: bool
 
 
-@dataclass(frozen=True)
-class FacetGroup:
+class FacetGroup(NamedTuple):
     label: str
     values: Sequence[FacetValue]
     left_out: int
@@ -66,11 +69,11 @@ def facet_groups(project: Project, query: Query, address: Callable[[str], str]) 
     counts = _counts(project)
     groups = []
     for kind, label in GROUPS.items():
-        found = counts.get(kind, [])
-        values = [_value(kind, value, number, query, address) for value, number in found[:MOST_VALUES]]
+        found, left_out = counts.get(kind, ((), 0))
+        values = [_value(kind, value, number, query, address) for value, number in found]
         if values:
             is_open = kind in ("state", "tool") or any(value.is_current for value in values)
-            groups.append(FacetGroup(label, values, max(0, len(found) - MOST_VALUES), is_open))
+            groups.append(FacetGroup(label, values, left_out, is_open))
     return groups
 
 
@@ -84,23 +87,28 @@ def forget_counts(project: Project) -> None:
     cache.delete(_key(project))
 
 
-def _counts(project: Project) -> dict[str, list[tuple[str, int]]]:
-    newest = RunFacet.objects.order_by("-pk").values_list("pk", flat=True).first()
+@prepared
+def _newest_facet() -> QuerySet[Any, Any]:
+    return RunFacet.objects.order_by("-pk").values_list("pk")[:1]
+
+
+def _counts(project: Project) -> Counts:
+    newest = _newest_facet()
     kept = cache.get(_key(project))
     if kept is not None and kept[0] == newest:
-        return dict(kept[1])
+        return cast(Counts, kept[1])
     counted = _count(project)
     cache.set(_key(project), (newest, counted), KEPT_FOR)
     return counted
 
 
-def _count(project: Project) -> dict[str, list[tuple[str, int]]]:
+def _count(project: Project) -> Counts:
     found = RunFacet.objects.filter(project=project).values_list("kind", "value").annotate(runs=Count("pk"))
     counts: dict[str, list[tuple[str, int]]] = {}
     for kind, value, number in sorted(found, key=lambda row: (-row[2], row[1])):
         if kind != "state" or value in STATE_WORDS:
             counts.setdefault(kind, []).append((value, number))
-    return counts
+    return {kind: (values[:MOST_VALUES], len(values[MOST_VALUES:])) for kind, values in counts.items()}
 
 
 def _key(project: Project) -> str:

@@ -10,17 +10,22 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import urlencode
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote_plus, urlencode
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from dashboard import query_rows
 from dashboard.columns import instant
 from dashboard.models import Project, Run
-from dashboard.query import Query, parse
+from dashboard.prepared import Given, given, prepared
+from dashboard.query import Query, Term, parse
+from dashboard.query_rows import TermLike
 from dashboard.run_facets import FacetGroup, facet_groups
-from dashboard.run_row import COLUMNS, HEADS, Head, RunRow, run_row
+from dashboard.run_row import HEADS, Head, Listed, RunRow, run_row
 
 PAGE = 50
 SORTS = {
@@ -32,6 +37,7 @@ SORTS = {
     "duration": "duration_ms",
 }
 NEWEST = "newest"
+Position: TypeAlias = tuple[object, UUID]  # of the last row that was shown: its value in the sort, its id
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,7 @@ PRESETS = (
 PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A link that sets a part of the list's address."""
 
     label: str
@@ -64,8 +69,7 @@ class Choice:
     is_current: bool
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     head: Head
     href: str  # sorts by it; empty when that cannot be
     is_current: bool
@@ -96,6 +100,11 @@ class ListState:
         """The query string of this list with `changes`; a changed filter or sort starts at its first page."""
         kept = {"q": self.text, "sort": "" if self.sort == NEWEST else self.sort} | changes
         return "?" + urlencode({name: value for name, value in kept.items() if value})
+
+    def filtered(self, text: str) -> str:
+        """The query string of the list by another filter, in the same order."""
+        written = [f"q={quote_plus(text)}"] if text else []
+        return "?" + "&".join(written + ([] if self.sort == NEWEST else [f"sort={self.sort}"]))
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,7 @@ class RunPage:
 def run_page(project: Project, state: ListState) -> RunPage:
     query = parse(state.text)
     position, problem = _position(state)
-    runs = list(_after(query.runs(project), state.sort, position).only(*COLUMNS)[: PAGE + 1])
+    runs = [] if query.problems else _listed(project.pk, query.terms, state.sort, position)
     now = timezone.now()
     rows = [run_row(run, now) for run in runs[:PAGE]]
     digest = _digest(runs[:PAGE], rows)
@@ -148,15 +157,53 @@ def run_page(project: Project, state: ListState) -> RunPage:
         digest=digest,
         next_href=state.address(after=_cursor(runs[PAGE - 1], state.sort)) if len(runs) > PAGE else "",
         first_href=state.address() if state.after else "",
-        clear_href=state.address(q=""),
+        clear_href=state.filtered(""),
         poll_href=state.address(after=state.after, seen=digest) if has_live else "",
-        hides_children=not any(term.kind == "child" or term.value == "child" for term in query.terms),
-        with_children_href=state.address(q=query.toggled("child", "any")),
+        hides_children=not query_rows.with_children(query.terms),
+        with_children_href=state.filtered(query.toggled("child", "any")),
     )
 
 
+class _Shape(NamedTuple):
+    """All that the SQL of a list depends on; `few` is how many runs are named by their ids."""
+
+    terms: tuple[TermLike, ...]
+    has_children: bool
+    few: int | None
+    column: str
+    has_position: bool
+    most: int
+
+
+def _listed(project: int, terms: tuple[Term, ...], sort: str, position: Position | None) -> list[Listed]:
+    asked = query_rows.narrowed(project, terms)
+    few = None if asked.few is None else {f"few_{number}": key for number, key in enumerate(asked.few)}
+    if few is not None and not few:
+        return []
+    values: dict[str, Any] = {"project": project, "idle": query_rows.idle_before()} | (few or {})
+    if position:
+        values |= {"value": position[0], "key": position[1]}
+    count = None if few is None else len(few)
+    shape = _Shape(asked.terms, query_rows.with_children(terms), count, SORTS[sort], bool(position), PAGE + 1)
+    return list(map(Listed._make, _runs(shape, **values)))
+
+
+@prepared
+def _runs(shape: _Shape) -> QuerySet[Any, Any]:
+    found = query_rows.matching(given("project", Run, "project"), shape.terms, given("idle", Run, "last_at"))
+    found = found if shape.has_children else found.filter(parent=None)
+    if shape.few is not None:
+        found = found.filter(pk__in=[given(f"few_{number}", Run, "id") for number in range(shape.few)])
+    column = F(shape.column)
+    if shape.has_position:
+        found = _after(found, shape.column, given("value", Run, shape.column), given("key", Run, "id"))
+    # Few are looked up and sorted: the order of an index would tempt SQLite to walk the whole list for them.
+    order = column if shape.few is None else Coalesce(column, column)
+    return found.order_by(order.desc(), "-id").values_list(*Listed._fields)[: shape.most]
+
+
 def sidebar(project: Project, page: RunPage) -> list[FacetGroup]:
-    return facet_groups(project, page.query, lambda text: page.state.address(q=text))
+    return facet_groups(project, page.query, page.state.filtered)
 
 
 def _column(state: ListState, head: Head) -> Column:
@@ -169,22 +216,17 @@ def _preset_choice(preset: Preset, state: ListState) -> Choice:
     return Choice(preset.label, f"?preset={preset.id}", is_current)
 
 
-def _after(runs: QuerySet[Run], sort: str, position: tuple[object, UUID] | None) -> QuerySet[Run]:
+def _after(runs: QuerySet[Run], column: str, value: Given, key: Given) -> QuerySet[Run]:
     """One bound on the sort column, then the tie: an OR of both would keep the databases off the index."""
-    column = SORTS[sort]
-    ordered = runs.order_by(f"-{column}", "-id")
-    if position is None:
-        return ordered
-    value, key = position
-    return ordered.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
+    return runs.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
 
 
-def _cursor(run: Run, sort: str) -> str:
+def _cursor(run: Listed, sort: str) -> str:
     value = getattr(run, SORTS[sort])
     return f"{value.isoformat() if isinstance(value, datetime) else value}~{run.pk.hex}"
 
 
-def _position(state: ListState) -> tuple[tuple[object, UUID] | None, tuple[str, ...]]:
+def _position(state: ListState) -> tuple[Position | None, tuple[str, ...]]:
     if not state.after:
         return None, ()
     value, _, key = state.after.partition("~")
@@ -206,7 +248,7 @@ def _sort_value(text: str, sort: str) -> object:
     return at
 
 
-def _digest(runs: Sequence[Run], rows: Sequence[RunRow]) -> str:
+def _digest(runs: Sequence[Listed], rows: Sequence[RunRow]) -> str:
     """Changes with any change of a shown run; its status too, which time alone changes."""
     parts = [f"{row.id}{run.revision}{row.status}" for run, row in zip(runs, rows, strict=True)]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()

@@ -95,6 +95,31 @@ def test_what_a_tool_said_is_text(client: Client, project: Project) -> None:
 
 
 @pytest.mark.usefixtures("alice")
+@pytest.mark.parametrize("asked", ["\x00", "tool:a\x00b", "\x1b[31m", "status:\x00\x08"])
+def test_control_characters_of_a_filter_are_drawn(client: Client, project: Project, asked: str) -> None:
+    create_run(project)
+    html = text_of(client, f"/runs/?q={quote(asked)}&after={quote(asked)}")
+    assert not set(html) & {chr(code) for code in range(32) if chr(code) not in "\n\t"}
+    assert f'value="{asked.translate({0: 0x2400, 8: 0x2408, 27: 0x241B})}"' in html
+
+
+@pytest.mark.usefixtures("alice")
+@pytest.mark.parametrize("sort", ["newest", "tokens"])
+def test_a_rare_filter_is_sorted_and_paged_like_a_common_one(
+    client: Client, project: Project, sort: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.run_list.PAGE", 2)
+    for number in range(5):
+        at = START + timedelta(seconds=number)
+        create_run(project, title=f"Run {number}", sort_at=at, token_count=number, facets={"tool": ["Rare"]})
+    names = [f"Run {number}" for number in range(5)]
+    first = text_of(client, f"/runs/?q=tool:Rare&sort={sort}")
+    assert shown(first, *names) == ["Run 4", "Run 3"]
+    following = first.partition('rel="next"')[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&")
+    assert shown(text_of(client, f"/runs/{following}"), *names) == ["Run 2", "Run 1"]
+
+
+@pytest.mark.usefixtures("alice")
 def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project) -> None:
     create_run(project, title="Failed run", facets={"state": ["failed"]}, token_count=1)
     create_run(project, title="Cut run", facets={"state": ["cut"]}, token_count=3)
