@@ -11,12 +11,40 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
+from hypothesis import HealthCheck
+from hypothesis import settings as drawing
 
 from dashboard.models import Project
 from tests.dashboard.factories import create_project, create_user
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 GOLDENS = Path(__file__).resolve().parent / "golden"
+# How many examples a property test draws: `--hypothesis-profile thorough` is the long run's.
+drawing.register_profile("brief", max_examples=20, deadline=None)
+drawing.register_profile("thorough", max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
+drawing.load_profile("brief")
+
+# Files in which a worker is busy longest, the longest first: what is begun last decides when a run ends.
+LONGEST = (
+    "tests/test_postgresql.py",
+    "tests/browser/test_every_page.py",
+    "tests/faults/test_hostile_recordings.py",
+    "tests/browser/test_journeys.py",
+    "tests/faults/test_odd_files.py",
+    "tests/test_house.py",
+    "tests/test_wheel.py",
+    "tests/faults/test_two_imports.py",
+    "tests/faults/test_followed_import.py",
+    "tests/envelopes/test_renderings.py",
+    "tests/envelopes/test_tools_contract.py",
+    "tests/envelopes/test_family_bounds.py",
+    "tests/envelopes/test_tool_registry.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {CHECKOUT / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

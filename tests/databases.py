@@ -10,6 +10,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 
@@ -32,6 +33,12 @@ def _make_a_store() -> None:
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 
+def _keep_what_is_compiled() -> None:
+    """A run starts some sixty Pythons; where no bytecode may be kept, each compiles the whole project again."""
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def _clean_up_when_terminated() -> None:
     """A run that is told to end stops its database server and its browser, as it does on Ctrl-C."""
     if threading.current_thread() is threading.main_thread():
@@ -40,4 +47,5 @@ def _clean_up_when_terminated() -> None:
 
 _forget_the_developers_settings()
 _make_a_store()
+_keep_what_is_compiled()
 _clean_up_when_terminated()

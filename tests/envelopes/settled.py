@@ -6,7 +6,6 @@ import json
 from datetime import UTC
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from envelopes.call import Coercion, Iteration, Limits, Policy, Sandbox, ToolCall
@@ -15,7 +14,6 @@ from envelopes.outcome import TOOL_MESSAGE_MAX_CHARS
 from envelopes.result import CanonicalResult, ToolError
 from envelopes.settlement import BY_NAME, Settlement, StoredOutput
 
-FEW = settings(max_examples=30, deadline=None)
 AT = "2025-12-16T18:12:01Z"
 # The two objects of the specification's section 8, as they stand there.
 TOOL_CALL = """{

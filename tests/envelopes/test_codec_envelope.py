@@ -14,7 +14,6 @@ from envelopes.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart
 from envelopes.result import ArtifactRef, CanonicalResult, ToolError
 from envelopes.untrusted import Untrusted, dump
 from tests.envelopes.settled import (
-    FEW,
     JSON,
     MAYBE_TEXT,
     NAME,
@@ -67,7 +66,6 @@ CANONICALS = st.builds(
 )
 
 
-@FEW
 @given(CANONICALS)
 def test_any_envelope_comes_back_from_holons(canonical: CanonicalResult) -> None:
     written = holon.encode(canonical)
@@ -278,13 +276,11 @@ BLOCKS = st.builds(
 )
 
 
-@FEW
 @given(BLOCKS)
 def test_any_receipt_comes_back_from_its_blocks(blocks: ContentBlocks) -> None:
     assert content_blocks.decode(content_blocks.encode(blocks)) == blocks
 
 
-@FEW
 @given(st.lists(st.lists(st.builds(Segment, TEXT, st.just("value")), max_size=3), max_size=3))
 def test_a_receipt_of_texts_never_becomes_a_tool_use(texts: list[list[Segment]]) -> None:
     receipt = Receipt(tuple(TextPart(tuple(segments)) for segments in texts))

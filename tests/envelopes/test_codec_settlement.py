@@ -28,7 +28,6 @@ from tests.envelopes.settled import (
     AT,
     CALLS,
     COUNT,
-    FEW,
     NAME,
     OBJECT,
     TEXT,
@@ -40,7 +39,6 @@ from tests.envelopes.settled import (
 )
 
 
-@FEW
 @given(CALLS, settlements())
 def test_a_settlement_comes_back_from_its_result_but_for_the_error_of_a_skip(
     made: ToolCall, settlement: Settlement
@@ -54,7 +52,6 @@ def test_a_settlement_comes_back_from_its_result_but_for_the_error_of_a_skip(
         assert found == msgspec.structs.replace(settlement, call_id=made.call_id)
 
 
-@FEW
 @given(CALLS, settlements())
 def test_a_result_comes_back_from_its_settlement(made: ToolCall, settlement: Settlement) -> None:
     result = calls.result_of(made, settlement)
@@ -198,7 +195,6 @@ OUTCOMES = st.one_of(
 )
 
 
-@FEW
 @given(OUTCOMES)
 def test_any_outcome_comes_back_from_its_settlement(outcome: Any) -> None:
     settlement = outcomes.decode(outcome, ended_at=AT)

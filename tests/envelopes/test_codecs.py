@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.call import CallError, ToolCall, ToolResult
@@ -20,7 +20,6 @@ from tests.envelopes.settled import (
     AT,
     CALLS,
     EXTRA,
-    FEW,
     MAYBE_TEXT,
     NAME,
     OBJECT,
@@ -173,7 +172,6 @@ def test_what_is_no_object_is_no_call(document: Any) -> None:
         calls.decode(document, ToolCall)
 
 
-@FEW
 @given(CALLS)
 def test_any_call_is_read_again_as_it_was_written(record: ToolCall) -> None:
     document = calls.encode(record)
@@ -181,7 +179,6 @@ def test_any_call_is_read_again_as_it_was_written(record: ToolCall) -> None:
     assert calls.encode(calls.decode(tame(dump(document)), ToolCall)) == document
 
 
-@FEW
 @given(CALLS, settlements(), EXTRA)
 def test_any_result_is_read_again_as_it_was_written(made: ToolCall, settlement: Settlement, extra: Any) -> None:
     record = msgspec.structs.replace(calls.result_of(made, settlement), extra=extra)
@@ -203,13 +200,11 @@ EVENTS = st.builds(
 )
 
 
-@FEW
 @given(EVENTS)
 def test_any_event_is_read_again_as_it_was_written(record: ExecutionEvent) -> None:
     assert calls.decode(calls.encode(record), ExecutionEvent) == record
 
 
-@settings(FEW, max_examples=10)
 @given(st.lists(CALLS, max_size=3))
 def test_a_file_of_calls_is_read_again_line_by_line(records: list[ToolCall]) -> None:
     raw = b"".join(calls.encode_lines(records))
@@ -217,7 +212,6 @@ def test_a_file_of_calls_is_read_again_line_by_line(records: list[ToolCall]) -> 
     assert list(calls.decode_lines(raw, ToolCall)) == records
 
 
-@FEW
 @given(st.lists(EVENTS, max_size=3), st.lists(settlements(), max_size=3))
 def test_files_of_results_and_of_events_are_too(events: list[ExecutionEvent], ends: list[Settlement]) -> None:
     results = [calls.result_of(call(), settlement) for settlement in ends]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.budget import ProjectionPolicy
@@ -84,13 +84,11 @@ RESULTS = (
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@settings(max_examples=30, deadline=None)
 @given(complete=RESULTS)
 def test_any_output_is_told_within_every_limit(variant: str, complete: Any) -> None:
     hold_to_its_limits(complete, variant)
 
 
-@settings(max_examples=30, deadline=None)
 @given(result=COMMANDS, preview=st.integers(0, 9_000))
 def test_previews_stay_within_the_budget_whatever_it_is(result: CommandResult, preview: int) -> None:
     found = result_of(output("ExecCommand", result), ProjectionPolicy(preview=preview))

@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes import compact, compaction
@@ -21,7 +21,6 @@ from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolE
 from envelopes.tokens import count_tokens
 
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
-MANY = settings(max_examples=100, deadline=None)
 REFUSED = ToolError(
     kind="execution_root_violation",
     message="requested working directory is outside the current execution root",
@@ -244,7 +243,6 @@ def test_a_family_still_speaks_for_what_is_left(family: Family, sample: Complete
         assert artifact.path in recap(kept.canonical).text
 
 
-@MANY
 @given(RESULTS, st.integers(0, 3_000))
 def test_compacting_never_enlarges_and_never_brings_anything_back(result: Any, budget: int) -> None:
     envelope = success(result, "artifacts/a/stdout.txt")
@@ -257,7 +255,6 @@ def test_compacting_never_enlarges_and_never_brings_anything_back(result: Any, b
     assert compact(once.canonical, 10**9).canonical == once.canonical
 
 
-@MANY
 @given(RESULTS, st.integers(0, 2_000), st.integers(0, 2_000))
 def test_compacting_twice_is_compacting_once_to_the_smaller_budget(result: Any, first: int, second: int) -> None:
     envelope = success(result)
@@ -265,7 +262,6 @@ def test_compacting_twice_is_compacting_once_to_the_smaller_budget(result: Any, 
     assert twice.canonical == compact(envelope, min(first, second)).canonical
 
 
-@MANY
 @given(st.dictionaries(KEYS, VALUES, max_size=3), st.integers(0, 2_000))
 def test_an_error_keeps_its_four_fields_whatever_its_details_are(details: dict[str, Any], budget: int) -> None:
     error = ToolError(kind="odd", message="m" * 500, details=details, recovery_hint="h" * 500, retryable=True)

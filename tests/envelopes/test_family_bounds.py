@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
@@ -83,7 +83,6 @@ JSON = st.recursive(SCALAR, lambda child: st.lists(child, max_size=4) | st.dicti
 
 
 @pytest.mark.parametrize(("family", "row", "tool"), TOOLS, ids=[tool for _, _, tool in TOOLS])
-@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_any_recorded_json_reads_renders_and_aligns(
     family: Family, row: ForeignTool, tool: str, data: st.DataObject

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
@@ -114,7 +114,6 @@ SCALAR = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) |
 JSON = st.recursive(SCALAR, lambda child: st.lists(child, max_size=4) | st.dictionaries(TEXT, child, max_size=4))
 
 
-@settings(max_examples=60, deadline=None)
 @given(result=JSON, receipt=TEXT, agent=TEXT, tool=TEXT)
 def test_any_json_of_any_tool_reads_renders_and_aligns(result: JsonValue, receipt: str, agent: str, tool: str) -> None:
     evidence = Evidence(agent=agent, tool=tool, args=result, result=result, has_result=True, receipt_text=receipt)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import Fault, FileStore, MemorySink, MissingArtifact
@@ -258,7 +258,6 @@ def test_without_pyzstd_the_store_says_what_to_do(tmp_path: Path, monkeypatch: p
         pass
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(max_size=400) | st.text(alphabet="ab\n\udc80é", min_size=200, max_size=3_000), max_size=6))
 def test_every_text_comes_back_whole_by_its_path(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     store = FileStore(tmp_path_factory.mktemp("store"), compress_from=500)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
@@ -271,7 +271,6 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(complete=ANYTHING, text=st.text(max_size=300), is_recorded=st.booleans())
 def test_lint_never_raises_and_says_the_same_each_time(*, complete: Any, text: str, is_recorded: bool) -> None:
     cuts = (Shortened("/value", FIVE_OF_NINE),)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
@@ -106,7 +106,6 @@ DELIVERIES = st.lists(
 ).map(tuple)
 
 
-@settings(max_examples=30, deadline=None)
 @given(text=TEXT, deliveries=DELIVERIES, limit=st.integers(0, 600) | st.just(12_000))
 def test_any_notification_keeps_the_invariants(text: str, deliveries: tuple[Delivery, ...], limit: int) -> None:
     complete = recorded(msgspec.structs.replace(SENT, text=text, deliveries=deliveries))

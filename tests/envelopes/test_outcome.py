@@ -43,7 +43,7 @@ from envelopes.turn import (
     outcome_of_timeout,
 )
 from tests.conftest import CHECKOUT
-from tests.envelopes.settled import FEW, output_of
+from tests.envelopes.settled import output_of
 
 RAN = ToolExecutionResult("c1", "Search", {"hits": [1, 2], "café": None}, 12)
 KEPT = ToolArtifactReference("c1", "Search", "artifacts/ab/result.txt", "40 hits", 13_000)
@@ -311,7 +311,6 @@ def test_an_operators_cancel_does_not_block_the_tool() -> None:
     assert not replay.is_duplicate("Search", {"q": 1}, idempotent=True)
 
 
-@FEW
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5)), st.integers(0, 9))
 def test_what_the_model_reads_of_an_output_is_its_json(output: dict[str, str], elapsed: int) -> None:
     found = outcome_of_output("c1", "T", {"wrapped": output}, elapsed_ms=elapsed, sink=MemorySink())

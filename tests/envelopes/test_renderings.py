@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes import renderings
@@ -125,7 +125,6 @@ def test_nothing_is_cut_that_fits(one: Variant) -> None:
 
 
 @shared
-@settings(max_examples=30, deadline=None)
 @given(result=st.dictionaries(TEXT, JSON, max_size=8) | JSON, limit=st.integers(0, 3_000), message=TEXT)
 def test_any_envelope_is_written_within_its_policy_and_the_same_each_time(
     one: Variant, result: JsonValue, limit: int, message: str
@@ -155,7 +154,6 @@ def test_the_envelope_as_json_is_what_json_dumps_writes() -> None:
 
 
 @given(result=JSON)
-@settings(max_examples=30, deadline=None)
 def test_any_result_as_json_is_what_json_dumps_writes(result: JsonValue) -> None:
     for name, value in (("canonical_json", succeeded(result).to_json()), ("outcome_json", result)):
         shown = render(succeeded(result), family("external"), ROOMY, variant=variant(family("external"), name))

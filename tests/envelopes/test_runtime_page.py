@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic.types import ToolResultBlockParam
 from pydantic import TypeAdapter
 
 from envelopes.artifact import FileStore
@@ -33,6 +32,8 @@ def test_the_way_to_all_three_is_thirty_lines() -> None:
 
 
 def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(said: dict[str, Any], tmp_path: Path) -> None:
+    from anthropic.types import ToolResultBlockParam  # takes seconds, and each worker collects every file
+
     envelope, receipt, body = said["envelope"], said["receipt"], said["body"]
     assert list(envelope) == ["tool_name", "status", "summary_text", "result", "error", "artifacts"]
     assert envelope["summary_text"] == "command exited with status 0"

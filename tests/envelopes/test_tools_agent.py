@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
@@ -370,7 +370,6 @@ OUTPUTS: dict[str, st.SearchStrategy[msgspec.Struct]] = {
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_output_of_an_agent_tool_keeps_the_invariants(tool: str, data: st.DataObject) -> None:
     complete = output(tool, data.draw(OUTPUTS[tool]))

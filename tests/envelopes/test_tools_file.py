@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
@@ -208,7 +208,6 @@ ERRORS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     complete=PATCHES.map(lambda patch: output("ApplyPatch", patch))
     | ERRORS.map(lambda error: failure("ApplyPatch", error))

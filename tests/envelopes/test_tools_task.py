@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
@@ -342,7 +342,6 @@ OUTPUTS = {
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_output_of_a_task_tool_keeps_the_invariants(tool: str, data: st.DataObject) -> None:
     complete = output(tool, data.draw(OUTPUTS[tool]))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.families import builtin, samples
@@ -115,7 +115,6 @@ def test_the_schema_publishes_that_exactly_one_of_both_is_given() -> None:
 TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.integers(0, 6_000).map(lambda size: "p" * size)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     result=st.builds(
         WorkspaceResult,

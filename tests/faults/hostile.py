@@ -22,6 +22,14 @@ def quoted(text: str) -> bytes:
     return json.dumps(text).encode()
 
 
+def object_of(keys: int) -> bytes:
+    return b"{%s}" % b",".join(b'"k%d":%d' % (number, number) for number in range(keys))
+
+
+def newlines(count: int) -> bytes:
+    return b'"%s"' % (b"\\n" * count)
+
+
 # A JSON value is put where another type, range, size or alphabet is expected.
 VALUES: dict[str, bytes] = {
     # json-depth
@@ -30,7 +38,7 @@ VALUES: dict[str, bytes] = {
     "nested 201 deep": nested(201),
     "objects nested 190 deep": nested(190, b'{"a":', b"}").replace(b":}", b":1}"),
     "nested 100,000 deep": nested(100_000),
-    "half a million brackets in a string": quoted("[" * 500_000),
+    "fifty thousand brackets in a string": quoted("[" * 50_000),
     # json-number
     "two to the 53rd plus one": b"9007199254740993",
     "two to the 63rd": b"9223372036854775808",
@@ -59,7 +67,7 @@ VALUES: dict[str, bytes] = {
     "keys of lookups": b'{"run__project__slug":"x","_connector":"OR","pk":1,"id__in":[1],"__class__":"x"}',
     "keys of markup": b"{" + quoted(CANARY) + b':1,"":2,"a/b~c":3,"__proto__":{"x":1},"constructor":4}',
     "an empty key in the way of a pointer": b'{"":{"":""},"/":"~","~1":"~0"}',
-    "ten thousand keys": ("{" + ",".join(f'"k{n}":{n}' for n in range(10_000)) + "}").encode(),
+    "a thousand keys": object_of(1_000),
     # unicode
     "a lone high surrogate": b'"a\\ud800b"',
     "a lone low surrogate": b'"\\udc00"',
@@ -104,8 +112,8 @@ VALUES: dict[str, bytes] = {
     "the end of a script": quoted(f"</script></pre></textarea>{CANARY}]]>-->"),
     "a template": quoted("{{ 7*7 }}{% load x %}{0.__class__}%(x)s%n${x}"),
     "ten kilobytes": quoted("n" * 10_240),
-    "a megabyte on one line": quoted("m" * 1_048_576),
-    "a million newlines": b'"' + b"\\n" * 300_000 + b'"',
+    "a hundred kilobytes on one line": quoted("m" * 102_400),
+    "ten thousand newlines": newlines(10_000),
     "a path upwards": quoted("../../../../etc/passwd"),
     "an absolute path": quoted("/etc/passwd"),
     "a path with a NUL": b'"/tmp/a\\u0000b"',
@@ -123,6 +131,14 @@ VALUES: dict[str, bytes] = {
     "a zone of 25 hours": quoted("2026-03-01T00:00:00+25:00"),
     "a date in other digits": quoted("٢٠٢٦-03-01T00:00:00Z"),
     "a date of 2038": quoted("2038-01-19T03:14:08Z"),
+}
+
+# The same again in sizes that take minutes in every slot of every layout: for the long run.
+LARGE: dict[str, bytes] = {
+    "half a million brackets in a string": quoted("[" * 500_000),
+    "ten thousand keys": object_of(10_000),
+    "a megabyte on one line": quoted("m" * 1_048_576),
+    "three hundred thousand newlines": newlines(300_000),
 }
 
 # Each is a whole line that stands between good ones.

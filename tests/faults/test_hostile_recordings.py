@@ -17,7 +17,7 @@ from dashboard.importing import Report, import_paths
 from dashboard.models import Call, Project, Receipt
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session
 from tests.faults.crawl import faults_of_pages
-from tests.faults.hostile import LINES, VALUES, audit_lines, session_lines, stream_lines
+from tests.faults.hostile import LARGE, LINES, VALUES, audit_lines, session_lines, stream_lines
 
 pytestmark = pytest.mark.django_db
 WORST = (
@@ -28,7 +28,7 @@ WORST = (
     "NaN",
     "a key twice",
     "images of wrong types",
-    "ten thousand keys",
+    "a thousand keys",
 )
 AUDIT = {
     "run.json": b'{"runId":"r","plan":{}}\n',
@@ -124,17 +124,19 @@ def test_every_page_of_the_worst_values_opens(
 
 @pytest.mark.long
 @pytest.mark.parametrize("layout", ["session", "stream", "audit"])
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", VALUES | LARGE)
 def test_every_page_of_every_value_opens(
     name: str, layout: str, project: Project, tmp_path: Path, operator_client: Client
 ) -> None:
-    value = VALUES[name]
+    value = (VALUES | LARGE)[name]
     match layout:
         case "session":
-            files = between_good_lines(tmp_path, lines_of(session_lines(value)))
+            imported(project, between_good_lines(tmp_path, lines_of(session_lines(value))))
+            assert_good_calls(SESSION, "toolu_01", "toolu_02", "toolu_03")
         case "stream":
-            files = stream_around(tmp_path, lines_of(stream_lines(value)))
+            imported(project, stream_around(tmp_path, lines_of(stream_lines(value))))
+            assert_good_calls(SESSION, "toolu_01")
         case _:
-            files = audit_around(tmp_path, value)
-    imported(project, files)
+            imported(project, audit_around(tmp_path, value))
+            assert_good_calls("r", "c1")
     assert faults_of_pages(operator_client, project) == []
