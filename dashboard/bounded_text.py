@@ -58,6 +58,24 @@ class Text:
     def is_short(self) -> bool:
         return bool(self.label) and self.shown == self.total and self.shown <= SHORT and "\n" not in self.body
 
+    @property
+    def heading(self) -> str:
+        return "" if self.is_short else self.label
+
+    @property
+    def is_block(self) -> bool:
+        return self.shown > 0 and not self.is_short
+
+    @property
+    def is_empty(self) -> bool:
+        return self.total == 0 and not self.is_short
+
+    @property
+    def extent(self) -> str:
+        if self.total is None:
+            return f"{self.shown:,} characters of it"
+        return f"{self.shown:,} of {self.total:,} characters"
+
 
 LENIENT = json.JSONDecoder(strict=False)
 SHORT = 100  # characters; a labelled value of one line stands beside its label

@@ -10,12 +10,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Fidelity:
-    """`heading` stands over the half, `got` begins a sentence, `means` explains the badge."""
+    """`heading` stands over the half, `got` begins a sentence, `means` explains the badge.
+
+    `said` is the badge of a receipt among others, where no heading stands over it.
+    """
 
     name: str
     heading: str
     got: str
     means: str
+    said: str = ""
     tone: str = ""
 
 
@@ -26,6 +30,7 @@ RECEIPT = {
             name="exact",
             heading="The model saw",
             got="The model got",
+            said="the model saw",
             means="This text was stored by the program that sent it, character for character as it was sent.",
             tone="good",
         ),
@@ -33,6 +38,7 @@ RECEIPT = {
             name="recorded",
             heading="Recorded as seen by the model",
             got="By the recording, the model got",
+            said="recorded as seen",
             means="The agent wrote this text into its own log as the tool's answer to the model. Nothing proves "
             "that no hook or client changed it on the way.",
         ),
@@ -40,6 +46,7 @@ RECEIPT = {
             name="reconstructed",
             heading="Rebuilt: what the model probably saw",
             got="As far as it can be rebuilt, the model got",
+            said="reconstructed: what the model saw was not recorded",
             means="The recording kept no receipt. This text was rebuilt from other parts of the recording.",
             tone="warn",
         ),
@@ -47,6 +54,7 @@ RECEIPT = {
             name="inflated",
             heading="Recorded, but the model saw less",
             got="The log's copy, larger than what the model saw, holds",
+            said="inflated: longer than what the model saw",
             means="The agent told the model that the output was too large and showed it a preview, yet wrote the "
             "full text into its log. The model got the preview, not all of this.",
             tone="warn",
@@ -55,6 +63,7 @@ RECEIPT = {
             name="masked",
             heading="Recorded with parts masked",
             got="Apart from what is masked, the model got",
+            said="masked: the model saw what is hidden here",
             means="Secrets were masked when this was taken in. The model saw them; this store never held them.",
             tone="warn",
         ),
@@ -62,6 +71,7 @@ RECEIPT = {
             name="absent",
             heading="No receipt was recorded",
             got="Nothing says whether the model got",
+            said="nothing recorded",
             means="The recording does not say what the model got for this call, if anything.",
             tone="warn",
         ),

@@ -1,40 +1,25 @@
-"""What stands in a run's history, as metadata in one order: messages, calls, receipts, replacements, compactions.
+"""What stands in a run's history, in one order: messages, calls, receipts, replacements, compactions.
 
 An item's place is (line, rank, key): the line of the source, the kind's rank within a line, and the
-row's id. A page is cut out of five ordered queries by that place, so that no page reads what
-another shows, and no payload is read here at all.
+row's id. No payload is read here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from itertools import groupby
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import (
-    Case,
-    Count,
-    ExpressionWrapper,
-    F,
-    IntegerField,
-    Max,
-    Q,
-    QuerySet,
-    Sum,
-    UUIDField,
-    Value,
-    When,
-)
-from django.db.models.expressions import CombinedExpression
+from dashboard.history_rows import Compaction, Placed, compactions_of, page, receipt_details, receipts_of, sums
+from dashboard.models import Run
 
-from dashboard.models import Event, Message, Receipt, Run, RunCall
-from envelopes.tokens import CHARACTERS_PER_TOKEN
-
-COMPACTION = "compact_boundary"
 NO_KEY = UUID(int=0)
-Rows: TypeAlias = QuerySet[Any, Any]
+RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4}
+PAGED = ("message", "call")  # a page at a time; the other kinds are read whole, as numbers
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,12 +44,12 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """`rows` yields dicts with at_line, key, at, added and whatever the kind is shown by."""
+class Counts:
+    """`before` items stand in front of a place, out of `total`; `tokens` is what of those still stands there."""
 
-    name: str
-    rank: int
-    rows: Callable[[Run], Rows]
+    before: int
+    total: int
+    tokens: int
 
 
 def place_of(text: str) -> Place | None:
@@ -78,137 +63,109 @@ def place_of(text: str) -> Place | None:
         return None
 
 
-def items_after(run: Run, place: Place | None, limit: int) -> list[Item]:
-    """The first `limit` items behind `place`; from the beginning when it is None."""
-    found = [item for kind in KINDS for item in _some(kind, run, place, limit, ascending=True)]
-    return sorted(found, key=lambda item: item.place)[:limit]
+class Mark(NamedTuple):
+    """An item of the kinds that are read whole. A run may have a hundred thousand, so it is no more than it must."""
 
-
-def items_before(run: Run, place: Place | None, limit: int) -> list[Item]:
-    """The last `limit` items in front of `place`; of the whole history when it is None."""
-    found = [item for kind in KINDS for item in _some(kind, run, place, limit, ascending=False)]
-    return sorted(found, key=lambda item: item.place)[-limit:]
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """`before` items stand in front of a place, out of `total`; `tokens` is what of those still stands there."""
-
-    before: int
-    total: int
+    line: int
+    rank: int
+    key: str  # hexadecimal
     tokens: int
+    kind: str = "receipt"
+    at: datetime | None = None
+    row: Mapping[str, Any] = {}
+
+    @property
+    def item(self) -> Item:
+        return Item(Place(self.line, self.rank, UUID(self.key)), self.kind, self.at, self.tokens, self.row)
 
 
-def counts_at(run: Run, place: Place | None, *, since: int) -> Counts:
-    """`since` is the line of the last compaction in front of `place`, -1 without one: tokens count from there."""
-    before = total = tokens = 0
-    for kind in KINDS:
-        ahead = Q() if place is None else _side(kind.rank, place, ascending=False)
-        sums = kind.rows(run).aggregate(
-            before=Count(Case(When(ahead, then=1))) if ahead else Count("*"),
-            total=Count("*"),
-            tokens=Sum(Case(When(ahead & Q(at_line__gt=since), then=F("added")), default=0)),
-        )
-        before, total, tokens = before + sums["before"], total + sums["total"], tokens + (sums["tokens"] or 0)
-    return Counts(before, total, max(0, tokens))
+class Timeline:
+    """One run's items. A fixed number of queries, whatever is asked for."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.compactions = compactions_of(run)
+        self._marks = _marks(receipts_of(run), self.compactions)
+
+    def after(self, place: Place | None, limit: int) -> list[Item]:
+        """The first `limit` items behind `place`; from the beginning when it is None. `limit` is at most AT_ONCE."""
+        found = [item for kind in PAGED for item in self._paged(kind, place, limit, ascending=True)]
+        start = 0 if place is None else bisect_right(self._marks, _key(place), key=_key)
+        found += [mark.item for mark in self._marks[start : start + limit]]
+        return self._detailed(sorted(found, key=lambda item: item.place)[:limit])
+
+    def before(self, place: Place | None, limit: int) -> list[Item]:
+        """The last `limit` items in front of `place`; of the whole history when it is None."""
+        found = [item for kind in PAGED for item in self._paged(kind, place, limit, ascending=False)]
+        end = len(self._marks) if place is None else bisect_left(self._marks, _key(place), key=_key)
+        found += [mark.item for mark in self._marks[max(0, end - limit) : end]]
+        return self._detailed(sorted(found, key=lambda item: item.place)[-limit:])
+
+    def counts(self, place: Place | None, *, since: int) -> Counts:
+        """In front of `place`, nothing when it is None.
+
+        `since` is the line of the last compaction in front of it, -1 without one: tokens count from there.
+        """
+        ahead = [] if place is None else self._marks[: bisect_left(self._marks, _key(place), key=_key)]
+        before, total = len(ahead), len(self._marks)
+        tokens = sum(mark.tokens for mark in ahead if mark.line > since)
+        for kind in PAGED:
+            found = sums(kind, self._run, _side(kind, place, ascending=False), _given(place), since)
+            before, total, tokens = before + found.before, total + found.total, tokens + found.tokens
+        return Counts(before, total, max(0, tokens))
+
+    def _paged(self, kind: str, place: Place | None, limit: int, *, ascending: bool) -> Iterator[Item]:
+        side = _side(kind, place, ascending=ascending)
+        for row in page(kind, self._run, side, _given(place), limit, ascending=ascending):
+            yield Item(Place(row["at_line"], RANKS[kind], row["key"]), kind, row["at"], row["added"] or 0, row)
+
+    def _detailed(self, items: list[Item]) -> list[Item]:
+        """Receipts with what a page says of them."""
+        rows = receipt_details([item.place.key for item in items if item.kind == "receipt"])
+        return [
+            Item(item.place, item.kind, rows[item.place.key]["at"], item.tokens, rows[item.place.key])
+            if item.kind == "receipt"
+            else item
+            for item in items
+        ]
 
 
-def compactions(run: Run) -> list[tuple[int, datetime | None]]:
-    """Line and stamp of each compaction, in order: what stands before one, the model no longer saw after it."""
-    return list(run.events.filter(kind=COMPACTION).order_by("line").values_list("line", "at"))
+def _marks(receipts: Iterable[Placed], compactions: Iterable[Compaction]) -> list[Mark]:
+    """In order. No two have the same line, rank and key, so nothing behind these is compared."""
+    found = [Mark(one.line, RANKS["receipt"], one.key, one.tokens) for one in receipts]
+    found += _replacements(receipts)
+    rank = RANKS["compaction"]
+    found += [
+        Mark(one.line, rank, one.key.hex, 0, "compaction", one.at, {"message": one.message}) for one in compactions
+    ]
+    return sorted(found)
 
 
-def _some(kind: Kind, run: Run, place: Place | None, limit: int, *, ascending: bool) -> Iterable[Item]:
-    rows = kind.rows(run)
-    if place is not None:
-        rows = rows.filter(_side(kind.rank, place, ascending=ascending))
-    order = ("at_line", "key") if ascending else ("-at_line", "-key")
-    for row in rows.order_by(*order)[:limit]:
-        yield Item(Place(row["at_line"], kind.rank, row["key"]), kind.name, row["at"], row["added"] or 0, row)
+def _key(of: Place | Mark) -> tuple[int, int, str]:
+    return of.line, of.rank, of.key if isinstance(of.key, str) else of.key.hex
 
 
-def _side(rank: int, place: Place, *, ascending: bool) -> Q:
-    """Strictly behind or in front of `place`, for the rows of one rank."""
-    beyond = Q(at_line__gt=place.line) if ascending else Q(at_line__lt=place.line)
-    if rank == place.rank:
-        within = Q(key__gt=place.key) if ascending else Q(key__lt=place.key)
-        return beyond | (Q(at_line=place.line) & within)
-    return beyond | Q(at_line=place.line) if (rank > place.rank) is ascending else beyond
-
-
-def _estimate(column: str) -> ExpressionWrapper[CombinedExpression]:
-    """Tokens by size, for what was stored without a count of its own."""
-    return ExpressionWrapper(F(column) / CHARACTERS_PER_TOKEN, output_field=IntegerField())
-
-
-def _messages(run: Run) -> Rows:
-    added = Case(When(tokens__gt=0, then=F("tokens")), default=_estimate("size"), output_field=IntegerField())
-    rows = Message.objects.filter(run=run).annotate(at_line=F("line"), key=F("id"), added=added)
-    return rows.values("at_line", "key", "at", "added", "role", "size")
-
-
-def _calls(run: Run) -> Rows:
-    rows = RunCall.objects.filter(run=run).annotate(
-        at_line=F("ordinal"), key=F("call_id"), at=F("call__started_at"), added=_estimate("call__args_bytes")
-    )
-    return rows.values(
-        "at_line", "key", "at", "added", "inherited", "call__tool", "call__status", "call__receipt_count"
-    )
-
-
-# An inherited call's receipts lie at lines of another file: they are shown where the call is.
-RECEIPT_LINE = Case(
-    When(call__memberships__inherited=True, then=F("call__memberships__ordinal")),
-    default=F("line"),
-    output_field=IntegerField(),
-)
-
-
-def _receipts(run: Run) -> Rows:
-    rows = Receipt.objects.filter(call__memberships__run=run).annotate(
-        at_line=RECEIPT_LINE, key=F("id"), added=F("tokens")
-    )
-    return rows.values(
-        "at_line",
-        "key",
-        "at",
-        "added",
-        "seq",
-        "fidelity",
-        "characters",
-        "observation_id",
-        "superseded_at",
-        "superseded_line",
-        "superseded_reason",
-        "call_id",
-        "call__tool",
-        "call__is_cut",
-        "call__seen_lines",
-        "call__output_lines",
-        "call__status",
-    )
-
-
-def _replacements(run: Run) -> Rows:
+def _replacements(receipts: Iterable[Placed]) -> Iterator[Mark]:
     """Receipts that stop standing at a line, one item a line: a compaction may end hundreds."""
-    rows = Receipt.objects.filter(
-        call__memberships__run=run, call__memberships__inherited=False, superseded_line__isnull=False
-    )
-    grouped = rows.annotate(at_line=F("superseded_line"), key=Value(NO_KEY, UUIDField())).values("at_line", "key")
-    return grouped.annotate(
-        at=Max("superseded_at"), added=-Sum("tokens"), count=Count("id"), reason=Max("superseded_reason")
-    )
+    ended = [one for one in receipts if one.superseded_line is not None]
+    ended.sort(key=lambda one: one.superseded_line or 0)
+    for line, group in groupby(ended, key=lambda one: one.superseded_line or 0):
+        gone = list(group)
+        at = max((one.superseded_at for one in gone if one.superseded_at), default=None)
+        row = {"count": len(gone), "reason": max(one.superseded_reason for one in gone)}
+        tokens = -sum(one.tokens for one in gone)
+        yield Mark(line, RANKS["replacement"], NO_KEY.hex, tokens, "replacement", at, row)
 
 
-def _compactions(run: Run) -> Rows:
-    rows = Event.objects.filter(run=run, kind=COMPACTION).annotate(at_line=F("line"), key=F("id"), added=F("line") * 0)
-    return rows.values("at_line", "key", "at", "added", "message")
+def _side(kind: str, place: Place | None, *, ascending: bool) -> str:
+    """The name of what stands strictly behind or in front of `place`, for the rows of one kind."""
+    if place is None:
+        return ""
+    way, rank = "behind" if ascending else "ahead", RANKS[kind]
+    if rank == place.rank:
+        return f"{way} by key"
+    return f"{way}, the line too" if (rank > place.rank) is ascending else way
 
 
-KINDS = (
-    Kind("message", 0, _messages),
-    Kind("call", 1, _calls),
-    Kind("receipt", 2, _receipts),
-    Kind("replacement", 3, _replacements),
-    Kind("compaction", 4, _compactions),
-)
+def _given(place: Place | None) -> dict[str, Any]:
+    return {} if place is None else {"line": place.line, "key": place.key}

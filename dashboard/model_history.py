@@ -5,42 +5,26 @@ A fixed number of queries: which items, how many stand before them, and the payl
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BinaryField, Case, F, QuerySet, When
-from django.db.models.functions import Substr
 from django.urls import reverse
 
 from dashboard.bounded_text import Payload, Text, arguments_of, texts_of
-from dashboard.history_items import (
-    Counts,
-    Item,
-    compactions,
-    counts_at,
-    items_after,
-    items_before,
-    place_of,
-)
-from dashboard.models import Message, Observation, Run
-from dashboard.templatetags.markup import count
+from dashboard.fidelity import of_receipt
+from dashboard.history_items import Counts, Item, Timeline, place_of
+from dashboard.history_rows import Compaction, arguments_data, messages_data, observations_data
+from dashboard.inert import Html
+from dashboard.models import Run
+from dashboard.templatetags.markup import count, stamp
 
 PAGE = 40
-WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
-HEAD_BYTES = 64 * 1024
 PAGE_BYTES = 600_000  # of markup; a page that reaches it ends early and says where it goes on
 GAUGE_TOKENS = 200_000  # a full gauge
-FIDELITY = {
-    "exact": "the model saw",
-    "recorded": "recorded as seen",
-    "reconstructed": "reconstructed: what the model saw was not recorded",
-    "inflated": "inflated: longer than what the model saw",
-    "masked": "masked: the model saw what is hidden here",
-    "absent": "nothing recorded",
-}
 GONE = "compacted away later"
 ABSENT = Payload(b'""', 2)
 
@@ -72,6 +56,18 @@ class Entry:
     @property
     def gauge(self) -> float:
         return round(min(100.0, 100 * self.running / GAUGE_TOKENS), 1)
+
+    @property
+    def added(self) -> str:
+        return f"+{self.tokens:,}" if self.tokens >= 0 else f"{self.tokens:,}"
+
+    @property
+    def sign(self) -> str:
+        return "↳ " if self.kind == "receipt" else ""
+
+    @property
+    def when(self) -> Html:
+        return Html(stamp(self.at))
 
     @property
     def is_gone(self) -> bool:
@@ -107,12 +103,13 @@ def history_of(run: Run, *, after: str = "", before: str = "", at_end: bool = Fa
     """The page behind the place `after`, in front of `before`, or the last one."""
     ahead = place_of(before)
     backwards = at_end or ahead is not None
-    items = items_before(run, ahead, PAGE) if backwards else items_after(run, place_of(after), PAGE)
-    boundaries = compactions(run)
-    start = items[0].place if items else None
-    since = max((line for line, _ in boundaries if start and line < start.line), default=-1)
-    counts = counts_at(run, start, since=since)
-    entries = _entries(run, items, counts, boundaries)
+    behind = place_of(after)
+    timeline = Timeline(run)
+    items = timeline.before(ahead, PAGE) if backwards else timeline.after(behind, PAGE)
+    start = items[0].place if items and (backwards or behind) else None
+    since = max((one.line for one in timeline.compactions if start and one.line < start.line), default=-1)
+    counts = timeline.counts(start, since=since)
+    entries = _entries(run, items, counts, timeline.compactions)
     kept = _fitting(entries, backwards=backwards)
     return History(
         entries=tuple(entries[kept.start : kept.stop]),
@@ -123,15 +120,15 @@ def history_of(run: Run, *, after: str = "", before: str = "", at_end: bool = Fa
     )
 
 
-def _entries(
-    run: Run, items: Sequence[Item], counts: Counts, boundaries: Sequence[tuple[int, datetime | None]]
-) -> list[Entry]:
+def _entries(run: Run, items: Sequence[Item], counts: Counts, compactions: Sequence[Compaction]) -> list[Entry]:
     payloads = _payloads(items)
     found: list[Entry] = []
     running = counts.tokens
+    lines = [one.line for one in compactions]
     for item in items:
         running = 0 if item.kind == "compaction" else max(0, running + item.tokens)
-        gone = [Note("", GONE, _compacted(*boundary)) for boundary in boundaries if boundary[0] > item.place.line][:1]
+        later = compactions[bisect_right(lines, item.place.line) :][:1]
+        gone = [Note("", GONE, _compacted(one)) for one in later]
         found.append(BUILDERS[item.kind](run, item, running, payloads, gone))
     return found
 
@@ -148,32 +145,21 @@ def _fitting(entries: Sequence[Entry], *, backwards: bool) -> range:
     return range(len(entries) - taken, len(entries)) if backwards else range(taken)
 
 
-def _compacted(line: int, at: datetime | None) -> str:
-    when = f" ({at:%Y-%m-%d %H:%M:%S} UTC)" if at else ""
-    return f"The history was compacted at line {line}{when}; after that the model no longer saw this."
+def _compacted(one: Compaction) -> str:
+    when = f" ({one.at:%Y-%m-%d %H:%M:%S} UTC)" if one.at else ""
+    return f"The history was compacted at line {one.line}{when}; after that the model no longer saw this."
 
 
 def _payloads(items: Sequence[Item]) -> Payloads:
     by_kind: dict[str, list[Item]] = {}
     for item in items:
         by_kind.setdefault(item.kind, []).append(item)
-    calls = [item.place.key for item in by_kind.get("call", ())]
     observations = [item.row["observation_id"] for item in by_kind.get("receipt", ())]
     return Payloads(
-        messages=_loaded(Message.objects.filter(pk__in=[one.place.key for one in by_kind.get("message", ())]), "pk"),
-        args=_loaded(Observation.objects.filter(call__in=calls, surface="args", selected=True), "call_id"),
-        receipts=_loaded(Observation.objects.filter(pk__in=[key for key in observations if key]), "pk"),
+        messages=messages_data([item.place.key for item in by_kind.get("message", ())]),
+        args=arguments_data([item.place.key for item in by_kind.get("call", ())]),
+        receipts=observations_data([key for key in observations if key]),
     )
-
-
-def _loaded(rows: QuerySet[Message] | QuerySet[Observation], key: str) -> Loaded:
-    """By `key`; a payload beyond WHOLE_BYTES only with its head."""
-    head = Case(
-        When(size__lte=WHOLE_BYTES, then=F("data")),
-        default=Substr("data", 1, HEAD_BYTES, output_field=BinaryField()),
-        output_field=BinaryField(),
-    )
-    return {pk: Payload(bytes(data), size) for pk, size, data in rows.values_list(key, "size", head)}
 
 
 def _message(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
@@ -234,8 +220,8 @@ def _receipt(run: Run, item: Item, running: int, payloads: Payloads, gone: Itera
 
 
 def _receipt_notes(row: Mapping[str, Any]) -> Iterable[Note]:
-    fidelity = row["fidelity"]
-    yield Note("good" if fidelity == "exact" else "warn" if fidelity != "recorded" else "", FIDELITY[fidelity])
+    fidelity = of_receipt(row["fidelity"])
+    yield Note(fidelity.tone, fidelity.said, fidelity.means)
     if row["call__status"] == "error":
         yield Note("bad", "failed")
     if row["call__is_cut"]:

@@ -12,7 +12,7 @@ from django.urls import resolve
 
 from dashboard import documents
 from dashboard.documents import Block, Span, blocks_of, spans_of
-from dashboard.model_history import FIDELITY
+from dashboard.fidelity import RECEIPT
 from dashboard.query import KEYS
 from tests.dashboard.factories import create_project, create_user
 
@@ -104,7 +104,7 @@ def test_the_query_page_names_every_key_and_value_of_the_language() -> None:
 
 def test_the_fidelity_page_explains_every_word() -> None:
     text = (documents.FOLDER / "fidelity.md").read_text("utf-8")
-    for word in (*FIDELITY, "structured", "bounded", "stringified", "parsed_from_receipt"):
+    for word in (*RECEIPT, "structured", "bounded", "stringified", "parsed_from_receipt"):
         assert f"**{word}**" in text
 
 

@@ -11,7 +11,8 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.bounded_text import Payload, texts_of
-from dashboard.model_history import PAGE, WHOLE_BYTES, Entry, history_of
+from dashboard.history_rows import WHOLE_BYTES
+from dashboard.model_history import PAGE, Entry, history_of
 from dashboard.models import Project, Receipt, Run, RunCall
 from tests.dashboard.factories import (
     START,
@@ -264,7 +265,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     for line in range(3, 2 * number, 2):
         receipt_at(line, run, "done", line=line + 1)
     client.get(f"/runs/{run.pk}/model/")
-    with django_assert_num_queries(17):
+    with django_assert_num_queries(13):
         client.get(f"/runs/{run.pk}/model/")
 
 
