@@ -15,6 +15,7 @@ from dashboard.identity import derived
 from dashboard.models import Call, Project, Run, RunFacet
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 from dashboard.prepared import Given, given, prepared
+from dashboard.run_text import runs_with_text
 
 # Up to so many runs of a facet are named by id and sorted; more of them are met soon by walking the
 # list's own index. Either way the work is bounded, whatever the planner believes.
@@ -53,15 +54,14 @@ class Narrowed(NamedTuple):
 
 
 def narrowed(project: int, terms: Sequence[TermLike]) -> Narrowed:
-    """What of the terms the database has still to look at, run by run."""
+    """What of the terms the database has still to look at, run by run. A text is compared even where it is rare."""
     few: frozenset[UUID] | None = None
     left = []
     for term in terms:
-        facet = _facet(term)
-        found = _if_few(project, facet) if facet and not term.is_negated else None
-        if found is None:
+        found = None if term.is_negated else _if_few(project, term)
+        if found is None or term.kind == "text":
             left.append(term)
-        else:
+        if found is not None:
             few = found if few is None else few & found
     return Narrowed(tuple(left), few)
 
@@ -97,8 +97,8 @@ def _facet(term: TermLike) -> Facet | None:
 
 def _run_term(found: QuerySet[Run], term: TermLike, idle: datetime | Given) -> QuerySet[Run]:
     facet, absent = _facet(term), ABSENT.get((term.kind, term.value))
-    if facet or absent:
-        has = RunFacet.objects.filter(kind=(facet or absent or "")[0], value=(facet or absent or "")[1])
+    if named := facet or absent:
+        has = RunFacet.objects.filter(kind=named[0], value=named[1])
         return found.filter(_probed(has, is_wanted=bool(facet) is not term.is_negated))
     condition = _run_condition(term, idle)
     return found.exclude(condition) if term.is_negated else found.filter(condition)
@@ -121,16 +121,23 @@ def _runs_with_facet(most: int) -> QuerySet[Any, Any]:
     return RunFacet.objects.filter(**wanted).values_list("run_id")[:most]
 
 
-def _if_few(project: int, facet: Facet) -> frozenset[UUID] | None:
-    """The runs of a rare facet; None for a common one, which stays common and is not asked about each time."""
-    key = f"common-facet:{derived(project, *facet).hex}"
+def _if_few(project: int, term: TermLike) -> frozenset[UUID] | None:
+    """The runs of a rare facet or text; None for a common one, which stays common and is not asked about each time."""
+    facet = _facet(term)
+    if facet is None and term.kind != "text":
+        return None
+    key = f"common-term:{derived(project, *(facet or ('text', term.value))).hex}"
     if cache.get(key):
         return None
-    found = _runs_with_facet(FEW + 1, project=project, kind=facet[0], value=facet[1])
-    if len(found) > FEW:
+    found = _runs_with(project, facet) if facet else runs_with_text(project, term.value, FEW + 1)
+    if found is not None and len(found) > FEW:
         cache.set(key, "common", COMMON_FOR)
         return None
-    return frozenset(row[0] for row in found)
+    return None if found is None else frozenset(found)
+
+
+def _runs_with(project: int, facet: Facet) -> list[UUID]:
+    return [row[0] for row in _runs_with_facet(FEW + 1, project=project, kind=facet[0], value=facet[1])]
 
 
 def _run_condition(term: TermLike, idle_before: datetime | Given) -> Q:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.wsgi import get_wsgi_application
 from gunicorn.app.base import BaseApplication
 
 THREADS = 8
@@ -34,4 +33,6 @@ class Server(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        return get_wsgi_application()
+        from dashboard.wsgi import application  # in each worker, after it was forked
+
+        return application

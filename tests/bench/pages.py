@@ -3,7 +3,8 @@
     COUNTERFOIL_DATA=FOLDER python -m tests.bench.store ../shared/samples
     COUNTERFOIL_DATA=FOLDER python -m tests.bench.pages
 
-A time is the whole answer of one process through every middleware, without the network.
+A time is the whole answer of one process through every middleware, without the network. Beside it stands the
+processor's time, which other work on the machine disturbs less.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from importlib import import_module
 
 import django
 
@@ -20,6 +22,7 @@ SMALLEST_RUNS = 15_000
 
 def main() -> int:
     django.setup()
+    import_module("dashboard.wsgi")  # what the server does before the first page
     from django.test import Client
 
     from dashboard.models import Membership, Run
@@ -34,9 +37,13 @@ def main() -> int:
     client.force_login(create_member("bench", project, Membership.Role.OPERATOR)[0])
     slow = 0
     for name, url, allowed in _pages():
-        median, worst, size = _measure(client, url)
+        times, work, size = _measure(client, url)
+        median = statistics.median(times)
         slow += median > allowed
-        print(f"{name:42} {median:7.1f} ms  (allowed {allowed} ms, worst {worst:.1f})  {size / 1024:6.0f} KiB")
+        print(
+            f"{name:42} {median:7.1f} ms  (allowed {allowed} ms, worst {max(times):.1f};"
+            f" processor {statistics.median(work):.1f})  {size / 1024:6.0f} KiB"
+        )
     return 1 if slow else 0
 
 
@@ -65,16 +72,19 @@ def _pages() -> list[tuple[str, str, int]]:
     ]
 
 
-def _measure(client: object, url: str) -> tuple[float, float, int]:
+def _measure(client: object, url: str) -> tuple[list[float], list[float], int]:
+    """Milliseconds on the clock and on the processor, of each round."""
     times: list[float] = []
+    work: list[float] = []
     size = 0
     for _ in range(ROUNDS + 2):
-        start = time.perf_counter()
+        start, began = time.perf_counter(), time.process_time()
         response = client.get(url)  # type: ignore[attr-defined]
         times.append((time.perf_counter() - start) * 1000)
+        work.append((time.process_time() - began) * 1000)
         assert response.status_code == 200, (url, response.status_code)
         size = len(response.content)
-    return statistics.median(times[2:]), max(times[2:]), size
+    return times[2:], work[2:], size
 
 
 if __name__ == "__main__":

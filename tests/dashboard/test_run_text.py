@@ -1,0 +1,91 @@
+"""The search over the text of runs, by an index of trigrams."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from dashboard.models import Project, Run
+from dashboard.query import parse
+from dashboard.query_rows import narrowed
+from tests.dashboard.factories import create_project, create_run
+
+
+def looked_up(project: Project, text: str) -> frozenset[UUID] | None:
+    return narrowed(project.pk, parse(text).terms).few
+
+
+def kept_texts() -> list[str]:
+    """What the index of SQLite holds; PostgreSQL's is over the runs themselves, which its planner finds."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT text FROM dashboard_runtext" if connection.vendor == "sqlite" else "SELECT 1 WHERE false"
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def titles(project: Project, text: str) -> list[str]:
+    return sorted(run.title for run in parse(text).runs(project))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("login", ["Fix the LOGIN page", "login again"]),
+        ("LOG", ["Fix the LOGIN page", "login again"]),
+        ('"the login"', ["Fix the LOGIN page"]),
+        ("lo", ["Fix the LOGIN page", "login again"]),
+        ("100%_done", ["100%_done"]),
+        ("ünïcode", ["Ünïcode ünïcode"]),
+        ("session-7", ["by its id"]),
+        (r'"say \"hi\""', ['say "hi" now']),
+        ("login -again", ["Fix the LOGIN page"]),
+        ("gin page", ["Fix the LOGIN page"]),
+        ("logan", []),
+    ],
+)
+def test_a_text_is_found_wherever_it_stands(project: Project, text: str, found: list[str]) -> None:
+    for title in ("Fix the LOGIN page", "login again", "100%_done", "1000 done", "Ünïcode ünïcode", 'say "hi" now'):
+        create_run(project, title=title)
+    create_run(project, "session-77", title="by its id")
+    create_run(create_project("other"), title="another's login")
+    assert titles(project, text) == found
+
+
+def test_the_index_follows_what_happens_to_a_run(project: Project) -> None:
+    run = create_run(project, "first", title="Renamed later")
+    Run.objects.filter(pk=run.pk).update(title="Quite another")
+    assert (titles(project, "renamed"), titles(project, "quite")) == ([], ["Quite another"])
+    Run.objects.filter(pk=run.pk).update(project=create_project("other"))
+    assert titles(project, "quite") == []
+    assert titles(create_project("other"), "quite") == ["Quite another"]
+    run.delete()
+    assert titles(create_project("other"), "quite") == []
+
+
+def test_a_rare_text_is_looked_up_and_leaves_nothing_behind(project: Project) -> None:
+    run = create_run(project, title="Zebra crossing")
+    create_run(project, title="Plain")
+    assert looked_up(project, "zebra") == ({run.pk} if connection.vendor == "sqlite" else None)
+    assert [looked_up(project, text) for text in ("-zebra", "ze")] == [None, None]
+    run.delete()
+    assert not [text for text in kept_texts() if "Zebra" in text]
+    assert not looked_up(project, "zebra")
+
+
+def test_a_common_text_is_not_looked_up_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboard.query_rows.FEW", 1)
+    for number in range(3):
+        create_run(project, title=f"Everywhere {number}")
+    assert looked_up(project, "everywhere") is None
+    assert titles(project, "everywhere") == ["Everywhere 0", "Everywhere 1", "Everywhere 2"]
+
+
+def test_the_page_finds_by_text_and_facet_at_once(operator_client: Client, project: Project) -> None:
+    create_run(project, title="Zebra one", facets={"tool": ["Bash"]})
+    create_run(project, title="Zebra two", facets={"tool": ["Edit"]})
+    html = operator_client.get("/runs/?q=zebra+tool:Edit").content.decode()
+    assert ("Zebra two" in html, "Zebra one" in html) == (True, False)
