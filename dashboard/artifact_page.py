@@ -7,56 +7,105 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-from dashboard.artifact_window import ArtifactWindow, Missing, Place, content_of, read_window, seen_of
+from dashboard.artifact_content import Content, Missing, content_of, seen_of
+from dashboard.artifact_forms import Form, forms_of
+from dashboard.artifact_picture import Picture, picture_of
+from dashboard.artifact_window import ArtifactWindow, window_of
 from dashboard.fidelity import of_receipt
 from dashboard.models import Artifact, Call
+from envelopes.line_window import Place
 from envelopes.preview import Cut
+from envelopes.text_encoding import ENCODINGS, Encoding
 
 MOST_DIGITS = 15
+OTHERS_SHOWN = 20
+KEPT = ("as", "encoding")  # what a link to another place of the same artifact keeps
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactPage:
-    """`window` is None when the content is missing. Lines count from 1; 0 means there is none."""
+    """What is known of the artifact; `shown` is None when its content is missing."""
 
     artifact: Artifact
     call: Call
-    window: ArtifactWindow | None
     got: str
     seen: Cut | None
-    seen_lines: int
-    unseen_lines: int
+    others: tuple[Artifact, ...]  # of the same call
+    same: tuple[Artifact, ...]  # other calls of the project with the same content
+    shown: Shown | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One window. Lines count from 1; 0 means that there is none, or that it is not known yet."""
+
+    window: ArtifactWindow
+    form: Form
+    forms: tuple[Form, ...]
+    picture: Picture | None
+    encoding: Encoding
+    encodings: tuple[tuple[str, str], ...]
+    lines: int
+    indexed_percent: int
+    seen: Cut | None
     next_unseen: int
     before_line: int
+    before_offset: int  # where no line is known; -1 for none
     asked_line: int
-    others: tuple[Artifact, ...]  # of the same call
+    kept: str  # the part of the query string that other windows keep, "&…" or nothing
     percents: tuple[int, ...] = (25, 50, 75)
 
 
 def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
     seen = seen_of(artifact)
-    place = _place(query)
-    try:
-        with content_of(artifact) as stream:
-            window = read_window(stream, place, seen)
-    except Missing:
-        window = None
     return ArtifactPage(
         artifact=artifact,
         call=artifact.call,
-        window=window,
         got=of_receipt(artifact.call.receipt_fidelity).got,
         seen=seen,
-        seen_lines=seen.shown_count if seen else 0,
-        unseen_lines=seen.dropped_count if seen else 0,
-        next_unseen=_next_unseen(seen, window),
-        before_line=max(1, window.first - len(window.rows)) if window and window.start else 0,
-        asked_line=place.line or 0,
         others=tuple(artifact.call.artifacts.exclude(pk=artifact.pk).order_by("ordinal")),
+        same=tuple(artifact.with_same_content()[:OTHERS_SHOWN]),
+        shown=_shown(artifact, query, seen),
     )
 
 
-def _place(query: QueryDict) -> Place:
+def _shown(artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown | None:
+    try:
+        content = content_of(artifact, query.get("encoding", ""))
+    except Missing:
+        return None
+    with content.stream:
+        return _opened(content, artifact.path, query, seen)
+
+
+def _opened(content: Content, name: str, query: QueryDict, seen: Cut | None) -> Shown:
+    place = place_of(query)
+    forms = forms_of(content, name)
+    form = next((one for one in forms if one.name == query.get("as")), forms[0])
+    window = window_of(content, form.name, place, seen)
+    return Shown(
+        window=window,
+        form=form,
+        forms=forms,
+        picture=picture_of(content.head),
+        encoding=content.encoding,
+        encodings=tuple(ENCODINGS.items()),
+        lines=content.index.lines if content.is_indexed else 0,
+        indexed_percent=100 if content.is_indexed else content.indexed_percent,
+        seen=seen,
+        next_unseen=_next_unseen(seen, window),
+        before_line=max(1, window.first - len(window.rows)) if window.start and window.first else 0,
+        before_offset=max(0, 2 * window.start - window.end) if window.start and not window.first else -1,
+        asked_line=place.line or 0,
+        kept=_kept(query),
+    )
+
+
+def _kept(query: QueryDict) -> str:
+    return "".join(f"&{name}={query[name]}" for name in KEPT if re.fullmatch("[a-z0-9_-]+", query.get(name, "")))
+
+
+def place_of(query: QueryDict) -> Place:
     """What is no number asks for nothing."""
     return Place(
         offset=_number(query, "offset"),
@@ -67,7 +116,7 @@ def _place(query: QueryDict) -> Place:
 
 
 def _number(query: QueryDict, name: str) -> int | None:
-    said = query.get(name, "")
+    said = query.get(name, "").strip().removesuffix("%").replace(",", "")
     return int(said) if re.fullmatch(f"[0-9]{{1,{MOST_DIGITS}}}", said) else None
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from django.conf import settings
 
 LOCK = "lock"
-FORMS = ("", ".zst")
+FORMS = ("", ".zst", ".lines", ".utf-16-le.lines", ".utf-16-be.lines")
 SHA256 = re.compile("[0-9a-f]{64}")
 
 

@@ -1,7 +1,5 @@
 """Files that a recording names, taken in: content-addressed, fsynced before any row names them.
 
-They are kept uncompressed, for the Artifact page opens them by descriptor and never by a path it was given.
-
 A path in a recording is foreign data. Only its last component is used, and only to look in the
 places where the agent that wrote the recording keeps such files: beside the recording, below
 `<session>/tool-results/`. Nothing is opened through a link, and only regular files are read.
@@ -14,9 +12,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from django.conf import settings
-
-from envelopes.artifact import FileStore, Stored
+from dashboard.artifact_files import artifact_files
+from envelopes.artifact import Stored
 
 __all__ = ["Stored", "take_in"]
 
@@ -33,7 +30,7 @@ def take_in(recording: Path, recorded_path: str) -> Stored | None:
         descriptor = _open_below(folder, name)
         if descriptor is not None:
             with os.fdopen(descriptor, "rb") as file:
-                return FileStore(Path(settings.ARTIFACTS), compress_from=None).put(file)
+                return artifact_files().put(file)
     return None
 
 

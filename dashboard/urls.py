@@ -28,6 +28,7 @@ urlpatterns = [
     path("calls/<uuid:pk>/raw/<str:surface>", calls.raw, name="call-raw"),
     path("artifacts/<uuid:pk>/", artifacts.detail, name="artifact-detail"),
     path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
+    path("artifacts/<uuid:pk>/picture", artifacts.picture, name="artifact-picture"),
     path("tools/", tools.index, name="tool-list"),
     path("tools/<str:name>/", tools.detail, name="tool-detail"),
     path("problems/", problems.index, name="problem-list"),

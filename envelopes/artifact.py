@@ -14,24 +14,24 @@ import io
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, Protocol, cast
 
 import msgspec
 
+from envelopes.durable_files import INCOMING, IncomingFile, incoming, listed, make_folder, publish, sync_folder
+from envelopes.index_folder import INDEX_NAME, IndexFolder
+from envelopes.line_index import IndexBuilder, LineIndex, load
 from envelopes.result import ArtifactRef
+from envelopes.seekable import compress, open_frames, zstd
 
 COMPRESS_FROM = 1024 * 1024  # bytes
-FRAME = 256 * 1024  # bytes of content in a zstd frame: what a jump into the middle has to decompress
+INDEX_FROM = 1024 * 1024  # bytes; the lines of what is smaller are counted when they are asked for
 CHUNK = 1024 * 1024
-INCOMING = "incoming-"
 COMPRESSED = ".zst"
+LOCK = "lock"  # of those who use the store; no artifact
 VIRTUAL = re.compile(r"artifacts/([0-9a-f]{16,64})/[^/]+")
-IncomingFile: TypeAlias = "tempfile._TemporaryFileWrapper[bytes]"
 STORED_NAME = re.compile(r"([0-9a-f]{64})(?:\.zst)?")
 
 
@@ -73,14 +73,16 @@ class FileStore:
     """`<root>/<first two digits>/<sha256>`, the same content once.
 
     Text from `compress_from` bytes on is kept as `<sha256>.zst` in the seekable format of zstd, so a
-    window anywhere in it costs one frame; None keeps everything as it is. A write returns when file
+    window anywhere in it costs one frame; None keeps everything as it is. Beside content of
+    `INDEX_FROM` bytes and more lies `<sha256>.lines`, where its lines begin. A write returns when file
     and folders are fsynced. One that is killed leaves a file `incoming-…` at most, and `check` names it.
     """
 
     def __init__(self, root: Path, *, compress_from: int | None = COMPRESS_FROM) -> None:
         if compress_from is not None:
-            _zstd()
+            zstd()
         self.root = root
+        self.indexes = IndexFolder(root)
         self._compress_from = compress_from
 
     def write(self, role: str, text: str) -> ArtifactRef:
@@ -88,25 +90,29 @@ class FileStore:
 
     def put(self, content: BinaryIO) -> Stored:
         """Copies the content in, a chunk at a time. Raises OSError, and then nothing is stored."""
-        _make_folder(self.root)
-        with _incoming(self.root) as file:
-            stored, is_text = _copy(content, file)
+        make_folder(self.root)
+        with incoming(self.root) as file:
+            copied = copy(content, file)
+            stored = copied.stored
             folder = self.root / stored.sha256[:2]
-            _make_folder(folder)
+            make_folder(folder)
             if not self._holds(stored):
-                if is_text and self._compress_from is not None and stored.size >= self._compress_from:
+                if copied.is_text and self._compress_from is not None and stored.size >= self._compress_from:
                     self._publish_compressed(file, folder / f"{stored.sha256}{COMPRESSED}")
                 else:
-                    _publish(file, folder / stored.sha256)
-        _sync(folder)
-        _sync(self.root)
+                    publish(file, folder / stored.sha256)
+        if stored.size >= INDEX_FROM and not self.indexes.path_of(stored.sha256).exists():
+            self.indexes.keep(stored.sha256, copied.index)
+        sync_folder(folder)
+        sync_folder(self.root)
         return stored
 
-    @contextmanager
-    def open(self, path: str) -> Iterator[BinaryIO]:
-        """The content under a virtual path or a sha256, as a stream that can seek. Raises MissingArtifact."""
-        with self._opened(self._name(path)) as stream:
-            yield stream
+    def open(self, path: str) -> BinaryIO:
+        """The content under a virtual path or a sha256, as a stream that can seek.
+
+        Links are not followed, neither a file nor a folder. Raises MissingArtifact, or OSError for damage.
+        """
+        return self._opened(self._name(path))
 
     def read_window(self, path: str, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset`; fewer at the end. Raises MissingArtifact."""
@@ -123,25 +129,26 @@ class FileStore:
         digits = virtual[1] if virtual else path
         if not re.fullmatch("[0-9a-f]{16,64}", digits):
             raise MissingArtifact(path)
-        folder = self.root / digits[:2]
-        names = [name for name in _listed(folder) if name.startswith(digits) and STORED_NAME.fullmatch(name)]
+        names = [name for name in listed(self.root / digits[:2]) if name.startswith(digits)]
+        names = [name for name in names if STORED_NAME.fullmatch(name)]
         if len({name.removesuffix(COMPRESSED) for name in names}) != 1:
             raise MissingArtifact(path)
         return f"{digits[:2]}/{min(names)}"
 
-    @contextmanager
-    def _opened(self, name: str) -> Iterator[BinaryIO]:
-        with ExitStack() as stack:
-            try:
-                descriptor = os.open(self.root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            except OSError as error:
-                raise MissingArtifact(f"{name}: {error.strerror}") from None
-            stream: BinaryIO = stack.enter_context(os.fdopen(descriptor, "rb"))
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise MissingArtifact(f"{name}: not a regular file")
-            if name.endswith(COMPRESSED):
-                stream = stack.enter_context(_zstd().SeekableZstdFile(stream, "rb"))
-            yield stream
+    def _opened(self, name: str) -> BinaryIO:
+        descriptor = _open_below(self.root, name)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise MissingArtifact(f"{name}: not a regular file")
+        # Unbuffered: a window says how much it wants, and a buffer would read that much beside it.
+        stream: BinaryIO = cast("BinaryIO", os.fdopen(descriptor, "rb", buffering=0))
+        if not name.endswith(COMPRESSED):
+            return stream
+        try:
+            return open_frames(stream)
+        except BaseException:
+            stream.close()
+            raise
 
     def _holds(self, stored: Stored) -> bool:
         """Whether a file of that content is there. One of another size was damaged and is written anew."""
@@ -152,43 +159,87 @@ class FileStore:
             return False
 
     def _publish_compressed(self, file: IncomingFile, target: Path) -> None:
-        zstd = _zstd()
         file.seek(0)
-        with _incoming(self.root) as smaller:
-            # Without the checksum a damaged frame would be read as other text.
-            options = {zstd.CParameter.checksumFlag: 1}
-            with zstd.SeekableZstdFile(
-                smaller, "wb", level_or_option=options, max_frame_content_size=FRAME
-            ) as compressed:
-                while chunk := file.read(CHUNK):
-                    compressed.write(chunk)
-            _publish(smaller, target)
+        with incoming(self.root) as smaller:
+            compress(file.file, smaller)
+            publish(smaller, target)
 
     def _names(self) -> Iterator[str]:
-        for entry in _listed(self.root):
+        for entry in listed(self.root):
             if re.fullmatch("[0-9a-f]{2}", entry):
-                yield from (f"{entry}/{name}" for name in _listed(self.root / entry))
-            else:
+                yield from (f"{entry}/{name}" for name in listed(self.root / entry))
+            elif entry != LOCK:
                 yield entry
 
     def _checked(self, name: str) -> Fault | None:
         folder, _, own = name.rpartition("/")
         if own.startswith(INCOMING):
             return Fault(name, "left by a write that did not end")
-        expected = STORED_NAME.fullmatch(own)
-        if expected is None or not own.startswith(folder) or not folder:
+        index, expected = INDEX_NAME.fullmatch(own), STORED_NAME.fullmatch(own)
+        if not (index or expected) or not folder or not own.startswith(folder):
             return Fault(name, "is not named as an artifact is")
         if not stat.S_ISREG(os.lstat(self.root / name).st_mode):
             return Fault(name, "is not a regular file")
+        return self._checked_index(name, index) if index else self._checked_content(name, own[:64])
+
+    def _checked_index(self, name: str, named: re.Match[str]) -> Fault | None:
+        kept = {f"{named[1][:2]}/{named[1]}{form}" for form in ("", COMPRESSED)}
+        return None if any((self.root / one).exists() for one in kept) else Fault(name, "is the index of nothing")
+
+    def _checked_content(self, name: str, sha256: str) -> Fault | None:
+        digest, builder = hashlib.sha256(), IndexBuilder()
         try:
             with self._opened(name) as stream:
-                digest = hashlib.sha256()
                 while chunk := stream.read(CHUNK):
                     digest.update(chunk)
+                    builder.add(chunk)
         except Exception as error:
             return Fault(name, f"cannot be read ({type(error).__name__}: {error})")
-        found = digest.hexdigest()
-        return None if found == expected[1] else Fault(name, f"holds content with sha256 {found}")
+        if digest.hexdigest() != sha256:
+            return Fault(name, f"holds content with sha256 {digest.hexdigest()}")
+        return self._compared(sha256, builder.finished())
+
+    def _compared(self, sha256: str, counted: LineIndex) -> Fault | None:
+        path = self.indexes.path_of(sha256)
+        if not path.exists():
+            return None
+        try:
+            kept = load(path, counted.size)
+        except Exception as error:
+            return Fault(f"{sha256[:2]}/{path.name}", f"cannot be read ({type(error).__name__})")
+        same = kept.lines == counted.lines and list(kept.before) == list(counted.before)
+        return None if same else Fault(f"{sha256[:2]}/{path.name}", "is not the index of this content")
+
+
+class Copied(msgspec.Struct, frozen=True):
+    stored: Stored
+    is_text: bool  # it holds no NUL
+    index: LineIndex
+
+
+def copy(content: BinaryIO, target: IncomingFile) -> Copied:
+    digest, builder = hashlib.sha256(), IndexBuilder()
+    is_text = True
+    while chunk := content.read(CHUNK):
+        digest.update(chunk)
+        target.write(chunk)
+        builder.add(chunk)
+        is_text = is_text and b"\0" not in chunk
+    index = builder.finished()
+    return Copied(Stored(digest.hexdigest(), index.size, index.lines), is_text, index)
+
+
+def _open_below(root: Path, name: str) -> int:
+    """A descriptor of `<folder>/<file>` in the root, without following a link at either. Raises MissingArtifact."""
+    folder, _, own = name.rpartition("/")
+    try:
+        held = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            return os.open(own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
+        finally:
+            os.close(held)
+    except OSError as error:
+        raise MissingArtifact(f"{name}: {error.strerror}") from None
 
 
 def _encoded(text: str) -> bytes:
@@ -197,63 +248,3 @@ def _encoded(text: str) -> bytes:
 
 def _reference(role: str, sha256: str) -> ArtifactRef:
     return ArtifactRef(f"artifacts/{sha256[:16]}/{role}.txt")
-
-
-def _zstd() -> ModuleType:
-    try:
-        import pyzstd
-    except ImportError:
-        said = "pyzstd, which compresses large artifacts, is not installed: install it, or pass compress_from=None"
-        raise ModuleNotFoundError(said, name="pyzstd") from None
-    return pyzstd
-
-
-@contextmanager
-def _incoming(root: Path) -> Iterator[IncomingFile]:
-    """A temporary file in the store, gone at the end unless it was published."""
-    with tempfile.NamedTemporaryFile(dir=root, prefix=INCOMING, delete=False) as file:
-        try:
-            yield file
-        finally:
-            Path(file.name).unlink(missing_ok=True)
-
-
-def _copy(content: BinaryIO, target: IncomingFile) -> tuple[Stored, bool]:
-    """Also whether the content is text: it holds no NUL."""
-    digest = hashlib.sha256()
-    size = newlines = 0
-    last, is_text = b"\n", True
-    while chunk := content.read(CHUNK):
-        digest.update(chunk)
-        target.write(chunk)
-        size, newlines, last = size + len(chunk), newlines + chunk.count(b"\n"), chunk[-1:]
-        is_text = is_text and b"\0" not in chunk
-    return Stored(digest.hexdigest(), size, newlines + (last != b"\n")), is_text
-
-
-def _publish(file: IncomingFile, target: Path) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-    os.replace(file.name, target)
-
-
-def _listed(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,12 +14,13 @@ class Artifact(models.Model):
     """A large field of a recorded result, or a file that the recording names.
 
     kind field: the string at `pointer` in `observation`, so that a full output is kept once.
-    kind file: the content lies in the artifact store under `sha256`, or is `missing`.
+    kind file: the content lies in the artifact store under `sha256`, is `missing`, or was `removed`.
     """
 
     class State(models.TextChoices):
         PRESENT = "present"
         MISSING = "missing"
+        REMOVED = "removed"  # by retention, at removed_at
 
     id = models.UUIDField(primary_key=True, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="artifacts")
@@ -33,13 +34,24 @@ class Artifact(models.Model):
     sha256 = models.CharField(max_length=64, default="")
     size = models.BigIntegerField(default=0)  # bytes, UTF-8
     lines = models.BigIntegerField(default=0)
+    removed_at = models.DateTimeField(null=True)
     media_type = models.CharField(max_length=100, default="text/plain")
 
     class Meta:
-        indexes = [models.Index(fields=["call", "ordinal"])]
+        indexes = [
+            models.Index(fields=["call", "ordinal"]),
+            models.Index(fields=["project", "sha256"]),  # with_same_content; whether a file is still named
+        ]
 
     def __str__(self) -> str:
         return f"{self.role} of {self.call_id}"
 
     def get_absolute_url(self) -> str:
         return reverse("artifact-detail", args=[self.pk])
+
+    def with_same_content(self) -> models.QuerySet[Artifact]:
+        """Those of other calls of the project; which other projects hold it is nobody's business."""
+        if not self.sha256:
+            return Artifact.objects.none()
+        same = Artifact.objects.filter(project_id=self.project_id, sha256=self.sha256).exclude(call_id=self.call_id)
+        return same.select_related("call__run").order_by("call__started_at", "id")

@@ -1,47 +1,73 @@
-"""The Artifact page and the download. An artifact is found by its id, never by a path."""
+"""The Artifact page and the downloads. An artifact is found by its id, never by a path."""
 
 from __future__ import annotations
 
+import os
 from uuid import UUID
 
-from django.http import FileResponse, Http404, HttpResponse, HttpResponseNotModified
+from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
-from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
+from dashboard.artifact_content import Missing, stream_of
 from dashboard.artifact_page import artifact_page
-from dashboard.artifact_window import Missing, content_of
+from dashboard.artifact_picture import picture_of
+from dashboard.download import download
 from dashboard.models import Artifact
-from dashboard.views.calls import INERT_POLICY, file_name
+from dashboard.views.calls import file_name
 from dashboard.views.rendering import render_page
+from envelopes.text_encoding import SNIFFED
 
 
-@require_GET
+@require_safe
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = artifact_page(_artifact(request, pk), request.GET)
-    return render_page(request, "artifacts/detail.html", {"page": page, "artifact": page.artifact}, partial="window")
+    context = {"page": page, "artifact": page.artifact, "shown": page.shown}
+    return render_page(request, "artifacts/detail.html", context, partial="window")
 
 
-@require_GET
+@require_safe
 def raw(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
-    """The whole content as a text file to save; never as a page of ours."""
+    """The whole content as a file to save: text where it came as text, bytes otherwise."""
     artifact = _artifact(request, pk)
-    etag = f'"{artifact.sha256}"'
-    if artifact.sha256 and request.headers.get("If-None-Match") == etag:
-        return HttpResponseNotModified(headers={"ETag": etag})
     try:
-        stream = content_of(artifact)
+        stream = stream_of(artifact)
     except Missing:
         raise Http404 from None
-    response = FileResponse(stream, as_attachment=True, filename=file_name(artifact.role, artifact.pk, "txt"))
-    response["Content-Type"] = "text/plain; charset=utf-8"
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = INERT_POLICY
-    response["ETag"] = etag
-    patch_vary_headers(response, ["Cookie"])
-    return response
+    head = stream.read(SNIFFED)
+    is_text = b"\0" not in head
+    return download(
+        request,
+        stream,
+        size=stream.seek(0, os.SEEK_END),
+        name=file_name(artifact.role, artifact.pk, "txt" if is_text else "bin"),
+        content_type="text/plain; charset=utf-8" if is_text else "application/octet-stream",
+        etag=artifact.sha256,
+    )
+
+
+@require_safe
+def picture(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
+    """A picture for the page's own <img>, of the type that its bytes have and of few enough pixels."""
+    artifact = _artifact(request, pk)
+    try:
+        stream = stream_of(artifact)
+    except Missing:
+        raise Http404 from None
+    found = picture_of(stream.read(SNIFFED))
+    if found is None or not found.is_small_enough:
+        stream.close()
+        raise Http404
+    return download(
+        request,
+        stream,
+        size=stream.seek(0, os.SEEK_END),
+        name=file_name(artifact.role, artifact.pk, found.media_type.removeprefix("image/")),
+        content_type=found.media_type,
+        etag=artifact.sha256,
+    )
 
 
 def _artifact(request: OperatorRequest, pk: UUID) -> Artifact:

@@ -153,8 +153,8 @@ def test_a_pipe_in_the_store_is_not_waited_for(store: FileStore) -> None:
     [
         ("hello\n", lambda data: b"jello\n", f"holds content with sha256 {digest('jello' + chr(10))}"),
         ("hello\n", lambda data: data[:3], f"holds content with sha256 {digest('hel')}"),
-        (LARGE, lambda data: data[:-7], "cannot be read (SeekableFormatError"),
-        (LARGE, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:], "cannot be read (ZstdError"),
+        (LARGE, lambda data: data[:-7], "cannot be read (Damaged: it does not end in a table"),
+        (LARGE, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:], "cannot be read (Damaged: frame 0:"),
     ],
 )
 def test_damage_is_found(store: FileStore, text: str, damage: Callable[[bytes], bytes], reason: str) -> None:
@@ -165,6 +165,29 @@ def test_damage_is_found(store: FileStore, text: str, damage: Callable[[bytes], 
     (fault,) = store.check()
     assert fault.name == name
     assert fault.reason.startswith(reason)
+
+
+def test_a_large_content_has_its_line_index_beside_it_and_check_compares_them(store: FileStore) -> None:
+    stored = store.put(io.BytesIO(LARGE.encode() * 2))
+    index = store.indexes.load(stored.sha256, stored.size)
+    with store.open(stored.sha256) as stream:
+        stream.seek(index.start_of(stream, 40_001))
+        assert stream.read(len("line 0 of the log\n")) == b"line 0 of the log\n"
+    assert (stored.lines, index.lines, store.check()) == (80_000, 80_000, ())
+    path = store.indexes.path_of(stored.sha256)
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    assert [fault.reason for fault in store.check()] == ["is not the index of this content"]
+    (store.root / stored.sha256[:2] / f"{stored.sha256}.zst").unlink()
+    assert [fault.reason for fault in store.check()] == ["is the index of nothing"]
+
+
+def test_a_folder_that_is_a_link_is_not_followed(store: FileStore, tmp_path: Path) -> None:
+    sha256 = store.put(io.BytesIO(b"hello\n")).sha256
+    (store.root / sha256[:2]).rename(tmp_path / "elsewhere")
+    (store.root / sha256[:2]).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(MissingArtifact):
+        store.open(sha256)
 
 
 def test_what_is_no_artifact_is_named(store: FileStore) -> None:

@@ -1,0 +1,56 @@
+"""Files that are whole or not there, and on disk before anybody is told of them.
+
+A file is written under another name, fsynced, renamed, and its folder fsynced: without the last two
+steps a power cut takes back what was acknowledged (reliability.md section 7).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+INCOMING = "incoming-"
+IncomingFile: TypeAlias = "tempfile._TemporaryFileWrapper[bytes]"
+
+
+@contextmanager
+def incoming(root: Path) -> Iterator[IncomingFile]:
+    """A temporary file in the folder, gone at the end unless it was published."""
+    with tempfile.NamedTemporaryFile(dir=root, prefix=INCOMING, delete=False) as file:
+        try:
+            yield file
+        finally:
+            Path(file.name).unlink(missing_ok=True)
+
+
+def publish(file: IncomingFile, target: Path) -> None:
+    """The caller syncs the folder, once for all that it publishes there."""
+    file.flush()
+    os.fsync(file.fileno())
+    os.replace(file.name, target)
+
+
+def make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

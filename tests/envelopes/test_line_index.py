@@ -1,0 +1,189 @@
+"""Lines of files of any size: the index beside the content, and windows by line, byte and percentage."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes.index_folder import IndexFolder, NotIndexed
+from envelopes.line_index import BLOCK, IndexBuilder, LineIndex, build
+from envelopes.line_window import LineWindow, Place, read_window
+
+SHA = "ab" + "0" * 62
+NUMBERED = "".join(f"line {number}\n" for number in range(1, 20_001)).encode()
+SHAPES = {
+    "empty": b"",
+    "one line": b"a",
+    "no newline at the end": b"a\nb",
+    "newlines alone": b"\n" * 40_000,
+    "a line over many blocks": b"x" * (3 * BLOCK + 5) + b"\ny\n",
+    "a line end at a block's edge": b"x" * (BLOCK - 1) + b"\n" + b"y" * BLOCK + b"\nz",
+    "carriage returns": b"a\r\nb\r\n" * 9_000,
+    "numbered": NUMBERED,
+}
+
+
+def window(data: bytes, lines: int = 400, encoding: str = "utf-8", **place: object) -> LineWindow:
+    stream = io.BytesIO(data)
+    return read_window(stream, build(stream, encoding), Place(**place), lines=lines)
+
+
+@pytest.mark.parametrize("data", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_each_line_is_found_where_splitting_finds_it(data: bytes, encoding: str) -> None:
+    data = data.decode().encode(encoding)
+    stream, index = io.BytesIO(data), build(io.BytesIO(data), encoding)
+    end = "\n".encode(encoding)
+    parts = data.decode(encoding).split("\n")
+    lines = parts if parts[-1] else parts[:-1]
+    assert (index.size, index.lines) == (len(data), len(lines))
+    at, step = 0, max(1, len(lines) // 200)
+    for number, line in enumerate(lines, 1):
+        if number % step == 0 or number < 5 or number > len(lines) - 5:
+            assert index.start_of(stream, number) == at
+            assert index.line_at(stream, at) == number
+        at += len(line.encode(encoding)) + len(end)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.binary(max_size=40_000).map(lambda piece: piece.replace(b"e", b"\n")), max_size=6))
+def test_pieces_of_any_size_give_one_index(pieces: list[bytes]) -> None:
+    builder = IndexBuilder()
+    for piece in pieces:
+        builder.add(piece)
+    whole = build(io.BytesIO(b"".join(pieces)))
+    assert (builder.finished().lines, list(builder.before)) == (whole.lines, list(whole.before))
+
+
+def test_half_of_two_other_characters_is_no_line_end() -> None:
+    text = "\u0a00\u000a\u0100\u010a\u0a0a"  # 00 0a | 0a 00 | 00 01 | 0a 01 | 0a 0a
+    index = build(io.BytesIO(text.encode("utf-16-le")), "utf-16-le")
+    assert index.lines == 2
+    assert index.start_of(io.BytesIO(text.encode("utf-16-le")), 2) == 4
+
+
+@pytest.mark.parametrize(
+    ("place", "first", "start"),
+    [
+        ({"line": 12_345}, 12_345, NUMBERED.index(b"line 12345\n")),
+        ({"line": 10**12}, 20_000, NUMBERED.index(b"line 20000\n")),
+        ({"line": 0}, 1, 0),
+        ({"percent": 0}, 1, 0),
+        ({"percent": 200}, 20_001, len(NUMBERED)),
+        ({"offset": 7}, 2, 7),
+        ({"offset": 10}, 2, 10),
+        ({"is_tail": True}, 19_601, NUMBERED.index(b"line 19601\n")),
+        ({}, 1, 0),
+    ],
+)
+def test_a_window_begins_where_it_is_asked_for(place: dict[str, object], first: int, start: int) -> None:
+    found = window(NUMBERED, **place)
+    assert (found.first, found.start) == (first, start)
+    assert found.data == b"".join(NUMBERED[start:].splitlines(keepends=True)[:400])
+
+
+@pytest.mark.parametrize("data", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_windows_in_a_row_are_the_whole_content(data: bytes, encoding: str) -> None:
+    data = data.decode().encode(encoding)
+    read, offset = b"", 0
+    while offset < len(data):
+        found = window(data, encoding=encoding, offset=offset)
+        assert found.start == offset
+        assert found.data.decode(encoding)  # no half character
+        read += found.data
+        offset = found.end
+    assert read == data
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_a_window_never_begins_or_ends_in_a_character(cut: int) -> None:
+    data = ("é€😀" * 40_000).encode()
+    found = window(data, offset=90_000 + cut)
+    assert found.is_continued
+    assert found.start <= 90_000 + cut < found.start + 4
+    assert found.data.decode()
+
+
+def test_the_tail_of_one_long_line_is_its_end() -> None:
+    found = window(b"x" * 300_000, is_tail=True)
+    assert (found.start, found.end, found.is_continued) == (300_000 - 65_536, 300_000, True)
+
+
+def test_an_index_is_kept_and_loaded_and_one_of_other_content_is_not(tmp_path: Path) -> None:
+    folder = IndexFolder(tmp_path)
+    with pytest.raises(NotIndexed):
+        folder.load(SHA, len(NUMBERED))
+    folder.keep(SHA, build(io.BytesIO(NUMBERED)))
+    loaded = folder.load(SHA, len(NUMBERED))
+    assert (loaded.lines, loaded.start_of(io.BytesIO(NUMBERED), 9_000)) == (20_000, NUMBERED.index(b"line 9000\n"))
+    with pytest.raises(NotIndexed):
+        folder.load(SHA, len(NUMBERED) + 1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda raw: raw[:-8], lambda raw: b"x" + raw[1:], lambda raw: b""],
+    ids=["cut", "other", "empty"],
+)
+def test_a_damaged_index_is_none(tmp_path: Path, damage: object) -> None:
+    folder = IndexFolder(tmp_path)
+    folder.keep(SHA, build(io.BytesIO(NUMBERED)))
+    path = folder.path_of(SHA)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(NotIndexed):
+        folder.load(SHA, len(NUMBERED))
+
+
+class Gate(io.BytesIO):
+    """Content of which only a head can be read until the gate is opened."""
+
+    def __init__(self, data: bytes, head: int) -> None:
+        super().__init__(data)
+        self.head, self.opened, self.waiting = head, threading.Event(), threading.Event()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() >= self.head:
+            self.waiting.set()
+            assert self.opened.wait(10)
+        return super().read(size)
+
+
+def test_the_head_is_indexed_while_the_rest_is_read_and_nobody_reads_twice(tmp_path: Path) -> None:
+    folder, data = IndexFolder(tmp_path), b"a line\n" * 12_000_000
+    gate = Gate(data, 64 * 2**20)
+    thread = threading.Thread(target=folder.build, args=(SHA, gate))
+    thread.start()
+    try:
+        assert gate.waiting.wait(20)
+        head = folder.head(SHA)
+        assert head.size == 64 * 2**20
+        assert head.start_of(io.BytesIO(data), 5_000_000) == 7 * 4_999_999
+        assert not IndexFolder(tmp_path).build(SHA, io.BytesIO(data))
+    finally:
+        gate.opened.set()
+        thread.join()
+    assert folder.load(SHA, len(data)).lines == 12_000_000
+    assert not folder.build(SHA, io.BytesIO(data))
+    assert os.listdir(tmp_path) == ["ab"]
+
+
+def test_what_a_killed_build_left_is_not_trusted(tmp_path: Path) -> None:
+    folder = IndexFolder(tmp_path)
+    (tmp_path / f"incoming-{SHA}.lines").write_bytes(b"\xff" * 800)
+    assert folder.head(SHA).size == 0
+    assert folder.build(SHA, io.BytesIO(NUMBERED))
+    assert folder.load(SHA, len(NUMBERED)).lines == 20_000
+
+
+def test_a_window_behind_the_indexed_head_has_no_line_number() -> None:
+    head = LineIndex((0, 500), BLOCK, 501)
+    stream = io.BytesIO(NUMBERED)
+    assert read_window(stream, head, Place(percent=50)).first is None
+    assert read_window(stream, head, Place(offset=7)).first == 2
