@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('dashboard', '0005_comparisons'),
+        ('dashboard', '0002_run_text'),
     ]
 
     operations = [
