@@ -19,7 +19,7 @@ from envelopes.preview import Cut
 from envelopes.receipt import Document, Segment, Source
 
 
-class Span(msgspec.Struct, frozen=True, order=True):
+class Span(msgspec.Struct, frozen=True, order=True, gc=False):
     """Characters [start, end) of the receipt equal [value_start, value_end) of the string at `pointer`.
 
     For a value that is not a string (a count, a flag) `value_start` and `value_end` are 0 and 0.

@@ -37,6 +37,9 @@ from envelopes.secret import secrets_in
 
 TELLING = 12  # characters of a line or a text that stand nowhere by chance
 REPEATED = 200
+BEFORE = 6  # characters by which an escape in a receipt is first recognized
+ESCAPE = re.compile(r'\\[n"]')
+BREAK_OR_QUOTE = re.compile(r'[\n"]')
 SAYS_CUT = re.compile(
     r"truncat|omitted|shortened|\bcut\b|dropped|too (?:large|long|big)|showing|\bmore\b|limit|exceed|"
     r"\bfirst \d|\blast \d|saved to|persisted|partial|\.\.\.|…",
@@ -105,10 +108,9 @@ def _is_like(pointer: str, pattern: str) -> bool:
 
 
 def _escaped_json(pair: Pair) -> Iterator[Sighting]:
-    if "\\" not in pair.receipt.text:
-        return
-    for document, pointer, value in _strings(pair):
-        span = next((found for probe in _escaped(value) if (found := _span_of(pair, probe))), None)
+    escapes = _escapes(pair.receipt.text)
+    for document, pointer, value in _strings(pair) if escapes else ():
+        span = next((found for probe in _escaped(value, escapes) if (found := _span_of(pair, probe))), None)
         if span is not None:
             yield Sighting(
                 sentence="A text with line breaks or quotes stands here escaped, as a string of JSON.",
@@ -118,12 +120,24 @@ def _escaped_json(pair: Pair) -> Iterator[Sighting]:
             )
 
 
-def _escaped(value: str) -> Iterator[str]:
+def _escapes(text: str) -> frozenset[str]:
+    """Each escaped line break or quote with what stands before it: to look one up is nothing, to search is much."""
+    return frozenset(text[found.start() - BEFORE : found.end()] for found in ESCAPE.finditer(text, BEFORE))
+
+
+def _escaped(value: str, escapes: frozenset[str]) -> Iterator[str]:
     """The first line break or quote with its surroundings, as JSON writes it, when that is unmistakable."""
-    found = re.search(r'(?s)[^\n"]{12,24}[\n"][^\n]{6,24}', value)
-    if found:
-        yield json.dumps(found[0], ensure_ascii=False)[1:-1]
-        yield json.dumps(found[0])[1:-1]
+    end = 0
+    for found in BREAK_OR_QUOTE.finditer(value):
+        before, after = value[max(end, found.start() - 24) : found.start()], value[found.end() : found.end() + 24]
+        after, end = after.partition("\n")[0], found.end()
+        if len(before) < TELLING or len(after) < BEFORE:
+            continue
+        for is_ascii in (False, True):
+            told = json.dumps(before + found[0], ensure_ascii=is_ascii)[1:-1]
+            if told[-BEFORE - 2 :] in escapes:
+                yield told + json.dumps(after, ensure_ascii=is_ascii)[1:-1]
+        return
 
 
 def _exit_status_missing(pair: Pair) -> Iterator[Sighting]:

@@ -16,6 +16,7 @@ A segment without a source is the renderer's own words.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -24,23 +25,25 @@ Document: TypeAlias = Literal["canonical", "complete", "args"]
 Role: TypeAlias = Literal["headline", "label", "value", "preview", "marker", "hint", "break"]
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(msgspec.Struct, frozen=True, gc=False):
     document: Document
     pointer: str
     start: int | None = None
     end: int | None = None
 
 
-class Segment(msgspec.Struct, frozen=True):
+class Segment(msgspec.Struct, frozen=True, gc=False):
+    """A receipt may have fifty thousand of them, none in a cycle: the garbage collector need not visit them."""
+
     text: str
     role: Role
     source: Source | None = None
 
 
-class TextPart(msgspec.Struct, frozen=True, tag="text"):
+class TextPart(msgspec.Struct, frozen=True, dict=True, tag="text"):
     segments: tuple[Segment, ...]
 
-    @property
+    @cached_property
     def text(self) -> str:
         return "".join(segment.text for segment in self.segments)
 
@@ -63,10 +66,10 @@ class OtherPart(msgspec.Struct, frozen=True, tag="other"):
 Part: TypeAlias = TextPart | ImagePart | OtherPart
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, dict=True):
     parts: tuple[Part, ...]
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The text parts in order. Images and files stand by themselves and add no characters."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
