@@ -45,6 +45,7 @@ from envelopes.recordings.base import (
     SourceLine,
     is_blank,
 )
+from envelopes.token_counter import Count, count_here, counting_beside
 
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
 COUNTED = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
@@ -93,21 +94,26 @@ def import_paths(
     """Takes in files and folders. `shown_as` names a file for people: an upload has no path of its own."""
     files = list(recordings_under([Path(path) for path in paths]))
     report = Report()
-    meter = _Meter(progress, sum(_size(path) for path, _ in files))
-    for path, is_named in files:
-        FileImport(project, path, shown_as(path), report, meter).run(format_name, is_named=is_named)
+    size = sum(_size(path) for path, _ in files)
+    meter = _Meter(progress, size)
+    with counting_beside(size) as count:
+        for path, is_named in files:
+            FileImport(project, path, shown_as(path), report, meter, count).run(format_name, is_named=is_named)
     return report
 
 
 class FileImport:
     """One file, from where its source stood. Adds to the report; raises nothing for bad content."""
 
-    def __init__(self, project: Project, path: Path, name: str, report: Report, meter: _Meter) -> None:
+    def __init__(
+        self, project: Project, path: Path, name: str, report: Report, meter: _Meter, count: Count = count_here
+    ) -> None:
         self.project = project
         self.path = path
         self.name = name
         self.report = report
         self.meter = meter
+        self.count = count
         self.seen_ids: set[int] = set()  # hashes: a file may hold millions of records
 
     def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
@@ -193,7 +199,9 @@ class FileImport:
         )
         with taking_in():
             files = self._taken_in(records)
-            written = recording.record(source, batch, is_known=lambda: self._is_known(file), files=files)
+            written = recording.record(
+                source, batch, is_known=lambda: self._is_known(file), files=files, count=self.count
+            )
         self.report.added.update(written.added)
         self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
 

@@ -48,7 +48,8 @@ from dashboard.tally import columns_of
 from envelopes import recordings
 from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
 from envelopes.recordings.base import Problem as Refusal
-from envelopes.tokens import count_all
+from envelopes.token_counter import Count, Wait, count_here
+from envelopes.tokens import TokenCount
 
 ADDED = ("runs", "calls", "results", "receipts", "events")
 
@@ -104,7 +105,12 @@ def begin_source(project: Project, *, path: str, format_name: str, inode: int, h
 
 
 def record(
-    source: Source, batch: Batch, *, is_known: Callable[[], bool], files: Mapping[str, Stored] = MappingProxyType({})
+    source: Source,
+    batch: Batch,
+    *,
+    is_known: Callable[[], bool],
+    files: Mapping[str, Stored] = MappingProxyType({}),
+    count: Count = count_here,
 ) -> Written:
     """`files` are on disk already, by the path that the recording names. `is_known` looks once more,
     behind the lock, whether a source that is not saved yet was begun by another process meanwhile.
@@ -116,8 +122,10 @@ def record(
             source_rows.save_new(source, is_known=is_known)
         else:
             source_rows.claim(source, start=batch.start)
-        written = _BatchWrite(source, files).write(batch)
+        writing = _BatchWrite(source, files)
+        wait = writing.gather(batch, count)
         source_rows.keep_raw(source, batch.lines)
+        written = writing.write(wait())
         source_rows.keep_refusals(source, batch.refusals, batch.lines, batch.incomplete)
         _advance(source, batch)
         source.runs.add(*Run.objects.filter(pk__in=written.runs))
@@ -154,18 +162,30 @@ class _BatchWrite:
         self.runs: dict[str, Run] = {}
         self.fresh: set[UUID] = set()
         self.run_ids: dict[str, UUID] = {}
+        self.drafts = Drafts()
+        self.rows: dict[UUID, CallRows] = {}
+        self.derived: dict[UUID, Derived] = {}
 
-    def write(self, batch: Batch) -> Written:
+    def gather(self, batch: Batch, count: Count) -> Wait:
+        """All that needs no token counts. They are asked for on the way; `write` takes them."""
         gatherer = Gatherer(self.project, self.format)
         for one in batch.records:
             gatherer.add(one)
-        drafts = gatherer.drafts
-        self._write_runs(drafts, gatherer.call_id)
-        rows = self._write_calls(drafts)
-        members = self._write_members(drafts, rows)
-        self._write_messages(drafts.messages)
-        self._write_events(drafts.events, gatherer)
-        self._count(members, rows)
+        self.drafts = gatherer.drafts
+        self._write_runs(self.drafts, gatherer.call_id)
+        self.rows = self._merged_calls(self.drafts)
+        self.derived = {key: derive(one.call, one.selected) for key, one in self.rows.items()}
+        model = next((run.model for run in self.runs.values() if run.model), "")
+        wait = count([one.receipt_text for one in self.derived.values()], model)
+        self._write_messages(self.drafts.messages)
+        self._write_events(self.drafts.events, gatherer)
+        return wait
+
+    def write(self, counts: Sequence[TokenCount]) -> Written:
+        self._take_counts(self.rows, self.derived, counts)
+        self._save_calls(self.rows, self.derived, self.drafts.calls)
+        members = self._write_members(self.drafts, self.rows)
+        self._count(members, self.rows)
         return self.written
 
     # runs
@@ -196,7 +216,7 @@ class _BatchWrite:
 
     # calls
 
-    def _write_calls(self, drafts: Drafts) -> dict[UUID, CallRows]:
+    def _merged_calls(self, drafts: Drafts) -> dict[UUID, CallRows]:
         rows = self._stored_rows(drafts.calls)
         ids = {name: self._run_id(name) for name in self.runs}
         ids.update(
@@ -210,9 +230,6 @@ class _BatchWrite:
                 call = new_call(draft, project=self.project, namespace=self.format.agent, run=ids[draft.owner])
                 rows[key] = CallRows(call, is_new=True, observations=[], receipts=[])
             CallMerge(rows[key], self.source).apply(draft, ids)
-        derived = {key: derive(one.call, one.selected) for key, one in rows.items()}
-        self._count_tokens(rows, derived)
-        self._save_calls(rows, derived, drafts.calls)
         return rows
 
     def _stored_rows(self, drafts: Iterable[UUID]) -> dict[UUID, CallRows]:
@@ -227,12 +244,10 @@ class _BatchWrite:
             rows[receipt.call_id].receipts.append(receipt)
         return rows
 
-    def _count_tokens(self, rows: dict[UUID, CallRows], derived: dict[UUID, Derived]) -> None:
-        keys = list(rows)
-        models_ = {run.pk: run.model for run in self.runs.values()}
-        model = next((name for name in models_.values() if name), "")
-        counts = count_all([derived[key].receipt_text for key in keys], model=model)
-        for key, count in zip(keys, counts, strict=True):
+    def _take_counts(
+        self, rows: dict[UUID, CallRows], derived: dict[UUID, Derived], counts: Sequence[TokenCount]
+    ) -> None:
+        for key, count in zip(derived, counts, strict=True):
             derived[key].columns |= {"tokens": count.count, "token_certainty": count.certainty}
             for receipt in rows[key].new_receipts[-1:]:
                 receipt.characters, receipt.tokens = len(derived[key].receipt_text), count.count

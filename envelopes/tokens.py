@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.util import find_spec
 from typing import Literal
 
 import msgspec
@@ -35,9 +36,18 @@ def count_all(texts: Sequence[str], *, model: str = "") -> list[TokenCount]:
     count = _batch_counter()
     if count is None:
         return [TokenCount(-(-len(text) // CHARACTERS_PER_TOKEN), "characters/4", "estimate") for text in texts]
+    return counted(count([visible(text) for text in texts], ENCODING), model=model)
+
+
+def counted(counts: Sequence[int], *, model: str) -> list[TokenCount]:
+    """Counts in ENCODING, wherever they were made, and what they are worth for `model`."""
     certainty: Literal["exact", "estimate"] = "exact" if model.startswith(O200K_MODELS) else "estimate"
-    counts = count([visible(text) for text in texts], ENCODING)
     return [TokenCount(tokens, ENCODING, certainty) for tokens in counts]
+
+
+def is_loaded() -> bool:
+    """Whether counting needs no more than its characters: the vocabulary is here, or cannot be had."""
+    return _batch_counter.cache_info().currsize > 0 or find_spec("toktok") is None
 
 
 @cache

@@ -1,0 +1,22 @@
+"""Counts tokens in a process of its own; run as a program by `token_counter`, never imported.
+
+A line in is a JSON array of texts, a line out the JSON array of their counts. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import toktok
+
+
+def main(encoding: str) -> None:
+    toktok.batch_count([""], encoding)  # loads the vocabulary before anybody asks
+    for line in sys.stdin.buffer:
+        sys.stdout.write(json.dumps(toktok.batch_count(json.loads(line), encoding)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
