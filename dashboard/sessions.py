@@ -23,7 +23,9 @@ class SessionStore(DatabaseStore):
     """Django asks it to have this name. A session that was ended elsewhere is gone with the next request."""
 
     def _get_session_from_db(self) -> Session | None:
-        found = _open_session(key=self.session_key, now=timezone.now())
+        """A cookie can say anything, a NUL that PostgreSQL refuses too; Django's keys are letters and digits."""
+        key = self.session_key or ""
+        found = _open_session(key=key, now=timezone.now()) if key.isascii() and key.isalnum() else []
         if found:
             return instance(Session, found[0])
         self._session_key = None

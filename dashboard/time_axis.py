@@ -49,6 +49,8 @@ class Axis:
     def percent(self, ms: int) -> float:
         """`ms` after the start, as percent of the width; what lies outside is put at the edge."""
         ms = min(max(ms, 0), self.real[-1])
+        if not self.is_squeezed:
+            return 100 * ms / self.real[-1]
         index = max(0, min(bisect_right(self.real, ms) - 1, len(self.real) - 2))
         low, high = self.real[index], self.real[index + 1]
         part = (ms - low) / (high - low) if high > low else 0.0

@@ -96,3 +96,10 @@ def test_a_session_that_no_longer_holds_opens_nothing(client: Client, project: P
         case _:
             olga.delete()
     assert client.get("/runs/").status_code == 302
+
+
+@pytest.mark.parametrize("key", ["\x00" * 8, "a\x00bcdefgh", "é" * 9, "' OR 1=1 --", "0" * 4_000, "short", ""])
+def test_a_cookie_that_is_no_session_of_ours_opens_nothing(client: Client, project: Project, key: str) -> None:
+    client.force_login(create_user("olga", project=project))
+    client.cookies["sessionid"] = key
+    assert client.get("/runs/").status_code == 302
