@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from tests.conftest import CHECKOUT
@@ -41,6 +43,19 @@ def environment(store: Path) -> dict[str, str]:
 def manage(store: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "manage.py", *arguments]
     return subprocess.run(command, cwd=CHECKOUT, env=environment(store), capture_output=True, text=True, check=True)
+
+
+def migrated_store(store: Path) -> Path:
+    """A new store. The tables are made once and copied: to make them takes a process of its own."""
+    shutil.copytree(_pattern(), store)
+    return store
+
+
+@cache
+def _pattern() -> Path:
+    folder = Path(os.environ["COUNTERFOIL_DATA"]) / "migrated"
+    manage(folder, "migrate")
+    return folder
 
 
 def started(store: Path, *arguments: str) -> subprocess.Popen[bytes]:

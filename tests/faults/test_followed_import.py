@@ -6,13 +6,12 @@ from pathlib import Path
 
 from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, write
-from tests.faults.imports import manage, rows, started, wait_until
+from tests.faults.imports import migrated_store, rows, started, wait_until
 
 
 def test_a_watched_session_is_followed_from_where_it_stood(tmp_path: Path) -> None:
-    store, folder = tmp_path / "store", tmp_path / "sessions"
+    store, folder = migrated_store(tmp_path / "store"), tmp_path / "sessions"
     session = write(folder / f"{SESSION}.jsonl", short_session())
-    manage(store, "migrate")
     watching = started(store, "import_runs", str(folder), "--watch")
     try:
         assert wait_until(lambda: rows(store, "SELECT count(*) FROM dashboard_call") == [(3,)])
@@ -35,10 +34,9 @@ def test_a_watched_session_is_followed_from_where_it_stood(tmp_path: Path) -> No
 
 def test_a_watched_file_may_be_truncated_replaced_and_refused_in_part(tmp_path: Path) -> None:
     """A relative path, as people type it: the watcher's own names for the files are absolute."""
-    store, folder = tmp_path / "store", tmp_path / "sessions"
+    store, folder = migrated_store(tmp_path / "store"), tmp_path / "sessions"
     session = write(folder / f"{SESSION}.jsonl", short_session())
     (folder / "stump.jsonl").write_bytes(b'{"type":"us')
-    manage(store, "migrate")
     given = os.path.relpath(folder, CHECKOUT)
     watching = started(store, "import_runs", given, "--watch")
     calls = "SELECT count(*) FROM dashboard_call"

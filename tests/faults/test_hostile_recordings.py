@@ -1,13 +1,14 @@
 """Hostile recordings: no exception, every line told, nothing good lost, and every page of them opens.
 
-python -m pytest -m long tests/faults/test_hostile_recordings.py opens the pages of every value; the
-default run those of the worst.
+python -m pytest -m long tests/faults/test_hostile_recordings.py takes every value alone in every layout and
+opens all its pages. The default run puts a kind of values into one stream and one audit folder, and opens the
+pages of the worst.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from dashboard.importing import Report, import_paths
 from dashboard.models import Call, Project, Receipt
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session
 from tests.faults.crawl import faults_of_pages
-from tests.faults.hostile import LARGE, LINES, VALUES, audit_lines, session_lines, stream_lines
+from tests.faults.hostile import KINDS, LARGE, LINES, VALUES, audit_lines, session_lines, stream_lines
 
 pytestmark = pytest.mark.django_db
 WORST = (
@@ -44,6 +45,10 @@ def lines_of(lines: Mapping[str, bytes]) -> list[bytes]:
     return [line.replace(b"toolu_9", b"toolu_9%d" % at) for at, line in enumerate(lines.values())]
 
 
+def in_turn(lines: Callable[[bytes], dict[str, bytes]], kind: str) -> dict[str, bytes]:
+    return {f"{name} as {slot}": line for name, value in KINDS[kind].items() for slot, line in lines(value).items()}
+
+
 def between_good_lines(folder: Path, hostile: list[bytes]) -> dict[Path, bytes]:
     good = [encoded(line) for line in short_session()]
     return {folder / f"{SESSION}.jsonl": b"".join(line + b"\n" for line in [*good[:2], *hostile, *good[2:]])}
@@ -59,9 +64,9 @@ def stream_around(folder: Path, hostile: list[bytes]) -> dict[Path, bytes]:
 ASKED, ANSWERED = asks("toolu_01"), answers("toolu_01")
 
 
-def audit_around(folder: Path, value: bytes) -> dict[Path, bytes]:
+def audit_around(folder: Path, *values: bytes) -> dict[Path, bytes]:
     found = {folder / name: raw for name, raw in AUDIT.items()}
-    for name, line in audit_lines(value).values():
+    for name, line in (slot for value in values for slot in audit_lines(value).values()):
         found[folder / name] += line + b"\n"
     return found
 
@@ -89,15 +94,15 @@ def test_a_value_in_any_slot_of_a_session_costs_no_good_line(name: str, project:
     assert_good_calls(SESSION, "toolu_01", "toolu_02", "toolu_03")
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_a_value_in_any_slot_of_a_stream_costs_no_good_line(name: str, project: Project, tmp_path: Path) -> None:
-    imported(project, stream_around(tmp_path, lines_of(stream_lines(VALUES[name]))))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_in_any_slot_of_a_stream_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
+    imported(project, stream_around(tmp_path, lines_of(in_turn(stream_lines, kind))))
     assert_good_calls(SESSION, "toolu_01")
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_a_value_in_any_slot_of_an_audit_folder_costs_no_good_line(name: str, project: Project, tmp_path: Path) -> None:
-    imported(project, audit_around(tmp_path, VALUES[name]))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_in_any_slot_of_an_audit_folder_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
+    imported(project, audit_around(tmp_path, *KINDS[kind].values()))
     assert_good_calls("r", "c1")
 
 

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 
 from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import SESSION, asks, encoded, short_session, write
-from tests.faults.imports import environment, manage, rows
+from tests.faults.imports import environment, migrated_store, rows
 
 KINDS = {"runs", "calls", "results", "receipts", "events"}
 
 
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = tmp_path_factory.mktemp("store")
-    manage(store, "migrate")
-    return store
+    return migrated_store(tmp_path_factory.mktemp("stores") / "store")
 
 
 def run(store: Path, *arguments: str | bytes, timeout: float = 60) -> subprocess.CompletedProcess[bytes]:
@@ -61,8 +61,7 @@ NAMES = (
 
 
 def test_sessions_of_any_name_are_read_and_found_again(tmp_path: Path) -> None:
-    store, folder = tmp_path / "store", tmp_path / "in"
-    manage(store, "migrate")
+    store, folder = migrated_store(tmp_path / "store"), tmp_path / "in"
     paths = [Path(os.fsdecode(os.fsencode(folder) + b"/" + name + b".jsonl")) for name in NAMES]
     for number, path in enumerate(paths):
         write(path, [asks(f"toolu_{number}", session=f"s{number}")])
@@ -79,10 +78,17 @@ def test_sessions_of_any_name_are_read_and_found_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "gone.jsonl", "a-file/below.jsonl", "loop", ""])
-def test_a_path_that_leads_nowhere_is_one_sentence(name: str, migrated: Path, tmp_path: Path) -> None:
+def test_a_path_that_leads_nowhere_is_one_sentence(name: str, db: None, tmp_path: Path) -> None:
     (tmp_path / "a-file").write_text("x")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    done = run(migrated, f"{tmp_path}/{name}" if name else "")
+    with pytest.raises(CommandError) as refused:
+        call_command("import_runs", f"{tmp_path}/{name}" if name else "")
+    assert str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_refused_command_prints_its_sentence_and_no_traceback(migrated: Path, tmp_path: Path) -> None:
+    done = run(migrated, f"{tmp_path}/gone.jsonl")
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
     assert done.stderr.count(b"\n") == 1
@@ -148,8 +154,7 @@ def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_folder_of_5_000_files_is_read_in_one_go(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    manage(store, "migrate")
+    store = migrated_store(tmp_path / "store")
     for number in range(5_000):
         session = f"0f5f6d8e-0000-4000-8000-{number:012}"
         write(tmp_path / "in" / str(number % 50) / f"{session}.jsonl", [asks(f"toolu_{number}", session=session)])

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conftest import CHECKOUT
-from tests.faults.imports import digest, manage, rows, started
+from tests.faults.imports import digest, manage, migrated_store, rows, started
 
 SAMPLES = str(CHECKOUT / "dashboard" / "samples")
 
 
 def test_two_imports_of_the_same_files_end_in_the_store_of_one(tmp_path: Path) -> None:
-    alone, shared = tmp_path / "alone", tmp_path / "shared"
-    for store in (alone, shared):
-        manage(store, "migrate")
+    alone, shared = (migrated_store(tmp_path / name) for name in ("alone", "shared"))
     manage(alone, "import_runs", SAMPLES)
     both = [started(shared, "import_runs", SAMPLES) for _ in range(2)]
     assert [process.wait(300) for process in both] == [0, 0]
