@@ -24,6 +24,7 @@ from envelopes.pointer import join
 from envelopes.preview import split_lines
 
 INDENT = 2
+LONG_WORD = 24  # characters without a space that may break anywhere
 
 KEY: str = STANDARD_TYPES[Name.Tag]
 STRING: str = STANDARD_TYPES[String.Double]
@@ -148,7 +149,8 @@ def _scalar(value: str, pointed: str) -> str:
     mark = f'<span class="{MARK}">,</span>' if comma else ""
     if "\\n" in core:  # a block of its own, its comma inside, as it would else stand on a line alone
         return f'<span class="jv jm {_class_of(core)}" {pointed}>{body}{mark}{newline}</span>'
-    return f'<span class="jv {_class_of(core)}" {pointed}>{body}</span>{mark}{newline}'
+    word = " jw" if len(core) > LONG_WORD and " " not in core else ""
+    return f'<span class="jv{word} {_class_of(core)}" {pointed}>{body}</span>{mark}{newline}'
 
 
 def _class_of(token: str) -> str:
