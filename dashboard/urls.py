@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 from django.views.generic import RedirectView
 
-from dashboard.views import accounts, artifacts, calls, docs, problems, runs, status, tools, uploads
+from dashboard.views import accounts, artifacts, calls, docs, problems, renderers, runs, status, tools, uploads
 
 handler400 = "dashboard.views.errors.bad_request"
 handler403 = "dashboard.views.errors.no_permission"
@@ -29,6 +29,9 @@ urlpatterns = [
     path("artifacts/<uuid:pk>/", artifacts.detail, name="artifact-detail"),
     path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
     path("artifacts/<uuid:pk>/picture", artifacts.picture, name="artifact-picture"),
+    path("renderers/", renderers.index, name="renderer-list"),
+    path("renderers/<slug:name>/", renderers.detail, name="renderer-detail"),
+    path("renderers/<slug:name>/paste/", renderers.paste, name="renderer-paste"),
     path("tools/", tools.index, name="tool-list"),
     path("tools/<str:name>/", tools.detail, name="tool-detail"),
     path("problems/", problems.index, name="problem-list"),

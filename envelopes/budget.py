@@ -9,6 +9,7 @@ Each family owns its default (RFC-110); the sums keep a receipt within 12,000 ch
 from __future__ import annotations
 
 import hashlib
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -16,6 +17,9 @@ RECEIPT_CHARACTERS = 12_000  # OUT-008 and spec/model.md E-8: the hard ceiling o
 PREVIEW_CHARACTERS = 8_000
 DETAILS_CHARACTERS = 1_000
 LIST_ROWS = 200
+HEAD_SHARE = 50
+
+CutAt: TypeAlias = Literal["lines", "characters"]
 
 
 class ProjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,14 +35,23 @@ class ProjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """`characters` bounds the whole receipt; renderers cut previews to stay within it."""
+    """`characters` bounds the whole receipt; renderers cut previews to stay within it.
+
+    Of a shortened text `head_share` percent of the room go to its beginning, and the cut keeps whole lines
+    unless `cut_at` says otherwise. A knob at its default is left out of the fingerprint, so that one that is
+    added later changes no fingerprint of before.
+    """
 
     characters: int = RECEIPT_CHARACTERS
+    head_share: int = HEAD_SHARE
+    cut_at: CutAt = "lines"
 
     @property
     def fingerprint(self) -> str:
-        return _fingerprint(self)
+        turned = {"head_share": (self.head_share, HEAD_SHARE), "cut_at": (self.cut_at, "lines")}
+        knobs = {name: value for name, (value, default) in turned.items() if value != default}
+        return _fingerprint({"characters": self.characters, **knobs})
 
 
-def _fingerprint(policy: msgspec.Struct) -> str:
+def _fingerprint(policy: object) -> str:
     return hashlib.sha256(msgspec.json.encode(policy, order="sorted")).hexdigest()[:16]

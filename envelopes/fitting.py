@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from envelopes.budget import RenderPolicy
 from envelopes.preview import Cut, head_tail
 from envelopes.receipt import Segment, Source
 
@@ -16,26 +17,27 @@ MARKER_ROOM = 120
 SMALLEST_PREVIEW = 200
 
 
-def fit(body: Iterable[Segment], characters: int, *, tail: Iterable[Segment] = ()) -> list[Segment]:
-    """`body` then `tail` in at most `characters`. `tail` (paths, identifiers) stays whole unless it takes half."""
+def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
+    """`body` then `tail` within the policy. `tail` (paths, identifiers) stays whole unless it takes half."""
     kept, last = list(body), list(tail)
-    if _length(last) > characters // 2:
+    if _length(last) > policy.characters // 2:
         kept, last = [*kept, *last], []
-    return [*_shortened(kept, characters - _length(last)), *last]
+    return [*_shortened(kept, policy.characters - _length(last), policy), *last]
 
 
-def cut_segment(preview: Segment, budget: int) -> list[Segment]:
+def cut_segment(preview: Segment, budget: int, policy: RenderPolicy) -> list[Segment]:
     """Head and tail of a text with the cut stated between them; at most `budget` characters besides that."""
-    shown = head_tail(preview.text, budget)
+    shown = head_tail(preview.text, budget, head_share=policy.head_share, unit=policy.cut_at)
     if shown.cut is None:
         return [preview]
-    gap = "" if shown.head.endswith("\n") else "\n"
+    gap = "" if shown.head.endswith("\n") or not shown.head else "\n"
     tail_at = len(preview.text) - len(shown.tail)
-    return [
+    parts = [
         _slice(preview, 0, len(shown.head)),
         Segment(f"{gap}...\n{_sentence(shown.cut)}\n...\n", "marker"),
         _slice(preview, tail_at, len(preview.text)),
     ]
+    return [part for part in parts if part.text]
 
 
 def fitting(sizes: Iterable[int], *, rows: int, characters: int) -> int:
@@ -49,14 +51,15 @@ def fitting(sizes: Iterable[int], *, rows: int, characters: int) -> int:
     return count
 
 
-def _shortened(segments: list[Segment], room: int) -> list[Segment]:
+def _shortened(segments: list[Segment], room: int, policy: RenderPolicy) -> list[Segment]:
     longest_first = sorted((one for one in segments if one.role == "preview"), key=lambda one: -len(one.text))
     for preview in longest_first:
         excess = _length(segments) - room
         if excess <= 0:
             break
         if (budget := len(preview.text) - excess - MARKER_ROOM) >= SMALLEST_PREVIEW:
-            segments = [part for one in segments for part in (cut_segment(one, budget) if one is preview else [one])]
+            cut = cut_segment(preview, budget, policy)
+            segments = [part for one in segments for part in (cut if one is preview else [one])]
     return segments if _length(segments) <= room else _clipped(segments, room)
 
 

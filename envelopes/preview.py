@@ -64,19 +64,24 @@ class Preview(msgspec.Struct, frozen=True):
         return f"{self.head}{newline}...\n{self.cut.marker()}\n...\n{self.tail}"
 
 
-def head_tail(text: str, budget: int) -> Preview:
-    """A preview of at most `budget` characters of `text` (the marker comes on top)."""
+def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lines") -> Preview:
+    """A preview of at most `budget` characters of `text` (the marker comes on top).
+
+    `head_share` percent of the budget are for the beginning. `unit` is what may stay whole.
+    """
     if len(text) <= budget:
         return Preview(text, "", None)
-    by_lines = _by_lines(text, budget)
-    return by_lines if by_lines is not None else _by_characters(text, budget)
+    for_head = budget * head_share // 100
+    by_lines = _by_lines(text, for_head, budget - for_head) if unit == "lines" else None
+    return by_lines if by_lines is not None else _by_characters(text, for_head, budget - for_head)
 
 
-def _by_lines(text: str, budget: int) -> Preview | None:
+def _by_lines(text: str, for_head: int, for_tail: int) -> Preview | None:
+    """None where a line alone passes the room of its end; an end without room has no line."""
     lines = split_lines(text)
-    head = _fitting(lines, budget // 2)
-    tail = _fitting(lines[head:][::-1], budget - budget // 2)
-    if head == 0 or tail == 0:
+    head = _fitting(lines, for_head)
+    tail = _fitting(lines[head:][::-1], for_tail)
+    if (for_head and head == 0) or (for_tail and tail == 0):
         return None
     total = len(lines)
     cut = Cut("lines", total, ((0, head), (total - tail, total)))
@@ -98,8 +103,6 @@ def _fitting(lines: list[str], budget: int) -> int:
     return len(lines)
 
 
-def _by_characters(text: str, budget: int) -> Preview:
-    head = budget // 2
-    tail = budget - head
+def _by_characters(text: str, head: int, tail: int) -> Preview:
     cut = Cut("characters", len(text), ((0, head), (len(text) - tail, len(text))))
     return Preview(text[:head], text[len(text) - tail :], cut)

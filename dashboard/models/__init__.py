@@ -12,6 +12,7 @@ from dashboard.models.comparisons import (
     Review,
     Verdict,
 )
+from dashboard.models.renderers import PastedEnvelope, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.sources import Problem, Source, SourceChunk
 from dashboard.models.surfaces import CanonicalProjection, Observation, Receipt
@@ -27,6 +28,7 @@ __all__ = [
     "Membership",
     "Message",
     "Observation",
+    "PastedEnvelope",
     "Problem",
     "Project",
     "Receipt",
@@ -38,5 +40,6 @@ __all__ = [
     "SignInLink",
     "Source",
     "SourceChunk",
+    "TemplateVariant",
     "Verdict",
 ]

@@ -199,9 +199,9 @@ def bounded(
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error is not None:
-            return fit(error_receipt(canonical, policy, details=details), policy.characters)
+            return fit(error_receipt(canonical, policy, details=details), policy)
         last = () if tail is None else tail(canonical)
-        return fit(body(canonical), policy.characters, tail=(*last, *artifact_lines(canonical)))
+        return fit(body(canonical), policy, tail=(*last, *artifact_lines(canonical)))
 
     return render
 

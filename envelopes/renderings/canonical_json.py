@@ -14,7 +14,7 @@ from envelopes.variant import Variant
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    return bounded(sourced(canonical.to_json(), ""), policy.characters, ascii_only=False)
+    return bounded(sourced(canonical.to_json(), ""), policy, ascii_only=False)
 
 
 VARIANT = Variant(id="canonical_json", version=1, title="Envelope as JSON", render=render)

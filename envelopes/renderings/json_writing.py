@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from envelopes.budget import RenderPolicy
 from envelopes.fitting import cut_segment, fit
 from envelopes.pointer import join
 from envelopes.receipt import Segment, Source
@@ -72,26 +73,39 @@ def own(text: str) -> Text:
     return Text((Segment(text, "label"),))
 
 
-def bounded(tree: Tree, characters: int, *, ascii_only: bool) -> list[Segment]:
-    """At most `characters`. Below the size of the tightest step the text is cut at its end, and says so."""
+def bounded(tree: Tree, policy: RenderPolicy, *, ascii_only: bool) -> list[Segment]:
+    """Within the policy. Below the size of the tightest step the text is cut at its end, and says so."""
     segments = list(written(tree, ascii_only=ascii_only))
-    for step in STEPS:
-        if sum(len(segment.text) for segment in segments) <= characters:
-            break
-        segments = list(written(tightened(tree, step), ascii_only=ascii_only))
-    return fit(segments, characters)
+    if _length(segments) > policy.characters:
+        segments = _loosest_that_fits(tree, policy, ascii_only=ascii_only)
+    return fit(segments, policy)
 
 
-def tightened(tree: Tree, step: Step) -> Tree:
+def _loosest_that_fits(tree: Tree, policy: RenderPolicy, *, ascii_only: bool) -> list[Segment]:
+    """Looked for by halves, as each step is smaller than the one before; the tightest where none fits."""
+    low, high = 0, len(STEPS) - 1
+    found: dict[int, list[Segment]] = {}
+    while low < high:
+        middle = (low + high) // 2
+        found[middle] = list(written(tightened(tree, STEPS[middle], policy), ascii_only=ascii_only))
+        low, high = (low, middle) if _length(found[middle]) <= policy.characters else (middle + 1, high)
+    return found.get(low) or list(written(tightened(tree, STEPS[low], policy), ascii_only=ascii_only))
+
+
+def _length(segments: list[Segment]) -> int:
+    return sum(len(segment.text) for segment in segments)
+
+
+def tightened(tree: Tree, step: Step, policy: RenderPolicy) -> Tree:
     match tree:
         case Text():
-            parts = (_cut(segment, step.characters) for segment in tree.segments)
+            parts = (_cut(segment, step.characters, policy) for segment in tree.segments)
             return Text(tuple(segment for part in parts for segment in part))
         case dict():
-            first = {key: tightened(child, step) for key, child in list(tree.items())[: step.members]}
+            first = {key: tightened(child, step, policy) for key, child in list(tree.items())[: step.members]}
             return first if len(first) == len(tree) else first | {"…": _omitted(len(tree), len(first))}
         case list():
-            head = [tightened(child, step) for child in tree[: step.elements]]
+            head = [tightened(child, step, policy) for child in tree[: step.elements]]
             return head if len(head) == len(tree) else [*head, _omitted(len(tree), len(head))]
         case _:
             return tree
@@ -118,8 +132,8 @@ def written(tree: Tree, *, ascii_only: bool) -> Iterator[Segment]:
             yield tree
 
 
-def _cut(segment: Segment, characters: int) -> list[Segment]:
-    return cut_segment(segment, characters) if len(segment.text) > characters else [segment]
+def _cut(segment: Segment, characters: int, policy: RenderPolicy) -> list[Segment]:
+    return cut_segment(segment, characters, policy) if len(segment.text) > characters else [segment]
 
 
 def _omitted(total: int, shown: int) -> Text:

@@ -22,7 +22,7 @@ ENDED = {"success": "succeeded", "error": "failed"}
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    return fit(_written(canonical), policy.characters, tail=_artifacts(canonical))
+    return fit(_written(canonical), policy, tail=_artifacts(canonical))
 
 
 def _written(canonical: CanonicalResult) -> Iterator[Segment]:

@@ -49,7 +49,7 @@ def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
     else:
         content = _content(outcome, canonical)
         tree = {name: _member(name, value, canonical) for name, value in content.items()}
-    return bounded(tree, policy.characters, ascii_only=True)
+    return bounded(tree, policy, ascii_only=True)
 
 
 def outcome_of(canonical: CanonicalResult) -> ToolOutcome:

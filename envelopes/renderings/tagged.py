@@ -26,7 +26,7 @@ OWN_TAGS = frozenset({OUTER, "summary", "member", "item"})  # the others are nam
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
     written = _Tags(_free_mark(canonical))
-    return fit(written.outcome(canonical), policy.characters, tail=written.end(canonical))
+    return fit(written.outcome(canonical), policy, tail=written.end(canonical))
 
 
 class _Tags:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from envelopes.budget import CutAt, RenderPolicy
 from envelopes.fitting import fit, fitting
 from envelopes.receipt import Segment, Source
 
@@ -10,11 +13,11 @@ PATHS = Segment("\nartifacts/1.txt", "value")
 
 
 def test_what_fits_is_left_alone() -> None:
-    assert fit([HEAD, PREVIEW], 5_000, tail=[PATHS]) == [HEAD, PREVIEW, PATHS]
+    assert fit([HEAD, PREVIEW], RenderPolicy(characters=5_000), tail=[PATHS]) == [HEAD, PREVIEW, PATHS]
 
 
 def test_a_preview_gives_way_before_anything_else_and_keeps_its_places() -> None:
-    segments = fit([HEAD, PREVIEW], 800, tail=[PATHS])
+    segments = fit([HEAD, PREVIEW], RenderPolicy(characters=800), tail=[PATHS])
 
     head, tail = segments[1], segments[3]
     assert [segment.role for segment in segments] == ["headline", "preview", "marker", "preview", "value"]
@@ -28,7 +31,7 @@ def test_a_preview_gives_way_before_anything_else_and_keeps_its_places() -> None
 def test_text_that_is_no_preview_is_cut_at_a_line_and_says_so() -> None:
     rows = [Segment(f"row {number}\n", "value") for number in range(100)]
 
-    text = "".join(segment.text for segment in fit(rows, 400))
+    text = "".join(segment.text for segment in fit(rows, RenderPolicy(characters=400)))
 
     assert len(text) <= 400
     assert text.endswith("of 690 characters]")
@@ -37,7 +40,10 @@ def test_text_that_is_no_preview_is_cut_at_a_line_and_says_so() -> None:
 
 def test_no_policy_is_too_small() -> None:
     for limit in range(0, 200, 7):
-        assert sum(len(segment.text) for segment in fit([HEAD, PREVIEW], limit, tail=[PATHS])) <= limit
+        assert (
+            sum(len(segment.text) for segment in fit([HEAD, PREVIEW], RenderPolicy(characters=limit), tail=[PATHS]))
+            <= limit
+        )
 
 
 def test_items_are_counted_by_number_and_by_size() -> None:
@@ -45,3 +51,28 @@ def test_items_are_counted_by_number_and_by_size() -> None:
     assert fitting([5, 5, 5], rows=9, characters=11) == 2
     assert fitting([50], rows=9, characters=11) == 0
     assert fitting([], rows=9, characters=11) == 0
+
+
+@pytest.mark.parametrize(
+    ("head_share", "cut_at", "first", "last", "unit"),
+    [
+        (50, "lines", "line 0", "line 199", "lines"),
+        (100, "lines", "line 0", "", "lines"),
+        (0, "lines", "", "line 199", "lines"),
+        (90, "characters", "line 0", "line 199", "characters"),
+    ],
+)
+def test_a_policy_says_which_end_of_a_text_stays(
+    head_share: int, cut_at: CutAt, first: str, last: str, unit: str
+) -> None:
+    policy = RenderPolicy(characters=800, head_share=head_share, cut_at=cut_at)
+    head, _, tail = "".join(one.text for one in fit([PREVIEW], policy)).partition("[receipt shortened here")
+    assert head.startswith(first or "...")
+    assert tail.rstrip("\n").endswith(last or "...")
+    assert tail.partition("]")[0].endswith(unit)
+
+
+def test_a_knob_at_its_default_changes_no_fingerprint() -> None:
+    assert RenderPolicy(head_share=50, cut_at="lines").fingerprint == RenderPolicy().fingerprint
+    policies = [RenderPolicy(), RenderPolicy(head_share=51), RenderPolicy(cut_at="characters")]
+    assert len({policy.fingerprint for policy in policies}) == 3

@@ -57,12 +57,12 @@ def receipt_with(show: Show, *, when_too_long: Show) -> Renderer:
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error:
-            return fit(error_receipt(canonical, policy, details=DETAILS), policy.characters)
+            return fit(error_receipt(canonical, policy, details=DETAILS), policy)
         body, tail = list(_outcome(canonical, show)), _artifacts(canonical)
         if sum(len(segment.text) for segment in [*body, *tail]) > policy.characters:
             body = list(_outcome(canonical, when_too_long))
         whole = _closed_up([*body, *tail])
-        return fit(whole[: len(body)], policy.characters, tail=whole[len(body) :])
+        return fit(whole[: len(body)], policy, tail=whole[len(body) :])
 
     return render
 

@@ -28,8 +28,8 @@ KINDS = {
 
 def file_receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error:
-        return fit(file_failure(canonical), policy.characters)
-    return fit(_outcome(canonical), policy.characters, tail=artifact_lines(canonical))
+        return fit(file_failure(canonical), policy)
+    return fit(_outcome(canonical), policy, tail=artifact_lines(canonical))
 
 
 def _outcome(canonical: CanonicalResult) -> Iterator[Segment]:

@@ -31,9 +31,9 @@ _FIELDS = {"task": ("/result/task/task_id", NO_ID), "status": ("/result/task/sta
 
 def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error is not None:
-        return fit(error_receipt(canonical, policy, details=DETAILS), policy.characters)
+        return fit(error_receipt(canonical, policy, details=DETAILS), policy)
     body = list(_body(canonical))
-    return fit(body, policy.characters, tail=_artifacts(canonical, is_ended=body[-1].text.endswith("\n")))
+    return fit(body, policy, tail=_artifacts(canonical, is_ended=body[-1].text.endswith("\n")))
 
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:

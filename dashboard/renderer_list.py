@@ -1,0 +1,60 @@
+"""The Renderers page: every family with its variants, and how often recorded runs used it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.db.models import Count, Sum
+from django.urls import reverse
+
+from dashboard.models import Project, RunFacet
+from dashboard.variant_list import Offered, offered
+from envelopes.families import FAMILIES
+from envelopes.families.base import Family
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyRow:
+    """`ceiling` in characters, of the family's own policy."""
+
+    name: str
+    title: str
+    url: str
+    variants: tuple[Offered, ...]
+    ceiling: int
+    samples: int
+    runs: int
+    calls: int
+
+    @property
+    def runs_url(self) -> str:
+        return f"{reverse('run-list')}?{urlencode({'q': f'family:{self.name}'})}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RendererList:
+    families: tuple[FamilyRow, ...]
+
+
+def renderer_list(project: Project) -> RendererList:
+    used = {
+        value: (runs, calls)
+        for value, runs, calls in RunFacet.objects.filter(project=project, kind="family")
+        .values_list("value")
+        .annotate(runs=Count("pk"), calls=Sum("count"))
+    }
+    return RendererList(families=tuple(_row(project, one, *used.get(one.name, (0, 0))) for one in FAMILIES))
+
+
+def _row(project: Project, one: Family, runs: int, calls: int) -> FamilyRow:
+    return FamilyRow(
+        name=one.name,
+        title=one.title,
+        url=reverse("renderer-detail", args=[one.name]),
+        variants=offered(project, one),
+        ceiling=one.rendering.characters,
+        samples=len(one.samples),
+        runs=runs,
+        calls=calls,
+    )

@@ -1,0 +1,53 @@
+"""How each family speaks to the model: the list, one family's preview, and what is pasted into it."""
+
+from __future__ import annotations
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
+
+from dashboard import preview_pasted
+from dashboard.access import OperatorRequest
+from dashboard.renderer_list import renderer_list
+from dashboard.renderer_page import refused_page, renderer_page
+from dashboard.views.rendering import render_page
+
+UNPROCESSABLE = 422
+NO_FAMILY = "There is no such family."
+
+
+@require_GET
+def index(request: OperatorRequest) -> HttpResponse:
+    return render(request, "renderers/list.html", {"page": renderer_list(request.project)})
+
+
+@require_GET
+def detail(request: OperatorRequest, name: str) -> HttpResponse:
+    try:
+        page = renderer_page(request.project, name, request.GET.dict())
+    except KeyError:
+        raise Http404(NO_FAMILY) from None
+    return render_page(request, "renderers/detail.html", {"page": page}, partial="workbench")
+
+
+@require_POST
+def paste(request: OperatorRequest, name: str) -> HttpResponse:
+    """An envelope to look at; the answer leads to its preview, or back to the box with what is wrong in it."""
+    if not request.membership.may_write:
+        raise PermissionDenied("You may look at this project, but not keep anything in it.")
+    text = request.POST.get("envelope", "")
+    try:
+        sha256 = preview_pasted.keep(request.project, text)
+    except preview_pasted.Refused as refusal:
+        return _refused(request, name, text, refusal)
+    return redirect(f"{reverse('renderer-detail', args=[name])}?pasted={sha256}")
+
+
+def _refused(request: OperatorRequest, name: str, text: str, refusal: preview_pasted.Refused) -> HttpResponse:
+    try:
+        page = refused_page(request.project, name, text, refusal)
+    except KeyError:
+        raise Http404(NO_FAMILY) from None
+    return render(request, "renderers/detail.html", {"page": page}, status=UNPROCESSABLE)

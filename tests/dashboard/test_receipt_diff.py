@@ -1,0 +1,194 @@
+"""Differences of two receipts: exact, bounded, and drawn."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import tracemalloc
+
+import pytest
+
+from dashboard.receipt_diff import Difference, Piece, difference, paired, words
+from dashboard.receipt_diff_markup import ROOM, Row, View, diff_page
+from tests.dashboard.page_text import text_of
+
+LONG = 1_000_000
+
+
+def rebuilt(found: Difference) -> tuple[list[str], list[str]]:
+    """Both sides, put together again from the blocks; equal blocks are equal on both."""
+    left, right = [], []
+    for block in found.blocks:
+        one = found.left[block.left_start : block.left_end]
+        other = found.right[block.right_start : block.right_end]
+        assert (one == other) is block.is_same
+        left += one
+        right += other
+    return left, right
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "removed", "added"),
+    [
+        ("", "", 0, 0),
+        ("a\nb\n", "a\nb\n", 0, 0),
+        ("", "a\n", 0, 1),
+        ("a\nb\nc", "a\nx\nc", 1, 1),
+        ("a\n", "a", 1, 1),
+        ("one\ntwo\nthree\n", "two\nthree\nfour\n", 1, 1),
+        ("same\n" * 5, "same\n" * 3, 2, 0),
+    ],
+)
+def test_lines_that_went_and_came_are_counted(before: str, after: str, removed: int, added: int) -> None:
+    found = difference(before, after)
+    assert (found.removed, found.added) == (removed, added)
+    assert ["".join(side) for side in rebuilt(found)] == [before, after]
+    assert found.is_none is (before == after)
+
+
+def test_any_two_texts_are_rebuilt_from_their_difference() -> None:
+    chance = random.Random(5)
+    for _ in range(60):
+        sides = ["".join(chance.choice("abc") + "\n" for _ in range(chance.randrange(30))) for _ in range(2)]
+        assert ["".join(side) for side in rebuilt(difference(*sides))] == sides
+
+
+def test_words_within_alike_lines_are_told_apart_and_unlike_lines_are_whole() -> None:
+    left, right = words("exit status 0 after 12 ms\n", "exit status 7 after 12 ms\n")
+    assert [one.text for one in left if one.is_changed] == ["0"]
+    assert [one.text for one in right if one.is_changed] == ["7"]
+    assert words("alpha", "12345") == ([Piece("alpha", is_changed=True)], [Piece("12345", is_changed=True)])
+
+
+def test_lines_of_a_block_stand_beside_their_likes() -> None:
+    assert paired(["alpha one", "beta two"], ["zzz", "alpha 1", "beta 2"]) == [(None, 0), (0, 1), (1, 2)]
+
+
+def similar(lines: int, changed: int) -> tuple[str, str]:
+    before = [f"line {number} of the output, {number * 7} bytes\n" for number in range(lines)]
+    every = lines // changed
+    after = [one.replace("output", "result") if number % every == 0 else one for number, one in enumerate(before)]
+    return "".join(before), "".join(after)
+
+
+HOSTILE = {
+    "empty lines": ("\n" * LONG, "a\n" * (LONG // 2)),
+    "two lines in turns": ("a\nb\n" * (LONG // 4), "b\na\nb\n" * (LONG // 6)),
+    "one line": ("a b " * (LONG // 4), "b a " * (LONG // 4)),
+    "unique lines reversed": (
+        "".join(f"{number}\n" for number in range(140_000)),
+        "".join(f"{number}\n" for number in reversed(range(140_000))),
+    ),
+    "long lines": ("x" * 9_000 + "\n" * 100, ("x" * 8_999 + "y\n") * 100),
+}
+
+
+@pytest.mark.parametrize("name", ["one line", "long lines", "two lines in turns"])
+def test_a_megabyte_of_anything_makes_a_page_of_bounded_size(name: str) -> None:
+    page = diff_page(difference(*HOSTILE[name]), "unified", spaces=True)
+    assert sum(len(side.html) for row in page.rows for side in (row.left, row.right) if side) < 2 * ROOM
+    assert page.next_row is not None or name == "one line"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("view", ["side", "unified"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_megabyte_of_anything_is_compared_in_bounded_memory(name: str, view: View) -> None:
+    before, after = HOSTILE[name]
+    tracemalloc.start()
+    diff_page(difference(before, after), view, spaces=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 120_000_000
+
+
+@pytest.mark.bench
+def test_two_thousand_lines_with_four_hundred_changed_take_under_200_ms() -> None:
+    before, after = similar(2_000, 400)
+    taken = []
+    for _ in range(5):
+        start = time.process_time()
+        diff_page(difference(before, after), "side", spaces=False)
+        taken.append(time.process_time() - start)
+    print(f"{min(taken) * 1000:.0f} ms")
+    assert min(taken) < 0.2
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("name", HOSTILE)
+def test_two_megabytes_take_under_a_second(name: str) -> None:
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        diff_page(difference(*HOSTILE[name]), "side", spaces=False)
+        taken.append(time.process_time() - start)
+    print(f"{name}: {min(taken) * 1000:.0f} ms")
+    assert min(taken) < 1.0
+
+
+def test_four_hundred_changed_lines_of_two_thousand_are_found_as_such() -> None:
+    found = difference(*similar(2_000, 400))
+    assert (found.removed, found.added, found.is_rough) == (400, 400, False)
+
+
+def drawn(before: str, after: str, view: View = "side", *, spaces: bool = False, start: int = 0) -> tuple[Row, ...]:
+    return diff_page(difference(before, after), view, spaces=spaces, start=start).rows
+
+
+def test_equal_lines_far_from_a_change_are_a_gap_with_their_number() -> None:
+    before = "".join(f"{number}\n" for number in range(100))
+    rows = drawn(before, before.replace("50\n", "fifty\n"))
+    assert [row.kind for row in rows] == ["gap", "same", "same", "same", "changed", "same", "same", "same", "gap"]
+    assert (rows[0].count, rows[-1].count) == (47, 46)
+    assert [row.left.number for row in rows if row.left] == [48, 49, 50, 51, 52, 53, 54]
+
+
+def test_a_unified_difference_says_what_goes_before_what_comes() -> None:
+    assert [row.kind for row in drawn("a 1\nb 1\n", "a 2\nb 2\n", "unified")] == [
+        "removed",
+        "removed",
+        "added",
+        "added",
+    ]
+
+
+def test_changed_white_space_is_drawn_without_being_asked_for() -> None:
+    row = drawn("a\tb\n", "a  b\n")[0]
+    assert row.left is not None
+    assert row.right is not None
+    assert "→" in row.left.html
+    assert "··" in row.right.html
+    last = drawn("end\n", "end")[0]
+    assert last.left is not None
+    assert "↵" in last.left.html
+
+
+def test_hostile_lines_are_text() -> None:
+    row = drawn("<script>alert(1)</script>\x1b[31m\n", "<b hx-post=x>\u202e\n")[0]
+    markup = "".join(side.html for side in (row.left, row.right) if side)
+    assert "<script" not in markup
+    assert "<b " not in markup
+    assert "\x1b" not in markup
+    assert re.findall(r'data-code="(\d+)"', markup) == ["27", str(0x202E)]
+    assert text_of(row.left.html if row.left else "") == "<script>alert(1)</script>\x1b[31m"
+
+
+def test_a_long_difference_goes_on_where_it_stopped() -> None:
+    before = "".join(f"{number} before {'x' * 90}\n" for number in range(3_000))
+    found = difference(before, before.replace("before", "after"))
+    seen, start = 0, 0
+    while True:
+        page = diff_page(found, "side", spaces=False, start=start)
+        seen += len(page.rows)
+        if page.next_row is None:
+            break
+        assert page.next_row == start + len(page.rows)
+        start = page.next_row
+    assert seen == 3_000
+
+
+def test_a_line_that_is_not_whole_says_how_much_is_left_out() -> None:
+    row = drawn("x" * 10_000 + "\n", "short\n")[0]
+    assert row.left is not None
+    assert row.left.left_out == 6_001

@@ -1,0 +1,104 @@
+"""What falls out of a receipt at which budget, and budgets in tokens."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from envelopes.artifact import MemorySink
+from envelopes.budget import RenderPolicy
+from envelopes.fallout import Write, apportioned, fell_out, said_fields, sweep, within_tokens
+from envelopes.families import FAMILIES, family
+from envelopes.families.base import Family
+from envelopes.pipeline import ReceiptTooLong, project, render
+from envelopes.receipt import Receipt, Segment, Source, text_receipt
+from envelopes.renderings import variant, variants_for
+from envelopes.result import CanonicalResult
+from envelopes.tokens import TokenCount, count_tokens
+
+ROWS = [Segment(f"row {number}\n", "value", Source("canonical", f"/result/{number}")) for number in range(50)]
+CEILING = 12_000
+
+
+def first_rows(characters: int) -> Receipt:
+    """As many whole rows as fit."""
+    shown: list[Segment] = []
+    for row in ROWS:
+        if sum(len(one.text) for one in shown) + len(row.text) > characters:
+            break
+        shown.append(row)
+    return text_receipt(shown)
+
+
+def writer(canonical: CanonicalResult, owner: Family, name: str) -> Write:
+    chosen = variant(owner, name)
+
+    def write(characters: int) -> Receipt:
+        return render(canonical, owner, RenderPolicy(characters=characters), variant=chosen)
+
+    return write
+
+
+def largest_sample(owner: Family) -> CanonicalResult:
+    found = [project(one, owner, owner.projection, MemorySink()).canonical for one in owner.samples]
+    return max(found, key=lambda one: len(msgspec.json.encode(one.to_json())))
+
+
+def test_each_field_has_the_budget_below_which_it_is_gone() -> None:
+    found = sweep(first_rows, CEILING)
+    tokens = [count_tokens(first_rows(characters).text).count for characters in (7, 14, 390)]
+    budgets = {fate.pointer: fate.whole_from for fate in found.fates}
+    assert [fate.pointer for fate in found.fates] == [f"/result/{number}" for number in range(50)]
+    assert budgets["/result/49"] == found.whole.tokens == tokens[2]
+    assert budgets["/result/0"] <= budgets["/result/10"] <= budgets["/result/30"] < budgets["/result/49"]
+
+
+@pytest.mark.parametrize("tokens", [20, 60, 133])
+def test_a_field_stands_whole_at_every_budget_that_was_tried_from_the_one_that_it_names(tokens: int) -> None:
+    found = sweep(first_rows, CEILING)
+    receipt = first_rows(within_tokens(first_rows, tokens, found))
+    gone, shortened = fell_out(found.fates, said_fields(receipt))
+    assert not shortened
+    assert gone
+    assert all(fate.whole_from > count_tokens(receipt.text).count for fate in gone)
+
+
+@pytest.mark.parametrize("owner", FAMILIES, ids=lambda one: one.name)
+def test_a_budget_in_tokens_is_kept_by_receipts_and_by_json(owner: Family) -> None:
+    canonical = largest_sample(owner)
+    for one in (variants_for(owner)[0], variant(owner, "canonical_json")):
+        write = writer(canonical, owner, one.name)
+        found = sweep(write, CEILING)
+        for part in (0.8, 0.3):
+            budget = max(20, int(found.whole.tokens * part))
+            text = write(within_tokens(write, budget, found)).text
+            assert count_tokens(text).count <= budget, (one.id, budget)
+
+
+def test_a_budget_is_nearly_used_where_a_text_can_be_cut_anywhere() -> None:
+    owner = family("command")
+    write = writer(largest_sample(owner), owner, "receipt")
+    found = sweep(write, CEILING)
+    used = count_tokens(write(within_tokens(write, 400, found)).text).count
+    assert 360 <= used <= 400
+
+
+def test_a_whole_budget_asks_for_the_whole_receipt() -> None:
+    found = sweep(first_rows, CEILING)
+    assert first_rows(within_tokens(first_rows, found.whole.tokens, found)) == first_rows(CEILING)
+
+
+def test_a_renderer_that_breaks_small_budgets_is_asked_for_larger_ones() -> None:
+    def stubborn(characters: int) -> Receipt:
+        if characters < 200:
+            raise ReceiptTooLong("always 200 characters")
+        return first_rows(characters)
+
+    found = sweep(stubborn, CEILING)
+    assert min(one.characters for one in found.tried) >= 200
+    assert within_tokens(stubborn, 3, found) == 0
+
+
+def test_shares_of_tokens_sum_up_to_the_texts_own() -> None:
+    assert apportioned(["hello ", "world", ""], TokenCount(7, "any", "exact")) == [5, 2, 0]
+    assert apportioned([], TokenCount(0, "any", "exact")) == []
