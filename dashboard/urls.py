@@ -26,6 +26,7 @@ urlpatterns = [
     path("calls/<uuid:pk>/", calls.detail, name="call-detail"),
     path("calls/<uuid:pk>/half/<str:half>/", calls.half, name="call-half"),
     path("calls/<uuid:pk>/raw/<str:surface>", calls.raw, name="call-raw"),
+    path("calls/<uuid:pk>/variants/", renderers.strip, name="call-variants"),
     path("artifacts/<uuid:pk>/", artifacts.detail, name="artifact-detail"),
     path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
     path("artifacts/<uuid:pk>/picture", artifacts.picture, name="artifact-picture"),

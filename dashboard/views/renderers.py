@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
@@ -12,6 +14,7 @@ from dashboard import preview_pasted
 from dashboard.access import OperatorRequest
 from dashboard.renderer_list import renderer_list
 from dashboard.renderer_page import refused_page, renderer_page
+from dashboard.variant_strip import variant_strip
 from dashboard.views.rendering import render_page
 
 UNPROCESSABLE = 422
@@ -30,6 +33,14 @@ def detail(request: OperatorRequest, name: str) -> HttpResponse:
     except KeyError:
         raise Http404(NO_FAMILY) from None
     return render_page(request, "renderers/detail.html", {"page": page}, partial="workbench")
+
+
+@require_GET
+def strip(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    """A call under all variants of its family: a fragment of the Call page, and a page of its own."""
+    call = get_object_or_404(request.project.calls.select_related("run", "source"), pk=pk)
+    shown = variant_strip(request.project, call)
+    return render_page(request, "renderers/strip.html", {"call": call, "strip": shown}, partial="strip")
 
 
 @require_POST
