@@ -128,7 +128,7 @@ def record(
         written = writing.write(wait())
         source_rows.keep_refusals(source, batch.refusals, batch.lines, batch.incomplete)
         _advance(source, batch)
-        source.runs.add(*Run.objects.filter(pk__in=written.runs))
+        source.runs.add(*(run for run in writing.runs.values() if run.pk in written.runs))
     return written
 
 
@@ -234,9 +234,11 @@ class _BatchWrite:
 
     def _stored_rows(self, drafts: Iterable[UUID]) -> dict[UUID, CallRows]:
         calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(drafts))
+        if not calls:
+            return {}
         rows = {key: CallRows(call, is_new=False, observations=[], receipts=[]) for key, call in calls.items()}
         copies = RunCall.objects.filter(call__in=list(calls), run=models.F("call__run"), inherited=True)
-        for key in copies.values_list("call_id", flat=True) if calls else ():
+        for key in copies.values_list("call_id", flat=True):
             rows[key].is_copy = True
         for observation in Observation.objects.filter(call__in=list(calls)).order_by("line"):
             rows[observation.call_id].observations.append(observation)
@@ -280,7 +282,8 @@ class _BatchWrite:
     ) -> None:
         projections = [one.projection for one in derived.values()]
         known = [key for key, one in rows.items() if not one.is_new]
-        CanonicalProjection.objects.filter(call__in=known).delete()
+        if known:
+            CanonicalProjection.objects.filter(call__in=known).delete()
         insert(CanonicalProjection, projections, ignore_known=True)
         artifacts = [artifact for one in derived.values() for artifact in one.artifacts]
         artifacts += [

@@ -38,6 +38,7 @@ def claim(source: Source, *, start: int) -> None:
         raise SourceMoved(f"{source.path} was forgotten meanwhile")
     if stored.offset != start:
         raise SourceMoved(f"{source.path} is at byte {stored.offset}, the batch starts at {start}")
+    source.left_bytes = stored.left_bytes  # the other may have met the beginning of a line
 
 
 def keep_raw(source: Source, lines: Sequence[SourceLine]) -> None:
@@ -54,7 +55,8 @@ def keep_refusals(
     source: Source, refusals: Sequence[Refusal], lines: Sequence[SourceLine], incomplete: SourceLine | None
 ) -> None:
     """An incomplete last line is a problem only until its end arrives."""
-    source.problems.filter(is_incomplete=True).delete()
+    if source.left_bytes:
+        source.problems.filter(is_incomplete=True).delete()
     raws = {line.number: line.raw for line in lines}
     rows = [_problem(source, one.line, one.path, one.reason, raws.get(one.line, one.raw)) for one in refusals]
     if incomplete is not None:
