@@ -10,6 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import msgspec
 import pyzstd
@@ -73,6 +74,10 @@ class Changed(msgspec.Struct, frozen=True, array_like=True):
     @property
     def change(self) -> int:
         return self.after - self.before
+
+    @property
+    def key(self) -> UUID:
+        return UUID(hex=self.call)
 
 
 class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):

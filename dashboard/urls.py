@@ -5,7 +5,19 @@ from __future__ import annotations
 from django.urls import path
 from django.views.generic import RedirectView
 
-from dashboard.views import accounts, artifacts, calls, docs, problems, renderers, runs, status, tools, uploads
+from dashboard.views import (
+    accounts,
+    artifacts,
+    calls,
+    comparisons,
+    docs,
+    problems,
+    renderers,
+    runs,
+    status,
+    tools,
+    uploads,
+)
 
 handler400 = "dashboard.views.errors.bad_request"
 handler403 = "dashboard.views.errors.no_permission"
@@ -33,6 +45,11 @@ urlpatterns = [
     path("renderers/", renderers.index, name="renderer-list"),
     path("renderers/<slug:name>/", renderers.detail, name="renderer-detail"),
     path("renderers/<slug:name>/paste/", renderers.paste, name="renderer-paste"),
+    path("comparisons/", comparisons.index, name="comparison-list"),
+    path("comparisons/new/", comparisons.new, name="comparison-new"),
+    path("comparisons/<uuid:pk>/", comparisons.detail, name="comparison-detail"),
+    path("comparisons/<uuid:pk>/calls/", comparisons.calls, name="comparison-calls"),
+    path("comparisons/<uuid:pk>/calls/<uuid:call>/", comparisons.pair, name="comparison-pair"),
     path("tools/", tools.index, name="tool-list"),
     path("tools/<str:name>/", tools.detail, name="tool-detail"),
     path("problems/", problems.index, name="problem-list"),

@@ -67,6 +67,8 @@ def browse(
     contexts: list[BrowserContext] = []
 
     def open_page(*, signed_in: bool = False, **options: Any) -> Page:
+        # Under the C locale Chromium names a language that its own Intl refuses.
+        options = {"locale": "en-US", **options}
         context = browser.new_context(base_url=live_server.url, reduced_motion="reduce", **options)
         contexts.append(context)
         context.set_default_timeout(PATIENCE)

@@ -1,0 +1,96 @@
+"""Comparisons: the list, a new one, one of them, its calls, and what it says as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from dashboard import comparing
+from dashboard.access import OperatorRequest
+from dashboard.comparing import Unusable, start_comparison
+from dashboard.comparison_calls import calls_page
+from dashboard.comparison_columns import UnusableColumns
+from dashboard.comparison_form import comparison_form
+from dashboard.comparison_list import comparison_list
+from dashboard.comparison_page import comparison_page
+from dashboard.comparison_pair import pair_page
+from dashboard.models import Comparison
+from dashboard.views.rendering import render_page
+
+NOT_ACCEPTED = 422
+DEEDS: Mapping[str, Callable[[Comparison], object]] = {
+    "cancel": comparing.cancel,
+    "resume": comparing.resume,
+    "pin": lambda one: comparing.pin(one, is_pinned=True),
+    "unpin": lambda one: comparing.pin(one, is_pinned=False),
+    "forget": comparing.forget,
+}
+
+
+@require_GET
+def index(request: OperatorRequest) -> HttpResponse:
+    page = comparison_list(request.project)
+    return render_page(request, "comparisons/list.html", {"page": page}, partial="rows")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def new(request: OperatorRequest) -> HttpResponse:
+    form, selection = comparison_form(request.project, request.POST if request.method == "POST" else request.GET)
+    if request.method != "POST":
+        return render_page(request, "comparisons/new.html", {"form": form, "refused": ""}, partial="choice")
+    _must_write(request)
+    try:
+        started = start_comparison(request.project, selection, form.chosen, name=form.name, user=request.user)
+    except (Unusable, UnusableColumns) as unusable:
+        context = {"form": form, "refused": str(unusable)}
+        return render(request, "comparisons/new.html", context, status=NOT_ACCEPTED)
+    return redirect(started)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    comparison = _comparison(request, pk)
+    if request.method == "POST":
+        return _done(request, comparison)
+    page = comparison_page(comparison, request.GET)
+    response = render_page(request, "comparisons/detail.html", {"page": page}, partial="progress")
+    if request.htmx and not request.htmx.boosted and not comparison.is_open:
+        response["HX-Refresh"] = "true"
+    return response
+
+
+@require_GET
+def calls(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    return render(request, "comparisons/calls.html", {"page": calls_page(_comparison(request, pk), request.GET)})
+
+
+@require_GET
+def pair(request: OperatorRequest, pk: UUID, call: UUID) -> HttpResponse:
+    found = get_object_or_404(request.project.calls.select_related("run"), pk=call)
+    page = pair_page(_comparison(request, pk), found, request.GET)
+    if page is None:
+        raise Http404("The comparison has no numbers of this call.")
+    return render(request, "comparisons/pair.html", {"page": page})
+
+
+def _comparison(request: OperatorRequest, pk: UUID) -> Comparison:
+    return get_object_or_404(request.project.comparisons, pk=pk)
+
+
+def _must_write(request: OperatorRequest) -> None:
+    if not request.membership.may_write:
+        raise PermissionDenied("Only operators of the project start and change comparisons.")
+
+
+def _done(request: OperatorRequest, comparison: Comparison) -> HttpResponse:
+    _must_write(request)
+    deed = DEEDS.get(request.POST.get("do", ""))
+    if deed is None:
+        raise Http404("There is nothing of that name to do.")
+    deed(comparison)
+    return redirect("comparison-list") if request.POST.get("do") == "forget" else redirect(comparison)

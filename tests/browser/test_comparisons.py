@@ -1,0 +1,59 @@
+"""Comparisons in a browser: a plot that is clicked into its calls, keys from list to pair, and no script at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dashboard.models import Comparison, Project
+from tests.dashboard.comparisons import compared
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def comparison(bundled: Project) -> Comparison:
+    found, _ = compared(bundled, ["recorded", "receipt", "canonical_json"])
+    return found
+
+
+def test_a_bar_of_a_plot_opens_its_calls_and_keys_open_a_pair(
+    operator_page: Page, comparison: Comparison, assert_accessible: Callable[[Page], None]
+) -> None:
+    operator_page.goto(comparison.get_absolute_url())
+    plot = operator_page.locator("[data-plot]").nth(1)
+    expect(plot.locator("canvas")).to_be_visible()
+    assert_accessible(operator_page)
+    operator_page.keyboard.press("j")
+    operator_page.keyboard.press("Enter")
+    expect(operator_page.get_by_role("region", name="Text by recorded")).to_be_visible()
+    assert_accessible(operator_page)
+    operator_page.keyboard.press("j")
+    expect(operator_page.get_by_text("2 of ")).to_be_visible()
+    operator_page.wait_for_load_state()
+    operator_page.keyboard.press("u")
+    operator_page.wait_for_url(f"**{comparison.get_absolute_url()}*")
+    over = operator_page.locator("[data-plot]").nth(0).locator(".u-over")
+    size = over.bounding_box()
+    assert size is not None
+    over.click(position={"x": size["width"] * 0.5, "y": size["height"] * 0.9})
+    operator_page.wait_for_url("**/calls/?*sizes=*")
+    expect(operator_page.locator("tr[data-item]").first).to_be_visible()
+
+
+def test_without_script_the_tables_say_it_all(browse: Callable[..., Page], comparison: Comparison) -> None:
+    page = browse(signed_in=True, java_script_enabled=False, viewport={"width": 390, "height": 800})
+    page.goto(comparison.get_absolute_url())
+    table = page.locator("[data-plot-table]").first
+    expect(table.get_by_role("table")).to_be_visible()
+    table.get_by_role("link").first.click()
+    expect(page.locator("tr[data-item]").first).to_be_visible()
+
+
+def test_the_form_counts_while_one_types(operator_page: Page, bundled: Project) -> None:
+    operator_page.goto("/comparisons/new/")
+    operator_page.keyboard.press("/")
+    operator_page.keyboard.type("tool:Nobody")
+    expect(operator_page.locator(".matching")).to_contain_text("0 calls match")

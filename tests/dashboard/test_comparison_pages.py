@@ -1,0 +1,201 @@
+"""The pages of comparisons: put together, watched, read, followed down to a call."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from dashboard.comparing import Selection, start_comparison
+from dashboard.comparison_ask import calls_href
+from dashboard.comparison_work import results_of, work_until_idle
+from dashboard.models import Call, Comparison, Observation, Project
+from tests.dashboard.comparisons import compared, import_commands
+from tests.dashboard.factories import create_project, create_user
+from tests.dashboard.page_text import text_of
+
+OUTPUTS = ["one", "two\nlines", "\n".join(f"line {number} of many" for number in range(900)), 'a "quoted"\ntext here']
+HOSTILE = '<script>alert(1)</script>"\n<img src=x onerror=alert(1)>'
+
+
+@pytest.fixture
+def calls(project: Project, tmp_path: Path) -> list[Call]:
+    return import_commands(project, tmp_path, OUTPUTS)
+
+
+def page(client: Client, address: str, status: int = 200) -> str:
+    response = client.get(address)
+    assert response.status_code == status
+    return response.content.decode()
+
+
+def test_without_any_comparison_the_page_says_how_to_make_one(operator_client: Client) -> None:
+    assert "compare_variants" in page(operator_client, "/comparisons/")
+
+
+def test_the_form_says_how_many_calls_match_before_anything_starts(operator_client: Client, calls: list[Call]) -> None:
+    assert "4 calls match." in text_of(page(operator_client, "/comparisons/new/"))
+    assert "1 call matches." in text_of(
+        page(operator_client, "/comparisons/new/?family=command&sample=&query=toolu_00101")
+    )
+    drawn = text_of(page(operator_client, "/comparisons/new/?sample=3"))
+    assert "4 calls match, 3 of them are drawn." in drawn
+    assert "“nonsense:” is not a filter" in page(operator_client, "/comparisons/new/?query=nonsense:1")
+    assert "whole number" in page(operator_client, "/comparisons/new/?sample=many")
+
+
+def test_a_comparison_is_started_watched_cancelled_and_resumed(operator_client: Client, calls: list[Call]) -> None:
+    asked = {"family": "command", "baseline": "recorded", "variant": ["receipt", "tail_first"], "name": "Tails"}
+    address = operator_client.post("/comparisons/new/", asked).url
+    comparison = Comparison.objects.get()
+    assert (comparison.name, comparison.created_by.username) == ("Tails", "olga")
+    assert "Queued: 0 of 4 calls." in text_of(page(operator_client, address))
+    operator_client.post(address, {"do": "cancel"})
+    assert "Cancelled" in text_of(page(operator_client, address))
+    operator_client.post(address, {"do": "resume"})
+    work_until_idle("worker")
+    shown = text_of(page(operator_client, address))
+    assert "Totals and differences" in shown
+    assert "Over 4 calls." in shown
+    fragment = operator_client.get(address, headers={"HX-Request": "true"})
+    assert fragment["HX-Refresh"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"query": "tool:Nobody"}, "No call matches"), ({"variant": ["recorded"]}, "2 to 8 variants")],
+)
+def test_what_cannot_be_started_is_said_on_the_form(
+    operator_client: Client, calls: list[Call], asked: dict[str, object], said: str
+) -> None:
+    response = operator_client.post("/comparisons/new/", asked)
+    assert response.status_code == 422
+    assert said in response.content.decode()
+
+
+def test_the_page_shows_the_numbers_that_were_added_up_and_the_versions(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison, summary = compared(project, ["recorded", "receipt", "canonical_json"])
+    shown = text_of(page(operator_client, comparison.get_absolute_url()))
+    for column in summary.columns:
+        assert f"{column.totals['tokens'].value:,}" in shown
+    assert f"{summary.columns[2].deltas['characters'].change:+,}" in shown
+    assert "escaped_json" in shown
+    assert "command/receipt" in shown
+    assert "b7ba0365e14843ae" in shown
+    by_tool = page(operator_client, f"{comparison.get_absolute_url()}?by=tool&measure=lint&order=2&column=2")
+    assert "Bash" in by_tool
+    assert "Mean lint findings a call" in by_tool
+
+
+@pytest.mark.parametrize(
+    "query", ["?column=99", "?column=x", "?measure=love&by=moon&order=9", "?order=-1", "?column=0"]
+)
+def test_an_address_that_makes_no_sense_shows_the_page(
+    operator_client: Client, project: Project, calls: list[Call], query: str
+) -> None:
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    assert "Totals and differences" in page(operator_client, comparison.get_absolute_url() + query)
+
+
+def test_each_bar_of_a_distribution_leads_to_its_calls(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison, summary = compared(project, ["recorded", "receipt"])
+    shown = page(operator_client, comparison.get_absolute_url())
+    for number, count in summary.columns[1].changes.items():
+        href = calls_href(comparison, 1, changes=number)
+        assert href.replace("&", "&amp;") in shown
+        assert len(re.findall(r"<tr data-item>", page(operator_client, href))) == count
+    assert "No such call" in page(operator_client, calls_href(comparison, 1, changes=40))
+    of_tool = page(operator_client, calls_href(comparison, 0, tool="Bash"))
+    assert len(re.findall(r"<tr data-item>", of_tool)) == len(calls)
+
+
+def test_a_long_list_of_calls_goes_on_where_it_ended(operator_client: Client, project: Project, tmp_path: Path) -> None:
+    import_commands(project, tmp_path, [f"output {number}" for number in range(60)])
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    first = page(operator_client, calls_href(comparison, 1, tool="Bash"))
+    following = re.search(r'href="(\?[^"]*after=[^"]*)"', first)
+    assert following is not None
+    second = page(operator_client, f"/comparisons/{comparison.pk}/calls/" + following[1].replace("&amp;", "&"))
+    keys = [re.findall(r"/calls/([0-9a-f-]{36})/\?column", one) for one in (first, second)]
+    assert (len(keys[0]), len(keys[1])) == (50, 10)
+    assert len(set(keys[0] + keys[1])) == 60
+
+
+def test_a_pair_shows_both_texts_and_walks_the_list_it_came_from(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison, summary = compared(project, ["recorded", "canonical_json"])
+    worst, second = summary.columns[1].changed["tokens"][:2]
+    shown = page(operator_client, f"/comparisons/{comparison.pk}/calls/{worst.key}/?column=1&changed=tokens")
+    assert "Text by recorded" in shown
+    assert "Text by canonical_json" in shown
+    assert f"/comparisons/{comparison.pk}/calls/{second.key}/" in shown
+    assert "1 of 4" in text_of(shown)
+    assert "measured another text" not in shown
+
+
+def test_a_text_that_changed_since_is_said_to_have_changed(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    Observation.objects.filter(call=calls[0], surface="receipt").update(data=b'"another"')
+    shown = page(operator_client, f"/comparisons/{comparison.pk}/calls/{calls[0].pk}/")
+    assert "measured another text" in shown
+
+
+def test_hostile_outputs_stay_text(operator_client: Client, project: Project, tmp_path: Path) -> None:
+    (call,) = import_commands(project, tmp_path, [HOSTILE])
+    Call.objects.filter(pk=call.pk).update(tool="<b>Bash</b>")
+    comparison, _ = compared(project, ["recorded", "canonical_json"])
+    Comparison.objects.filter(pk=comparison.pk).update(name=HOSTILE)
+    for address in ("/comparisons/", comparison.get_absolute_url(), f"/comparisons/{comparison.pk}/calls/{call.pk}/"):
+        shown = page(operator_client, address)
+        assert "<script>alert" not in shown
+        assert "<img src=x" not in shown
+        assert "<b>Bash" not in shown
+
+
+def test_nobody_sees_or_changes_the_comparisons_of_another_project(
+    operator_client: Client, calls: list[Call], tmp_path: Path
+) -> None:
+    other = create_project("other")
+    theirs = import_commands(other, tmp_path, ["secret"], session="0f5f6d8e-0000-4000-8000-000000000009")
+    comparison, _ = compared(other, ["recorded", "receipt"])
+    key = comparison.pk
+    for address in (f"/comparisons/{key}/", f"/comparisons/{key}/calls/", f"/comparisons/{key}/calls/{theirs[0].pk}/"):
+        page(operator_client, address, 404)
+    assert operator_client.post(f"/comparisons/{key}/", {"do": "forget"}).status_code == 404
+    assert Comparison.objects.filter(pk=key).exists()
+
+
+def test_a_viewer_reads_and_changes_nothing(client: Client, project: Project, calls: list[Call]) -> None:
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    client.force_login(create_user("vera", project=project, role="viewer"))
+    assert "Delete" not in page(client, comparison.get_absolute_url())
+    for deed in ("cancel", "pin", "forget"):
+        assert client.post(comparison.get_absolute_url(), {"do": deed}).status_code == 403
+    assert client.post("/comparisons/new/", {"variant": ["receipt"]}).status_code == 403
+
+
+def test_a_comparison_is_pinned_and_deleted(operator_client: Client, project: Project, calls: list[Call]) -> None:
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    operator_client.post(comparison.get_absolute_url(), {"do": "pin"})
+    assert "pinned" in page(operator_client, "/comparisons/")
+    assert operator_client.post(comparison.get_absolute_url(), {"do": "sing"}).status_code == 404
+    assert operator_client.post(comparison.get_absolute_url(), {"do": "forget"}).url == "/comparisons/"
+    assert not Comparison.objects.exists()
+
+
+def test_an_unfinished_comparison_has_no_numbers_to_show(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison = start_comparison(project, Selection(), ["recorded", "receipt"])
+    page(operator_client, f"/comparisons/{comparison.pk}/calls/{calls[0].pk}/", 404)
+    assert "Totals" not in page(operator_client, comparison.get_absolute_url())
+    assert list(results_of(comparison)) == []
