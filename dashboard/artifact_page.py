@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.http import QueryDict
 
 from dashboard.artifact_content import Content, Missing, content_of, seen_of
+from dashboard.artifact_find import Asked, asked_of, number
 from dashboard.artifact_forms import Form, forms_of
 from dashboard.artifact_picture import Picture, picture_of
 from dashboard.artifact_window import ArtifactWindow, window_of
 from dashboard.fidelity import of_receipt
 from dashboard.models import Artifact, Call
+from envelopes.find import LONGEST_QUERY
 from envelopes.line_window import Place
 from envelopes.preview import Cut
 from envelopes.text_encoding import ENCODINGS, Encoding
 
 MOST_DIGITS = 15
 OTHERS_SHOWN = 20
-KEPT = ("as", "encoding")  # what a link to another place of the same artifact keeps
+KEPT = ("as", "encoding", "q", "regex", "any_case")  # what a link to another place of the same artifact keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +55,19 @@ class Shown:
     before_line: int
     before_offset: int  # where no line is known; -1 for none
     asked_line: int
+    asked: Asked | None  # what is set off in the window
+    steps: Steps | None
     kept: str  # the part of the query string that other windows keep, "&…" or nothing
     percents: tuple[int, ...] = (25, 50, 75)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """Addresses of the hits around the place that is shown."""
+
+    before: str
+    next: str
+    is_last: bool
 
 
 def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
@@ -75,14 +89,15 @@ def _shown(artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown | No
     except Missing:
         return None
     with content.stream:
-        return _opened(content, artifact.path, query, seen)
+        return _opened(content, artifact, query, seen)
 
 
-def _opened(content: Content, name: str, query: QueryDict, seen: Cut | None) -> Shown:
+def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown:
     place = place_of(query)
-    forms = forms_of(content, name)
+    forms = forms_of(content, artifact.path)
     form = next((one for one in forms if one.name == query.get("as")), forms[0])
-    window = window_of(content, form.name, place, seen)
+    asked = asked_of(query, content.index.encoding)
+    window = window_of(content, form.name, place, seen, asked.query if asked else None)
     return Shown(
         window=window,
         form=form,
@@ -97,12 +112,27 @@ def _opened(content: Content, name: str, query: QueryDict, seen: Cut | None) -> 
         before_line=max(1, window.first - len(window.rows)) if window.start and window.first else 0,
         before_offset=max(0, 2 * window.start - window.end) if window.start and not window.first else -1,
         asked_line=place.line or 0,
+        asked=asked,
+        steps=_steps(artifact, asked, query, window) if asked and asked.query else None,
         kept=_kept(query),
     )
 
 
 def _kept(query: QueryDict) -> str:
-    return "".join(f"&{name}={query[name]}" for name in KEPT if re.fullmatch("[a-z0-9_-]+", query.get(name, "")))
+    said = {name: query[name] for name in KEPT if 0 < len(query.get(name, "")) <= LONGEST_QUERY}
+    return f"&{urlencode(said)}" if said else ""
+
+
+def _steps(artifact: Artifact, asked: Asked, query: QueryDict, window: ArtifactWindow) -> Steps:
+    """From the hit that the page was opened at; from the window's edges when it was walked to."""
+    here = query.get("hit", "")
+    start = number(query, "hit") if here else window.start
+    address = f"{artifact.get_absolute_url()}find/?"
+    return Steps(
+        before=address + urlencode(asked.parameters | {"before": start, "hit": here}),
+        next=address + urlencode(asked.parameters | {"next": start + 1 if here else start, "hit": here}),
+        is_last="last" in query,
+    )
 
 
 def place_of(query: QueryDict) -> Place:

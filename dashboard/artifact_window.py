@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 
 from dashboard.ansi_markup import PLAIN, ansi_rows, style_after
 from dashboard.artifact_content import Content
+from dashboard.artifact_find import marked
 from dashboard.inert import Html, inert
+from envelopes.find import Query
 from envelopes.line_index import WIDE
 from envelopes.line_window import LineWindow, Place, read_window
 from envelopes.preview import Cut
@@ -79,20 +81,24 @@ class _Lines:
 
     content: Content
     window: LineWindow
-    texts: list[str] = field(default_factory=list)
+    texts: list[str]
+    query: Query | None
 
 
-def window_of(content: Content, form: str, place: Place, seen: Cut | None) -> ArtifactWindow:
-    return _hex_window(content, place) if form == "hex" else _line_window(content, form, place, seen)
+def window_of(
+    content: Content, form: str, place: Place, seen: Cut | None, query: Query | None = None
+) -> ArtifactWindow:
+    """`query` is what was looked for: it is set off in the form of text."""
+    return _hex_window(content, place) if form == "hex" else _line_window(content, form, place, seen, query)
 
 
-def _line_window(content: Content, form: str, place: Place, seen: Cut | None) -> ArtifactWindow:
+def _line_window(content: Content, form: str, place: Place, seen: Cut | None, query: Query | None) -> ArtifactWindow:
     window = read_window(content.stream, content.index, place)
     texts = decode(window.data, content.index.encoding).split("\n")
     ends_open = texts[-1] != ""
     if not ends_open:
         texts.pop()
-    found = _Lines(content, window, texts)
+    found = _Lines(content, window, texts, query)
     first = window.first or 0
     starts = [window.start] * len(texts) if first else _starts(window, texts, content.index.encoding)
     rows = [
@@ -136,7 +142,8 @@ _Drawn = Sequence[tuple[Html, str, tuple[Html, ...]]]
 
 
 def _text_rows(found: _Lines) -> _Drawn:
-    return [(Html(inert(line)), "", ()) for line in found.texts]
+    drawn = marked(found.texts, found.query) if found.query else [Html(inert(line)) for line in found.texts]
+    return [(html, "", ()) for html in drawn]
 
 
 def _ansi_rows(found: _Lines) -> _Drawn:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
-from dashboard.artifact_content import Missing, stream_of
+from dashboard.artifact_content import Missing, content_of, stream_of
+from dashboard.artifact_find import asked_of, hit_from, slice_of
 from dashboard.artifact_page import artifact_page
 from dashboard.artifact_picture import picture_of
 from dashboard.download import download
@@ -24,8 +26,43 @@ from envelopes.text_encoding import SNIFFED
 @require_safe
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = artifact_page(_artifact(request, pk), request.GET)
-    context = {"page": page, "artifact": page.artifact, "shown": page.shown}
+    shown = page.shown
+    context = {
+        "page": page,
+        "artifact": page.artifact,
+        "shown": shown,
+        "asked": shown.asked if shown else None,
+        "steps": shown.steps if shown else None,
+    }
     return render_page(request, "artifacts/detail.html", context, partial="window")
+
+
+@require_safe
+def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    """The hits, a slice at a time; with `?next=` or `?before=` the way to one hit from a place."""
+    artifact = _artifact(request, pk)
+    try:
+        content = content_of(artifact, request.GET.get("encoding", ""))
+    except Missing:
+        return redirect(artifact)
+    query = request.GET
+    with content.stream:
+        asked = asked_of(query, content.index.encoding)
+        if asked and asked.query and ("next" in query or "before" in query):
+            return _to_hit(request, artifact, *hit_from(content, artifact, asked, query))
+        found = slice_of(content, artifact, asked, query) if asked and asked.query else None
+    context = {"artifact": artifact, "asked": asked, "slice": found, "steps": None}
+    return render_page(request, "artifacts/find.html", context, partial="slice")
+
+
+def _to_hit(request: OperatorRequest, artifact: Artifact, address: str, is_there: bool) -> HttpResponse:  # noqa: FBT001
+    """Without another hit that way, back to the one that was stepped from."""
+    if is_there:
+        return redirect(address)
+    said = {name: value for name, value in request.GET.dict().items() if name in ("q", "regex", "any_case", "errors")}
+    here = request.GET.get("hit", "")
+    place = {"offset": max(0, int(here) - 160), "hit": here} if here.isdecimal() and len(here) < 16 else {}
+    return redirect(f"{artifact.get_absolute_url()}?{urlencode(said | place | {'as': 'text', 'last': 1})}")
 
 
 @require_safe

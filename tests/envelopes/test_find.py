@@ -1,0 +1,141 @@
+"""Finding text in content of any size: every hit once, wherever pieces are cut, and never too long."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes import find as module
+from envelopes.find import BadQuery, Hit, Query, find, find_before, first_of
+
+LOG = "".join(f"line {number} é {'ERROR' if number % 7_000 == 0 else 'fine'}\n" for number in range(60_000))
+
+
+def spans(data: bytes, query: Query, **options: object) -> list[tuple[int, int]]:
+    found = find(io.BytesIO(data), query, listed=10**6, seconds=60, **options)
+    assert found.is_whole
+    assert found.count == len(found.hits)
+    return [(hit.start, hit.end) for hit in found.hits]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [Query.of("ERROR"), Query.of("error", ignores_case=True), Query.of("ERR[A-Z]+$", is_regex=True)],
+    ids=["text", "any case", "expression"],
+)
+def test_every_hit_is_found_at_its_bytes(query: Query) -> None:
+    data = LOG.encode()
+    assert spans(data, query) == [found.span() for found in re.finditer(b"ERROR", data)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="aab\né", max_size=300), st.sampled_from(["a", "aa", "ab", "é", "aab", "aaaa"]))
+def test_where_pieces_are_cut_changes_nothing(text: str, needle: str) -> None:
+    data = text.encode()
+    expected = [found.span() for found in re.finditer(needle.encode(), data)]
+    with pytest.MonkeyPatch.context() as small:
+        for size in (1, 3, 7):
+            small.setattr(module, "PIECE", size)
+            assert spans(data, Query.of(needle)) == expected
+            assert spans(data, Query.of(re.escape(needle), is_regex=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("^b", ["b"]),
+        ("a$", ["a"]),
+        (r"a\s+", []),
+        (r"\s*b", ["b"]),
+        ("x*", []),
+        (r"[^c]+", ["a", "b"]),
+        ("(?s)a.b", []),
+    ],
+)
+def test_a_match_lies_within_one_line(expression: str, expected: list[str]) -> None:
+    data = b"a\nb\nc\n"
+    found = [data[start:end].decode() for start, end in spans(data, Query.of(expression, is_regex=True))]
+    assert found == expected
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "cp1251", "shift_jis"])
+@pytest.mark.parametrize("is_regex", [False, True])
+def test_other_encodings_are_searched_in_their_bytes(encoding: str, *, is_regex: bool) -> None:
+    text = "яблоко\nдом и сад\nсад\n" * 50 if encoding != "shift_jis" else "こんにちは\n世界と世\n" * 50
+    needle = "сад" if encoding != "shift_jis" else "世"
+    data = text.encode(encoding)
+    found = spans(data, Query.of(needle, is_regex=is_regex, encoding=encoding))
+    assert len(found) == text.count(needle)
+    assert {data[start:end].decode(encoding) for start, end in found} == {needle}
+
+
+def test_a_search_is_continued_where_it_stopped() -> None:
+    data, query = LOG.encode(), Query.of("ERROR")
+    stream, at, hits, rounds = io.BytesIO(data), 0, [], 0
+    while at < len(data):
+        found = find(stream, query, at, seconds=0)
+        hits += [(hit.start, hit.end) for hit in found.hits]
+        assert found.reached > at
+        at, rounds = found.reached, rounds + 1
+    assert rounds > 1
+    assert hits == spans(data, query)
+
+
+def test_more_hits_than_are_listed_are_counted() -> None:
+    found = find(io.BytesIO(LOG.encode()), Query.of("line"), listed=3, seconds=60)
+    assert (len(found.hits), found.count) == (3, 60_000)
+
+
+def test_the_next_and_the_previous_hit() -> None:
+    data, query = LOG.encode(), Query.of("ERROR")
+    places = spans(data, query)
+    stream = io.BytesIO(data)
+    assert find(stream, query, places[2][1], most=1).hits == (Hit(*places[3]),)
+    assert find_before(stream, query, places[2][0]) == (Hit(*places[1]), 0)
+    assert find_before(stream, query, places[0][0]) == (None, 0)
+
+
+def test_an_expression_that_would_never_end_is_stopped() -> None:
+    data = b"a" * 40 + b"!\n"
+    began = time.process_time()
+    found = find(io.BytesIO(data), Query.of("(a|aa)+$", is_regex=True), seconds=0.3)
+    assert time.process_time() - began < 3
+    assert found.is_too_slow
+    assert found.reached == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "is_regex", "reason"),
+    [
+        ("", False, "nothing to look for"),
+        ("x" * 1_001, False, "longer than 1,000 characters"),
+        ("a\nb", False, "a line break"),
+        ("(", True, "missing )"),
+        ("[", True, "unterminated character set"),
+        ("a{99999999999999999999}", True, "repeats too often"),
+        ("((a{1000}){1000}){1,1000}", True, "repeats too often"),
+    ],
+)
+def test_what_cannot_be_searched_for_is_said(text: str, reason: str, *, is_regex: bool) -> None:
+    with pytest.raises(BadQuery, match=re.escape(reason)):
+        Query.of(text, is_regex=is_regex)
+
+
+def test_a_line_of_many_megabytes_is_searched_to_its_end() -> None:
+    data = b"x" * 5_000_000 + b"needle" + b"y" * 100
+    assert spans(data, Query.of("needle")) == [(5_000_000, 5_000_006)]
+    assert spans(data, Query.of("needl[e]", is_regex=True)) == [(5_000_000, 5_000_006)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 64, 10_000])
+def test_the_first_of_some_texts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(module, "PIECE", size)
+    stream = io.BytesIO(b"x" * 700 + b"fatal, not an error")
+    assert first_of(stream, [b"error", b"fatal"], 0, seconds=9)[0] == Hit(700, 705)
+    assert first_of(stream, [b"error", b"fatal"], 701, seconds=9)[0] == Hit(714, 719)
+    assert first_of(stream, [b"missing"], 0, seconds=9) == (None, 719)
