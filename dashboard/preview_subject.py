@@ -79,6 +79,8 @@ def of_call(call: Call, owner: Family) -> Subject:
         found, canonical = canonical_of(surfaces)
     except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
         raise NoSubject(f"The stored envelope of this call cannot be read: {error}") from None
+    except KeyError as gone:
+        raise NoSubject(f"The family {gone} that read this call is of a package that is not installed.") from None
     if found.name != owner.name:
         raise NoSubject(
             f"This call is one of the {found.name} family, not of {owner.name}.",

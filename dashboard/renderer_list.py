@@ -10,8 +10,10 @@ from django.urls import reverse
 
 from dashboard.models import Project, RunFacet
 from dashboard.variant_list import Offered, offered
-from envelopes.families import FAMILIES
+from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
+from envelopes.plugins import Broken
+from envelopes.renderings import plugged_variants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,10 @@ class FamilyRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RendererList:
+    """`broken`: what installed packages meant to add, and could not."""
+
     families: tuple[FamilyRow, ...]
+    broken: tuple[Broken, ...]
 
 
 def renderer_list(project: Project) -> RendererList:
@@ -44,7 +49,10 @@ def renderer_list(project: Project) -> RendererList:
         .values_list("value")
         .annotate(runs=Count("pk"), calls=Sum("count"))
     }
-    return RendererList(families=tuple(_row(project, one, *used.get(one.name, (0, 0))) for one in FAMILIES))
+    return RendererList(
+        families=tuple(_row(project, one, *used.get(one.name, (0, 0))) for one in all_families()),
+        broken=(*plugged_families().broken, *plugged_variants().broken),
+    )
 
 
 def _row(project: Project, one: Family, runs: int, calls: int) -> FamilyRow:

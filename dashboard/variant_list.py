@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dashboard.models import Project
+from envelopes.families import plugged_families
 from envelopes.families.base import Family
-from envelopes.renderings import variants_for
+from envelopes.plugins import Origin
+from envelopes.renderings import plugged_variants, variants_for
 from envelopes.variant import Variant
 
 
@@ -22,7 +24,18 @@ class Offered:
 def offered(project: Project, owner: Family) -> tuple[Offered, ...]:
     """The receipt first."""
     del project
-    return tuple(Offered(key=one.name, variant=one, origin="built in") for one in variants_for(owner))
+    packages = {one.thing.id: one.origin for one in plugged_variants().plugged}
+    own = {one.thing.name: one.origin for one in plugged_families().plugged}
+    return tuple(
+        Offered(key=one.name, variant=one, origin=_origin(packages.get(one.id) or own.get(one.id.partition("/")[0])))
+        for one in variants_for(owner)
+    )
+
+
+def _origin(found: Origin | None) -> str:
+    if found is None:
+        return "built in"
+    return f"{found.package} {found.version}".strip() or found.target
 
 
 def by_key(found: tuple[Offered, ...], key: str) -> Offered | None:

@@ -1,9 +1,16 @@
-"""The registry of families. Only this module names them; `external` takes whatever nobody claims."""
+"""The registry of families. Only this module names them; `external` takes whatever nobody claims.
+
+FAMILIES are the program's own. Installed packages add others (`envelopes.plugins`): `all_families` has both.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cache
 
+from envelopes import plugins
+from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families import (
     agent,
     command,
@@ -17,7 +24,8 @@ from envelopes.families import (
     work_item,
     workspace,
 )
-from envelopes.families.base import Family
+from envelopes.families.base import Facet, Family
+from envelopes.finding import Rule
 from envelopes.foreign import ForeignTool
 from envelopes.result import CompleteOutput
 from envelopes.tool import Capability, Profile, ToolDefinition
@@ -41,6 +49,32 @@ WITHHELD: dict[Profile, frozenset[Capability]] = {
     "public_named": frozenset(),
     "private_child": frozenset({"agent_creation"}),
 }
+
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
+
+def all_families() -> tuple[Family, ...]:
+    """The program's own, then those of installed packages."""
+    return (*FAMILIES, *(one.thing for one in plugged_families().plugged))
+
+
+@cache
+def plugged_families() -> plugins.Found[Family]:
+    """Looked for once a process."""
+    taken = list(FAMILIES)
+
+    def check(one: Family) -> None:
+        _check(one, taken)
+        taken.append(one)
+
+    return plugins.found(plugins.FAMILIES, Family, check)
+
+
+def look_again() -> None:
+    """Forgets what packages added: for a process in which one is installed while it runs."""
+    for remembered in (plugged_families, _by_name, _by_builtin, _by_tool):
+        remembered.cache_clear()
 
 
 def family(name: str) -> Family:
@@ -91,15 +125,49 @@ def is_mapped(agent_name: str, tool: str) -> bool:
 
 @cache
 def _by_name() -> dict[str, Family]:
-    return {one.name: one for one in FAMILIES}
+    return {one.name: one for one in all_families()}
 
 
 @cache
 def _by_builtin() -> dict[str, tuple[Family, ToolDefinition]]:
-    found = {definition.name: (one, definition) for one in FAMILIES for definition in one.tools}
+    found = {definition.name: (one, definition) for one in all_families() for definition in one.tools}
     return dict(sorted(found.items()))
 
 
 @cache
 def _by_tool() -> dict[tuple[str, str], tuple[Family, ForeignTool]]:
-    return {(row.agent, tool): (one, row) for one in FAMILIES for row in one.foreign for tool in row.tools}
+    return {(row.agent, tool): (one, row) for one in all_families() for row in one.foreign for tool in row.tools}
+
+
+def _check(one: Family, taken: Iterable[Family]) -> None:
+    """Raises plugins.Refused. The types too: a struct takes anything, and pages would find out one by one."""
+    if not NAME.fullmatch(str(one.name)):
+        raise plugins.Refused(f"the name {one.name!r} is no lower-case word")
+    held: tuple[tuple[Iterable[object], type], ...] = (
+        ((one.name, one.title), str),
+        ((one.rendering,), RenderPolicy),
+        ((one.projection,), ProjectionPolicy),
+        (one.foreign, ForeignTool),
+        (one.tools, ToolDefinition),
+        (one.facets, Facet),
+        (one.lint, Rule),
+        ((*one.samples, *one.gallery.values()), CompleteOutput),
+    )
+    for things, kind in held:
+        if odd := next((thing for thing in things if not isinstance(thing, kind)), None):
+            raise plugins.Refused(f"{one.name}: a {kind.__name__} is expected, not {type(odd).__name__}")
+    if "receipt" not in one.renderers or not all(map(callable, (one.project, *one.renderers.values()))):
+        raise plugins.Refused(f"{one.name}: it needs a renderer `receipt`, and all of them are functions")
+    _check_free(one, list(taken))
+
+
+def _check_free(one: Family, taken: list[Family]) -> None:
+    if one.name in {other.name for other in taken}:
+        raise plugins.Refused(f"there is a family {one.name} already")
+    rows = {(row.agent, tool) for other in taken for row in other.foreign for tool in row.tools}
+    for row in one.foreign:
+        if double := rows & {(row.agent, tool) for tool in row.tools}:
+            raise plugins.Refused(f"{one.name}: the tool {min(double)[1]} of {row.agent} is another family's")
+    names = {definition.name for other in taken for definition in other.tools}
+    if repeated := names & {definition.name for definition in one.tools}:
+        raise plugins.Refused(f"{one.name}: there is a tool {min(repeated)} already")

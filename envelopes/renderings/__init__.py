@@ -1,12 +1,19 @@
 """Variants that serve every family, and the list of all that one family has.
 
 Each is a renderer like a family's own: segments with pointers, within the policy, every cut stated.
+Installed packages add others (`envelopes.plugins`): an id `family/name` belongs to one family, any other
+serves all of them.
 """
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
 import msgspec
 
+from envelopes import plugins
+from envelopes.budget import RenderPolicy
 from envelopes.families.base import Family
 from envelopes.renderings import canonical_json, markdown, outcome_json, tagged
 from envelopes.variant import Variant
@@ -18,17 +25,42 @@ VARIANTS: tuple[Variant, ...] = (
     markdown.VARIANT,
 )
 
-__all__ = ["VARIANTS", "Variant", "variant", "variants_for"]
+__all__ = ["VARIANTS", "Variant", "look_again", "plugged_variants", "variant", "variants_for"]
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def variants_for(family: Family) -> tuple[Variant, ...]:
-    """The receipt first, then the family's own, then the shared ones; each with the family's policy."""
+    """The receipt first, then the family's own, then the shared ones; each with the family's policy.
+
+    Behind them those of packages; one that is made for this family keeps its own policy.
+    """
     own = sorted(family.renderers, key=lambda name: name != "receipt")
-    shared = [one for one in VARIANTS if one.name not in family.renderers]
+    added = [one.thing for one in plugged_variants().plugged]
+    shared = [one for one in (*VARIANTS, *added) if "/" not in one.id and one.name not in family.renderers]
     return (
         *(_own(family, name) for name in own),
         *(msgspec.structs.replace(one, policy=family.rendering) for one in shared),
+        *(one for one in added if one.id.startswith(f"{family.name}/") and one.name not in family.renderers),
     )
+
+
+@cache
+def plugged_variants() -> plugins.Found[Variant]:
+    """Looked for once a process."""
+    taken = {one.name for one in VARIANTS} | {"recorded", "none", "receipt"}
+
+    def check(one: Variant) -> None:
+        _check(one, taken)
+        taken.add(one.id)
+        taken.add(one.name)
+
+    return plugins.found(plugins.VARIANTS, Variant, check)
+
+
+def look_again() -> None:
+    """Forgets what packages added: for a process in which one is installed while it runs."""
+    plugged_variants.cache_clear()
 
 
 def variant(family: Family, name: str) -> Variant:
@@ -47,3 +79,18 @@ def _own(family: Family, name: str) -> Variant:
         render=family.renderers[name],
         policy=family.rendering,
     )
+
+
+def _check(one: Variant, taken: set[str]) -> None:
+    """Raises plugins.Refused."""
+    held: tuple[tuple[object, type], ...] = ((one.id, str), (one.version, int), (one.policy, RenderPolicy))
+    for thing, kind in held:
+        if not isinstance(thing, kind):
+            raise plugins.Refused(f"a {kind.__name__} is expected, not {type(thing).__name__}")
+    parts = one.id.split("/")
+    if len(parts) not in (1, 2) or not all(NAME.fullmatch(part) for part in parts):
+        raise plugins.Refused(f"the id {one.id!r} is neither `name` nor `family/name` in lower-case words")
+    if one.id in taken or one.name in taken:
+        raise plugins.Refused(f"there is a variant {one.name} already")
+    if not callable(one.render):
+        raise plugins.Refused(f"{one.id}: its `render` is no function")
