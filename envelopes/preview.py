@@ -79,8 +79,8 @@ def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lin
 def _by_lines(text: str, for_head: int, for_tail: int) -> Preview | None:
     """None where a line alone passes the room of its end; an end without room has no line."""
     lines = split_lines(text)
-    head = _fitting(lines, for_head)
-    tail = _fitting(lines[head:][::-1], for_tail)
+    head = fitting_lines(lines, for_head)
+    tail = fitting_lines(lines[head:][::-1], for_tail)
     if (for_head and head == 0) or (for_tail and tail == 0):
         return None
     total = len(lines)
@@ -94,7 +94,8 @@ def split_lines(text: str) -> list[str]:
     return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def _fitting(lines: list[str], budget: int) -> int:
+def fitting_lines(lines: list[str], budget: int) -> int:
+    """How many of the first lines have at most `budget` characters together."""
     used = 0
     for count, line in enumerate(lines):
         used += len(line)

@@ -24,6 +24,7 @@ import msgspec
 
 from envelopes.artifact import ArtifactSink
 from envelopes.budget import ProjectionPolicy, RenderPolicy
+from envelopes.file_text import FileText
 from envelopes.finding import Rule
 from envelopes.fitting import fit, fitting
 from envelopes.foreign import ForeignTool
@@ -100,7 +101,7 @@ class Projector:
         self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
         return shown.text, self.keep(role, text)
 
-    def preview_of_kept(self, field: str, text: str, budget: int, *, path: str) -> tuple[str, int]:
+    def preview_of_kept(self, field: str, text: str | FileText, budget: int, *, path: str) -> tuple[str, int]:
         """As `preview`, for a text that stands whole at `path`: referenced, not written again (RFC-079)."""
         shown, _ = self.excerpt(field, text, budget)
         self.artifacts.append(ArtifactRef(path))
@@ -119,12 +120,12 @@ class Projector:
         self.artifacts.append(self._sink.write(role, text))
         return len(self.artifacts) - 1
 
-    def excerpt(self, field: str, text: str, budget: int) -> tuple[str, bool]:
+    def excerpt(self, field: str, text: str | FileText, budget: int) -> tuple[str, bool]:
         """The preview for `/result/<field>`, and whether it is complete.
 
         For a text that stays whole elsewhere, in a file or behind another tool: nothing is written twice.
         """
-        shown = head_tail(text, budget)
+        shown = text.preview(budget) if isinstance(text, FileText) else head_tail(text, budget)
         if shown.cut is not None:
             self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
         return shown.text, shown.cut is None

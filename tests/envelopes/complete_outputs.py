@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from envelopes.families import builtin
+from envelopes.file_text import FileText, read_file_text
 from envelopes.result import CompleteOutput, ToolError
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.builds(
@@ -70,6 +72,8 @@ def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return items.map(tuple) if isinstance(kind, inspect.VarTupleType) else items
         case inspect.DictType():
             return st.dictionaries(values(kind.key_type), values(kind.value_type), max_size=3)
+        case inspect.StructType(cls=built) if built is FileText:
+            return st.builds(lambda text: read_file_text(io.BytesIO(text.encode("utf-8", "replace")), "log"), TEXT)
         case inspect.StructType():
             return st.builds(kind.cls, **{field.name: values(field.type) for field in kind.fields})
         case _:

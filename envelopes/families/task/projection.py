@@ -31,6 +31,7 @@ from envelopes.families.task.results import (
     TaskState,
     TaskStopped,
 )
+from envelopes.file_text import FileText
 from envelopes.fitting import fitting
 from envelopes.handles import CHILD_REPORT_CHARACTERS, spoken
 from envelopes.result import JsonValue
@@ -57,15 +58,17 @@ def _task_read(found: TaskRead, projector: Projector, policy: ProjectionPolicy) 
 def _output(found: TaskRead, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     """The preview, where the whole is, and the task's report unless the output says it already (RFC-107)."""
     budget = policy.preview if found.child_supervision is None else min(policy.preview, CHILD_REPORT_CHARACTERS)
-    field, artifact = "task/output_preview", None
-    if found.log_path is None:
-        shown, artifact = projector.preview(field, found.output, budget, role="output")
+    field, output = "task/output_preview", found.output
+    path = output.path if isinstance(output, FileText) else found.log_path
+    artifact: int | None
+    if isinstance(output, str) and path is None:
+        shown, artifact = projector.preview(field, output, budget, role="output")
     else:
-        shown, artifact = projector.preview_of_kept(field, found.output, budget, path=found.log_path)
+        shown, artifact = projector.preview_of_kept(field, output, budget, path=path or "")
     report = None if _repeats(found, shown) else found.result_summary
     return {
         "output_preview": shown,
-        "output_truncated": len(found.output) > budget,
+        "output_truncated": (output.characters if isinstance(output, FileText) else len(output)) > budget,
         "output_artifact": artifact,
         **_text("result_summary", report, projector, policy),
     }
@@ -73,7 +76,8 @@ def _output(found: TaskRead, projector: Projector, policy: ProjectionPolicy) -> 
 
 def _repeats(found: TaskRead, shown: str) -> bool:
     report = (found.result_summary or "").strip()
-    return report in (found.output.strip(), (found.summary or "").strip()) or report in shown
+    whole = "" if isinstance(found.output, FileText) else found.output.strip()
+    return report in (whole, (found.summary or "").strip()) or report in shown
 
 
 def _failure_text(text: str | None, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:

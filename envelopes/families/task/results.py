@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from envelopes.file_text import FileText
 from envelopes.handles import ChildSupervision
 from envelopes.result import JsonValue, ToolError, summary
 
@@ -41,7 +42,7 @@ class FailureArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskRead(msgspec.Struct, frozen=True, kw_only=True):
-    """`output` is whole. `result_summary` is what the task reported besides its output.
+    """`output` is whole, or stays in its file. `result_summary` is what the task reported besides its output.
 
     `log_path`: the log that holds the output, as a virtual path; it is referenced whether or not the
     preview is cut. `failure` is a foreign agent's plain text, `failure_artifact` our own record.
@@ -53,7 +54,7 @@ class TaskRead(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None = None
     summary: str | None = None
     exit_status: int | None = None
-    output: str = ""
+    output: str | FileText = ""
     log_path: str | None = None
     result_summary: str | None = None
     failure: str | None = None
