@@ -1,0 +1,51 @@
+"""`prune_artifacts`: takes stored artifacts out by age or quota, and what nothing refers to."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from dashboard.artifact_pruning import carry_out, plan
+
+
+class Command(BaseCommand):
+    help = (
+        "Removes stored files that nothing refers to; with --older-than or --quota also the content of old artifacts, "
+        "whose rows stay and say so. Outputs that are part of a recorded result are never touched."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--older-than", type=int, metavar="DAYS", help="content that no newer run names")
+        parser.add_argument("--quota", type=int, metavar="BYTES", help="the oldest, until the rest fits")
+        parser.add_argument("--dry-run", action="store_true", help="say what would go, and change nothing")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        days, quota = options["older_than"], options["quota"]
+        if (days is not None and not 0 <= days <= 36_500) or (quota is not None and quota < 0):
+            raise CommandError("days are 0 to 36,500, and a quota is 0 bytes or more")
+        found = plan(before=None if days is None else timezone.now() - timedelta(days=days), quota=quota)
+        if not options["dry_run"]:
+            carry_out(found)
+        facts = {
+            "dry_run": options["dry_run"],
+            "retired": len(found.retired),
+            "unnamed": len(found.unnamed),
+            "unfinished": len(found.unfinished),
+            "freed_bytes": found.freed_bytes,
+            "kept_bytes": found.kept_bytes,
+        }
+        if options["as_json"]:
+            self.stdout.write(json.dumps(facts))
+            return
+        would = "Would remove" if options["dry_run"] else "Removed"
+        self.stdout.write(
+            f"{would} {facts['retired']} by age or quota, {facts['unnamed']} that nothing names, "
+            f"{facts['unfinished']} unfinished: {facts['freed_bytes']:,} bytes. "
+            f"{facts['kept_bytes']:,} bytes are kept."
+        )
