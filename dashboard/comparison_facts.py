@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -55,6 +56,14 @@ def call_facts(comparison: Comparison) -> Iterator[dict[str, Any]]:
     for rows in results_of(comparison):
         for row in rows:
             yield _row_facts(row, names)
+
+
+def json_pieces(comparison: Comparison) -> Iterator[str]:
+    """One JSON document, call by call: a hundred thousand of them are never in memory at once."""
+    yield json.dumps(comparison_facts(comparison))[:-1] + ', "calls": ['
+    for number, facts in enumerate(call_facts(comparison)):
+        yield (", " if number else "") + json.dumps(facts)
+    yield "]}"
 
 
 def _row_facts(row: Row, names: Sequence[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from dashboard.views import (
     status,
     tools,
     uploads,
+    verdicts,
 )
 
 handler400 = "dashboard.views.errors.bad_request"
@@ -51,6 +52,9 @@ urlpatterns = [
     path("comparisons/<uuid:pk>/", comparisons.detail, name="comparison-detail"),
     path("comparisons/<uuid:pk>/calls/", comparisons.calls, name="comparison-calls"),
     path("comparisons/<uuid:pk>/calls/<uuid:call>/", comparisons.pair, name="comparison-pair"),
+    path("comparisons/<uuid:pk>/verdicts/", verdicts.index, name="comparison-verdicts"),
+    path("comparisons/<uuid:pk>/review/<int:ordinal>/", verdicts.review, name="comparison-review"),
+    path("comparisons/<uuid:pk>/export/<str:what>", verdicts.export, name="comparison-export"),
     path("tools/", tools.index, name="tool-list"),
     path("tools/<str:name>/", tools.detail, name="tool-detail"),
     path("problems/", problems.index, name="problem-list"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
 from typing import Any
 
@@ -16,7 +15,7 @@ from dashboard.columns import printable
 from dashboard.comparing import Selection, Unusable, start_comparison
 from dashboard.comparison_cells import MEASURES
 from dashboard.comparison_columns import UnusableColumns
-from dashboard.comparison_facts import call_facts, comparison_facts
+from dashboard.comparison_facts import comparison_facts, json_pieces
 from dashboard.comparison_work import work_until_idle
 from dashboard.models import Comparison, Project
 from dashboard.projects import DEFAULT
@@ -55,12 +54,9 @@ class Command(RichCommand):
                 comparing.forget(comparison)
 
     def _print_json(self, comparison: Comparison) -> None:
-        """Written call by call: a hundred thousand of them are never in memory at once."""
-        head = json.dumps(comparison_facts(comparison))
-        self.stdout.write(head[:-1] + ', "calls": [', ending="")
-        for number, facts in enumerate(call_facts(comparison)):
-            self.stdout.write((", " if number else "") + json.dumps(facts), ending="")
-        self.stdout.write("]}")
+        for piece in json_pieces(comparison):
+            self.stdout.write(piece, ending="")
+        self.stdout.write()
 
     def _print_table(self, comparison: Comparison) -> None:
         facts = comparison_facts(comparison)
