@@ -52,7 +52,7 @@ class RendererPage:
 def renderer_page(project: Project, name: str, query: Mapping[str, str]) -> RendererPage:
     """Raises KeyError for an unknown family."""
     owner = family(name)
-    variants = offered(project, owner)
+    variants = offered(project, owner, also=[query.get("variant", ""), query.get("against", "")])
     empty = RendererPage(
         family=owner,
         variants=variants,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboard.models import Project
+from dashboard.variant_templates import as_variant, latest_versions, named_versions
 from envelopes.families import plugged_families
 from envelopes.families.base import Family
 from envelopes.plugins import Origin
@@ -21,15 +23,19 @@ class Offered:
     origin: str  # built in | the package that brings it | template
 
 
-def offered(project: Project, owner: Family) -> tuple[Offered, ...]:
-    """The receipt first."""
-    del project
+def offered(project: Project, owner: Family, also: Iterable[str] = ()) -> tuple[Offered, ...]:
+    """The receipt first; templates of the project last, each in its latest version.
+
+    `also` are keys of older versions, `name@2`, that are wanted besides.
+    """
     packages = {one.thing.id: one.origin for one in plugged_variants().plugged}
     own = {one.thing.name: one.origin for one in plugged_families().plugged}
-    return tuple(
+    found = [
         Offered(key=one.name, variant=one, origin=_origin(packages.get(one.id) or own.get(one.id.partition("/")[0])))
         for one in variants_for(owner)
-    )
+    ]
+    templates = latest_versions(project, owner.name) + named_versions(project, owner.name, also)
+    return (*found, *(Offered(key=key, variant=as_variant(row), origin="template") for key, row in templates))
 
 
 def _origin(found: Origin | None) -> str:

@@ -21,13 +21,17 @@ Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """Raise `version` whenever `render` writes something new for the same envelope."""
+    """Raise `version` whenever `render` writes something new for the same envelope.
+
+    `digest` is of what decides that besides the program: the text of a template.
+    """
 
     id: str
     version: int
     title: str
     render: Renderer
     policy: RenderPolicy = RenderPolicy()
+    digest: str = ""
 
     @property
     def name(self) -> str:
@@ -36,6 +40,6 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits over id, version and policy; the envelope and its text have hashes of their own."""
-        said = "\n".join((self.id, str(self.version), self.policy.fingerprint))
+        """16 hexadecimal digits over id, version, policy and digest; envelope and text have hashes of their own."""
+        said = "\n".join((self.id, str(self.version), self.policy.fingerprint, *filter(None, [self.digest])))
         return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -1,0 +1,115 @@
+"""Template variants of a project: their versions, which nothing changes, and the writing of a new one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+
+from dashboard.models import Project, TemplateVariant
+from envelopes.budget import RECEIPT_CHARACTERS, RenderPolicy
+from envelopes.families.base import Family
+from envelopes.renderings import variants_for
+from envelopes.renderings.template import TemplateRefused, check, template_variant
+from envelopes.variant import Variant
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+RESERVED = frozenset({"recorded", "none"})
+VERSIONED = re.compile(r"([a-z][a-z0-9_]{0,39})@([0-9]{1,6})")
+
+Keyed = list[tuple[str, TemplateVariant]]
+
+
+class NotSaved(ValueError):
+    """A sentence for the operator; `line` of the template, where one is to blame."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def as_variant(row: TemplateVariant) -> Variant:
+    policy = RenderPolicy(
+        characters=row.characters,
+        head_share=row.head_share,
+        cut_at="characters" if row.cut_at == "characters" else "lines",
+    )
+    return template_variant(f"template/{row.family}/{row.name}", row.version, row.title, row.source, policy)
+
+
+def latest_versions(project: Project, family: str) -> Keyed:
+    """One query; by name."""
+    rows = project.template_variants.filter(family=family).order_by("name", "version")
+    return [(name, row) for name, row in {row.name: row for row in rows}.items()]
+
+
+def named_versions(project: Project, family: str, keys: Iterable[str]) -> Keyed:
+    """The versions that are named as `name@2`; a query for each of those."""
+    found: Keyed = []
+    for key in keys:
+        if named := VERSIONED.fullmatch(key):
+            rows = project.template_variants.filter(family=family, name=named[1], version=int(named[2]))
+            found.extend((key, row) for row in rows)
+    return found
+
+
+def versions(project: Project, family: str, name: str) -> list[TemplateVariant]:
+    """The newest first."""
+    rows = project.template_variants.filter(family=family, name=name).select_related("created_by")
+    return list(rows.order_by("-version"))
+
+
+def save_version(
+    project: Project,
+    owner: Family,
+    author: User,
+    *,
+    name: str,
+    title: str,
+    source: str,
+    characters: str,
+    note: str = "",
+) -> TemplateVariant:
+    """A new version, or the latest one when it says the same. Raises NotSaved."""
+    if not NAME.fullmatch(name):
+        raise NotSaved("A name is lower-case letters, digits and underscores, at most 40, and begins with a letter.")
+    if name in RESERVED or name in {one.name for one in variants_for(owner)}:
+        raise NotSaved(f"There is a variant {name} already that is no template: take another name.")
+    if not characters.isdigit() or not 200 <= int(characters) <= RECEIPT_CHARACTERS:
+        raise NotSaved(f"The ceiling is a whole number from 200 to {RECEIPT_CHARACTERS:,} characters.")
+    source = source.replace("\r\n", "\n")  # how a browser sends lines
+    try:
+        check(source)
+    except TemplateRefused as refused:
+        raise NotSaved(f"{refused.reason}.", refused.line) from None
+    row = TemplateVariant(
+        project=project,
+        family=owner.name,
+        name=name,
+        title=title.strip()[:100] or name,
+        source=source,
+        characters=int(characters),
+        head_share=owner.rendering.head_share,
+        cut_at=owner.rendering.cut_at,
+        note=note.strip()[:200],
+        created_by=author,
+    )
+    return _stored(row)
+
+
+def _stored(row: TemplateVariant) -> TemplateVariant:
+    rows = TemplateVariant.objects.filter(project=row.project, family=row.family, name=row.name)
+    latest = rows.order_by("-version").first()
+    if latest and (latest.source, latest.title, latest.characters) == (row.source, row.title, row.characters):
+        return latest
+    row.version = (rows.aggregate(Max("version"))["version__max"] or 0) + 1
+    row.sha256 = as_variant(row).digest
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError:
+        raise NotSaved("Somebody saved another version just now: look at it, then save again.") from None
+    return row

@@ -1,0 +1,169 @@
+"""Variants written as templates: their text keeps its sources, and they run in a process of their own.
+
+    check(source)                        raises TemplateRefused with the line
+    template_variant(…)                  a Variant like any other; its hash is over the text too
+
+A template sees the envelope and nothing else, and knows no budget: it is run once for an envelope, and the
+policy shortens what it wrote like any receipt (`fit`). The process is started when it is first needed, serves
+one request after the other, and is ended and replaced when it does not answer in time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, get_args
+
+from envelopes.budget import RenderPolicy
+from envelopes.fitting import fit
+from envelopes.receipt import Role, Segment, Source
+from envelopes.renderings.base import is_block
+from envelopes.result import CanonicalResult
+from envelopes.variant import Variant
+
+WORKER = Path(__file__).with_name("template_worker.py")
+ANSWERS_WITHIN = 0.9  # seconds
+STARTS_WITHIN = 20.0
+SOURCE = 64 * 1024  # characters of a template
+ANSWER = 16 * 1024 * 1024  # bytes
+REMEMBERED = 8
+ROLES = frozenset(get_args(Role))
+
+
+class TemplateRefused(ValueError):
+    """`line` counts from 1; None where no line is to blame."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(f"line {line}: {reason}" if line else reason)
+        self.reason = reason
+        self.line = line
+
+
+def check(source: str) -> None:
+    """Raises TemplateRefused for a text that is no template of this language."""
+    if not source.strip():
+        raise TemplateRefused("the template is empty", 1)
+    if len(source) > SOURCE:
+        raise TemplateRefused(f"it has {len(source):,} characters; at most {SOURCE:,} are taken")
+    _asked({"source": source})
+
+
+def template_variant(variant_id: str, version: int, title: str, source: str, policy: RenderPolicy) -> Variant:
+    def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
+        return fit(_written(source, json.dumps(canonical.to_json())), policy)
+
+    digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+    return Variant(id=variant_id, version=version, title=title, render=render, policy=policy, digest=digest)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _written(source: str, canonical: str) -> tuple[Segment, ...]:
+    """The same text and envelope give the same segments, so a search for a budget runs the template once."""
+    return tuple(_segments(_asked({"source": source, "canonical": json.loads(canonical)})))
+
+
+def _segments(pieces: Iterable[list[Any]]) -> Iterable[Segment]:
+    for text, pointer, start, end, role in pieces:
+        source = None if pointer is None else Source("canonical", pointer, start, end)
+        yield Segment(text, _role(text, role, source), source)
+
+
+def _role(text: str, role: str, source: Source | None) -> Role:
+    if role in ROLES:
+        return role  # type: ignore[return-value]
+    if source is None:
+        return "break" if not text.strip("\n") else "label"
+    return "preview" if is_block(text) else "value"
+
+
+def _asked(request: dict[str, Any]) -> list[list[Any]]:
+    """Raises TemplateRefused."""
+    answer = _WORKER.ask(request)
+    if "reason" in answer:
+        raise TemplateRefused(answer["reason"], answer["line"])
+    found: list[list[Any]] = answer["pieces"]
+    return found
+
+
+class _Worker:
+    """One process at a time, one request at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            process = self._running()
+            try:
+                line = self._exchanged(process, json.dumps(request).encode() + b"\n", ANSWERS_WITHIN)
+            except TemplateRefused:
+                self._end()
+                raise
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        """A process that a fork left to us belongs to the parent: it is not ours to talk to."""
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return self._process
+        if find_spec("liquid") is None:
+            raise TemplateRefused("template variants need the package python-liquid, which is not installed")
+        self._owner = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(WORKER), json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"LANG": "C.UTF-8"},
+            close_fds=True,
+        )
+        try:
+            if self._exchanged(self._process, b"", STARTS_WITHIN) == b"ready\n":
+                return self._process
+        except TemplateRefused:
+            self._end()  # else its late greeting would pass for an answer
+            raise
+        self._end()
+        raise TemplateRefused("the process for templates did not start")
+
+    def _exchanged(self, process: subprocess.Popen[bytes], request: bytes, within: float) -> bytes:
+        if process.stdin is None or process.stdout is None:
+            raise TemplateRefused("the process for templates did not start")
+        found = b""
+        until = time.monotonic() + within
+        with selectors.DefaultSelector() as ready:
+            ready.register(process.stdout, selectors.EVENT_READ)
+            try:
+                process.stdin.write(request)
+                process.stdin.flush()
+            except BrokenPipeError:
+                raise TemplateRefused("it ended its process") from None
+            while not found.endswith(b"\n"):
+                if not ready.select(max(0.0, until - time.monotonic())):
+                    raise TemplateRefused(f"it did not answer within {within:g} seconds and was stopped")
+                part = os.read(process.stdout.fileno(), 1 << 16)
+                if not part or len(found) > ANSWER:
+                    raise TemplateRefused("it ended its process, by memory or by size")
+                found += part
+        return found
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+        self._process = None
+
+
+_WORKER = _Worker()

@@ -1,0 +1,93 @@
+"""The process in which templates run: reads a request a line, answers with a line, and can do nothing else.
+
+    {"source": "…", "canonical": {…}}        -> {"pieces": [[text, pointer, start, end, role], …]}
+    {"source": "…"}                          -> {"pieces": []} when it can be parsed
+    anything that goes wrong                 -> {"reason": "…", "line": 3}
+
+Once it is ready it has a ceiling of memory, may write no file, and an audit hook refuses files, sockets,
+processes and imports whatever code asks for them. Time is measured as the process's own; who asked also
+watches the clock and ends the process when it does not answer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+MEMORY = 96 * 1024 * 1024  # bytes beyond what the process takes when it is ready
+SECONDS = 0.4
+REFUSED = ("open", "os.", "socket.", "subprocess.", "shutil.", "ctypes.", "import", "exec", "compile", "sys._", "pty.")
+
+
+class TooSlow(Exception):
+    pass
+
+
+class Forbidden(Exception):
+    pass
+
+
+def main() -> None:
+    sys.path[:] = json.loads(sys.argv[1])
+    sys.path.insert(0, str(Path(__file__).parent))
+    language = importlib.import_module("template_language")
+    sys.path.pop(0)
+    answer({"source": "{{ summary_text }}", "canonical": {"summary_text": "ready"}}, language)  # imports what is late
+    for late in ("{% if %}", "{{ a | nope }}", "{{ result | plus: 'x' }}", "{% for a in (1..3) %}{{ a }}{% endfor %}"):
+        answer({"source": late, "canonical": {}}, language)
+    lock_up()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(answer(json.loads(line), language)) + "\n")
+        sys.stdout.flush()
+
+
+def lock_up() -> None:
+    signal.signal(signal.SIGVTALRM, stop)
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
+    if pages:
+        limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + MEMORY
+    for name, most in limits.items():
+        resource.setrlimit(name, (most, most))
+    sys.addaudithook(refuse)
+
+
+def refuse(event: str, _arguments: object) -> None:
+    if event.startswith(REFUSED):
+        raise Forbidden(f"a template may not do this: {event}")
+
+
+def stop(*_: object) -> NoReturn:
+    raise TooSlow
+
+
+def answer(request: dict[str, Any], language: Any) -> dict[str, Any]:
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        if "canonical" not in request:
+            language.parsed(request["source"])
+            return {"pieces": []}
+        return {"pieces": language.written(request["source"], request["canonical"])}
+    except TooSlow:
+        return {"reason": f"it takes longer than {SECONDS:g} seconds", "line": None}
+    except MemoryError:
+        return {"reason": f"it needs more than {MEMORY // 1024 // 1024} MB of memory", "line": None}
+    except RecursionError:
+        return {"reason": "it is nested too deeply", "line": None}
+    except language.LiquidError as error:
+        return {"reason": str(error.message), "line": language.line_of(error)}
+    except Exception as error:
+        return {"reason": f"{type(error).__name__}: {error}"[:300], "line": None}
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Template variants: sources that stay, and hostile templates that are stopped."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from envelopes.budget import RenderPolicy
+from envelopes.receipt import Segment
+from envelopes.renderings.template import TemplateRefused, check, template_variant
+from envelopes.result import CanonicalResult
+
+OUT = "one\ntwo\nthree\n"
+RESULT = {"exit_status": 101, "flag": True, "out": OUT, "items": [{"a": "x"}, {"a": "y"}], "a/b": "slash"}
+CANONICAL = CanonicalResult(tool_name="ExecCommand", status="success", summary_text="it ran", result=RESULT)
+ITEMS = [("x", "/result/items/0/a", 0, 1), ("y", "/result/items/1/a", 0, 1)]
+
+
+def repeated(times: int, body: str, name: str = "i") -> str:
+    return f"{{% for {name} in (1..{times}) %}}{body}{{% endfor %}}"
+
+
+def segments(source: str, canonical: CanonicalResult = CANONICAL, **policy: Any) -> list[Segment]:
+    one = template_variant("template/command/x", 1, "X", source, RenderPolicy(**policy))
+    return list(one.render(canonical, one.policy))
+
+
+def links(source: str) -> list[tuple[str, str, int | None, int | None]]:
+    found = segments(source)
+    return [(one.text, one.source.pointer, one.source.start, one.source.end) for one in found if one.source]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ result.out }}", [(OUT, "/result/out", 0, 14)]),
+        ("code {{ result.exit_status }}", [("101", "/result/exit_status", None, None)]),
+        ("{{ result['a/b'] }}", [("slash", "/result/a~1b", 0, 5)]),
+        ("{{ result.out | slice: 4, 3 }}", [("two", "/result/out", 4, 7)]),
+        ("{{ result.out | strip | last_lines: 1 }}", [("three", "/result/out", 8, 13)]),
+        ("{{ status | upcase }}", [("SUCCESS", "/status", None, None)]),
+        ("{% capture x %}<{{ status }}>{% endcapture %}{{ x }}", [("success", "/status", 0, 7)]),
+        (
+            "{% for i in result.items %}{{ i.a }}{% endfor %}",
+            ITEMS,
+        ),
+        (
+            "{{ result.items | map: 'a' | join: ', ' }}",
+            ITEMS,
+        ),
+        ("{{ result.out | split: 'two' | last }}", [("\nthree\n", "/result/out", 7, 14)]),
+        ("{{ result.flag }} {{ 'own' }}", []),
+    ],
+)
+def test_what_a_template_yields_keeps_its_sources(source: str, expected: list[tuple[Any, ...]]) -> None:
+    assert links(source) == expected
+
+
+def test_every_linked_slice_is_the_characters_that_it_names() -> None:
+    for text, pointer, start, end in links("{{ result.out | indent: 2 }}|{{ result.out | first_lines: 2 }}"):
+        assert pointer == "/result/out"
+        assert OUT[start:end] == text
+
+
+def test_a_cut_of_a_template_says_how_much_there_was() -> None:
+    text = "".join(one.text for one in segments("{{ result.out | first_lines: 2 }}"))
+    assert text == "one\ntwo\n[showing first 2 of 3 lines]"
+
+
+def test_roles_follow_what_a_template_says_and_what_it_shows() -> None:
+    found = segments("{{ summary_text | headline }}\n{{ status }} is it\n{{ result.out }}")
+    assert [one.role for one in found] == ["headline", "break", "value", "label", "preview"]
+
+
+def test_the_policy_shortens_what_a_template_wrote() -> None:
+    long = CanonicalResult(tool_name="X", status="success", summary_text="s", result={"out": "line\n" * 2_000})
+    found = segments("{{ result.out }}", long, characters=500)
+    assert sum(len(one.text) for one in found) <= 500
+    assert any("receipt shortened here" in one.text for one in found)
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "reason"),
+    [
+        ("", 1, "the template is empty"),
+        ("fine\n{{ nothing }}", 2, "there is no 'nothing'"),
+        ("a\nb\n{% if %}x{% endif %}", 3, "missing expression"),
+        ("{{ status | nope }}", 1, "there is no filter 'nope'"),
+        ("\n\n{% include 'x' %}", 3, "unexpected tag 'include'"),
+        ("{% render 'x' %}", 1, "unexpected tag 'render'"),
+        ("x\n{{ result.__class__.__mro__ }}", 2, "names that begin with an underscore are not reachable"),
+        ("{{ result['__class__'] }}", 1, "names that begin with an underscore"),
+        ("x" * 70_000, None, "at most 65,536 are taken"),
+    ],
+)
+def test_what_is_no_template_is_refused_with_its_line(source: str, line: int | None, reason: str) -> None:
+    with pytest.raises(TemplateRefused) as refused:
+        check(source)
+    assert refused.value.line == line
+    assert reason in refused.value.reason
+
+
+HOSTILE = {
+    "a range of a thousand million": repeated(1_000_000_000, "x"),
+    "the same from its end": "{% for i in (1..1000000000) reversed %}x{% endfor %}",
+    "loops in loops": repeated(1_000, repeated(1_000, repeated(1_000, "", "a"), "b")),
+    "loops in a row": repeated(150_000, "{% if i == 0 %}{% endif %}") * 200,
+    "a text that doubles": "{% assign a = 'xxxxxxxxxx' %}" + repeated(60, "{% assign a = a | append: a %}"),
+    "a number that squares itself": "{% assign n = 9 %}" + repeated(60, "{% assign n = n | times: n %}") + "{{ n }}",
+    "output without end": repeated(190_000, "xxxxxxxxxx"),
+    "a list that doubles": "{% assign a = result.items %}" + repeated(60, "{% assign a = a | concat: a %}"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_template_is_stopped_with_a_reason_and_the_next_one_runs(name: str) -> None:
+    assert "".join(one.text for one in segments("{{ status }}")) == "success"
+    start = time.monotonic()
+    with pytest.raises(TemplateRefused) as refused:
+        segments(HOSTILE[name])
+    taken = time.monotonic() - start
+    assert refused.value.reason
+    assert taken < 3  # of a busy machine; the process itself is given 0.9 seconds
+    assert "".join(one.text for one in segments("{{ summary_text }}")) == "it ran"
+
+
+def test_an_attribute_is_not_reachable_by_a_name_that_is_made_at_run_time() -> None:
+    source = "{% assign k = '_class_' | prepend: '_' | append: '_' %}[{{ result[k] }}{{ status[k] }}]"
+    assert "".join(one.text for one in segments(source)) == "[]"
+
+
+def test_the_hash_of_a_variant_is_over_its_text_too() -> None:
+    one, other = (template_variant("template/command/x", 1, "X", text, RenderPolicy()) for text in ("a", "b"))
+    assert one.hash != other.hash
+    assert one.hash == template_variant("template/command/x", 1, "Y", "a", RenderPolicy()).hash
