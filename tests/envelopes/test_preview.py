@@ -1,0 +1,129 @@
+"""A cut and what is shown of it, value by value; and the details of an error that are too large."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from envelopes.budget import ProjectionPolicy, RenderPolicy
+from envelopes.families import FAMILIES
+from envelopes.pipeline import ReceiptTooLong, render
+from envelopes.preview import Cut, Preview, fitting_lines, head_tail, split_lines
+from envelopes.receipt import Segment
+from envelopes.result import CanonicalResult, ToolError
+from tests.envelopes.built_in import failure, projected
+
+BOTH = Cut("lines", 10, ((0, 2), (9, 10)))
+TAIL = Cut("lines", 10, ((7, 10),))
+WHOLE = Cut("characters", 3, ((0, 3),))
+
+
+@pytest.mark.parametrize(
+    ("cut", "shown", "dropped", "gaps", "first_and_last"),
+    [(BOTH, 3, 7, ((2, 9),), (2, 1)), (TAIL, 3, 7, ((0, 7),), (0, 3)), (WHOLE, 3, 0, (), (3, 0))],
+)
+def test_a_cut_counts_what_is_shown_and_what_is_not(
+    cut: Cut, shown: int, dropped: int, gaps: Any, first_and_last: tuple[int, int]
+) -> None:
+    assert (cut.shown_count, cut.dropped_count, cut.gaps) == (shown, dropped, gaps)
+    assert cut.is_whole is (dropped == 0)
+    first, last = first_and_last
+    unit = f"of {cut.total} {cut.unit}"
+    assert cut.marker() == f"[output truncated: showing first {first} and last {last} {unit}]"
+
+
+def test_a_cut_of_nothing_shown_has_one_gap() -> None:
+    cut = Cut("lines", 4, ())
+    assert (cut.is_whole, cut.gaps, cut.shown_count) == (False, ((0, 4),), 0)
+    assert "first 0 and last 0 of 4" in cut.marker()
+
+
+def test_one_line_that_is_not_shown_is_a_cut() -> None:
+    assert not Cut("lines", 4, ((0, 3),)).is_whole
+
+
+@pytest.mark.parametrize(
+    ("head", "shown"), [("a\n", "a\n...\n{0}\n...\nz"), ("a", "a\n...\n{0}\n...\nz"), ("", "...\n{0}\n...\nz")]
+)
+def test_the_marker_stands_on_lines_of_its_own(head: str, shown: str) -> None:
+    assert Preview(head, "z", BOTH).text == shown.format(BOTH.marker())
+
+
+def test_a_preview_without_a_cut_is_the_text() -> None:
+    assert Preview("a\nb", "", None).text == "a\nb"
+    assert head_tail("a\nb", 3) == Preview("a\nb", "", None)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "budget", "count"),
+    [((2, 2, 2), 4, 2), ((2, 2, 2), 5, 2), ((2, 2, 2), 3, 1), ((2, 2), 4, 2), ((2, 2), 9, 2), ((3,), 2, 0), ((), 2, 0)],
+)
+def test_lines_fit_up_to_the_last_character_of_the_budget(sizes: tuple[int, ...], budget: int, count: int) -> None:
+    assert fitting_lines(["x" * size for size in sizes], budget) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "budget", "head", "tail", "unit"),
+    [
+        ("a\nb\nc\n", 4, "a\n", "c\n", "lines"),
+        ("a\nb\nc\n", 5, "a\n", "c\n", "lines"),
+        ("a\nb\ncc\n", 5, "a\n", "cc\n", "lines"),
+        ("long\nb\nc\n", 4, "lo", "c\n", "characters"),
+        ("a\nb\nlong\n", 4, "a\n", "g\n", "characters"),
+        ("abcdef", 3, "a", "ef", "characters"),
+        ("abcdef", 0, "", "", "characters"),
+    ],
+)
+def test_an_end_is_cut_in_its_lines_only_when_both_ends_have_one(
+    text: str, budget: int, head: str, tail: str, unit: str
+) -> None:
+    shown = head_tail(text, budget)
+    assert (shown.head, shown.tail) == (head, tail)
+    assert shown.cut is not None
+    assert shown.cut.unit == unit or budget == 0
+    assert shown.cut.total == (len(split_lines(text)) if shown.cut.unit == "lines" else len(text))
+
+
+@pytest.mark.parametrize(("text", "lines"), [("", []), ("a", ["a"]), ("a\n", ["a\n"]), ("a\nb", ["a\n", "b"])])
+def test_a_line_ends_with_its_newline(text: str, lines: list[str]) -> None:
+    assert split_lines(text) == lines
+
+
+def details_of(details: dict[str, Any], limit: int) -> dict[str, Any]:
+    error = ToolError(kind="network_failed", message="no route", details=details, retryable=True)
+    canonical = projected(failure("WebFetch", error), policy=ProjectionPolicy(details=limit)).canonical
+    assert canonical.error is not None
+    assert canonical.error.details is not None
+    return canonical.error.details
+
+
+def test_details_that_are_too_large_say_how_large_and_which() -> None:
+    details = {"log": "é" * 20, "n": [1, 2]}
+    text = json.dumps(details, ensure_ascii=False, separators=(",", ":"))
+    assert details_of(details, 10) == {
+        "omitted": True,
+        "reason": "details are larger than 10 characters",
+        "char_count": len(text),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "preview": text[:10],
+    }
+
+
+def test_details_of_exactly_the_limit_stay() -> None:
+    details = {"log": "é" * 20, "n": [1, 2]}
+    size = len(json.dumps(details, ensure_ascii=False, separators=(",", ":")))
+    assert details_of(details, size) == details
+    assert details_of(details, size - 1)["omitted"] is True
+
+
+def test_a_receipt_may_have_exactly_as_many_characters_as_its_policy_allows() -> None:
+    renderers = {"receipt": lambda _canonical, _policy: [Segment("x" * 5, "label")]}
+    family = msgspec.structs.replace(FAMILIES[0], renderers=renderers)
+    canonical = CanonicalResult(tool_name="Ask", status="success", summary_text="done", result={})
+    assert render(canonical, family, RenderPolicy(characters=5)).text == "xxxxx"
+    with pytest.raises(ReceiptTooLong, match="command/receipt wrote 5 characters, its policy allows 4$"):
+        render(canonical, family, RenderPolicy(characters=4))
