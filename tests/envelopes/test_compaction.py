@@ -16,7 +16,7 @@ from envelopes.compaction import CompactedHistory, Dropped, Entry, compact_histo
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.pipeline import project, render
-from envelopes.pointer import text_at
+from envelopes.pointer import resolve, text_at
 from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
 from envelopes.tokens import count_tokens
 
@@ -253,6 +253,17 @@ def test_compacting_never_enlarges_and_never_brings_anything_back(result: Any, b
     again = compact(once.canonical, budget)
     assert (again.canonical, again.dropped) == (once.canonical, ())
     assert compact(once.canonical, 10**9).canonical == once.canonical
+    for one in once.dropped:
+        assert resolve(once.canonical.to_json(), one.pointer) != resolve(envelope.to_json(), one.pointer)
+
+
+def test_what_was_dropped_is_nowhere_and_stays_away() -> None:
+    """RFC-108: neither compacting again nor the recap has it from anywhere."""
+    names = [f"src/module_{number}.py" for number in range(200)]
+    kept = compact(success({"stdout_preview": "needle " * 2_000, "filenames": names}), 0).canonical
+    for text in (str(kept.to_json()), recap(kept).text, str(compact(kept, 10**9).canonical.to_json())):
+        assert "needle" not in text
+        assert "module_7" not in text
 
 
 @given(RESULTS, st.integers(0, 2_000), st.integers(0, 2_000))

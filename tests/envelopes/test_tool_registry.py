@@ -271,6 +271,10 @@ def test_the_inventory_says_of_each_tool_what_a_runtime_has_to_know() -> None:
     assert listed["WaitFor"]["planes"] == ["work_item", "agent"]
     assert listed["ExecCommand"]["input_schema"] == definition("ExecCommand").input_schema()
     assert listed["MemoryGet"]["error_kinds"] == ["memory_source_not_found"]
+    for name, tool in listed.items():
+        family, defined = builtin(name)
+        assert (tool["family"], tool["capability"]) == (family.name, defined.capability)
+        assert tool["description"] == defined.description
 
 
 def test_a_stale_inventory_is_told_and_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
