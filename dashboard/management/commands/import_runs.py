@@ -23,6 +23,7 @@ from rich.progress import (
 )
 
 from dashboard import importing, watching
+from dashboard.artifact_store import looking_under
 from dashboard.columns import printable
 from dashboard.importing import Report, import_paths
 from dashboard.models import Project
@@ -37,17 +38,25 @@ class Command(RichCommand):
         parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders")
         parser.add_argument("--format", choices=[one.name for one in RECORDINGS], help="instead of by content")
         parser.add_argument("--project", default=DEFAULT)
+        parser.add_argument(
+            "--artifacts-root", action="append", default=[], metavar="FOLDER", help="take in files named below it, too"
+        )
         parser.add_argument("--watch", action="store_true", help="follow the files until interrupted")
         parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        paths = options["paths"] = [_existing(name) for name in options["paths"]]
+        options["paths"] = [_existing(name) for name in options["paths"]]
+        roots = [_existing(name) for name in options["artifacts_root"]]
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options["project"]):
             raise CommandError("a project's name has letters, digits, - and _, 64 at most")
         project = get_or_create_project(options["project"])
         _map_no_pages()
+        with looking_under(roots):
+            self._import(project, options)
+
+    def _import(self, project: Project, options: dict[str, Any]) -> None:
         with _Bar(self, is_quiet=options["json"]) as bar:
-            report = import_paths(project, paths, format_name=options["format"], progress=bar.show)
+            report = import_paths(project, options["paths"], format_name=options["format"], progress=bar.show)
         if options["json"]:
             self.stdout.write(json.dumps(report.to_json()))
         else:
