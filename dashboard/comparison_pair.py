@@ -20,6 +20,8 @@ from dashboard.comparison_columns import Column, frozen_rows, todays_columns
 from dashboard.comparison_summary import CHANGES
 from dashboard.comparison_work import summary_of
 from dashboard.models import Call, Comparison
+from dashboard.receipt_diff import difference
+from dashboard.receipt_diff_markup import DiffPage, diff_page
 from dashboard.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.windows import FIRST, Window
 from envelopes.families import family
@@ -61,6 +63,7 @@ class PairPage:
     baseline: Written
     column: Written
     back_href: str
+    difference: DiffPage | None
     previous_href: str
     next_href: str
     place: str
@@ -74,6 +77,8 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
     columns = todays_columns(frozen_rows(comparison))
     ordinal = column_of(query, len(columns))
     surfaces = surfaces_of(call, {})
+    baseline = written(surfaces, columns[0], row.cells[0])
+    column = written(surfaces, columns[ordinal], row.cells[ordinal])
     canonical = json_markup.pretty(surfaces.canonical)
     previous, following, place = _walk(comparison, call, ordinal, query.get("changed", ""))
     return PairPage(
@@ -81,8 +86,9 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
         call=call,
         canonical=json_markup.head(canonical, FIRST, "data-pointer"),
         is_canonical_changed=digest(surfaces.canonical) != row.canonical,
-        baseline=written(surfaces, columns[0], row.cells[0]),
-        column=written(surfaces, columns[ordinal], row.cells[ordinal]),
+        baseline=baseline,
+        column=column,
+        difference=_difference(baseline, column),
         back_href=f"{comparison.get_absolute_url()}?column={ordinal}",
         previous_href=previous,
         next_href=following,
@@ -121,6 +127,12 @@ def rendered_from(surfaces: Surfaces) -> tuple[str, CanonicalResult]:
     stored = surfaces.projection
     mapping = surfaces.halves.mapping if stored is None else stored.mapping
     return mapping.partition(":")[0], surfaces.envelope
+
+
+def _difference(baseline: Written, column: Written) -> DiffPage | None:
+    if baseline.receipt is None or column.receipt is None:
+        return None
+    return diff_page(difference(baseline.text, column.text), "side", spaces=False)
 
 
 def _walk(comparison: Comparison, call: Call, ordinal: int, wanted: str) -> tuple[str, str, str]:

@@ -36,6 +36,7 @@ urlpatterns = [
     path("runs/import/", uploads.new, name="import-new"),
     path("runs/<uuid:pk>/", runs.detail, name="run-detail"),
     path("runs/<uuid:pk>/model/", runs.model_view, name="run-model"),
+    path("runs/<uuid:pk>/variants/", runs.replay, name="run-replay"),
     path("runs/<uuid:pk>/delete/", runs.delete, name="run-delete"),
     path("calls/<uuid:pk>/", calls.detail, name="call-detail"),
     path("calls/<uuid:pk>/half/<str:half>/", calls.half, name="call-half"),

@@ -12,6 +12,7 @@ from dashboard.access import OperatorRequest
 from dashboard.model_history import history_of
 from dashboard.run_message import raw_message, whole_message
 from dashboard.run_page import Ask, is_unchanged, run_or_404, run_page
+from dashboard.run_replay import replay_page
 from dashboard.views.rendering import render_page
 
 NOTHING_NEW = 204
@@ -39,3 +40,9 @@ def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
         run, after=wanted.get("after", ""), before=wanted.get("before", ""), at_end=wanted.get("at") == "end"
     )
     return render_page(request, "runs/model.html", {"run": run, "history": history}, partial="entries")
+
+
+@require_GET
+def replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    run = run_or_404(request.project, pk)
+    return render(request, "runs/replay.html", {"page": replay_page(run, request.GET)})

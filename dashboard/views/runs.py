@@ -14,9 +14,9 @@ from dashboard.recording import forget_run
 from dashboard.run_facets import forget_counts
 from dashboard.run_list import ListState, run_page, sidebar
 from dashboard.views.rendering import render_page
-from dashboard.views.run_pages import detail, model_view
+from dashboard.views.run_pages import detail, model_view, replay
 
-__all__ = ["delete", "detail", "index", "model_view"]
+__all__ = ["delete", "detail", "index", "model_view", "replay"]
 
 
 @require_safe
