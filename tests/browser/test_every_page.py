@@ -8,7 +8,6 @@ from playwright.sync_api import Page
 from dashboard.models import Project
 from tests.browser.conftest import Browse, Serious
 
-SCHEMES = ("light", "dark")
 NARROW, WIDE = 390, 1440
 
 
@@ -17,7 +16,7 @@ def addresses(bundled: Project) -> list[str]:
     """One for each page that has an address; the call is one that has an artifact."""
     artifact = bundled.artifacts.select_related("call").order_by("-state", "role", "size", "pk")[0]
     run = f"/runs/{artifact.call.run_id}/"
-    lists = ["/runs/", "/problems/", "/docs/", "/runs/import/", "/tools/", "/tools/WebFetch/?sample=large"]
+    lists = ["/runs/", "/problems/", "/docs/", "/runs/import/", "/tools/", "/tools/WebFetch/"]
     call = f"/calls/{artifact.call_id}/"
     forms = [f"{call}?right=wire-anthropic", f"{call}?left=recorded&right=compacted"]
     return [*lists, *forms, run, f"{run}model/", f"{run}delete/", call, f"/artifacts/{artifact.pk}/"]
@@ -27,11 +26,16 @@ def test_no_page_has_a_serious_fault_of_accessibility(
     addresses: list[str], operator_page: Page, serious: Serious
 ) -> None:
     found: list[str] = []
-    for scheme in SCHEMES:
-        operator_page.emulate_media(color_scheme=scheme)
-        for address in addresses:
-            operator_page.goto(address)
-            found += [f"{address} {scheme}: {sentence}" for sentence in serious(operator_page)]
+    for address in addresses:
+        operator_page.emulate_media(color_scheme="light")
+        operator_page.goto(address)
+        found += [f"{address} light: {sentence}" for sentence in serious(operator_page)]
+        if "right=" in address:
+            continue
+        # The elements are the same in the dark; only their colours are not.
+        operator_page.emulate_media(color_scheme="dark")
+        operator_page.goto(address)
+        found += [f"{address} dark: {sentence}" for sentence in serious(operator_page, "color-contrast")]
     assert not found, "\n".join(found)
 
 
