@@ -8,13 +8,16 @@ Finding   the same under the rule's name: what a page shows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 import msgspec
 
+from envelopes.pointer import join
 from envelopes.preview import Cut
-from envelopes.receipt import Document, Receipt
+from envelopes.receipt import Document, Receipt, Segment
 from envelopes.result import CanonicalResult, JsonValue
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -28,7 +31,7 @@ class Shortened(msgspec.Struct, frozen=True):
     document: Document = "canonical"
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
+class Pair(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`is_recorded`: the receipt was written by a foreign agent about `complete`, its own record, and aligned.
 
     `has_artifact` says of a virtual path whether its content is there; None when nobody can say.
@@ -40,6 +43,31 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     complete: JsonValue = None
     cuts: tuple[Shortened, ...] = ()
     has_artifact: Callable[[str], bool] | None = None
+
+    @cached_property
+    def placed(self) -> tuple[tuple[int, Segment], ...]:
+        """Each segment behind the character at which it begins: most rules ask, so they are laid out once."""
+        segments = self.receipt.segments
+        starts = accumulate((len(segment.text) for segment in segments), initial=0)
+        return tuple(zip(starts, segments, strict=False))
+
+    @cached_property
+    def scalars(self) -> tuple[tuple[str, JsonValue], ...]:
+        """Of the canonical result, by pointer."""
+        return tuple(scalars_of(self.canonical.result, "/result"))
+
+
+def scalars_of(value: JsonValue, pointer: str) -> Iterator[tuple[str, JsonValue]]:
+    """The scalars at and below `value`."""
+    match value:
+        case dict():
+            for key, child in value.items():
+                yield from scalars_of(child, join(pointer, key))
+        case list():
+            for index, child in enumerate(value):
+                yield from scalars_of(child, join(pointer, index))
+        case _:
+            yield pointer, value
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):

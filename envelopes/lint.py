@@ -27,12 +27,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting
+from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting, scalars_of
 from envelopes.outline import scalar_text
-from envelopes.pointer import is_within, join, text_at
+from envelopes.pointer import is_within, text_at
 from envelopes.preview import split_lines
 from envelopes.receipt import Document, Segment, TextPart
-from envelopes.result import JsonValue
 from envelopes.secret import secrets_in
 
 TELLING = 12  # characters of a line or a text that stand nowhere by chance
@@ -85,7 +84,7 @@ def said(name: str, what: str, *pointers: str) -> Rule:
     """
 
     def finds(pair: Pair) -> Iterator[Sighting]:
-        is_cut = any(segment.role == "marker" for _, segment in _segments(pair))
+        is_cut = any(segment.role == "marker" for _, segment in pair.placed)
         for pattern in pointers:
             unsaid = list(_unsaid(pair, pattern)) if not (is_cut and "*" in pattern) else []
             if unsaid:
@@ -97,7 +96,7 @@ def said(name: str, what: str, *pointers: str) -> Rule:
 
 
 def _unsaid(pair: Pair, pattern: str) -> Iterator[tuple[str, str]]:
-    for pointer, value in _members(pair.canonical.result, "/result"):
+    for pointer, value in pair.scalars:
         if value not in (None, "") and _is_like(pointer, pattern) and not _says(pair, scalar_text(value)):
             yield pointer, scalar_text(value)
 
@@ -141,7 +140,7 @@ def _escaped(value: str, escapes: frozenset[str]) -> Iterator[str]:
 
 
 def _exit_status_missing(pair: Pair) -> Iterator[Sighting]:
-    for pointer, value in _members(pair.canonical.result, "/result"):
+    for pointer, value in pair.scalars:
         is_code = pointer.endswith("/exit_status") and isinstance(value, int) and not isinstance(value, bool)
         if is_code and value and not _says(pair, str(value)):
             yield Sighting(sentence=f"The command ended with {value}; the receipt does not say so.", pointer=pointer)
@@ -149,7 +148,7 @@ def _exit_status_missing(pair: Pair) -> Iterator[Sighting]:
 
 def _cut_without_marker(pair: Pair) -> Iterator[Sighting]:
     for one in pair.cuts:
-        is_shown = any(_is_slice(segment, one) for _, segment in _segments(pair))
+        is_shown = any(_is_slice(segment, one) for _, segment in pair.placed)
         if is_shown and one.cut.shown_count and not one.cut.is_whole and _is_silent(pair, one):
             yield Sighting(
                 sentence=f"{one.cut.dropped_count:,} of {one.cut.total:,} {one.cut.unit} are missing, "
@@ -173,7 +172,7 @@ def _is_silent(pair: Pair, one: Shortened) -> bool:
     text = pair.receipt.text
     if one.cut.marker() in text or any(SAYS_CUT.search(segment.text) for _, segment in _own_words(pair)):
         return False
-    if any(_is_sign(segment, one) for _, segment in _segments(pair)):
+    if any(_is_sign(segment, one) for _, segment in pair.placed):
         return False
     return not pair.is_recorded or _is_lost(pair, one)
 
@@ -260,7 +259,7 @@ def _repeated_text(pair: Pair) -> Iterator[Sighting]:
 
 def _headline_late(pair: Pair) -> Iterator[Sighting]:
     """Lines of tags or a name before it are no harm; lines of the result are."""
-    segments = list(_segments(pair))
+    segments = pair.placed
     first = next(((at, one) for at, one in segments if one.role == "headline"), None)
     if first is None:
         return
@@ -292,39 +291,17 @@ def _of_ours(finds: Callable[[Pair], Iterable[Sighting]]) -> Callable[[Pair], It
     return lambda pair: () if pair.is_recorded else finds(pair)
 
 
-def _segments(pair: Pair) -> Iterator[tuple[int, Segment]]:
-    at = 0
-    for segment in pair.receipt.segments:
-        yield at, segment
-        at += len(segment.text)
-
-
 def _own_words(pair: Pair) -> Iterator[tuple[int, Segment]]:
     """The renderer's words and its markers; in a recorded receipt, what was not traced."""
-    return ((at, one) for at, one in _segments(pair) if one.source is None or one.role == "marker")
+    return ((at, one) for at, one in pair.placed if one.source is None or one.role == "marker")
 
 
 def _strings(pair: Pair) -> Iterator[tuple[Document, str, str]]:
-    documents: list[tuple[Document, str, JsonValue]] = [("canonical", "/result", pair.canonical.result)]
-    if pair.is_recorded:
-        documents = [("complete", "", pair.complete)]
-    for document, base, value in documents:
-        for pointer, one in _members(value, base):
-            if isinstance(one, str) and len(one) > TELLING * 2:
-                yield document, pointer, one
-
-
-def _members(value: JsonValue, pointer: str) -> Iterator[tuple[str, JsonValue]]:
-    """The scalars at and below `value`."""
-    match value:
-        case dict():
-            for key, child in value.items():
-                yield from _members(child, join(pointer, key))
-        case list():
-            for index, child in enumerate(value):
-                yield from _members(child, join(pointer, index))
-        case _:
-            yield pointer, value
+    document: Document = "complete" if pair.is_recorded else "canonical"
+    scalars = scalars_of(pair.complete, "") if pair.is_recorded else pair.scalars
+    for pointer, one in scalars:
+        if isinstance(one, str) and len(one) > TELLING * 2:
+            yield document, pointer, one
 
 
 def _says(pair: Pair, text: str) -> bool:

@@ -74,7 +74,7 @@ class Receipt(msgspec.Struct, frozen=True, dict=True):
         """The text parts in order. Images and files stand by themselves and add no characters."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
-    @property
+    @cached_property
     def segments(self) -> tuple[Segment, ...]:
         return tuple(segment for part in self.parts if isinstance(part, TextPart) for segment in part.segments)
 
