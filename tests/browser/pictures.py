@@ -29,6 +29,17 @@ SCHEMES = ("light", "dark")
 ID = r"[0-9a-f-]{36}"
 RUN, CALL, ARTIFACT = (re.compile(rf"^/{noun}/{ID}/$") for noun in ("runs", "calls", "artifacts"))
 CALLS_OF_A_RUN = 3
+LISTS = {
+    "runs": "/runs/",
+    "import": "/runs/import/",
+    "renderers": "/renderers/",
+    "preview": "/renderers/command/",
+    "comparisons": "/comparisons/",
+    "tools": "/tools/",
+    "tool": "/tools/ExecCommand/",
+    "problems": "/problems/",
+    "docs": "/docs/",
+}
 STARTS_WITHIN = 30.0
 
 
@@ -102,7 +113,7 @@ def _accept(page: Page) -> None:
 
 
 def _pages(page: Page) -> list[tuple[str, str]]:
-    found = [("runs", "/runs/"), ("problems", "/problems/")]
+    found = list(LISTS.items())
     runs = _links(page, "/runs/", RUN)
     for run in runs[:1]:
         calls = _links(page, run, CALL)
