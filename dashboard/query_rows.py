@@ -12,7 +12,7 @@ from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, 
 from django.utils import timezone
 
 from dashboard.identity import derived
-from dashboard.models import Call, Project, Run, RunFacet
+from dashboard.models import Call, Project, ReceiptFingerprint, Run, RunFacet
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 from dashboard.prepared import Given, given, prepared
 from dashboard.run_text import runs_with_text
@@ -171,6 +171,7 @@ CALL_CONDITIONS: dict[Facet, Q] = {
     ("state", "unanswered"): UNANSWERED,
     ("state", "retried"): Q(attempt__gt=1),
     ("state", "disagree"): Q(is_disagreeing=True),
+    ("state", "drifted"): Q(pk__in=ReceiptFingerprint.objects.exclude(drift="").values("receipt__call")),
     ("cut", "yes"): Q(is_cut=True),
     ("cut", "no"): Q(is_cut=False),
 }

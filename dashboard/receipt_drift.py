@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from django.db.models import Count
 from django.utils import timezone
 
 from dashboard.call_surfaces import surfaces_of
@@ -27,7 +28,7 @@ from dashboard.comparison_pair import rendered_from
 from dashboard.comparison_subjects import subjects_of
 from dashboard.comparison_work import results_of
 from dashboard.judging import sha256_of
-from dashboard.models import Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint
+from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
 from envelopes.families import family
 from envelopes.pipeline import render
 from envelopes.renderings import Variant, variant
@@ -80,6 +81,7 @@ def check(project: Project | None = None) -> Checked:
             found = _drift_of(fingerprint)
             _keep(fingerprint, found)
             drifted += [found] if found else []
+    _mark_runs(project)
     pinned, texts = list(_pinned(project)), 0
     for comparison in pinned:
         for row, drifts in _drifts_since(comparison):
@@ -92,6 +94,21 @@ def _keep(fingerprint: ReceiptFingerprint, found: Drift | None) -> None:
     fingerprint.drift = found.reason if found else ""
     fingerprint.checked_at = timezone.now()
     fingerprint.save(update_fields=["drift", "checked_at"])
+
+
+def _mark_runs(project: Project | None) -> None:
+    """The facet behind `state:drifted` and the preset of that name, as of this check."""
+    marked = RunFacet.objects.filter(kind="state", value="drifted")
+    (marked if project is None else marked.filter(project=project)).delete()
+    drifted = Call.objects.exclude(receipts__fingerprint=None).exclude(receipts__fingerprint__drift="")
+    counted = (drifted if project is None else drifted.filter(project=project)).values_list("run").annotate(Count("id"))
+    counts = dict(counted.order_by("run"))
+    RunFacet.objects.bulk_create(
+        RunFacet(
+            run=run, project_id=run.project_id, kind="state", value="drifted", sort_at=run.sort_at, count=counts[run.pk]
+        )
+        for run in Run.objects.filter(pk__in=counts)
+    )
 
 
 def _drift_of(fingerprint: ReceiptFingerprint) -> Drift | None:

@@ -35,6 +35,7 @@ STATE_WORDS = {
     "unanswered": "has unanswered calls",
     "retried": "has retries",
     "disagree": "sources disagree",
+    "drifted": "has drifted receipts",
     "child": "is a child run",
 }
 # What the search bar writes for a state, where it has a shorter word.

@@ -57,6 +57,7 @@ PRESETS = (
     Preset("biggest", "Biggest receipts", "", "tokens"),
     Preset("unanswered", "Unanswered", "status:unanswered"),
     Preset("disagree", "Sources disagree", "state:disagree"),
+    Preset("drifted", "Drifted", "state:drifted"),
 )
 PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
 

@@ -22,7 +22,7 @@ from envelopes.untrusted import Untrusted, tame
 PLAN_CHARACTERS = 16_000
 CHIPS = ("state", "family", "tool")
 CHIPS_OPEN = 8  # of a kind; the rest is folded
-CALL_STATES = frozenset({"failed", "cut", "unanswered", "retried", "disagree"})  # the others are about runs
+CALL_STATES = frozenset({"failed", "cut", "unanswered", "retried", "disagree", "drifted"})  # the others are about runs
 CHILDREN_SHOWN = 200
 SOURCES_SHOWN = 20
 SQUEEZED = "squeezed"

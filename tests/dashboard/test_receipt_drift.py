@@ -10,11 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from django.core.management import call_command
+from django.test import Client
 
 from dashboard import comparing
 from dashboard.call_surfaces import surfaces_of
 from dashboard.call_variants import rendered
-from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint
+from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint, Run
+from dashboard.query import parse
 from dashboard.receipt_drift import check, remember_sent
 from envelopes import renderings
 from envelopes.budget import RenderPolicy
@@ -75,6 +77,19 @@ def test_a_newer_version_is_drift_of_the_variant(sent: ReceiptFingerprint, monke
     assert (found["reason"], found["detail"]) == ("variant", "version 1 is version 2 now")
     sent.refresh_from_db()
     assert sent.drift == "variant"
+
+
+def test_the_preset_lists_the_runs_of_drifted_receipts_until_they_are_mended(
+    sent: ReceiptFingerprint, operator_client: Client
+) -> None:
+    title = Run.objects.get().title
+    ReceiptFingerprint.objects.update(policy="another")
+    check()
+    assert title in operator_client.get("/runs/?preset=drifted").content.decode()
+    assert [call.pk for call in parse("state:drifted", over="calls").calls(Run.objects.get())] == [sent.receipt.call_id]
+    ReceiptFingerprint.objects.update(policy=RenderPolicy().fingerprint)
+    check()
+    assert title not in operator_client.get("/runs/?preset=drifted").content.decode()
 
 
 def test_a_variant_that_is_gone_is_drift(sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch) -> None:
