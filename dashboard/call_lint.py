@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 import msgspec
 
@@ -135,11 +136,11 @@ class _Room:
                 self.left -= len(value)
                 return kept
             case dict():
-                return {key: self.bounded(child) for key, child in value.items() if self._has_room()}
+                return {key: self.bounded(child) for key, child in takewhile(self._has_room, value.items())}
             case list():
-                return [self.bounded(child) for child in value if self._has_room()]
+                return [self.bounded(child) for child in takewhile(self._has_room, value)]
         return value
 
-    def _has_room(self) -> bool:
+    def _has_room(self, _member: object) -> bool:
         self.left -= MEMBER
         return self.left > 0

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.http import QueryDict
 
-from dashboard.call_lint import LintPane, lint_pane
+from dashboard.call_lint import LOOKED_AT, LintPane, lint_pane
 from dashboard.call_panes import (
     JsonPane,
     ReceiptPane,
@@ -105,7 +105,7 @@ class CallPage:
 
 
 def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
-    surfaces = surfaces_of(call, query)
+    surfaces = surfaces_of(call, query, first=LOOKED_AT)
     artifacts = artifacts_of(call)
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else of_receipt("absent")

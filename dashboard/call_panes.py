@@ -65,11 +65,15 @@ class HalfWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Of how many characters of the receipt one knows where they come from."""
+    """Of how many characters of the receipt one knows where they come from; `total` are those looked at.
+
+    Not `is_whole`: they are the first of more.
+    """
 
     result: int
     args: int
     total: int
+    is_whole: bool = True
 
     @property
     def own(self) -> int:
@@ -171,14 +175,15 @@ def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
         return None
     text = surfaces.receipt_text
     links = Links(surfaces.halves.reading.links)
-    characters = _characters(receipt)
+    looked_at = min(len(text), len(text) if surfaces.halves.aligned is None else surfaces.halves.aligned)
+    characters = _characters(receipt, looked_at)
     first = islice(characters.items(), FIELDS_SHOWN)
     shown = surfaces.chosen.get("receipt")
     return ReceiptPane(
         window=receipt_window(receipt, links, 0, FIRST, spaces=spaces),
         size=Size(bytes=utf8_length(text), lines=_lines(text), tokens=surfaces.receipt_tokens),
         fidelity=of_receipt(shown.fidelity if shown else "absent"),
-        share=_share(characters, len(text)),
+        share=_share(characters, looked_at, is_whole=looked_at == len(text)),
         fields=tuple(_field(*source, count, links) for source, count in first),
         fields_left=max(0, len(characters) - FIELDS_SHOWN),
         is_mixed=len(receipt.parts) > 1 or (text == "" and bool(receipt.parts)),
@@ -199,20 +204,22 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
 
 
-def _characters(receipt: Receipt) -> dict[tuple[str, str], int]:
-    """By document and pointer, in the order in which they first appear."""
+def _characters(receipt: Receipt, looked_at: int) -> dict[tuple[str, str], int]:
+    """Of the first `looked_at`, by document and pointer, in the order in which they first appear."""
     counts: dict[tuple[str, str], int] = {}
+    room = looked_at
     for part in receipt.parts:
         for segment in part.segments if isinstance(part, TextPart) else ():
-            if segment.source is not None:
+            if segment.source is not None and room > 0:
                 key = (segment.source.document, segment.source.pointer)
-                counts[key] = counts.get(key, 0) + len(segment.text)
+                counts[key] = counts.get(key, 0) + min(room, len(segment.text))
+            room -= len(segment.text)
     return counts
 
 
-def _share(characters: dict[tuple[str, str], int], total: int) -> Share:
+def _share(characters: dict[tuple[str, str], int], total: int, *, is_whole: bool) -> Share:
     args = sum(count for (document, _), count in characters.items() if document == "args")
-    return Share(result=sum(characters.values()) - args, args=args, total=total)
+    return Share(result=sum(characters.values()) - args, args=args, total=total, is_whole=is_whole)
 
 
 def _field(document: str, pointer: str, characters: int, links: Links) -> Field:

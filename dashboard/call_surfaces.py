@@ -25,13 +25,17 @@ SURFACES = ("args", "result", "receipt")
 
 @dataclass(frozen=True)
 class Surfaces:
-    """`chosen` holds the observation of each surface that is looked at."""
+    """`chosen` holds the observation of each surface that is looked at.
+
+    `first` characters of the receipt are all that is shown with sources, None: the whole of it is.
+    """
 
     call: Call
     observations: tuple[Observation, ...]
     receipts: tuple[Receipt, ...]
     chosen: Mapping[str, Observation]
     stored: tuple[CanonicalProjection, ...] | None = None  # of this call, by id, where somebody has them at hand
+    first: int | None = None
 
     @property
     def args(self) -> bytes:
@@ -68,7 +72,14 @@ class Surfaces:
             content=self.content,
             is_error=self.call.source_error,
             stored=self._stored,
+            first=self.first if self._is_known_whole else None,
         )
+
+    @property
+    def _is_known_whole(self) -> bool:
+        """The import, which looked at all of what is looked at now, found no line of the outputs missing."""
+        is_long = self.first is not None and len(self.content or b"") > self.first
+        return is_long and not self.call.is_cut and all(one.selected for one in self.chosen.values())
 
     @cached_property
     def projection(self) -> CanonicalProjection | None:
@@ -124,9 +135,9 @@ class Surfaces:
         return None if kept is None else _envelope(bytes(kept.data))
 
 
-def surfaces_of(call: Call, wanted: Mapping[str, str]) -> Surfaces:
+def surfaces_of(call: Call, wanted: Mapping[str, str], *, first: int | None = None) -> Surfaces:
     """Two queries. A call has few observations, so they come with their bytes."""
-    return surfaces_from(call, observations_of(call), receipts_of(call), wanted)
+    return surfaces_from(call, observations_of(call), receipts_of(call), wanted, first=first)
 
 
 def surfaces_from(
@@ -135,6 +146,8 @@ def surfaces_from(
     receipts: tuple[Receipt, ...],
     wanted: Mapping[str, str],
     stored: tuple[CanonicalProjection, ...] | None = None,
+    *,
+    first: int | None = None,
 ) -> Surfaces:
     """The same from rows at hand, in the order of `call_queries`; envelopes that are not given are asked for."""
     chosen = {
@@ -142,7 +155,7 @@ def surfaces_from(
         for surface in SURFACES
         if (found := _chosen(surface, observations, receipts, wanted.get(surface, ""))) is not None
     }
-    return Surfaces(call, observations, receipts, chosen, stored)
+    return Surfaces(call, observations, receipts, chosen, stored, first)
 
 
 def _envelope(data: bytes) -> CanonicalResult | None:

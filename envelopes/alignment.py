@@ -11,7 +11,7 @@ Offsets count characters (code points). `text` is one text part of the receipt.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -67,12 +67,11 @@ def match_prefix(text: str, at: int, value: str, pointer: str) -> Span | None:
 
 def match_numbered(
     text: str, at: int, value: str, pointer: str, *, first: int, separators: Sequence[str] = ("→", "\t")
-) -> list[Span]:
+) -> Iterator[Span]:
     """Lines as `cat -n` prints them: padding, number, separator, then the line of `value`.
 
     Stops at the first line whose number or content differs. Numbers and padding are the agent's words.
     """
-    spans: list[Span] = []
     offset = 0
     for number, line in enumerate(value.split("\n", text.count("\n", at) + 1), first):
         content_at = _after_number(text, at, number, separators)
@@ -80,21 +79,18 @@ def match_numbered(
             break
         end = content_at + len(line)
         if line:
-            spans.append(Span(content_at, end, pointer, offset, offset + len(line)))
+            yield Span(content_at, end, pointer, offset, offset + len(line))
         offset += len(line) + 1
         at = end + 1
-    return spans
 
 
-def match_items(text: str, at: int, items: Sequence[str], pointer: str) -> list[Span]:
+def match_items(text: str, at: int, items: Iterable[str], pointer: str) -> Iterator[Span]:
     """One list item a line, in order, from `at`. Stops at the first line that differs."""
-    spans: list[Span] = []
     for index, item in enumerate(items):
         if not item or not _ends_line(text, at, item):
             break
-        spans.append(Span(at, at + len(item), f"{pointer}/{index}", 0, len(item)))
+        yield Span(at, at + len(item), f"{pointer}/{index}", 0, len(item))
         at += len(item) + 1
-    return spans
 
 
 def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
@@ -121,8 +117,7 @@ def cut_of(value: str, spans: Iterable[Span], *, start: int = 0) -> Cut:
     """
     merged = _merged(sorted((span.value_start, span.value_end) for span in spans), value)
     if merged and merged[0][0] <= start and merged[0][1] >= len(value):
-        total = value.count("\n") + (not value.endswith("\n"))
-        return Cut("lines", total, ((0, total),))
+        return whole_cut(value)
     starts, ends = _line_edges(value)
     starts[:1] = [start] if starts else []
     shown: list[tuple[int, int]] = []
@@ -131,6 +126,12 @@ def cut_of(value: str, spans: Iterable[Span], *, start: int = 0) -> Cut:
         if last > first:
             shown.append((first, last))
     return Cut("lines", len(ends), tuple(shown))
+
+
+def whole_cut(value: str) -> Cut:
+    """Every line of `value` is shown."""
+    total = value.count("\n") + (not value.endswith("\n"))
+    return Cut("lines", total, ((0, total),))
 
 
 def _shared_prefix(left: str, right: str) -> int:

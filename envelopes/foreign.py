@@ -10,7 +10,7 @@ A source's own error flag is evidence and is kept; the reading decides what the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -56,15 +56,50 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     complete: CompleteOutput
     fidelity: ResultFidelity
-    links: dict[str, str] = {}
+    links: Mapping[str, str] = {}
     outputs: tuple[OutputField, ...] = ()
 
 
+class ItemLinks(Mapping[str, str]):
+    """The members of `count` items of a list, `/tasks/3/id` -> `/result/work_items/3/id`, beside `links` of their own.
+
+    `names` are members by their recorded name. Nothing is made before it is asked for: a list may be long.
+    """
+
+    def __init__(
+        self, recorded: str, canonical: str, count: int, names: Mapping[str, str], links: Mapping[str, str]
+    ) -> None:
+        self._recorded, self._canonical = recorded, canonical
+        self._count, self._names, self._links = count, names, links
+
+    def __getitem__(self, pointer: str) -> str:
+        item, _, name = pointer.rpartition("/")
+        base, _, index = item.rpartition("/")
+        if base == self._recorded and name in self._names and self._is_item(index):
+            return f"{self._canonical}/{index}/{self._names[name]}"
+        return self._links[pointer]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._links
+        for index in range(self._count):
+            yield from (f"{self._recorded}/{index}/{name}" for name in self._names)
+
+    def __len__(self) -> int:
+        return len(self._links) + self._count * len(self._names)
+
+    def _is_item(self, index: str) -> bool:
+        return index.isascii() and index.isdigit() and int(index) < self._count
+
+
 class ForeignTool(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools` are the agent's own names. Raise `version` whenever `read` says something new."""
+    """`tools` are the agent's own names. Raise `version` whenever `read` says something new.
+
+    `align` gives a list in any order, or yields spans in the order of the text: of a long receipt a page
+    shows the beginning, and whoever yields is asked for no more than that.
+    """
 
     agent: str
     tools: tuple[str, ...]
     version: int
     read: Callable[[Evidence], Reading]
-    align: Callable[[Evidence, str], list[Span]]
+    align: Callable[[Evidence, str], Iterable[Span]]

@@ -8,12 +8,13 @@ to `external`, and `Halves.note` says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import TypeAlias
 
 import msgspec
 
-from envelopes.alignment import Span, cut_of, to_segments
+from envelopes.alignment import Span, cut_of, to_segments, whole_cut
 from envelopes.artifact import ArtifactSink, MemorySink
 from envelopes.families import fallback, family, foreign
 from envelopes.families.base import Family
@@ -49,6 +50,7 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None
     outputs: tuple[OutputCut, ...] = ()
     note: str = ""
+    aligned: int | None = None  # so many characters of the receipt at its beginning; None: all
 
 
 def read_halves(
@@ -62,11 +64,15 @@ def read_halves(
     sink: ArtifactSink | None = None,
     stored: Stored | None = None,
     is_linked: bool = True,
+    first: int | None = None,
 ) -> Halves:
     """`content` is the receipt's recorded JSON. Undecodable surfaces are treated as absent and noted.
 
     An envelope that is `stored` under the mapping is taken as it is and not made again. Not `is_linked`:
     the receipt's characters come without their sources, for who only counts them.
+
+    `first` is for who has it from the import that the receipt holds all lines of every output: with an
+    envelope stored, sources are sought for what begins in that many characters, and behind them for nothing.
     """
     notes: list[str] = []
     parts = recorded_parts(_tamed(content, "receipt", notes)) if content is not None else None
@@ -79,7 +85,8 @@ def read_halves(
         receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
         is_error=is_error,
     )
-    return _halves(evidence, parts, sink or MemorySink(), notes, stored or _nothing_stored, is_linked=is_linked)
+    kept = stored or _nothing_stored
+    return _halves(evidence, parts, sink or MemorySink(), notes, kept, is_linked=is_linked, first=first)
 
 
 def lint_recorded(halves: Halves, *, has_artifact: Callable[[str], bool] | None = None) -> tuple[Finding, ...]:
@@ -141,13 +148,19 @@ def _halves(
     stored: Stored,
     *,
     is_linked: bool,
+    first: int | None,
 ) -> Halves:
     """The family's own reading, else external's, else external's of nothing: a call is never lost to a mapping."""
     own, other = foreign(evidence.agent, evidence.tool), fallback()
     nothing = msgspec.structs.replace(evidence, args=None, result=None, has_result=False, receipt_text=None)
     for (owner, row), read, read_parts in ((own, evidence, parts), (other, evidence, parts), (other, nothing, ())):
         try:
-            reading, projection, spans, cuts = _applied(owner, row, read, read_parts, sink, stored)
+            kept = stored(_mapping(owner, row))
+            until = None if kept is None else first
+            reading = row.read(read)
+            projection = Projection(kept) if kept else project(reading.complete, owner, owner.projection, sink)
+            spans = _aligned(row, read, read_parts or (), until)
+            cuts = _output_cuts(read, reading, [one for part in spans for one in part], is_whole=until is not None)
             break
         except Exception as error:
             notes.append(f"{owner.name} could not read this call ({type(error).__name__}: {error})")
@@ -160,22 +173,31 @@ def _halves(
         receipt=None if parts is None else _receipt(parts, (is_linked and spans) or [[] for _ in parts]),
         outputs=cuts,
         note="; ".join(notes),
+        aligned=until,
     )
 
 
-def _applied(
-    family: Family,
-    row: ForeignTool,
-    evidence: Evidence,
-    parts: tuple[Recorded, ...] | None,
-    sink: ArtifactSink,
-    stored: Stored,
-) -> tuple[Reading, Projection, list[list[Span]], tuple[OutputCut, ...]]:
-    reading = row.read(evidence)
-    kept = stored(_mapping(family, row))
-    projection = Projection(kept) if kept else project(reading.complete, family, family.projection, sink)
-    spans = [row.align(evidence, part) if isinstance(part, str) else [] for part in parts or ()]
-    return reading, projection, spans, _output_cuts(evidence, reading, [span for part in spans for span in part])
+def _aligned(row: ForeignTool, evidence: Evidence, parts: tuple[Recorded, ...], until: int | None) -> list[list[Span]]:
+    """The spans of each part that begin before character `until` of all text."""
+    found: list[list[Span]] = []
+    at = 0
+    for part in parts:
+        left = None if until is None else until - at
+        if not isinstance(part, str):
+            found.append([])
+            continue
+        found.append(_taken(row.align(evidence, part), left) if left is None or left > 0 else [])
+        at += len(part)
+    return found
+
+
+def _taken(spans: Iterable[Span], until: int | None) -> list[Span]:
+    """A list stands in any order, what is yielded in the order of the text."""
+    if until is None:
+        return list(spans)
+    if isinstance(spans, list):
+        return [one for one in spans if one.start < until]
+    return list(takewhile(lambda one: one.start < until, spans))
 
 
 def _mapping(family: Family, row: ForeignTool) -> str:
@@ -194,11 +216,12 @@ def _receipt(parts: tuple[Recorded, ...], spans: list[list[Span]]) -> Receipt:
     return Receipt(tuple(found))
 
 
-def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span]) -> tuple[OutputCut, ...]:
+def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span], *, is_whole: bool) -> tuple[OutputCut, ...]:
     cuts: list[OutputCut] = []
     for field in reading.outputs:
         text = text_at(evidence.result, field.pointer)
         if text:
             own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
-            cuts.append(OutputCut(field, cut_of(text, own, start=field.start)))
+            cut = whole_cut(text) if is_whole else cut_of(text, own, start=field.start)
+            cuts.append(OutputCut(field, cut))
     return tuple(cuts)

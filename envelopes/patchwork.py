@@ -41,7 +41,8 @@ class Patchwork:
     def spans(self, at: int, start: int, end: int) -> Iterator[Span]:
         """Characters [start, end) of `text` stand at `at` in the receipt."""
         first = max(0, bisect_right(self._starts, start) - 1)
-        for begin, piece in zip(self._starts[first:], self._pieces[first:], strict=True):
+        for index in range(first, len(self._pieces)):
+            begin, piece = self._starts[index], self._pieces[index]
             if begin >= end:
                 break
             low, high = max(start, begin), min(end, begin + len(piece.text))

@@ -8,7 +8,7 @@ typed_tool    a ForeignTool that tries failure, then the family's own reading, t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -34,7 +34,7 @@ class Members(msgspec.Struct, frozen=True):
         return self.recorded.get(name) if isinstance(self.recorded, dict) else None
 
     def text(self, name: str) -> str | None:
-        found = self.get(name)
+        found = self.recorded.get(name) if isinstance(self.recorded, dict) else None
         return found if isinstance(found, str) else None
 
     def integer(self, name: str) -> int | None:
@@ -59,17 +59,16 @@ class Members(msgspec.Struct, frozen=True):
 
     def strings(self, name: str) -> list[str]:
         """The elements of a list; one that is no string is outlined, so that indexes stay."""
-        return [
-            item.recorded if isinstance(item.recorded, str) else outline_text(item.recorded)
-            for item in self.items(name)
-        ]
+        found = self.get(name)
+        items = found if isinstance(found, list) else []
+        return [item if isinstance(item, str) else outline_text(item) for item in items]
 
     def has_any(self, names: tuple[str, ...]) -> bool:
         return isinstance(self.recorded, dict) and any(name in self.recorded for name in names)
 
 
 Read = Callable[[Evidence, Members], Reading]
-Align = Callable[[Members, str], list[Span]]
+Align = Callable[[Members, str], Iterable[Span]]
 
 
 def typed_tool(
@@ -83,7 +82,7 @@ def typed_tool(
             return failure
         return read(evidence, recorded) if recorded.has_any(expects) else read_untyped(evidence)
 
-    def align_any(evidence: Evidence, text: str) -> list[Span]:
+    def align_any(evidence: Evidence, text: str) -> Iterable[Span]:
         recorded = Members(evidence.result)
         if read_failure(evidence):
             return align_failure(evidence, text)
@@ -97,7 +96,7 @@ def reading(
     result: msgspec.Struct,
     said: str,
     *,
-    links: dict[str, str],
+    links: Mapping[str, str],
     outputs: tuple[OutputField, ...] = (),
     fidelity: ResultFidelity = "structured",
 ) -> Reading:

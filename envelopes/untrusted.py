@@ -16,6 +16,7 @@ import json
 import re
 from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,7 @@ _SPACE = re.compile(rf"[{_WHITESPACE}]*")
 _DECODER = json.JSONDecoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_NESTED = (dict, list)  # what JSON decodes to, never a subclass
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -126,20 +128,16 @@ def _lenient(text: str) -> JsonValue:
 
 
 def _check_depth(value: JsonValue) -> None:
-    level: list[JsonValue] = [value]
+    level: list[Any] = _containers([value])
     for _ in range(DEPTH):
-        level = [child for parent in level for child in _children(parent)]
+        level = [child for parent in level for child in _containers(parent)]
         if not level:
             return
     raise Untrusted(f"nested deeper than {DEPTH}")
 
 
-def _children(value: JsonValue) -> list[JsonValue]:
-    if isinstance(value, dict):
-        return [child for child in value.values() if isinstance(child, dict | list)]
-    if isinstance(value, list):
-        return [child for child in value if isinstance(child, dict | list)]
-    return []
+def _containers(parent: dict[str, Any] | list[Any]) -> list[Any]:
+    return [child for child in (parent.values() if type(parent) is dict else parent) if type(child) in _NESTED]
 
 
 def _is_deep(raw: bytes) -> bool:

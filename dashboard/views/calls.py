@@ -19,6 +19,7 @@ from dashboard.call_surfaces import SURFACES, Surfaces, surfaces_of
 from dashboard.image_part import image_at
 from dashboard.models import Call
 from dashboard.views.rendering import render_page
+from dashboard.windows import NEXT
 
 INERT_POLICY = "default-src 'none'; sandbox"
 
@@ -40,7 +41,7 @@ def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     offset = request.GET.get("offset", "0")
     if half not in TITLES or not re.fullmatch(r"[0-9]{1,15}", offset):
         raise Http404
-    surfaces = surfaces_of(call, request.GET)
+    surfaces = surfaces_of(call, request.GET, first=int(offset) + NEXT)
     shown = half_window(surfaces, cast(Half, half), int(offset), spaces="spaces" in request.GET)
     return render_page(request, "calls/half.html", {"call": call, "window": shown}, partial="window")
 

@@ -10,7 +10,8 @@ The counts are the source's own: in content mode Claude Code keeps 0 for the fil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import msgspec
 
@@ -170,22 +171,21 @@ _COUNTED = re.compile(
 )
 
 
-def _align_grep(recorded: Members, text: str) -> list[Span]:
+def _align_grep(recorded: Members, text: str) -> Iterable[Span]:
     if listed := _FOUND_FILES.match(text):
-        return [*named_spans(listed, recorded), *match_items(text, listed.end(), _names(recorded), "/filenames")]
+        return chain(named_spans(listed, recorded), match_items(text, listed.end(), _names(recorded), "/filenames"))
     ending = _COUNTED.search(text) or _PAGINATION.search(text)
     end = ending.start() if ending else len(text)
     return [*match_excerpt(text, recorded.text("content") or "", "/content", end=end), *named_spans(ending, recorded)]
 
 
-def _names(recorded: Members) -> list[str]:
+def _names(recorded: Members) -> Iterator[str]:
     """Up to the first element that is no string: what follows cannot have been printed as one."""
-    names: list[str] = []
-    for item in recorded.items("filenames"):
-        if not isinstance(item.recorded, str):
+    found = recorded.get("filenames")
+    for item in found if isinstance(found, list) else []:
+        if not isinstance(item, str):
             break
-        names.append(item.recorded)
-    return names
+        yield item
 
 
 def _read_glob(evidence: Evidence, recorded: Members) -> Reading:
@@ -210,7 +210,7 @@ def _read_glob(evidence: Evidence, recorded: Members) -> Reading:
 _LISTING = re.compile(_PREVIEWED)
 
 
-def _align_glob(recorded: Members, text: str) -> list[Span]:
+def _align_glob(recorded: Members, text: str) -> Iterator[Span]:
     start = _LISTING.match(text)
     return match_items(text, start.end() if start else 0, _names(recorded), "/filenames")
 

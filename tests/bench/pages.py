@@ -49,6 +49,7 @@ def main() -> int:
 
 def _pages() -> list[tuple[str, str, int]]:
     from dashboard.models import Call, Run
+    from tests.bench.long_calls import LONG, SIZES, long_id
     from tests.bench.store import RARE_TOOL, RUN_OF_50, RUN_OF_2000, large_call
 
     def run(name: str) -> str:
@@ -57,6 +58,10 @@ def _pages() -> list[tuple[str, str, int]]:
     def call(name: str) -> str:
         return f"/calls/{Call.objects.get(external_id=large_call(name)).pk}/"
 
+    def long_call(kind: str, size: str) -> str:
+        return f"/calls/{Call.objects.get(external_id=long_id(kind, size)).pk}/"
+
+    allowed = {"200 KB": 30, "1 MB": 60}
     return [
         ("Runs", "/runs/", 15),
         ("Runs, filter that matches 0.01 %", f"/runs/?q=tool:{RARE_TOOL}", 15),
@@ -69,6 +74,7 @@ def _pages() -> list[tuple[str, str, int]]:
         ("Call, 20 KB result", call("20 KB"), 30),
         ("Call, 200 KB result", call("200 KB"), 30),
         ("Call, 1 MB result", call("1 MB"), 60),
+        *((f"Call of {kind}, {size} result", long_call(kind, size), allowed[size]) for kind in LONG for size in SIZES),
     ]
 
 

@@ -2,8 +2,9 @@
 
     python -m tests.bench.store RECORDINGS [RUNS]     fills the store of COUNTERFOIL_DATA
 
-20,000 runs of five calls each; beside them a run of 50 calls, one of 2,000, and three calls whose
-results are 20 KB, 200 KB and 1 MB. Two runs use a tool that no other run has: a filter that matches 0.01 %.
+20,000 runs of five calls each; beside them a run of 50 calls, one of 2,000, three calls whose results are
+20 KB, 200 KB and 1 MB, and long calls of every kind of tool. Two runs use a tool that no other run has: a
+filter that matches 0.01 %.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def fill(recordings: Path, runs: int = RUNS) -> None:
     project = get_or_create_project()
     import_paths(project, [recordings / "claude-code"])
     import_paths(project, [_large_calls(recordings)])
+    import_paths(project, [_long_calls()])
     pool = _Pool(project.pk)
     for start in range(0, runs, 500):
         pool.write([(f"copy-{number}", CALLS_A_RUN, number) for number in range(start, min(start + 500, runs))])
@@ -62,6 +64,15 @@ def _large_calls(_recordings: Path) -> Path:
             answers(large_call(name), text, {"stdout": text, "stderr": "", "interrupted": False}),
         ]
     return write(Path(tempfile.mkdtemp()) / f"{SESSION}.jsonl", lines)
+
+
+def _long_calls() -> Path:
+    import tempfile
+
+    from tests.bench.long_calls import SESSION, long_session
+    from tests.dashboard.sessions import write
+
+    return write(Path(tempfile.mkdtemp()) / f"{SESSION}.jsonl", long_session())
 
 
 class _Pool:

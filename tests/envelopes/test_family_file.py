@@ -80,7 +80,7 @@ def receipt(complete: CompleteOutput, characters: int = 12_000) -> str:
 def linked(evidence: Evidence) -> list[tuple[str, str]]:
     """The stretches of the receipt that come from the result, each with its field; all are checked."""
     text = evidence.receipt_text or ""
-    spans = BY_TOOL[evidence.tool].align(evidence, text)
+    spans = list(BY_TOOL[evidence.tool].align(evidence, text))
     for span in spans:
         value = resolve(evidence.result, span.pointer)
         assert isinstance(value, str)

@@ -86,7 +86,7 @@ def test_a_persisted_preview_is_linked_as_the_head_of_the_content() -> None:
     )
     start = receipt.index("a.go:0")
 
-    spans = TOOLS["Grep"].align(recorded("Grep", {"mode": "content", "content": content}), receipt)
+    spans = list(TOOLS["Grep"].align(recorded("Grep", {"mode": "content", "content": content}), receipt))
 
     assert spans == [Span(start, start + 40, "/content", 0, 40)]
 
@@ -142,4 +142,4 @@ def test_what_only_the_receipt_tells_is_marked_as_parsed_from_it() -> None:
     reading = TOOLS["Glob"].read(evidence)
 
     assert (reading.fidelity, reading.links, reading.outputs) == ("parsed_from_receipt", {}, ())
-    assert TOOLS["Glob"].align(evidence, "/srv/a.go\n/srv/b.go") == []
+    assert list(TOOLS["Glob"].align(evidence, "/srv/a.go\n/srv/b.go")) == []

@@ -13,7 +13,9 @@ is applied again, and only lines that come out as printed are linked.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import chain
 
 from envelopes.alignment import Span, match_at, match_numbered
 from envelopes.failures import align_failure
@@ -30,17 +32,17 @@ MARKS = ("→", "\t")  # between number and line
 EDIT_PREVIEW = 50  # MultiEdit prints so many characters of each string
 
 
-def align_read(evidence: Evidence, text: str) -> list[Span]:
+def align_read(evidence: Evidence, text: str) -> Iterable[Span]:
     file = Members(evidence.result).member("file")
     if file.recorded is None:
         return align_failure(evidence, text) or align_untyped(evidence, text)
     content, first = file.text("content"), file.integer("startLine") or 1
     if content:
-        return list(_numbered(text, content, first))
+        return _numbered(text, content, first)
     return [*_path(text, file.text("filePath"), "/file/filePath"), *_cells(text, file)]
 
 
-def align_change(evidence: Evidence, text: str) -> list[Span]:
+def align_change(evidence: Evidence, text: str) -> Iterable[Span]:
     """Edit, MultiEdit and Write."""
     recorded = Members(evidence.result)
     path = recorded.text("filePath")
@@ -49,10 +51,11 @@ def align_change(evidence: Evidence, text: str) -> list[Span]:
     spans = _path(text, path, "/filePath")
     if not spans:
         return []
-    return spans + _replaced(text, spans[0].end, recorded) + _edits(text, recorded) + _snippet(text, recorded)
+    said = sorted(spans + _replaced(text, spans[0].end, recorded) + _edits(text, recorded))
+    return merge(said, _snippet(text, recorded))
 
 
-def align_notebook_edit(evidence: Evidence, text: str) -> list[Span]:
+def align_notebook_edit(evidence: Evidence, text: str) -> Iterable[Span]:
     recorded = Members(evidence.result)
     if not recorded.has_any(("cell_id", "new_source")):
         return align_change(evidence, text)
@@ -148,13 +151,22 @@ def _shortened(edit: Members, name: str, index: int) -> list[Piece]:
     return [Piece(f"/edits/{index}/{name}", value[:EDIT_PREVIEW]), Piece(None, rest)]
 
 
-def _snippet(text: str, recorded: Members) -> list[Span]:
+def _snippet(text: str, recorded: Members) -> Iterable[Span]:
+    """In the order of the text. Only where the file may have become two things all lines of both are looked at."""
     opening = SNIPPET.search(text)
     number = NUMBERED.match(text, opening.end()) if opening else None
     if opening is None or number is None:
         return []
     candidates = [_lines_from(text, opening.end(), int(number[1]), new, recorded) for new in _new_files(recorded)]
-    return max(candidates, key=len, default=[]) or _from_patch(text, opening.end(), recorded)
+    lines = candidates[0] if len(candidates) == 1 else _longest(candidates)
+    first = next(lines, None)
+    return _from_patch(text, opening.end(), recorded) if first is None else chain((first,), lines)
+
+
+def _longest(candidates: Iterable[Iterator[Span]]) -> Iterator[Span]:
+    found: list[list[Span]] = [list(one) for one in candidates]
+    longest: list[Span] = max(found, key=len, default=[])
+    return iter(longest)
 
 
 def _new_files(recorded: Members) -> Iterator[Patchwork]:
@@ -185,24 +197,22 @@ def _applied(original: str, old: str, new: str, *, every: bool) -> Iterator[Piec
     yield Piece("/originalFile", original[at:], at)
 
 
-def _lines_from(text: str, at: int, first: int, new: Patchwork, recorded: Members) -> list[Span]:
+def _lines_from(text: str, at: int, first: int, new: Patchwork, recorded: Members) -> Iterator[Span]:
     """Lines of the snippet as they stand in `new`, from its line `first`."""
     before = new.text.split("\n", first - 1) if first > 0 else []
     if len(before) < first or first < 1:
-        return []
+        return
     rest, number, counted = before[-1], first, 0
     offset = len(new.text) - len(rest)
     patched = dict(_patch_lines(recorded))
-    spans: list[Span] = []
     for line in match_numbered(text, at, rest, "", first=first):
         start, end = line.value_start + offset, line.value_end + offset
         number, counted = number + rest.count("\n", counted, line.value_start), line.value_start
         pointer, held = patched.get(number, ("", ""))
         if held == new.text[start:end] and not recorded.has_any(("content",)):
-            spans.append(Span(line.start, line.end, pointer, 1, 1 + len(held)))
+            yield Span(line.start, line.end, pointer, 1, 1 + len(held))
         else:
-            spans += new.spans(line.start, start, end)
-    return spans
+            yield from new.spans(line.start, start, end)
 
 
 def _from_patch(text: str, at: int, recorded: Members) -> list[Span]:

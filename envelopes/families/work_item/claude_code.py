@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from envelopes.alignment import Span
 from envelopes.excerpts import match_excerpt
 from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
-from envelopes.foreign import Evidence, Reading
+from envelopes.foreign import Evidence, ItemLinks, Reading
 from envelopes.json_text import match_json
 from envelopes.recorded import Members, named_spans, reading, typed_tool
 
 AGENT = "claude-code"
+TODO_NAMES = {"content": "text", "status": "state"}
+ITEM_NAMES = {
+    "id": "id",
+    "subject": "objective",
+    "description": "description",
+    "status": "state",
+    "owner": "owner",
+    "blocks": "blocks",
+    "blockedBy": "blocked_by",
+}
 
 
 def _read_todos(evidence: Evidence, recorded: Members) -> Reading:
@@ -24,13 +34,8 @@ def _read_todos(evidence: Evidence, recorded: Members) -> Reading:
         previous_todo_list=None if previous is None else tuple(_todo(item) for item in previous),
     )
     links = {f"/{name}": "/result/todo_list", "/oldTodos": "/result/previous_todo_list"}
-    for index in range(len(found.todo_list)):
-        links |= _todo_links(f"/{name}/{index}", f"/result/todo_list/{index}")
-    return reading(evidence, found, _todo_summary(found.todo_list), links=links)
-
-
-def _todo_links(recorded: str, canonical: str) -> dict[str, str]:
-    return {f"{recorded}/content": f"{canonical}/text", f"{recorded}/status": f"{canonical}/state"}
+    items = ItemLinks(f"/{name}", "/result/todo_list", len(found.todo_list), TODO_NAMES, links)
+    return reading(evidence, found, _todo_summary(found.todo_list), links=items)
 
 
 def _todo(item: Members) -> Todo:
@@ -68,16 +73,7 @@ def _item(task: Members) -> WorkItem:
 
 
 def _item_links(recorded: str, canonical: str) -> dict[str, str]:
-    names = {
-        "id": "id",
-        "subject": "objective",
-        "description": "description",
-        "status": "state",
-        "owner": "owner",
-        "blocks": "blocks",
-        "blockedBy": "blocked_by",
-    }
-    return {f"{recorded}/{theirs}": f"{canonical}/{ours}" for theirs, ours in names.items()}
+    return {f"{recorded}/{theirs}": f"{canonical}/{ours}" for theirs, ours in ITEM_NAMES.items()}
 
 
 def _read_created(evidence: Evidence, recorded: Members) -> Reading:
@@ -152,28 +148,31 @@ def _align_updated(recorded: Members, text: str) -> list[Span]:
 def _read_list(evidence: Evidence, recorded: Members) -> Reading:
     found = WorkItems(tuple(_item(task) for task in recorded.items("tasks")))
     links = {"/tasks": "/result/work_items"}
-    for index in range(len(found.work_items)):
-        links |= _item_links(f"/tasks/{index}", f"/result/work_items/{index}")
     count = len(found.work_items)
     said = f"{count or 'No'} work {'item' if count == 1 else 'items'}"
-    return reading(evidence, found, said, links=links)
+    items = ItemLinks("/tasks", "/result/work_items", count, ITEM_NAMES, links)
+    return reading(evidence, found, said, links=items)
 
 
-def _align_list(recorded: Members, text: str) -> list[Span]:
+_AFTER_SUBJECT = re.compile(r"(?: [(\[][^\n]*)?(?:\n|\Z)")
+
+
+def _align_list(recorded: Members, text: str) -> Iterator[Span]:
     """`#1 [pending] subject` a line, with owner and blockers after the subject."""
-    spans: list[Span] = []
     at = 0
     for index, task in enumerate(recorded.items("tasks")):
-        number, state, subject = (re.escape(task.text(name) or "") for name in ("id", "status", "subject"))
-        line = re.compile(
-            rf"#(?P<id>{number}) \[(?P<status>{state})\] (?P<subject>{subject})(?: [(\[][^\n]*)?(?:\n|\Z)"
-        )
-        found = line.match(text, at)
-        if found is None:
-            break
-        spans += named_spans(found, task, f"/tasks/{index}")
-        at = found.end()
-    return spans
+        spans: list[Span] = []
+        for before, name in (("#", "id"), (" [", "status"), ("] ", "subject")):
+            said = task.text(name) or ""
+            if not text.startswith(before + said, at):
+                return
+            at += len(before) + len(said)
+            spans += [Span(at - len(said), at, f"/tasks/{index}/{name}", 0, len(said))] if said else []
+        ending = _AFTER_SUBJECT.match(text, at)
+        if ending is None:
+            return
+        yield from spans
+        at = ending.end()
 
 
 TOOLS = (
