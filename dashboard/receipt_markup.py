@@ -143,5 +143,6 @@ def _piece(text: str, segment: Segment, links: Links, *, spaces: bool) -> str:
     if segment.source is None:
         return f'<span class="own">{body}</span>'
     source = segment.source
-    at = f' data-at="{source.start}-{source.end}"' if source.start is not None and source.end else ""
-    return f'<span class="from" {links.attributes(source)}{at}>{body}</span>'
+    if source.start is None or not source.end:
+        return f'<span class="from" {links.attributes(source)}>{body}</span>'
+    return f'<span class="from" {links.attributes(source)} data-at="{source.start}-{source.end}">{body}</span>'
