@@ -40,15 +40,6 @@ def match_at(text: str, at: int, value: str, pointer: str) -> Span | None:
     return None
 
 
-def match_whole(text: str, value: str, pointer: str) -> list[Span]:
-    """The receipt is the field, but for trailing white space that either side trimmed."""
-    core = value.rstrip()
-    if not core or text.rstrip() != core:
-        return []
-    shared = len(core) + _shared_prefix(text[len(core) :], value[len(core) :])
-    return [Span(0, shared, pointer, 0, shared)]
-
-
 def match_once(text: str, value: str, pointer: str, *, start: int = 0, end: int | None = None) -> Span | None:
     """`value` occurs exactly once within [start, end); twice is ambiguous and gives None."""
     if not value:

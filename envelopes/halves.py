@@ -151,19 +151,16 @@ def _halves(
     first: int | None,
 ) -> Halves:
     """The family's own reading, else external's, else external's of nothing: a call is never lost to a mapping."""
-    own, other = foreign(evidence.agent, evidence.tool), fallback()
-    nothing = msgspec.structs.replace(evidence, args=None, result=None, has_result=False, receipt_text=None)
-    for (owner, row), read, read_parts in ((own, evidence, parts), (other, evidence, parts), (other, nothing, ())):
+    for owner, row in (foreign(evidence.agent, evidence.tool), fallback()):
         try:
-            kept = stored(_mapping(owner, row))
-            until = None if kept is None else first
-            reading = row.read(read)
-            projection = Projection(kept) if kept else project(reading.complete, owner, owner.projection, sink)
-            spans = _aligned(row, read, read_parts or (), until)
-            cuts = _output_cuts(read, reading, [one for part in spans for one in part], is_whole=until is not None)
+            applied = _applied(owner, row, evidence, parts or (), sink, stored, first)
             break
         except Exception as error:
             notes.append(f"{owner.name} could not read this call ({type(error).__name__}: {error})")
+    else:
+        nothing = msgspec.structs.replace(evidence, args=None, result=None, has_result=False, receipt_text=None)
+        applied = _applied(owner, row, nothing, (), sink, stored, first)
+    reading, projection, spans, cuts, until = applied
     return Halves(
         family=owner.name,
         mapping=_mapping(owner, row),
@@ -175,6 +172,24 @@ def _halves(
         note="; ".join(notes),
         aligned=until,
     )
+
+
+def _applied(
+    family: Family,
+    row: ForeignTool,
+    evidence: Evidence,
+    parts: tuple[Recorded, ...],
+    sink: ArtifactSink,
+    stored: Stored,
+    first: int | None,
+) -> tuple[Reading, Projection, list[list[Span]], tuple[OutputCut, ...], int | None]:
+    kept = stored(_mapping(family, row))
+    until = None if kept is None else first
+    reading = row.read(evidence)
+    projection = Projection(kept) if kept else project(reading.complete, family, family.projection, sink)
+    spans = _aligned(row, evidence, parts, until)
+    cuts = _output_cuts(evidence, reading, [one for part in spans for one in part], is_whole=until is not None)
+    return reading, projection, spans, cuts, until
 
 
 def _aligned(row: ForeignTool, evidence: Evidence, parts: tuple[Recorded, ...], until: int | None) -> list[list[Span]]:

@@ -21,10 +21,6 @@ class Piece(msgspec.Struct, frozen=True):
     text: str
     start: int = 0
 
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
-
 
 class Patchwork:
     """`text` is the pieces in order and nothing else. `spans` takes offsets into it."""

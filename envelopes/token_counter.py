@@ -72,17 +72,17 @@ def _asked(process: subprocess.Popen[bytes], texts: Sequence[str], model: str) -
 
 
 def _answer(process: subprocess.Popen[bytes], texts: Sequence[str]) -> list[int]:
-    if process.stdin is None or process.stdout is None:
-        raise ValueError("a process without pipes")
+    assert process.stdin is not None  # it was started with pipes
+    assert process.stdout is not None
     process.stdin.write(msgspec.json.encode([visible(text) for text in texts]) + b"\n")
     process.stdin.flush()
     return msgspec.json.decode(process.stdout.readline(), type=list[int])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
     with suppress(OSError):
-        if process.stdin is not None:
-            process.stdin.close()
+        process.stdin.close()
     try:
         process.wait(PATIENCE)
     except subprocess.TimeoutExpired:

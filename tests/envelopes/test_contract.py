@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import ProjectionPolicy
+from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families import FAMILIES
-from envelopes.families.base import Family
+from envelopes.families.base import Family, error_receipt
 from envelopes.pipeline import Projection, ReceiptTooLong, project, render
 from envelopes.preview import head_tail
 from envelopes.receipt import Segment
@@ -225,3 +225,9 @@ def test_a_renderer_that_passes_its_policy_is_a_fault_and_is_not_cut() -> None:
     canonical = CanonicalResult(tool_name="Ask", status="success", summary_text="done", result={})
     with pytest.raises(ReceiptTooLong):
         render(canonical, family, family.rendering)
+
+
+def test_a_receipt_of_a_failure_needs_one() -> None:
+    succeeded = CanonicalResult(tool_name="Bash", status="success", summary_text="done", result={})
+    with pytest.raises(ValueError, match="needs an envelope with an error"):
+        list(error_receipt(succeeded, RenderPolicy()))

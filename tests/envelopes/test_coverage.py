@@ -49,3 +49,8 @@ def test_rows_of_a_list_are_one_name() -> None:
         "/result/m/*/line",
         "/result/m2/x",
     )
+
+
+def test_nothing_is_dropped_where_every_field_is_traced() -> None:
+    receipt = text_receipt((Segment("ab", "value", Source("canonical", "/result/path", 0, 2)),))
+    assert dropped_fields({"/result/path": "never looked for"}, receipt) == ()

@@ -6,7 +6,7 @@ import pytest
 
 from envelopes.failures import MESSAGE_CHARACTERS, align_failure, read_failure
 from envelopes.foreign import Evidence
-from envelopes.result import JsonValue
+from envelopes.result import JsonValue, ToolError
 
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
 WRAPPED = "<tool_use_error>gone</tool_use_error>"
@@ -93,3 +93,26 @@ def test_the_recorded_sentence_is_found_in_the_receipt(
 ) -> None:
     spans = align_failure(recorded(result, text, is_error=True), text)
     assert [(one.start, one.end, one.value_start, one.value_end) for one in spans] == places
+
+
+@pytest.mark.parametrize(
+    ("more", "details", "retryable"),
+    [
+        ({}, None, False),
+        ({"details": {"line": 3}, "retryable": True}, {"line": 3}, True),
+        ({"details": "x"}, None, False),
+    ],
+)
+def test_a_coded_error_is_taken_member_by_member(more: JsonValue, details: JsonValue, *, retryable: bool) -> None:
+    assert isinstance(more, dict)
+    found = read_failure(recorded({"code": "NO_FILE", "message": "gone", **more}, "gone", is_error=True))
+    assert found is not None
+    assert found.complete.error == ToolError(kind="no_file", message="gone", details=details, retryable=retryable)
+    assert found.links["/code"] == "/error/kind"
+
+
+def test_a_code_without_a_message_is_no_coded_error() -> None:
+    found = read_failure(recorded({"code": "NO_FILE", "message": ""}, "gone", is_error=True))
+    assert found is not None
+    assert found.complete.error is not None
+    assert (found.complete.error.kind, found.complete.error.message) == ("tool_execution_failed", "gone")

@@ -92,6 +92,30 @@ def shown(tool: str, result: JsonValue) -> str:
             [("/filePath", "/tmp/plan.md"), ("/plan", "# Plan\n\n1. Do it")],
         ),
         ("EnterPlanMode", {"message": "Entered."}, "Entered.\n\nDo not write files.", [("/message", "Entered.")]),
+        ("EnterPlanMode", {"message": "Entered."}, "Entered.", [("/message", "Entered.")]),
+        ("EnterPlanMode", {"message": ""}, "Entered.", []),
+        ("Skill", {"success": True, "commandName": "review"}, "Skill review was launched", []),
+        (
+            "Skill",
+            {"success": True, "commandName": "review", "result": "All good."},
+            'Skill "audit" completed (forked execution).\n\nResult:\nAll good.',
+            [("/result", "All good.")],
+        ),
+        (
+            "AskUserQuestion",
+            {
+                "questions": [{"question": "Listed?"}, {"question": "Numbered?"}],
+                "answers": {"Numbered?": 5, "Not said?": "x", "Unlisted?": "Yes", "Listed?": ""},
+            },
+            '"Numbered?"="5", "Unlisted?"="Yes", "Listed?"=""',
+            [("/answers/Unlisted?", "Yes"), ("/questions/0/question", "Listed?")],
+        ),
+        (
+            "ExitPlanMode",
+            {"plan": "# Plan", "filePath": "/tmp/plan.md"},
+            "User has approved your plan.",
+            [],
+        ),
     ],
 )
 def test_a_receipt_is_linked_to_the_recorded_field(
@@ -145,3 +169,52 @@ def test_a_plan_that_the_user_declined_is_write_denied_with_the_reason_as_hint()
 
     assert error is not None
     assert (error.kind, error.recovery_hint) == ("write_denied", "Use the other name")
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "said"),
+    [
+        ("Task", {"content": []}, "Agent returned"),
+        ("Task", {"agentId": "a1", "content": []}, "Agent a1 returned"),
+        ("Task", {"agentId": "a1", "isAsync": True}, "Agent a1 was started in the background"),
+        ("Skill", {"success": True, "commandName": "review"}, "Skill review was launched"),
+        ("Skill", {"success": False}, "Skill (no name) did not start"),
+        ("AskUserQuestion", ANSWERS, "The user answered 2 of 2 questions"),
+        ("ExitPlanMode", {"plan": "# Plan"}, "The user approved the plan"),
+        ("EnterPlanMode", {"message": "Entered.\nDo not write."}, "Entered."),
+        ("EnterPlanMode", {"message": None}, "Entered plan mode"),
+    ],
+)
+def test_the_outcome_is_one_sentence(tool: str, result: JsonValue, said: str) -> None:
+    assert TOOLS[tool].read(recorded(tool, result)).complete.summary_text == said
+
+
+def test_a_forked_skill_keeps_its_text_and_a_launched_one_has_none() -> None:
+    forked = TOOLS["Skill"].read(recorded("Skill", {"success": True, "commandName": "review", "result": "All good."}))
+    launched = TOOLS["Skill"].read(recorded("Skill", {"success": True, "commandName": "review"}))
+
+    assert ([one.pointer for one in forked.outputs], launched.outputs) == (["/result"], ())
+    assert shown("Skill", {"success": True, "commandName": "review", "result": "All good."}).endswith("All good.")
+
+
+def test_an_answer_to_a_question_that_was_not_listed_is_kept_and_one_that_is_no_text_is_outlined() -> None:
+    given = {"questions": [{"question": "Which?"}], "answers": {"Which?": ["a", "b"], "Else?": "Yes"}}
+
+    reading = TOOLS["AskUserQuestion"].read(recorded("AskUserQuestion", given))
+    canonical = project(reading.complete, FAMILY, FAMILY.projection, MemorySink()).canonical
+
+    assert canonical.result == {
+        "answers": [
+            {"question": "Which?", "header": None, "answer": "- a\n- b"},
+            {"question": "Else?", "header": None, "answer": "Yes"},
+        ]
+    }
+    assert reading.links["/answers/Else?"] == "/result/answers/1/answer"
+
+
+def test_a_plan_and_the_mode_that_makes_it_are_shown_whole() -> None:
+    plan = shown("ExitPlanMode", {"plan": "# Plan\n\n1. Do it", "filePath": "/tmp/plan.md"})
+
+    assert plan.startswith("The user approved the plan\n")
+    assert plan.endswith("# Plan\n\n1. Do it")
+    assert shown("EnterPlanMode", {"message": "Entered.\nDo not write."}).endswith("Entered.\nDo not write.")

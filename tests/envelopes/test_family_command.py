@@ -10,7 +10,7 @@ from envelopes.alignment import cut_of, to_segments
 from envelopes.artifact import MemorySink
 from envelopes.budget import RenderPolicy
 from envelopes.families.command import FAMILY
-from envelopes.families.command.results import CommandResult, shares
+from envelopes.families.command.results import CommandResult, SavedOutput, shares
 from envelopes.foreign import Evidence, ForeignTool, Reading
 from envelopes.pipeline import project, render
 from envelopes.result import CanonicalResult, CompleteOutput, JsonValue
@@ -220,3 +220,47 @@ def test_an_image_is_named_and_not_spelled_out() -> None:
     found = outcome(recorded(streams("data:image/png;base64," + "A" * 5_000, isImage=True)))
     assert found["image"] is True
     assert len(found["stdout_preview"]) < 250
+
+
+@pytest.mark.parametrize(
+    ("result", "receipt", "status", "shown"),
+    [
+        ("Error: No shell found", "No shell found", "error", "No shell found"),
+        ("", "", "success", "command finished; no exit code was recorded"),
+        ({"unheard": ["of"]}, "x", "success", "unheard:\n  - of"),
+        (None, None, "success", "no result was recorded"),
+    ],
+)
+def test_a_look_at_a_command_that_left_no_streams_shows_what_it_left(
+    result: JsonValue, receipt: str | None, status: str, shown: str
+) -> None:
+    complete = read(recorded(result, receipt, tool="BashOutput")).complete
+    assert complete.status == status
+    assert shown in (complete.summary_text, outcome_text(complete))
+
+
+def outcome_text(complete: CompleteOutput) -> str:
+    return complete.result.combined if isinstance(complete.result, CommandResult) else ""
+
+
+def test_a_look_at_a_command_that_failed_is_linked_to_the_recorded_sentence() -> None:
+    evidence = recorded("Error: No shell found", "No shell found", tool="BashOutput")
+    assert linked(evidence) == [("No shell found", "")]
+
+
+def test_a_field_of_a_background_command_that_is_missing_or_otherwise_printed_is_not_linked() -> None:
+    text = "<status>running</status>\n\n<stdout>\nsome\n</stdout>"
+    evidence = recorded({"status": "running", "stdout": "other", "stderr": ["x"]}, text, tool="BashOutput")
+    assert linked(evidence) == [("running", "/status")]
+
+
+def test_without_a_result_a_kept_output_is_read_from_its_preview_in_the_receipt() -> None:
+    preview = (
+        "<persisted-output>\nOutput too large (31KB). Full output saved to: /tmp/out.txt\n\n"
+        "Preview (first 2KB):\none\ntw\n...\n</persisted-output>"
+    )
+    found = read(recorded(None, preview))
+    assert found.fidelity == "parsed_from_receipt"
+    assert found.complete.result == CommandResult(
+        combined="one\ntw", saved_output=SavedOutput(path="/tmp/out.txt"), cut_by_source=True
+    )

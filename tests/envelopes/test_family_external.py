@@ -132,3 +132,34 @@ def test_a_failure_that_utf8_cannot_hold_is_still_an_error() -> None:
 
     assert canonical.status == "error"
     assert render(canonical, FAMILY, FAMILY.rendering).text.endswith("Retryable: no")
+
+
+@pytest.mark.parametrize(
+    ("result", "name"),
+    [
+        ({"content": [{"type": "text", "text": "x"}], "structuredContent": list(range(9_000))}, "structured_content"),
+        ({"rows": list(range(9_000))}, "recorded"),
+    ],
+)
+def test_a_value_that_is_too_large_becomes_a_shortened_outline_and_an_artifact(result: JsonValue, name: str) -> None:
+    sink = MemorySink()
+
+    projection = project(FALLBACK.read(recorded(result)).complete, FAMILY, FAMILY.projection, sink)
+
+    ((path, whole),) = sink.texts.items()
+    assert path.endswith(f"/{name}.txt")
+    assert whole.endswith("- 8999")
+    assert [cut.cut.is_whole for cut in projection.cuts] == [False]
+
+
+def test_structured_content_is_traced_wherever_a_server_put_it() -> None:
+    beside = {"content": [{"type": "text", "text": "x"}], "mcpMeta": {"structuredContent": {"id": 7}}}
+
+    reading = FALLBACK.read(recorded(beside))
+
+    assert reading.links["/mcpMeta/structuredContent"] == "/result/structured_content"
+    assert linked(beside, '{"id": 7}') == [("/mcpMeta/structuredContent/id", "7")]
+
+
+def test_a_failure_is_linked_to_the_recorded_sentence() -> None:
+    assert linked("Error: no such issue", "no such issue") == [("", "no such issue")]

@@ -14,7 +14,7 @@ from envelopes.families.file.results import FileChange, FileRead, Hunk
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
 from envelopes.pipeline import project, render
 from envelopes.pointer import resolve
-from envelopes.result import CanonicalResult, CompleteOutput, JsonValue
+from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 
 BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 SNIPPET = "The file /a.py has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"
@@ -311,3 +311,72 @@ def test_a_receipt_never_passes_its_policy(characters: int) -> None:
     change = FileChange(path="p" * 300, hunks=(Hunk(lines=tuple(f"+{number}" for number in range(9_000))),))
     complete = CompleteOutput(tool_name="Edit", status="success", summary_text="updated", result=change)
     assert len(receipt(complete, characters)) <= characters
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "text", "links"),
+    [
+        ("Read", file_of("b\nd", start=3), "     3→b\n     4→c", [("b", "/file/content")]),
+        ("Read", file_of("b\nd", start=3), "     3→b\n     4→[truncated]", [("b", "/file/content")]),
+        ("Edit", edit("a", "a", "b"), "The file /other.py has been updated.", []),
+        (
+            "MultiEdit",
+            {"filePath": "/a.py", "edits": [{"old_string": "a", "new_string": "b"}]},
+            'Applied 1 edit to /a.py:\n1. Replaced "a" with "c"',
+            [("/a.py", "/filePath")],
+        ),
+        ("Edit", {"filePath": "/a.py"}, SNIPPET + "     1→a", [("/a.py", "/filePath")]),
+        ("NotebookEdit", {"cell_id": "c1", "new_source": ""}, "Deleted cell c1", [("c1", "/cell_id")]),
+        (
+            "NotebookEdit",
+            {"cell_id": "c1", "new_source": "x = 1"},
+            "Inserted cell c1 with x = 1",
+            [("c1", "/cell_id"), ("x = 1", "/new_source")],
+        ),
+        ("NotebookEdit", {"cell_id": "c1", "new_source": "x = 1"}, "Updated cell c1 with x = 2", []),
+        (
+            "Read",
+            {"type": "notebook", "file": {"cells": [{"cell_id": "a", "source": "x"}, {"cell_id": "b", "source": "y"}]}},
+            '<cell id="a">other</cell id="a">\n<cell id="b">y</cell id="b">',
+            [("y", "/file/cells/1/source")],
+        ),
+    ],
+)
+def test_what_is_printed_otherwise_than_recorded_is_not_linked(
+    tool: str, result: JsonValue, text: str, links: list[tuple[str, str]]
+) -> None:
+    assert linked(recorded(tool, result, text)) == links
+
+
+def test_a_read_whose_receipt_is_nothing_but_numbered_lines_keeps_them_all() -> None:
+    found = read(recorded("Read", None, "     2→b\n     3→c"))
+    assert found.fidelity == "parsed_from_receipt"
+    assert found.complete.result == FileRead(path="/a.py", content="b\nc", start_line=2, line_count=2)
+
+
+def test_a_deleted_cell_has_no_new_source_to_show() -> None:
+    deleted: JsonValue = {"notebook_path": "/n.ipynb", "cell_id": "c1", "new_source": "x = 1", "edit_mode": "delete"}
+    found = read(recorded("NotebookEdit", deleted))
+    assert found.complete.summary_text == "deleted a cell of /n.ipynb"
+    assert found.links == {"/notebook_path": "/result/changed_files/0/path"}
+    assert outcome(recorded("NotebookEdit", deleted))["diff_preview"] is None
+
+
+def test_a_change_by_the_user_is_told_before_the_diff() -> None:
+    text = receipt(read(recorded("Edit", edit("a", "a", "b", ["-a", "+b"], userModified=True))).complete)
+    assert text.splitlines()[:4] == [
+        "File updated",
+        "M /a.py (+1 -1 lines)",
+        "The user changed the edit before it was applied.",
+        "",
+    ]
+
+
+def test_a_place_in_a_file_of_unknown_length_has_no_total() -> None:
+    file: JsonValue = {"filePath": "/a.py", "content": "b", "numLines": 1, "startLine": 2}
+    assert receipt(read(recorded("Read", {"type": "text", "file": file})).complete) == "Read /a.py\nLines 2 to 2\n\nb"
+
+
+def test_a_result_of_another_family_is_refused_by_its_type() -> None:
+    with pytest.raises(TypeError, match="ToolError is no result of the file family"):
+        FAMILY.project(ToolError(kind="x", message="x", retryable=False), FAMILY.projection, MemorySink())

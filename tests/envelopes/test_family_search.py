@@ -68,6 +68,7 @@ LINES = "a.go:1:func x()\nb.go:7:\tx()"
             "a.go\n(Results are truncated. Consider using a more specific path or pattern.)",
             [("/filenames/0", "a.go")],
         ),
+        ("Glob", {"filenames": ["a.go", 7, "b.go"]}, "a.go\n7\nb.go", [("/filenames/0", "a.go")]),
         ("LSP", {"operation": "hover", "result": "func x()"}, "func x()", [("/result", "func x()")]),
         ("LS", "- src/\n  - a.go\n", "- src/\n  - a.go\n", [("", "- src/\n  - a.go")]),
     ],
@@ -95,6 +96,10 @@ def test_another_text_than_the_recorded_one_gets_no_link() -> None:
     assert linked("Grep", {"mode": "content", "content": LINES}, "a.go:1:func x()\nb.go:7:\ty()") == []
     assert linked("Glob", {"filenames": ["a.go"]}, "a.go.bak") == []
     assert linked("Grep", {"filenames": ["a.go"], "numFiles": 2}, "Found 3 files\nb.go") == []
+
+
+def test_a_failed_search_is_linked_to_the_recorded_sentence() -> None:
+    assert linked("Glob", "Error: no such folder", "no such folder") == [("", "no such folder")]
 
 
 def test_a_receipt_of_ours_says_the_outcome_then_the_names() -> None:
@@ -143,3 +148,47 @@ def test_what_only_the_receipt_tells_is_marked_as_parsed_from_it() -> None:
 
     assert (reading.fidelity, reading.links, reading.outputs) == ("parsed_from_receipt", {}, ())
     assert list(TOOLS["Glob"].align(evidence, "/srv/a.go\n/srv/b.go")) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "said"),
+    [
+        ("Grep", {"filenames": ["a.go"]}, "Found 1 file for 'x'"),
+        ("Grep", {"mode": "files_with_matches", "filenames": [], "numFiles": 0}, "No files found for 'x'"),
+        ("Grep", {"content": ""}, "No matches found for 'x'"),
+        ("Grep", {"content": "a\nb\n"}, "Found 2 lines for 'x'"),
+        ("Grep", {"mode": "content", "content": "a", "numLines": 1}, "Found 1 line for 'x'"),
+        ("Grep", {"mode": "count", "content": "a:3", "numMatches": 3}, "Found 3 matches for 'x'"),
+        ("Grep", {"mode": "count", "content": "a:1", "numMatches": 1}, "Found 1 match for 'x'"),
+        ("Glob", {"filenames": []}, "No file found for 'x'"),
+        ("LSP", {"operation": "hover", "result": "x"}, "hover"),
+        ("LSP", {"result": "x", "resultCount": 1}, "LSP: 1 result"),
+        ("LSP", {"operation": "findReferences", "result": "x", "resultCount": 2}, "findReferences: 2 results"),
+    ],
+)
+def test_the_outcome_is_one_sentence_that_counts(tool: str, result: JsonValue, said: str) -> None:
+    assert TOOLS[tool].read(recorded(tool, result)).complete.summary_text == said
+
+
+def test_what_is_asked_of_a_language_server_is_shown_with_its_answer() -> None:
+    found = {"operation": "hover", "result": "func x()", "filePath": "a.go", "resultCount": 1, "fileCount": 1}
+
+    reading = TOOLS["LSP"].read(recorded("LSP", found))
+    canonical = project(reading.complete, FAMILY, FAMILY.projection, MemorySink()).canonical
+
+    assert canonical.result == {
+        "operation": "hover",
+        "path": "a.go",
+        "result_count": 1,
+        "file_count": 1,
+        "content": "func x()",
+    }
+    assert shown("LSP", found) == "hover: 1 result\n\nfunc x()"
+
+
+def test_a_search_that_stopped_early_says_so_and_names_its_page() -> None:
+    text = shown("Glob", {"filenames": ["a.go"], "numFiles": 1, "truncated": True})
+    page = shown("Grep", {"mode": "content", "content": "a", "numLines": 1, "appliedLimit": 1, "appliedOffset": 3})
+
+    assert text.splitlines()[1] == "The search stopped early: there are more. Use a narrower path or pattern."
+    assert page == "Found 1 line for 'x'\nLimit: 1\nOffset: 3\n\na"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from envelopes.artifact import MemorySink
 from envelopes.families.web import FAMILY
 from envelopes.foreign import Evidence, ForeignTool
@@ -91,3 +93,25 @@ def test_a_search_that_failed_upstream_shows_what_was_recorded() -> None:
     failed = {"query": "q", "results": [{"content": {"error_code": "max_uses_exceeded"}}]}
 
     assert "error_code: max_uses_exceeded" in shown("WebSearch", failed)
+
+
+@pytest.mark.parametrize(
+    ("result", "receipt"),
+    [
+        (FOUND, "No search was made"),
+        ({"query": "q", "results": ["Text"]}, 'Web search results for query: "other"\n\nText'),
+        ({"query": "q", "results": ["Text"]}, 'Web search results for query: "q"\n\nElse'),
+        ({"query": "q", "results": ["REMINDER"]}, 'Web search results for query: "q"\n\nText'),
+        ({"query": "q", "results": [{"content": [{"title": "A"}]}]}, 'Web search results for query: "q"\n\nText'),
+    ],
+)
+def test_of_a_search_receipt_that_says_something_else_only_the_query_is_linked(result: JsonValue, receipt: str) -> None:
+    told = [("/query", "q")] if 'query: "q"' in receipt else []
+    assert linked("WebSearch", result, receipt) == told
+
+
+def test_a_text_that_only_goes_on_into_the_reminder_is_not_linked() -> None:
+    text = "Text\n\nREMINDER: You MUST include the sources above"
+    assert linked("WebSearch", {"query": "q", "results": [text]}, f'Web search results for query: "q"\n\n{text}') == [
+        ("/query", "q")
+    ]

@@ -75,6 +75,19 @@ def shown(tool: str, result: JsonValue) -> str:
             ],
         ),
         ("TodoWrite", {"oldTodos": [], "newTodos": TODOS}, "Todos have been modified successfully.", []),
+        ("TaskGet", {"task": {"id": "3", "subject": "S"}}, "Task #3 was not found", []),
+        (
+            "TaskUpdate",
+            {"success": True, "taskId": "2", "updatedFields": ["status", "owner"]},
+            "Updated task #2 status, blockedBy",
+            [("/taskId", "2"), ("/updatedFields/0", "status")],
+        ),
+        (
+            "TaskList",
+            {"tasks": [{"id": "1", "subject": "A", "status": "x"}, {"id": "2", "subject": "B", "status": "x"}]},
+            "#1 [x] A\n#2 [y] B",
+            [("/tasks/0/id", "1"), ("/tasks/0/status", "x"), ("/tasks/0/subject", "A")],
+        ),
     ],
 )
 def test_a_work_item_receipt_is_linked_to_the_recorded_field(
@@ -114,3 +127,27 @@ def test_an_update_without_success_is_a_verdict_inside_a_success() -> None:
     text = shown("TaskUpdate", {"success": False, "taskId": "7", "updatedFields": [], "error": "Task not found"})
 
     assert text == "Work item 7 not updated\n\nTask not found"
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "text"),
+    [
+        ("TodoWrite", {"newTodos": []}, "The todo list is empty"),
+        (
+            "TaskCreate",
+            {"task": {"id": "1", "subject": "Fix it", "description": "Now", "blocks": ["2"], "blockedBy": ["3", "4"]}},
+            "Work item created: 1\nWork item: 1\nObjective: Fix it\nBlocks: 2\nBlocked by: 3\nBlocked by: 4\n\n"
+            "Description:\nNow",
+        ),
+        ("TaskCreate", {"task": {}}, "Work item created: (no id)"),
+        ("TaskList", {"tasks": []}, "No work items"),
+        (
+            "TaskList",
+            {"tasks": [{"id": "1", "subject": "A", "status": "pending", "owner": "ada"}]},
+            "1 work item\n#1 [pending] A, owner ada",
+        ),
+        ("TaskList", {"tasks": [{"id": "1", "subject": "A"}, {"id": "2"}]}, "2 work items\n#1 A\n#2 "),
+    ],
+)
+def test_work_items_are_shown_with_what_was_recorded_of_them(tool: str, result: JsonValue, text: str) -> None:
+    assert shown(tool, result) == text

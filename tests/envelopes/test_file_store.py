@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import Fault, FileStore, MemorySink, MissingArtifact
+from envelopes.artifact import LOCK, Fault, FileStore, MemorySink, MissingArtifact
 from tests.conftest import CHECKOUT
 
 LARGE = "".join(f"line {number} of the log\n" for number in range(40_000))
@@ -180,6 +180,16 @@ def test_a_large_content_has_its_line_index_beside_it_and_check_compares_them(st
     assert [fault.reason for fault in store.check()] == ["is not the index of this content"]
     (store.root / stored.sha256[:2] / f"{stored.sha256}.zst").unlink()
     assert [fault.reason for fault in store.check()] == ["is the index of nothing"]
+
+
+def test_an_index_that_cannot_be_read_is_named_and_the_lock_of_those_who_use_the_store_is_not(store: FileStore) -> None:
+    stored = store.put(io.BytesIO(LARGE.encode() * 2))
+    (store.root / LOCK).touch()
+    path = store.indexes.path_of(stored.sha256)
+    path.write_bytes(path.read_bytes()[:5])
+    (fault,) = store.check()
+    assert fault.name == f"{stored.sha256[:2]}/{path.name}"
+    assert fault.reason.startswith("cannot be read (")
 
 
 def test_a_folder_that_is_a_link_is_not_followed(store: FileStore, tmp_path: Path) -> None:

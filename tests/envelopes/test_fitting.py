@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.budget import CutAt, RenderPolicy
-from envelopes.fitting import fit, fitting
+from envelopes.budget import CutAt, ProjectionPolicy, RenderPolicy
+from envelopes.fitting import cut_segment, fit, fitting
 from envelopes.receipt import Segment, Source
 
 OUTPUT = "".join(f"line {number}\n" for number in range(200))
@@ -76,3 +76,14 @@ def test_a_knob_at_its_default_changes_no_fingerprint() -> None:
     assert RenderPolicy(head_share=50, cut_at="lines").fingerprint == RenderPolicy().fingerprint
     policies = [RenderPolicy(), RenderPolicy(head_share=51), RenderPolicy(cut_at="characters")]
     assert len({policy.fingerprint for policy in policies}) == 3
+
+
+def test_a_size_of_a_projection_has_its_own_fingerprint() -> None:
+    sizes = [ProjectionPolicy(), ProjectionPolicy(preview=1), ProjectionPolicy(details=1), ProjectionPolicy(rows=1)]
+    assert len({policy.fingerprint for policy in sizes}) == 4
+    assert ProjectionPolicy(preview=1).fingerprint == sizes[1].fingerprint
+
+
+@pytest.mark.parametrize(("budget", "roles"), [(len(OUTPUT), ["preview"]), (500, ["preview", "marker", "preview"])])
+def test_a_text_that_fits_its_budget_is_one_piece_still(budget: int, roles: list[str]) -> None:
+    assert [one.role for one in cut_segment(PREVIEW, budget, RenderPolicy())] == roles

@@ -158,6 +158,7 @@ def test_a_secret_is_pointed_at_and_never_repeated() -> None:
         ("aws_access_key_id = AKIAIOSFODNN7EXAMPLE", None),
         ("postgres://user:password@localhost/app", None),
         ("https://example.org:8080/@scope/name", None),
+        ("://app:hunter22@db.internal/app", None),
         ("grep -----BEGIN PRIVATE KEY----- *.pem", None),
         ("password = os.environ['PASSWORD']", None),
     ],
@@ -200,6 +201,10 @@ def test_the_first_break_with_enough_around_it_tells_and_an_escaped_backslash_is
     told = "some longer line here\\nand what follows it"
     assert names(pair(f'{{"text": "… {told}"}}', result={"text": value})) == ["escaped_json"]
     assert names(pair("C:\\\\some longer line here\\nothing of it", result={"text": value})) == []
+
+
+def test_a_text_without_enough_around_its_breaks_is_not_looked_for() -> None:
+    assert names(pair('{"text": "some longer line\\\\nhere"}', result={"text": "a\nb\nc"})) == []
 
 
 @pytest.mark.parametrize("said", ["un élément\\nsuivant", "un \\u00e9l\\u00e9ment\\nsuivant"])

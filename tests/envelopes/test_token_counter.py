@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,20 @@ def test_a_small_import_begins_no_process(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(token_counter, "PROGRAM", program(tmp_path / "seven.py", "[7]"))
     with counting_beside(WORTH - 1) as count:
         assert count(["hello world"], "")()[0].count == 2
+
+
+def test_a_process_that_does_not_end_with_its_input_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = program(tmp_path / "deaf.py", "[7]")
+    deaf.write_text(deaf.read_text() + "import time\ntime.sleep(600)\n")
+    monkeypatch.setattr(token_counter, "PROGRAM", deaf)
+    monkeypatch.setattr(token_counter, "PATIENCE", 0.1)
+    with counting_beside(WORTH) as count:
+        assert count(["hello world"], "")()[0].count == 7
+
+
+def test_without_an_interpreter_to_run_the_counts_are_made_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no python"))
+    with counting_beside(WORTH) as count:
+        assert count is token_counter.count_here

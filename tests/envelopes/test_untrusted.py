@@ -56,6 +56,7 @@ def test_nan_and_infinity_are_read() -> None:
         (b"1" * 4301, "not readable: Exceeds the limit (4300 digits)"),
         (b"[" * (DEPTH + 1) + b"]" * (DEPTH + 1), "nested deeper than 200"),
         (b"[" * 100_000, "nested deeper than 200"),
+        (b"[NaN," + b"[" * 100_000, "nested deeper than 200"),
     ],
 )
 def test_a_refusal_says_why_and_where(raw: bytes, reason: str) -> None:
@@ -164,3 +165,21 @@ def test_members_put_together_again_are_the_same_object(document: dict[str, Any]
 
 def test_text_with_a_lone_surrogate_becomes_one_that_can_be_encoded() -> None:
     assert visible("a\ud800ä") == "a\\ud800ä"
+
+
+def test_a_text_of_nothing_but_brackets_is_a_text() -> None:
+    assert tame(b'"' + b"[" * 300 + b'"') == "[" * 300
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"[" * 100_000, "nested deeper than 200"),
+        (b"1" * 4301, "not readable: Exceeds the limit (4300 digits)"),
+        (b"nope", "not JSON: Expecting value"),
+    ],
+)
+def test_a_member_that_cannot_be_read_is_refused_beside_what_only_json_writers_emit(value: bytes, reason: str) -> None:
+    with pytest.raises(Untrusted) as caught:
+        members(b'{"a":NaN,"b":' + value + b"}")
+    assert caught.value.reason.startswith(reason)

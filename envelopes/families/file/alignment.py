@@ -96,8 +96,6 @@ def _shown(line: str, printed: str, number: int) -> tuple[int, int] | None:
     found = NUMBERED.match(printed)
     if found is None or int(found[1]) != number:
         return None
-    if found[2] == line:
-        return found.span(2)
     cut = SHORTENED.search(found[2])
     if cut is None or cut.start() == 0 or not line.startswith(found[2][: cut.start()]):
         return None

@@ -26,11 +26,13 @@ def _refused(tool: str, error: ToolError) -> CompleteOutput:
 
 
 def _blank_query() -> ToolError:
+    parsed: object = None
     try:
-        MEMORY_SEARCH.parse({"query": "  "})
+        parsed = MEMORY_SEARCH.parse({"query": "  "})
     except InvalidToolInput as refused:
-        return refused.error
-    raise AssertionError("a blank query was accepted")
+        parsed = refused.error
+    assert isinstance(parsed, ToolError)
+    return parsed
 
 
 _DECISION = FoundMemory(

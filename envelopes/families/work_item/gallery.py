@@ -105,11 +105,13 @@ def _error(tool: str, error: ToolError) -> CompleteOutput:
 
 
 def _refused(tool: ToolDefinition, arguments: dict[str, object]) -> CompleteOutput:
+    parsed: object = None
     try:
-        tool.parse(arguments)
+        parsed = tool.parse(arguments)
     except InvalidToolInput as refused:
-        return _error(tool.name, refused.error)
-    raise AssertionError(f"{tool.name} took {arguments}")
+        parsed = refused.error
+    assert isinstance(parsed, ToolError), f"{tool.name} took {arguments}"
+    return _error(tool.name, parsed)
 
 
 def _created(item: WorkItemView) -> CompleteOutput:

@@ -1,0 +1,96 @@
+"""What each matcher links, what it leaves alone, and which lines the links show."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelopes.alignment import (
+    Span,
+    cut_of,
+    match_at,
+    match_items,
+    match_numbered,
+    match_once,
+    match_prefix,
+    to_segments,
+)
+
+
+@pytest.mark.parametrize(("value", "at", "expected"), [("b", 2, Span(2, 3, "/x", 0, 1)), ("b", 0, None), ("", 0, None)])
+def test_a_value_stands_whole_at_its_place_or_is_not_linked(value: str, at: int, expected: Span | None) -> None:
+    assert match_at("a b", at, value, "/x") == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "start", "expected"),
+    [
+        ("b", 0, Span(2, 3, "/x", 0, 1)),
+        ("a", 0, None),
+        ("a", 1, Span(4, 5, "/x", 0, 1)),
+        ("c", 0, None),
+        ("", 0, None),
+    ],
+)
+def test_a_value_that_stands_twice_is_ambiguous(value: str, start: int, expected: Span | None) -> None:
+    assert match_once("a b a", value, "/x", start=start) == expected
+
+
+@pytest.mark.parametrize(("value", "shown"), [("abcd", 4), ("abcx", 3), ("axxx", 1), ("abcdefgh", 4), ("xbcd", None)])
+def test_the_longest_common_beginning_is_linked(value: str, shown: int | None) -> None:
+    found = match_prefix("..abcd", 2, value, "/x")
+    assert found == (None if shown is None else Span(2, 2 + shown, "/x", 0, shown))
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "lines"),
+    [
+        ("     1→a\n     2→b", 1, ["a", "b"]),
+        ("1\ta\n2\tb", 1, ["a", "b"]),
+        ("   9→a\n  10→b", 9, ["a", "b"]),
+        ("     9→a\n    11→b", 9, ["a"]),
+        ("x  9→a", 9, []),
+        ("     9 a", 9, []),
+        ("     9→a tail", 9, []),
+    ],
+)
+def test_numbered_lines_are_linked_until_a_number_or_a_line_differs(text: str, first: int, lines: list[str]) -> None:
+    spans = list(match_numbered(text, 0, "a\nb", "/x", first=first))
+    assert [text[span.start : span.end] for span in spans] == lines
+    assert ["a\nb"[span.value_start : span.value_end] for span in spans] == lines
+
+
+@pytest.mark.parametrize(
+    ("items", "linked"), [(["a", "b"], ["/x/0", "/x/1"]), (["a", "c"], ["/x/0"]), (["a", "", "b"], ["/x/0"])]
+)
+def test_items_are_linked_a_line_each_until_one_differs(items: list[str], linked: list[str]) -> None:
+    assert [span.pointer for span in match_items("a\nb", 0, items, "/x")] == linked
+
+
+def test_of_two_links_that_overlap_the_earlier_one_stays_and_no_character_is_lost() -> None:
+    text = "a bc d"
+    found = to_segments(text, [Span(3, 5, "/late", 0, 2), Span(2, 4, "/x", 0, 2), Span(5, 5, "/empty")])
+    assert [(segment.text, segment.source.pointer if segment.source else None) for segment in found] == [
+        ("a ", None),
+        ("bc", "/x"),
+        (" d", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "ranges", "start", "shown"),
+    [
+        ("a\nb\nc\n", [(0, 1), (2, 5)], 0, ((0, 3),)),
+        ("a\nb\nc", [(0, 1), (4, 5)], 0, ((0, 1), (2, 3))),
+        ("a\nbb\nc", [(0, 3)], 0, ((0, 1),)),
+        ("abc\nd", [(1, 2)], 0, ()),
+        ("\n\na\nb", [(2, 3)], 0, ((0, 3),)),
+        ("a\nb\nc", [(2, 3), (2, 5)], 0, ((1, 3),)),
+        ("Error: a\nb", [(7, 8)], 7, ((0, 1),)),
+        ("a\nb", [], 0, ()),
+    ],
+)
+def test_a_line_is_shown_when_all_of_it_is(
+    value: str, ranges: list[tuple[int, int]], start: int, shown: tuple[tuple[int, int], ...]
+) -> None:
+    spans = [Span(0, end - begin, "/x", begin, end) for begin, end in ranges]
+    assert cut_of(value, spans, start=start).shown == shown
