@@ -1,90 +1,132 @@
-"""Any complete output of a built-in tool, drawn from the types that its definition names."""
+"""Any complete output of a built-in tool, drawn from the types that its definition names.
+
+Hypothesis draws the texts and the numbers, a handful of each, and a seed; the seed puts them
+together. With a choice of Hypothesis's own for every field and every member, ten thousand outputs of
+one tool took more than twice as long; what that buys, smaller counter-examples, is switched off here.
+"""
 
 from __future__ import annotations
 
 import io
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
+from random import Random
 from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from envelopes.budget import RECEIPT_CHARACTERS
 from envelopes.families import builtin
 from envelopes.file_text import FileText, read_file_text
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.result import CompleteOutput, JsonValue, ToolError
+from envelopes.tool import DISPATCH_KINDS
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.builds(
     lambda part, times: part * times, st.sampled_from(["line of text\n", "word ", "x", "\n"]), st.integers(0, 2_000)
 )
-SCALAR = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
-JSON = st.recursive(
-    SCALAR, lambda child: st.lists(child, max_size=3) | st.dictionaries(st.text(max_size=8), child, max_size=4)
+ROOM = 20 * RECEIPT_CHARACTERS  # of a repeated list: far beyond every bound, lists of lists grew to 100 MB
+DEEPEST = 3  # of nested JSON
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """What an output is put together from."""
+
+    random: Random
+    texts: list[str]
+    integers: list[int]
+    floats: tuple[float, float]
+
+    def text(self) -> str:
+        """One of the texts; or the end of one after the beginning of another."""
+        first, second = self.random.choice(self.texts), self.random.choice(self.texts)
+        if self.random.random() < 0.6:
+            return first
+        return first[: self.random.randint(0, len(first))] + second[self.random.randint(0, len(second)) :]
+
+    def integer(self) -> int:
+        return self.random.choice((*self.integers, self.random.randint(-2, 400)))
+
+    def scalar(self) -> JsonValue:
+        number = self.random.choice(self.floats)
+        return self.random.choice((None, True, False, self.integer(), number, self.text(), self.text()))
+
+    def json(self, depth: int = 0) -> JsonValue:
+        sort = self.random.randrange(4) if depth < DEEPEST else 0
+        if sort == 2:
+            return [self.json(depth + 1) for _ in range(self.random.randrange(4))]
+        if sort == 3:
+            return {self.text()[:8]: self.json(depth + 1) for _ in range(self.random.randrange(5))}
+        return self.scalar()
+
+
+DRAWN = st.builds(
+    Drawn,
+    st.builds(Random, st.integers(0, 2**64 - 1)),  # st.randoms() has every call pass through Hypothesis
+    st.lists(TEXT, min_size=1, max_size=5),
+    st.lists(st.integers(), min_size=1, max_size=2),
+    st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.just(0.5)),
 )
 
 
-@cache  # built once: building a strategy costs three times what drawing from it does
+@cache
 def outputs(tool: str) -> st.SearchStrategy[CompleteOutput]:
-    successes = [successful(tool, result) for result in builtin(tool)[1].result]
-    return st.one_of(*successes, failed(tool))
+    ways = [partial(successful, tool, inspect.type_info(result)) for result in builtin(tool)[1].result]
+    return st.builds(lambda way, drawn: way(drawn), st.sampled_from([*ways, partial(failed, tool)]), DRAWN)
 
 
-def successful(tool: str, result: type[msgspec.Struct]) -> st.SearchStrategy[CompleteOutput]:
-    return st.builds(
-        CompleteOutput,
-        tool_name=st.just(tool),
-        status=st.just("success"),
-        summary_text=st.just(f"{tool} is done"),
-        result=values(inspect.type_info(result)),
+def successful(tool: str, result: inspect.Type, drawn: Drawn) -> CompleteOutput:
+    return CompleteOutput(tool_name=tool, status="success", summary_text=f"{tool} is done", result=value(result, drawn))
+
+
+def failed(tool: str, drawn: Drawn) -> CompleteOutput:
+    choice, names = drawn.random.choice, ["field", "task_id", "url", "workdir"]
+    named = drawn.random.sample(names, drawn.random.randint(0, len(names)))
+    error = ToolError(
+        kind=choice([*builtin(tool)[1].error_kinds, *DISPATCH_KINDS]),
+        message=drawn.text(),
+        details=choice([None, {name: drawn.json() for name in named}]),
+        recovery_hint=choice([None, drawn.text()]),
+        retryable=choice([True, False]),
     )
+    return CompleteOutput(tool_name=tool, status="error", summary_text=f"{tool} failed", error=error)
 
 
-def failed(tool: str) -> st.SearchStrategy[CompleteOutput]:
-    error = st.builds(
-        ToolError,
-        kind=st.sampled_from([*builtin(tool)[1].error_kinds, "tool_execution_failed"]),
-        message=TEXT,
-        details=st.none() | st.dictionaries(st.sampled_from(["field", "task_id", "url", "workdir"]), JSON, max_size=4),
-        recovery_hint=st.none() | TEXT,
-        retryable=st.booleans(),
-    )
-    return st.builds(
-        CompleteOutput,
-        tool_name=st.just(tool),
-        status=st.just("error"),
-        summary_text=st.just(f"{tool} failed"),
-        error=error,
-    )
-
-
-def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
-    """Everything of a type. Lists may be long by repetition, so that bounds are reached."""
+def value(kind: inspect.Type, drawn: Drawn) -> Any:
+    """Anything of a type. Lists may be long by repetition, so that bounds are reached."""
     match kind:
         case inspect.Metadata():
-            return values(kind.type)
+            return value(kind.type, drawn)
         case inspect.LiteralType():
-            return st.sampled_from(kind.values)
+            return drawn.random.choice(kind.values)
         case inspect.UnionType():
-            return st.one_of(*map(values, kind.types))
-        case inspect.VarTupleType() | inspect.ListType():
-            few = st.lists(values(kind.item_type), max_size=3)
-            items = st.builds(lambda some, times: some * times, few, st.sampled_from([1, 1, 1, 120]))
-            return items.map(tuple) if isinstance(kind, inspect.VarTupleType) else items
+            return value(drawn.random.choice(kind.types), drawn)
+        case inspect.VarTupleType():
+            return tuple(repeated(kind.item_type, drawn))
+        case inspect.ListType():
+            return repeated(kind.item_type, drawn)
         case inspect.DictType():
-            return st.dictionaries(values(kind.key_type), values(kind.value_type), max_size=3)
+            several = range(drawn.random.randrange(4))
+            return {value(kind.key_type, drawn): value(kind.value_type, drawn) for _ in several}
         case inspect.StructType(cls=built) if built is FileText:
-            return st.builds(lambda text: read_file_text(io.BytesIO(text.encode("utf-8", "replace")), "log"), TEXT)
+            return read_file_text(io.BytesIO(drawn.text().encode("utf-8", "replace")), "log")
         case inspect.StructType():
-            return st.builds(kind.cls, **{field.name: values(field.type) for field in kind.fields})
+            return kind.cls(**{field.name: value(field.type, drawn) for field in kind.fields})
         case _:
-            return _PLAIN[type(kind)]
+            return _PLAIN[type(kind)](drawn)
 
 
-_PLAIN: dict[type[inspect.Type], st.SearchStrategy[Any]] = {
-    inspect.NoneType: st.none(),
-    inspect.BoolType: st.booleans(),
-    inspect.IntType: st.integers(),
-    inspect.FloatType: st.floats(allow_nan=False, allow_infinity=False),
-    inspect.StrType: TEXT,
-    inspect.AnyType: JSON,
+def repeated(item: inspect.Type, drawn: Drawn) -> list[Any]:
+    some = [value(item, drawn) for _ in range(drawn.random.randrange(4))]
+    return some * max(1, min(drawn.random.choice([1, 1, 1, 120]), ROOM // len(repr(some))))
+
+
+_PLAIN: dict[type[inspect.Type], Callable[[Drawn], Any]] = {
+    inspect.NoneType: lambda _: None,
+    inspect.BoolType: lambda drawn: drawn.random.choice([True, False]),
+    inspect.IntType: Drawn.integer,
+    inspect.FloatType: lambda drawn: drawn.random.choice(drawn.floats),
+    inspect.StrType: Drawn.text,
+    inspect.AnyType: Drawn.json,
 }
