@@ -139,3 +139,30 @@ def test_the_first_of_some_texts(monkeypatch: pytest.MonkeyPatch, size: int) -> 
     assert first_of(stream, [b"error", b"fatal"], 0, seconds=9)[0] == Hit(700, 705)
     assert first_of(stream, [b"error", b"fatal"], 701, seconds=9)[0] == Hit(714, 719)
     assert first_of(stream, [b"missing"], 0, seconds=9) == (None, 719)
+
+
+def test_characters_that_the_encoding_does_not_have_are_not_looked_for() -> None:
+    with pytest.raises(BadQuery, match="do not exist in the encoding"):
+        Query.of("😀", encoding="cp1252")
+
+
+def test_half_of_two_other_characters_is_no_hit() -> None:
+    data = "a\u6101\u0100".encode("utf-16-le")  # 61 00 | 01 61 | 00 01
+    assert spans(data, Query.of("\u0100", encoding="utf-16-le")) == [(4, 6)]
+
+
+def test_going_back_with_an_expression_that_would_never_end_is_stopped() -> None:
+    query = Query.of("(a|aa)+$", is_regex=True)
+    assert find_before(io.BytesIO(b"a" * 40 + b"!\n"), query, 42, seconds=0.3) == (None, 42)
+
+
+@pytest.mark.parametrize("needle", ["needle", "needl[e]"])
+def test_the_previous_hit_in_characters_of_two_bytes(needle: str) -> None:
+    text = "needle\n" + "a line of text\n" * 300_000
+    query = Query.of(needle, is_regex="[" in needle, encoding="utf-16-le")
+    stream = io.BytesIO(text.encode("utf-16-le"))
+    end, hit = len(text) * 2, None
+    while end > 0 and hit is None:
+        hit, end = find_before(stream, query, end, seconds=60)
+    assert hit is not None
+    assert (hit.start, hit.end) == (0, 12)

@@ -187,3 +187,31 @@ def test_a_window_behind_the_indexed_head_has_no_line_number() -> None:
     stream = io.BytesIO(NUMBERED)
     assert read_window(stream, head, Place(percent=50)).first is None
     assert read_window(stream, head, Place(offset=7)).first == 2
+
+
+def test_lines_that_are_too_long_for_a_window_of_them_end_it_sooner() -> None:
+    data = (b"x" * 999 + b"\n") * 1_000
+    found = window(data, line=2)
+    assert (found.start, found.end) == (1_000, 66_000)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "place", "start", "end"),
+    [
+        ("utf-16-le", {"offset": 90_001}, 90_000, 90_000 + 65_536),
+        ("utf-16-le", {"is_tail": True}, 600_000 - 65_536, 600_000),
+        ("cp1252", {"offset": 90_001}, 90_001, 90_001 + 65_536),
+    ],
+)
+def test_a_window_within_one_long_line_holds_whole_characters(
+    encoding: str, place: dict[str, object], start: int, end: int
+) -> None:
+    found = window(("é" * 300_000).encode(encoding), encoding=encoding, **place)
+    assert (found.start, found.end) == (start, end)
+
+
+def test_a_place_in_text_of_two_bytes_is_the_start_of_its_line() -> None:
+    data = ("a line\n" * 40_000).encode("utf-16-le")
+    found = window(data, encoding="utf-16-le", percent=50)
+    assert found.start % 14 == 0
+    assert found.data.decode("utf-16-le").startswith("a line\na line\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from envelopes.text_encoding import ENCODINGS, Encoding, decode, detect
@@ -43,3 +45,12 @@ def test_any_bytes_can_be_read_in_every_encoding(name: str) -> None:
 def test_a_line_ends_at_one_byte_in_every_encoding_but_utf_16(name: str) -> None:
     for first in range(256):
         assert decode(bytes([first, 10]), name).endswith("\n")
+
+
+def test_an_encoding_has_a_name_for_people_and_bytes_have_none() -> None:
+    assert (Encoding("cp1252").label, Encoding("").label) == (ENCODINGS["cp1252"], "")
+
+
+def test_without_the_library_that_guesses_the_letters_are_latin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "charset_normalizer", None)
+    assert detect(RUSSIAN.encode("cp1251")) == Encoding("cp1252", "guess")
