@@ -166,3 +166,9 @@ def test_the_previous_hit_in_characters_of_two_bytes(needle: str) -> None:
         hit, end = find_before(stream, query, end, seconds=60)
     assert hit is not None
     assert (hit.start, hit.end) == (0, 12)
+
+
+def test_a_search_for_some_texts_stops_at_its_time_and_says_how_far_it_came() -> None:
+    hit, reached = first_of(io.BytesIO(b"x" * 5_000_000 + b"error"), [b"error"], 0, seconds=-1)
+    assert hit is None
+    assert 0 < reached < 5_000_000

@@ -215,3 +215,20 @@ def test_a_place_in_text_of_two_bytes_is_the_start_of_its_line() -> None:
     found = window(data, encoding="utf-16-le", percent=50)
     assert found.start % 14 == 0
     assert found.data.decode("utf-16-le").startswith("a line\na line\n")
+
+
+def test_an_index_that_was_never_begun_has_no_head(tmp_path: Path) -> None:
+    assert IndexFolder(tmp_path).head(SHA).size == 0
+
+
+def test_removing_takes_the_index_of_every_encoding(tmp_path: Path) -> None:
+    folder = IndexFolder(tmp_path)
+    folder.build(SHA, io.BytesIO(NUMBERED))
+    folder.build(SHA, io.BytesIO(NUMBERED), "utf-16-le")
+    folder.remove(SHA)
+    assert list(tmp_path.rglob("*.lines")) == []
+
+
+def test_half_of_two_other_characters_is_passed_over_between_two_lines() -> None:
+    data = "\u0a61\u0000\nb".encode("utf-16-le")  # 61 0a | 00 00 | 0a 00 | 62 00
+    assert build(io.BytesIO(data), "utf-16-le").start_of(io.BytesIO(data), 2) == 6
