@@ -78,12 +78,13 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class ListState:
-    """What the address says: filter, sort, cursor, and the digest of the rows that the reader has."""
+    """What the address says: filter, sort, cursor, the digest of the rows that the reader has, a run to peek at."""
 
     text: str
     sort: str
     after: str
     seen: str
+    peek: str = ""  # the run beside the list, as it was asked for
 
     @classmethod
     def from_address(cls, parameters: Mapping[str, str]) -> ListState:
@@ -95,12 +96,18 @@ class ListState:
             sort if sort in SORTS else NEWEST,
             parameters.get("after", ""),
             parameters.get("seen", ""),
+            parameters.get("peek", ""),
         )
 
     def address(self, **changes: str) -> str:
         """The query string of this list with `changes`; a changed filter or sort starts at its first page."""
         kept = {"q": self.text, "sort": "" if self.sort == NEWEST else self.sort} | changes
         return "?" + urlencode({name: value for name, value in kept.items() if value})
+
+    @property
+    def without_peek(self) -> str:
+        """The query string of the page as it is, with nothing beside it."""
+        return self.address(after=self.after)
 
     def filtered(self, text: str) -> str:
         """The query string of the list by another filter, in the same order."""
@@ -145,7 +152,8 @@ def run_page(project: Project, state: ListState) -> RunPage:
     position, problem = _position(state)
     runs = [] if query.problems else _listed(project.pk, query.terms, state.sort, position)
     now = timezone.now()
-    rows = [run_row(run, now) for run in runs[:PAGE]]
+    peek = f"{state.without_peek}&peek=".replace("?&", "?")
+    rows = [run_row(run, now, peek) for run in runs[:PAGE]]
     digest = _digest(runs[:PAGE], rows)
     has_live = any(row.status == "live" for row in rows)
     return RunPage(

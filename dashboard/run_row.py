@@ -67,6 +67,7 @@ HEADS = (
 class RunRow(NamedTuple):
     id: str
     url: str
+    peek_href: str
     title: str
     agent: str
     model: str
@@ -78,11 +79,13 @@ class RunRow(NamedTuple):
     numbers: Html  # the cells under HEADS
 
 
-def run_row(run: Listed, now: datetime) -> RunRow:
+def run_row(run: Listed, now: datetime, peek: str) -> RunRow:
+    """`peek` is the address of the list up to the id of the run that is peeked at."""
     status = run.status
     return RunRow(
         id=run.pk.hex,
         url=f"/runs/{run.pk}/",
+        peek_href=peek + run.pk.hex,
         title=plain(run.title or run.external_id),
         agent=plain(run.agent) or "–",
         model=plain(run.model),

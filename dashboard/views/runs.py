@@ -7,12 +7,14 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.access import OperatorRequest
 from dashboard.recording import forget_run
 from dashboard.run_facets import forget_counts
 from dashboard.run_list import ListState, run_page, sidebar
+from dashboard.run_peek import peek_at
 from dashboard.views.rendering import render_page
 from dashboard.views.run_pages import detail, model_view, replay
 
@@ -22,11 +24,16 @@ __all__ = ["delete", "detail", "index", "model_view", "replay"]
 @require_safe
 def index(request: OperatorRequest) -> HttpResponse:
     state = ListState.from_address(request.GET)
+    peek = peek_at(request.project, state.peek, state.without_peek)
+    if request.htmx and request.htmx.target == "peek":
+        response = render(request, "runs/_peek.html", {"peek": peek})
+        patch_vary_headers(response, ["HX-Request", "HX-Target"])
+        return response
     page = run_page(request.project, state)
     if request.htmx and state.seen == page.digest:
         return HttpResponse(status=204)
     facets = [] if request.htmx else sidebar(request.project, page)
-    return render_page(request, "runs/list.html", {"page": page, "facets": facets}, partial="rows")
+    return render_page(request, "runs/list.html", {"page": page, "facets": facets, "peek": peek}, partial="rows")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,0 +1,51 @@
+"""A run beside the list, by keys alone; and by its address, without scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from dashboard.models import Project
+from tests.browser.conftest import Browse
+
+
+def test_the_peek_follows_the_keys_and_its_address_holds_it(
+    browse: Browse, operator_page: Page, bundled: Project, assert_accessible: Callable[[Page], None]
+) -> None:
+    page, keys = operator_page, operator_page.keyboard
+    title = page.locator("#peek h2")
+    page.goto("/runs/?q=agent:claude-code")
+    names = page.locator(".run-table tbody th a:first-of-type").all_inner_texts()
+    keys.press("j")
+    keys.press("p")
+    expect(title).to_have_text(names[0])
+    expect(page).to_have_url(re.compile(r"q=agent%3Aclaude-code&peek=[0-9a-f]{32}$"))
+    first = page.url
+    keys.press("j")
+    expect(title).to_have_text(names[1])
+    expect(page.locator(".peek-link[aria-current]")).to_have_count(1)
+    assert_accessible(page)
+    page.reload()
+    expect(title).to_have_text(names[1])
+    keys.press("k")
+    expect(title).to_have_text(names[0])
+    expect(page).to_have_url(first)
+    keys.press("Escape")
+    expect(title).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"\?q=agent%3Aclaude-code$"))
+    keys.press("Space")
+    expect(title).to_have_text(names[0])
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert_accessible(page)
+    keys.press("Enter")
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/$"))
+    page.go_back()
+    expect(title).to_have_text(names[0])
+
+    plain = browse(signed_in=True, java_script_enabled=False)
+    plain.goto(first)
+    expect(plain.locator("#peek h2")).to_have_text(names[0])
+    plain.get_by_role("link", name="Close the peek").click()
+    expect(plain.locator("#peek h2")).to_have_count(0)
