@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.cache import cache
 from django.test import Client
 from hypothesis import HealthCheck
 from hypothesis import settings as drawing
@@ -51,6 +52,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="write tests/golden anew from what the code says now"
     )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_remembered_of_another_test() -> None:
+    """Each test's first project has the same key, and what a process keeps of a project is kept under it."""
+    cache.clear()
 
 
 @pytest.fixture

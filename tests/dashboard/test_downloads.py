@@ -10,14 +10,15 @@ from django.test import Client
 from django.urls import URLPattern, get_resolver
 from pytest_django import Settings
 
-from dashboard.models import Artifact, Call
+from dashboard.models import Artifact, Call, Comparison, Project
 from tests.dashboard.artifacts import field_artifact, stored
+from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
 
 pytestmark = pytest.mark.django_db
 CONTENT = "".join(f"line {number}\n" for number in range(1_000)).encode()
 # Routes whose answer is content of a recording, and how a test asks for one that exists.
-SERVING = {"artifact-raw", "artifact-picture", "call-raw", "problem-raw"}
+SERVING = {"artifact-raw", "artifact-picture", "call-raw", "comparison-export", "problem-raw"}
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (4).to_bytes(4, "big") * 2 + b"\x08\x06\0\0\0" + bytes(9)
 
 
@@ -34,6 +35,12 @@ def artifact(call: Call) -> Artifact:
     return stored(call, CONTENT)
 
 
+def exported(project: Project, folder: Path) -> Comparison:
+    project.calls.all().delete()
+    import_commands(project, folder, ["<script>"])
+    return compared(project, ["recorded", "markdown"])[0]
+
+
 def routes() -> set[str]:
     return {str(one.name) for one in get_resolver().url_patterns if isinstance(one, URLPattern)}
 
@@ -44,11 +51,12 @@ def test_every_route_without_a_slash_at_the_end_serves_content_and_is_tried_here
 
 
 @pytest.mark.parametrize("name", sorted(SERVING))
-def test_every_serving_route_is_inert(client: Client, call: Call, name: str) -> None:
+def test_every_serving_route_is_inert(client: Client, call: Call, name: str, tmp_path: Path) -> None:
     addresses = {
         "artifact-raw": lambda: f"/artifacts/{stored(call, b'<script>').pk}/raw",
         "artifact-picture": lambda: f"/artifacts/{stored(call, PNG).pk}/picture",
         "call-raw": lambda: f"/calls/{call.pk}/raw/result",
+        "comparison-export": lambda: f"/comparisons/{exported(call.project, tmp_path).pk}/export/numbers",
         "problem-raw": lambda: f"/problems/{create_problem(call.project).pk}/raw",
     }
     response = client.get(addresses[name]())
