@@ -26,6 +26,7 @@ from dashboard.query import Query, Term, parse
 from dashboard.query_rows import TermLike
 from dashboard.run_facets import FacetGroup, facet_groups
 from dashboard.run_row import HEADS, Head, Listed, RunRow, run_row
+from dashboard.saved_views import View, asked_view
 
 PAGE = 50
 SORTS = {
@@ -55,6 +56,8 @@ PRESETS = (
     Preset("errors", "Errors", "status:failed"),
     Preset("cut", "Cut before the model", "cut:yes"),
     Preset("biggest", "Biggest receipts", "", "tokens"),
+    # By a facet that the import writes for a run with a call whose attempt is above 1: no call is looked at.
+    Preset("retried", "Retried", "state:retried"),
     Preset("unanswered", "Unanswered", "status:unanswered"),
     Preset("disagree", "Sources disagree", "state:disagree"),
     Preset("drifted", "Drifted", "state:drifted"),
@@ -85,18 +88,21 @@ class ListState:
     after: str
     seen: str
     peek: str = ""  # the run beside the list, as it was asked for
+    is_view_unknown: bool = False
 
     @classmethod
-    def from_address(cls, parameters: Mapping[str, str]) -> ListState:
-        preset = PRESET_BY_ID.get(parameters.get("preset", ""))
-        text = parameters.get("q", preset.query if preset else "").strip()
-        sort = parameters.get("sort", preset.sort if preset else NEWEST)
+    def from_address(cls, parameters: Mapping[str, str], views: Sequence[View] = ()) -> ListState:
+        asked = parameters.get("view", "")
+        start = asked_view(views, asked) if asked else PRESET_BY_ID.get(parameters.get("preset", ""))
+        text = parameters.get("q", start.query if start else "").strip()
+        sort = parameters.get("sort", start.sort if start else NEWEST)
         return cls(
             text,
             sort if sort in SORTS else NEWEST,
             parameters.get("after", ""),
             parameters.get("seen", ""),
             parameters.get("peek", ""),
+            is_view_unknown=bool(asked) and start is None,
         )
 
     def address(self, **changes: str) -> str:
@@ -159,7 +165,7 @@ def run_page(project: Project, state: ListState) -> RunPage:
     return RunPage(
         state=state,
         query=query,
-        problems=(*query.problems, *problem),
+        problems=(*query.problems, *problem, *_unknown_view(state)),
         rows=rows,
         columns=[_column(state, head) for head in HEADS],
         presets=[_preset_choice(preset, state) for preset in PRESETS],
@@ -243,6 +249,15 @@ def _position(state: ListState) -> tuple[Position | None, tuple[str, ...]]:
         return (_sort_value(value, state.sort), UUID(key)), ()
     except ValueError:
         return None, ("This address names a place in the list that does not exist; these are the first runs.",)
+
+
+def _unknown_view(state: ListState) -> tuple[str, ...]:
+    said = "There is no such saved view, it may have been deleted; "
+    return (
+        (said + ("this is the list without it." if state.text else "these are all runs."),)
+        if state.is_view_unknown
+        else ()
+    )
 
 
 def _sort_value(text: str, sort: str) -> object:

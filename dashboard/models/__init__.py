@@ -14,6 +14,7 @@ from dashboard.models.comparisons import (
 )
 from dashboard.models.renderers import PastedEnvelope, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
+from dashboard.models.saved_views import SavedView
 from dashboard.models.sources import Problem, Source, SourceChunk
 from dashboard.models.surfaces import CanonicalProjection, Observation, Receipt
 
@@ -37,6 +38,7 @@ __all__ = [
     "Run",
     "RunCall",
     "RunFacet",
+    "SavedView",
     "SignInLink",
     "Source",
     "SourceChunk",

@@ -15,6 +15,7 @@ from dashboard.recording import forget_run
 from dashboard.run_facets import forget_counts
 from dashboard.run_list import ListState, run_page, sidebar
 from dashboard.run_peek import peek_at
+from dashboard.saved_views import saved_views, view_box
 from dashboard.views.rendering import render_page
 from dashboard.views.run_pages import detail, model_view, replay
 
@@ -23,7 +24,9 @@ __all__ = ["delete", "detail", "index", "model_view", "replay"]
 
 @require_safe
 def index(request: OperatorRequest) -> HttpResponse:
-    state = ListState.from_address(request.GET)
+    # The rows alone are fetched by an address that spells the filter out.
+    views = [] if request.htmx and "view" not in request.GET else saved_views(request.project)
+    state = ListState.from_address(request.GET, views)
     peek = peek_at(request.project, state.peek, state.without_peek)
     if request.htmx and request.htmx.target == "peek":
         response = render(request, "runs/_peek.html", {"peek": peek})
@@ -32,8 +35,10 @@ def index(request: OperatorRequest) -> HttpResponse:
     page = run_page(request.project, state)
     if request.htmx and state.seen == page.digest:
         return HttpResponse(status=204)
+    box = view_box(views, text=state.text, sort=state.sort, asked=request.GET.get("view", ""))
     facets = [] if request.htmx else sidebar(request.project, page)
-    return render_page(request, "runs/list.html", {"page": page, "facets": facets, "peek": peek}, partial="rows")
+    context = {"page": page, "facets": facets, "peek": peek, "views": box}
+    return render_page(request, "runs/list.html", context, partial="rows")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from dashboard import run_counts
 from dashboard.models import Project
 from dashboard.query import parse
 from tests.dashboard.factories import create_call, create_project, create_run
@@ -119,6 +120,16 @@ def test_runs_are_found_by_what_their_calls_were(project: Project) -> None:
     assert titles(project, "cut:no tool:Bash") == ["good"]
     assert titles(project, "agent:codex -tool:Read") == ["bad"]
     assert titles(project, "tool:bash") == []
+
+
+def test_a_run_is_retried_when_one_of_its_calls_was_tried_again(project: Project) -> None:
+    for title, attempts in (("once", (1, 1)), ("again", (1, 2))):
+        run = create_run(project, title=title)
+        for attempt in attempts:
+            create_call(run, attempt=attempt)
+        run_counts.renew(run)
+    assert titles(project, "state:retried") == ["again"]
+    assert titles(project, "-state:retried") == ["once"]
 
 
 def test_a_common_facet_finds_the_same_runs_as_a_rare_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

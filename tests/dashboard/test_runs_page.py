@@ -131,6 +131,8 @@ def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project
     assert shown(text_of(client, "/runs/?preset=biggest"), *names) == ["Cut run", "Open run", "Failed run", "Odd run"]
     assert shown(text_of(client, "/runs/?preset=unanswered"), *names) == ["Open run"]
     assert shown(text_of(client, "/runs/?preset=disagree"), *names) == ["Odd run"]
+    create_run(project, title="Retried run", facets={"state": ["retried"]})
+    assert shown(text_of(client, "/runs/?preset=retried"), *names, "Retried run") == ["Retried run"]
     assert 'value="status:failed"' in text_of(client, "/runs/?preset=errors")
 
 
@@ -239,9 +241,9 @@ def test_the_number_of_queries_does_not_grow(
     for _ in range(runs):
         create_run(project, facets={"tool": ["Bash"], "state": ["failed"]})
     client.get("/runs/")
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):  # session, member, saved views, runs, newest facet
         client.get("/runs/")
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         client.get("/runs/?q=tool:Bash+status:failed&sort=tokens")
 
 
