@@ -11,11 +11,11 @@ from django.core.cache import cache
 from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, Value, When
 from django.utils import timezone
 
-from dashboard.identity import derived
+from dashboard.intake.identity import derived
 from dashboard.models import Call, Project, ReceiptFingerprint, Run, RunFacet
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 from dashboard.prepared import Given, given, prepared
-from dashboard.run_text import runs_with_text
+from dashboard.runs.text import runs_with_text
 
 # Up to so many runs of a facet are named by id and sorted; more of them are met soon by walking the
 # list's own index. Either way the work is bounded, whatever the planner believes.

@@ -21,14 +21,16 @@ from uuid import UUID
 import msgspec
 from django.db import connection, models, transaction
 
-from dashboard import forgetting, identity, run_counts, source_rows
-from dashboard.artifact_removal import remove_unnamed
-from dashboard.artifact_store import Stored
-from dashboard.bulk import fresh, insert, insert_values
-from dashboard.call_rows import CallMerge, CallRows, new_call
+from dashboard.artifacts.removal import remove_unnamed
+from dashboard.artifacts.store import Stored
 from dashboard.columns import column_text, instant
-from dashboard.derive import Derived, derive
-from dashboard.drafts import CallDraft, Drafts, Gatherer
+from dashboard.intake import forgetting, identity, run_counts, source_rows
+from dashboard.intake.bulk import fresh, insert, insert_values
+from dashboard.intake.call_rows import CallMerge, CallRows, new_call
+from dashboard.intake.derive import Derived, derive
+from dashboard.intake.drafts import CallDraft, Drafts, Gatherer
+from dashboard.intake.run_rows import is_own_ancestor, merge_run, new_run
+from dashboard.intake.tally import columns_of
 from dashboard.models import (
     Artifact,
     Call,
@@ -43,8 +45,6 @@ from dashboard.models import (
     RunCall,
     Source,
 )
-from dashboard.run_rows import is_own_ancestor, merge_run, new_run
-from dashboard.tally import columns_of
 from envelopes import recordings
 from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
 from envelopes.recordings.base import Problem as Refusal

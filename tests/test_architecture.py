@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,11 @@ UNSAFE = {
 def test_no_module_is_longer_than_430_lines() -> None:
     long = {str(path): size for path in modules(*EVERYTHING) if (size := len(text(path).splitlines())) > MODULE_LINES}
     assert not long
+
+
+def test_no_folder_of_the_dashboard_has_grown_past_one_subject() -> None:
+    folders = Counter(path.parent for path in modules("dashboard") if path.name != "__init__.py")
+    assert not {str(folder): count for folder, count in folders.items() if count > 30}
 
 
 def test_functions_are_small() -> None:

@@ -2,7 +2,7 @@
 
 A comparison freezes its calls and its variants when it is made, so that what it says stays true whatever
 is imported or changed later. Its numbers are in batches of a few hundred calls each, packed by
-`dashboard.comparison_cells`; nobody ever holds all of them.
+`dashboard.comparisons.cells`; nobody ever holds all of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Comparison(models.Model):
     finished_at = models.DateTimeField(null=True)
     owner = models.CharField(max_length=64, default="")  # the worker that adds it up
     leased_until = models.DateTimeField(null=True)
-    summary = models.BinaryField(null=True)  # zstd, `comparison_summary.Summary`
+    summary = models.BinaryField(null=True)  # zstd, `comparisons.summary.Summary`
     pinned_at = models.DateTimeField(null=True)  # check_receipts holds later renderings against it
 
     class Meta:

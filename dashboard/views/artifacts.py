@@ -12,11 +12,11 @@ from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
-from dashboard.artifact_content import Missing, content_of, stream_of
-from dashboard.artifact_find import asked_of, hit_from, slice_of
-from dashboard.artifact_page import artifact_page
-from dashboard.artifact_picture import picture_of
-from dashboard.download import download
+from dashboard.artifacts.content import Missing, content_of, stream_of
+from dashboard.artifacts.download import download
+from dashboard.artifacts.find import asked_of, hit_from, slice_of
+from dashboard.artifacts.page import artifact_page
+from dashboard.artifacts.picture import picture_of
 from dashboard.models import Artifact
 from dashboard.views.calls import file_name
 from dashboard.views.rendering import render_page

@@ -11,12 +11,12 @@ from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET
 
 from dashboard.access import OperatorRequest
-from dashboard.call_copy import copied
-from dashboard.call_page import call_page
-from dashboard.call_panes import TITLES, Half, half_window
-from dashboard.call_queries import call_of
-from dashboard.call_surfaces import SURFACES, Surfaces, surfaces_of
-from dashboard.image_part import image_at
+from dashboard.calls.copy import copied
+from dashboard.calls.image_part import image_at
+from dashboard.calls.page import call_page
+from dashboard.calls.panes import TITLES, Half, half_window
+from dashboard.calls.queries import call_of
+from dashboard.calls.surfaces import SURFACES, Surfaces, surfaces_of
 from dashboard.models import Call
 from dashboard.views.rendering import render_page
 from dashboard.windows import NEXT

@@ -10,15 +10,15 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from dashboard import comparing
 from dashboard.access import OperatorRequest
-from dashboard.comparing import Unusable, start_comparison
-from dashboard.comparison_calls import calls_page
-from dashboard.comparison_columns import UnusableColumns
-from dashboard.comparison_form import comparison_form
-from dashboard.comparison_list import comparison_list
-from dashboard.comparison_page import comparison_page
-from dashboard.comparison_pair import pair_page
+from dashboard.comparisons import comparing
+from dashboard.comparisons.calls import calls_page
+from dashboard.comparisons.columns import UnusableColumns
+from dashboard.comparisons.comparing import Unusable, start_comparison
+from dashboard.comparisons.form import comparison_form
+from dashboard.comparisons.list import comparison_list
+from dashboard.comparisons.page import comparison_page
+from dashboard.comparisons.pair import pair_page
 from dashboard.models import Comparison
 from dashboard.views.rendering import render_page
 

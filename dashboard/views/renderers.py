@@ -10,11 +10,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from dashboard import preview_pasted
 from dashboard.access import OperatorRequest
-from dashboard.renderer_list import renderer_list
-from dashboard.renderer_page import refused_page, renderer_page
-from dashboard.variant_strip import variant_strip
+from dashboard.renderers import preview_pasted
+from dashboard.renderers.list import renderer_list
+from dashboard.renderers.page import refused_page, renderer_page
+from dashboard.renderers.variant_strip import variant_strip
 from dashboard.views.rendering import render_page
 
 UNPROCESSABLE = 422

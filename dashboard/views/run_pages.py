@@ -9,10 +9,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from dashboard.access import OperatorRequest
-from dashboard.model_history import history_of
-from dashboard.run_message import raw_message, whole_message
-from dashboard.run_page import Ask, is_unchanged, run_or_404, run_page
-from dashboard.run_replay import replay_page
+from dashboard.runs.message import raw_message, whole_message
+from dashboard.runs.model_history import history_of
+from dashboard.runs.page import Ask, is_unchanged, run_or_404, run_page
+from dashboard.runs.replay import replay_page
 from dashboard.views.rendering import render_page
 
 NOTHING_NEW = 204

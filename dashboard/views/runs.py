@@ -12,10 +12,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.access import OperatorRequest
 from dashboard.recording import forget_run
-from dashboard.run_facets import forget_counts
-from dashboard.run_list import ListState, run_page, sidebar
-from dashboard.run_peek import peek_at
-from dashboard.saved_views import saved_views, view_box
+from dashboard.runs.facets import forget_counts
+from dashboard.runs.list import ListState, run_page, sidebar
+from dashboard.runs.peek import peek_at
+from dashboard.runs.saved_views import saved_views, view_box
 from dashboard.views.rendering import render_page
 from dashboard.views.run_pages import detail, model_view, replay
 

@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from dashboard.access import OperatorRequest
-from dashboard.run_list import ListState, run_page, sidebar
-from dashboard.saved_views import NotSaved, forget_view, save_view, saved_views, view_box
+from dashboard.runs.list import ListState, run_page, sidebar
+from dashboard.runs.saved_views import NotSaved, forget_view, save_view, saved_views, view_box
 
 UNPROCESSABLE = 422
 

@@ -12,8 +12,8 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
 
 from dashboard.access import OperatorRequest
-from dashboard.variant_editor import Draft, EditorPage, editor_page
-from dashboard.variant_templates import NotSaved, save_version
+from dashboard.renderers.variant_editor import Draft, EditorPage, editor_page
+from dashboard.renderers.variant_templates import NotSaved, save_version
 from dashboard.views.rendering import render_page
 
 UNPROCESSABLE = 422

@@ -7,8 +7,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from dashboard.access import OperatorRequest
-from dashboard.tool_list import tool_list
-from dashboard.tool_page import tool_page
+from dashboard.tools.list import tool_list
+from dashboard.tools.page import tool_page
 from dashboard.views.rendering import render_page
 
 

@@ -10,14 +10,14 @@ from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpRe
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from dashboard import judging
 from dashboard.access import OperatorRequest
-from dashboard.comparing import Unusable
-from dashboard.comparison_facts import json_pieces
+from dashboard.comparisons import judging
+from dashboard.comparisons.comparing import Unusable
+from dashboard.comparisons.facts import json_pieces
+from dashboard.comparisons.verdict_export import preference_lines, verdict_lines
+from dashboard.comparisons.verdict_queue import pair_of, queue_page
+from dashboard.comparisons.verdict_tally import verdict_page
 from dashboard.models import Comparison, Review
-from dashboard.verdict_export import preference_lines, verdict_lines
-from dashboard.verdict_queue import pair_of, queue_page
-from dashboard.verdict_tally import verdict_page
 from dashboard.views.calls import INERT_POLICY, file_name
 
 NOT_ACCEPTED = 422

@@ -32,8 +32,8 @@ def main() -> None:
 
 def _bare() -> dict[str, float]:
     """Renderings a processor second of `render` alone, with envelopes already read."""
-    from dashboard.comparison_columns import bound_columns
-    from dashboard.comparison_subjects import subjects_of
+    from dashboard.comparisons.columns import bound_columns
+    from dashboard.comparisons.subjects import subjects_of
     from dashboard.models import Call
     from envelopes.pipeline import render
 
@@ -50,8 +50,8 @@ def _bare() -> dict[str, float]:
 
 
 def _comparison(wanted: int) -> dict[str, Any]:
-    from dashboard import comparing
-    from dashboard.comparing import Selection, start_comparison
+    from dashboard.comparisons import comparing
+    from dashboard.comparisons.comparing import Selection, start_comparison
     from dashboard.models import Project
 
     project = Project.objects.get(slug="default")

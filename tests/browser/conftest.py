@@ -24,7 +24,7 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from dashboard.importing import import_paths
+from dashboard.intake.importing import import_paths
 from dashboard.models import Project
 from tests.browser.chromium import FLAGS, Chromium, NoChromium, find
 from tests.conftest import CHECKOUT

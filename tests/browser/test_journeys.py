@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
-from dashboard.importing import import_paths
+from dashboard.intake.importing import import_paths
 from dashboard.models import Artifact, Call, Project, Run
 from dashboard.signing_in import new_link
 from tests.browser.conftest import Browse

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.test import Client
 
-from dashboard.artifact_files import artifact_files
-from dashboard.identity import derived
+from dashboard.artifacts.files import artifact_files
+from dashboard.intake.identity import derived
 from dashboard.models import Artifact, Call
 from tests.dashboard.factories import create_observation
 from tests.dashboard.page_text import text_of

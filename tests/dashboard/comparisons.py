@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dashboard.comparing import Selection, start_comparison
-from dashboard.comparison_summary import Summary, unpacked_summary
-from dashboard.comparison_work import work_until_idle
-from dashboard.importing import import_paths
+from dashboard.comparisons.comparing import Selection, start_comparison
+from dashboard.comparisons.summary import Summary, unpacked_summary
+from dashboard.comparisons.work import work_until_idle
+from dashboard.intake.importing import import_paths
 from dashboard.models import Call, Comparison, Project
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
 

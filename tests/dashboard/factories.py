@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
-from dashboard.identity import derived
+from dashboard.intake.identity import derived
 from dashboard.models import (
     Call,
     CanonicalProjection,

@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard import artifact_files
+from dashboard.artifacts import files as artifact_files
 from dashboard.models import Call
 from envelopes.index_folder import IndexFolder
 from tests.dashboard.artifacts import body, rows_of, stored

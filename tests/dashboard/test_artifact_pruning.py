@@ -16,9 +16,10 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard import artifact_pruning, artifact_removal
-from dashboard.artifact_files import artifact_files
-from dashboard.artifact_pruning import carry_out, plan
+from dashboard.artifacts import pruning as artifact_pruning
+from dashboard.artifacts import removal as artifact_removal
+from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts.pruning import carry_out, plan
 from dashboard.models import Artifact, Call, Observation
 from tests.dashboard.artifacts import field_artifact, stored
 from tests.dashboard.factories import create_call, create_project, create_run, create_user

@@ -10,8 +10,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from dashboard.artifact_files import artifact_files
-from dashboard.artifact_store import looking_under, take_in
+from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts.store import looking_under, take_in
 from dashboard.models import Artifact
 from tests.dashboard.sessions import SESSION, answers, asks, write
 

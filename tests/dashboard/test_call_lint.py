@@ -10,8 +10,8 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from dashboard.call_lint import LOOKED_AT, lint_pane
-from dashboard.call_surfaces import surfaces_of
+from dashboard.calls.lint import LOOKED_AT, lint_pane
+from dashboard.calls.surfaces import surfaces_of
 from dashboard.models import Run
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import text_of

@@ -16,8 +16,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.derive import derive
-from dashboard.fidelity import RECEIPT
+from dashboard.calls.fidelity import RECEIPT
+from dashboard.intake.derive import derive
 from dashboard.models import Call, Project, Run
 from envelopes.foreign import ReceiptFidelity
 from tests.dashboard.factories import (

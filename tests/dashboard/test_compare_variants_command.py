@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from dashboard.importing import import_paths
+from dashboard.intake.importing import import_paths
 from dashboard.models import Comparison, Project
 from tests.dashboard.comparisons import import_commands
 from tests.dashboard.factories import create_project

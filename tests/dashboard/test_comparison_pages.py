@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.comparing import Selection, start_comparison
-from dashboard.comparison_ask import calls_href
-from dashboard.comparison_work import results_of, work_until_idle
+from dashboard.comparisons.ask import calls_href
+from dashboard.comparisons.comparing import Selection, start_comparison
+from dashboard.comparisons.work import results_of, work_until_idle
 from dashboard.models import Call, Comparison, Observation, Project
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_project, create_user

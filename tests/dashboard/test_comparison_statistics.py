@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from dashboard.comparison_statistics import (
+from dashboard.comparisons.statistics import (
     GROUPS,
     Spread,
     agreements,

@@ -10,14 +10,15 @@ import msgspec
 import pytest
 from django.utils import timezone
 
-from dashboard import comparing, comparison_work
-from dashboard.call_surfaces import surfaces_of
-from dashboard.call_variants import rendered
-from dashboard.comparing import Selection, Unusable, start_comparison
-from dashboard.comparison_cells import Row
-from dashboard.comparison_columns import UnusableColumns
-from dashboard.comparison_summary import bucket, bucket_range
-from dashboard.comparison_work import done_count, results_of, work_once
+from dashboard.calls.surfaces import surfaces_of
+from dashboard.calls.variants import rendered
+from dashboard.comparisons import comparing
+from dashboard.comparisons import work as comparison_work
+from dashboard.comparisons.cells import Row
+from dashboard.comparisons.columns import UnusableColumns
+from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
+from dashboard.comparisons.summary import bucket, bucket_range
+from dashboard.comparisons.work import done_count, results_of, work_once
 from dashboard.models import Call, Comparison, Project
 from envelopes import renderings
 from envelopes.families import family

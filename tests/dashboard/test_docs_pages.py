@@ -11,8 +11,8 @@ from django.test import Client
 from django.urls import resolve
 
 from dashboard import documents
+from dashboard.calls.fidelity import RECEIPT
 from dashboard.documents import Block, Span, blocks_of, spans_of
-from dashboard.fidelity import RECEIPT
 from dashboard.query import KEYS
 from tests.dashboard.factories import create_project, create_user
 

@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from dashboard.importing import import_paths
+from dashboard.intake.importing import import_paths
 from dashboard.models import Artifact, Call, Observation, Project, Run, RunFacet, Source, SourceChunk
 from dashboard.recording import forget_run
 from tests.dashboard.factories import create_project

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from dashboard.importing import Report, import_paths
+from dashboard.intake.importing import Report, import_paths
 from dashboard.models import (
     Artifact,
     Call,

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dashboard.json_markup import head, pretty, rest
+from dashboard.calls.json_markup import head, pretty, rest
 from dashboard.windows import Window
 from envelopes.pointer import resolve
 from tests.dashboard.page_text import text_of

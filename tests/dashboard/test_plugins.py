@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Project
-from dashboard.variant_list import offered
+from dashboard.renderers.variant_list import offered
 from envelopes import families, renderings
 from envelopes.families import all_families, family, foreign
 from tests.dashboard.factories import create_run

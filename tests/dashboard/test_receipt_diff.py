@@ -9,8 +9,8 @@ import tracemalloc
 
 import pytest
 
-from dashboard.receipt_diff import Difference, Piece, difference, paired, words
-from dashboard.receipt_diff_markup import ROOM, Row, View, diff_page
+from dashboard.renderers.receipt_diff import Difference, Piece, difference, paired, words
+from dashboard.renderers.receipt_diff_markup import ROOM, Row, View, diff_page
 from tests.dashboard.page_text import text_of
 
 LONG = 1_000_000

@@ -12,12 +12,12 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from dashboard import comparing
-from dashboard.call_surfaces import surfaces_of
-from dashboard.call_variants import rendered
+from dashboard.calls.surfaces import surfaces_of
+from dashboard.calls.variants import rendered
+from dashboard.comparisons import comparing
 from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint, Run
 from dashboard.query import parse
-from dashboard.receipt_drift import check, remember_sent
+from dashboard.renderers.receipt_drift import check, remember_sent
 from envelopes import renderings
 from envelopes.budget import RenderPolicy
 from envelopes.receipt import Segment

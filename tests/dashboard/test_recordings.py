@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.importing import Report, import_paths
+from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
 from dashboard.projects import get_or_create_project
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from dashboard.importing import import_paths
+from dashboard.intake.importing import import_paths
 from dashboard.models import Call, Project
 from envelopes.families import family
 from envelopes.renderings import variants_for

@@ -11,8 +11,8 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.models import PastedEnvelope, Project, Run, RunFacet
-from dashboard.preview_pasted import KEPT, LIMIT
-from dashboard.preview_subject import sample_outputs
+from dashboard.renderers.preview_pasted import KEPT, LIMIT
+from dashboard.renderers.preview_subject import sample_outputs
 from envelopes.families import FAMILIES
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import text_of

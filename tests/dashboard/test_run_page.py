@@ -12,12 +12,12 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from dashboard.intake.tally import letter_of
 from dashboard.models import Call, Project, Run, RunCall
-from dashboard.run_overview import LETTER, overview_of
-from dashboard.run_page import Ask, run_page
-from dashboard.tally import letter_of
-from dashboard.time_axis import axis_of, plain_axis
-from dashboard.waterfall import PAGE
+from dashboard.runs.overview import LETTER, overview_of
+from dashboard.runs.page import Ask, run_page
+from dashboard.runs.time_axis import axis_of, plain_axis
+from dashboard.runs.waterfall import PAGE
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user
 
 HTMX = {"HX-Request": "true"}
@@ -368,7 +368,7 @@ def test_the_overview_draws_every_call_once_and_says_what_it_leaves_out(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(run, 7)
-    monkeypatch.setattr("dashboard.run_overview.LIMIT", 5)
+    monkeypatch.setattr("dashboard.runs.overview.LIMIT", 5)
     overview = overview_of(run)
     assert sum(band.path.count("M") for band in overview.bands) == 5
     assert overview.left == 2

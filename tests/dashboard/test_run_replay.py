@@ -8,10 +8,10 @@ import pytest
 from django.http import QueryDict
 from django.test import Client
 
-from dashboard.call_surfaces import surfaces_of
-from dashboard.call_variants import rendered
+from dashboard.calls.surfaces import surfaces_of
+from dashboard.calls.variants import rendered
 from dashboard.models import Call, Message, Project, Run
-from dashboard.run_replay import replay_page
+from dashboard.runs.replay import replay_page
 from envelopes.tokens import count_tokens
 from tests.dashboard.comparisons import import_commands
 from tests.dashboard.page_text import text_of

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Project, SavedView
-from dashboard.saved_views import MOST_VIEWS
+from dashboard.runs.saved_views import MOST_VIEWS
 from tests.dashboard.factories import create_project, create_run, create_user
 
 NO_SUCH_VIEW = "There is no such saved view"

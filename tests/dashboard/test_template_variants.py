@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Project, Run, TemplateVariant
-from dashboard.variant_list import by_key, offered
+from dashboard.renderers.variant_list import by_key, offered
 from envelopes.families import family
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import text_of

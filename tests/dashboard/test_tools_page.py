@@ -11,9 +11,9 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.models import Project, RunFacet
-from dashboard.tool_list import PLANES
-from dashboard.tool_samples import SORTS, tool_samples
-from dashboard.tool_shape import kind_of
+from dashboard.tools.list import PLANES
+from dashboard.tools.samples import SORTS, tool_samples
+from dashboard.tools.shape import kind_of
 from envelopes.families import builtin, tools
 from envelopes.renderings import variants_for
 from tests.dashboard.factories import create_project, create_run, create_user

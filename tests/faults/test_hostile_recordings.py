@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.importing import Report, import_paths
+from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Call, Project, Receipt
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session
 from tests.faults.crawl import faults_of_pages

@@ -21,8 +21,8 @@ SAMPLES = str(CHECKOUT / "dashboard" / "samples")
 START = """
 import django, sys
 django.setup()
-from dashboard import comparing
-from dashboard.comparing import Selection, start_comparison
+from dashboard.comparisons import comparing
+from dashboard.comparisons.comparing import Selection, start_comparison
 from dashboard.models import Project
 comparing.BATCH = 5
 start_comparison(Project.objects.get(slug="default"), Selection(), ["recorded", "receipt", "canonical_json"])

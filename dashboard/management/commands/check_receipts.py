@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.columns import printable
 from dashboard.models import Project
-from dashboard.receipt_drift import Checked, Drift, check
+from dashboard.renderers.receipt_drift import Checked, Drift, check
 
 
 class Command(BaseCommand):

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from dashboard.artifacts.store_check import check_store
 from dashboard.columns import printable
-from dashboard.store_check import check_store
 
 
 class Command(BaseCommand):

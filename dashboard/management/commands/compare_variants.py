@@ -9,14 +9,14 @@ from django.core.management.base import CommandError
 from django_rich.management import RichCommand
 from rich.table import Table
 
-from dashboard import comparing
 from dashboard.background import worker_name
 from dashboard.columns import printable
-from dashboard.comparing import Selection, Unusable, start_comparison
-from dashboard.comparison_cells import MEASURES
-from dashboard.comparison_columns import UnusableColumns
-from dashboard.comparison_facts import comparison_facts, json_pieces
-from dashboard.comparison_work import work_until_idle
+from dashboard.comparisons import comparing
+from dashboard.comparisons.cells import MEASURES
+from dashboard.comparisons.columns import UnusableColumns
+from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
+from dashboard.comparisons.facts import comparison_facts, json_pieces
+from dashboard.comparisons.work import work_until_idle
 from dashboard.models import Comparison, Project
 from dashboard.projects import DEFAULT
 

@@ -22,10 +22,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from dashboard import importing, watching
-from dashboard.artifact_store import looking_under
+from dashboard.artifacts.store import looking_under
 from dashboard.columns import printable
-from dashboard.importing import Report, import_paths
+from dashboard.intake import importing, watching
+from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Project
 from dashboard.projects import DEFAULT, get_or_create_project
 from envelopes.recordings import RECORDINGS

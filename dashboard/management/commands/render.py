@@ -8,8 +8,8 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.call_surfaces import surfaces_of
-from dashboard.call_variants import UnknownVariant, rendered
+from dashboard.calls.surfaces import surfaces_of
+from dashboard.calls.variants import UnknownVariant, rendered
 from dashboard.columns import printable
 from dashboard.models import Call
 from envelopes.untrusted import visible

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from dashboard.background import begin_quietly, has_lost, worker_name
-from dashboard.comparison_work import work_for_ever, work_until_idle
+from dashboard.comparisons.work import work_for_ever, work_until_idle
 
 
 class Command(BaseCommand):

@@ -1,0 +1,1 @@
+"""Stored output: kept by content, looked into by windows, searched and served."""

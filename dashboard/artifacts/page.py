@@ -1,0 +1,158 @@
+"""The Artifact page: one window of a full output, and where the operator can go from it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+
+from dashboard.artifacts.content import Content, Missing, content_of, seen_of
+from dashboard.artifacts.find import Asked, asked_of, number
+from dashboard.artifacts.forms import Form, forms_of
+from dashboard.artifacts.picture import Picture, picture_of
+from dashboard.artifacts.window import ArtifactWindow, window_of
+from dashboard.calls.fidelity import of_receipt
+from dashboard.models import Artifact, Call
+from envelopes.find import LONGEST_QUERY
+from envelopes.line_window import Place
+from envelopes.preview import Cut
+from envelopes.text_encoding import ENCODINGS, Encoding
+
+MOST_DIGITS = 15
+OTHERS_SHOWN = 20
+KEPT = ("as", "encoding", "q", "regex", "any_case")  # what a link to another place of the same artifact keeps
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactPage:
+    """What is known of the artifact; `shown` is None when its content is missing."""
+
+    artifact: Artifact
+    call: Call
+    got: str
+    seen: Cut | None
+    others: tuple[Artifact, ...]  # of the same call
+    same: tuple[Artifact, ...]  # other calls of the project with the same content
+    shown: Shown | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One window. Lines count from 1; 0 means that there is none, or that it is not known yet."""
+
+    window: ArtifactWindow
+    form: Form
+    forms: tuple[Form, ...]
+    picture: Picture | None
+    encoding: Encoding
+    encodings: tuple[tuple[str, str], ...]
+    lines: int
+    indexed_percent: int
+    seen: Cut | None
+    next_unseen: int
+    before_line: int
+    before_offset: int  # where no line is known; -1 for none
+    asked_line: int
+    asked: Asked | None  # what is set off in the window
+    steps: Steps | None
+    kept: str  # the part of the query string that other windows keep, "&…" or nothing
+    percents: tuple[int, ...] = (25, 50, 75)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """Addresses of the hits around the place that is shown."""
+
+    before: str
+    next: str
+    is_last: bool
+
+
+def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
+    seen = seen_of(artifact)
+    return ArtifactPage(
+        artifact=artifact,
+        call=artifact.call,
+        got=of_receipt(artifact.call.receipt_fidelity).got,
+        seen=seen,
+        others=tuple(artifact.call.artifacts.exclude(pk=artifact.pk).order_by("ordinal")),
+        same=tuple(artifact.with_same_content()[:OTHERS_SHOWN]),
+        shown=_shown(artifact, query, seen),
+    )
+
+
+def _shown(artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown | None:
+    try:
+        content = content_of(artifact, query.get("encoding", ""))
+    except Missing:
+        return None
+    with content.stream:
+        return _opened(content, artifact, query, seen)
+
+
+def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown:
+    place = place_of(query)
+    forms = forms_of(content, artifact.path)
+    form = next((one for one in forms if one.name == query.get("as")), forms[0])
+    asked = asked_of(query, content.index.encoding)
+    window = window_of(content, form.name, place, seen, asked.query if asked else None)
+    return Shown(
+        window=window,
+        form=form,
+        forms=forms,
+        picture=picture_of(content.head),
+        encoding=content.encoding,
+        encodings=tuple(ENCODINGS.items()),
+        lines=content.index.lines if content.is_indexed else 0,
+        indexed_percent=100 if content.is_indexed else content.indexed_percent,
+        seen=seen,
+        next_unseen=_next_unseen(seen, window),
+        before_line=max(1, window.first - len(window.rows)) if window.start and window.first else 0,
+        before_offset=max(0, 2 * window.start - window.end) if window.start and not window.first else -1,
+        asked_line=place.line or 0,
+        asked=asked,
+        steps=_steps(artifact, asked, query, window) if asked and asked.query else None,
+        kept=_kept(query),
+    )
+
+
+def _kept(query: QueryDict) -> str:
+    said = {name: query[name] for name in KEPT if 0 < len(query.get(name, "")) <= LONGEST_QUERY}
+    return f"&{urlencode(said)}" if said else ""
+
+
+def _steps(artifact: Artifact, asked: Asked, query: QueryDict, window: ArtifactWindow) -> Steps:
+    """From the hit that the page was opened at; from the window's edges when it was walked to."""
+    here = query.get("hit", "")
+    start = number(query, "hit") if here else window.start
+    address = f"{artifact.get_absolute_url()}find/?"
+    return Steps(
+        before=address + urlencode(asked.parameters | {"before": start, "hit": here}),
+        next=address + urlencode(asked.parameters | {"next": start + 1 if here else start, "hit": here}),
+        is_last="last" in query,
+    )
+
+
+def place_of(query: QueryDict) -> Place:
+    """What is no number asks for nothing."""
+    return Place(
+        offset=_number(query, "offset"),
+        line=_number(query, "line") or None,
+        percent=_number(query, "at"),
+        is_tail="tail" in query,
+    )
+
+
+def _number(query: QueryDict, name: str) -> int | None:
+    said = query.get(name, "").strip().removesuffix("%").replace(",", "")
+    return int(said) if re.fullmatch(f"[0-9]{{1,{MOST_DIGITS}}}", said) else None
+
+
+def _next_unseen(seen: Cut | None, window: ArtifactWindow | None) -> int:
+    """The first line of the next stretch below the window that the model never saw; from the top when none is left."""
+    if seen is None or window is None:
+        return 0
+    starts = [start + 1 for start, _ in seen.gaps]
+    return next((start for start in starts if start > window.last), starts[0] if starts else 0)

@@ -1,0 +1,218 @@
+"""A window of an artifact as rows of a page: text, terminal output, a diff, a table, bytes.
+
+A window is at most 400 lines and 64 KiB. A line longer than that is shown in stretches, each a window
+by bytes within the line.
+"""
+
+from __future__ import annotations
+
+import csv
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from dashboard.artifacts.ansi_markup import PLAIN, ansi_rows, style_after
+from dashboard.artifacts.content import Content
+from dashboard.artifacts.find import marked
+from dashboard.inert import Html, inert
+from envelopes.find import Query
+from envelopes.line_index import WIDE
+from envelopes.line_window import LineWindow, Place, read_window
+from envelopes.preview import Cut
+from envelopes.text_encoding import decode
+
+HEX_ROW = 16
+HEX_BYTES = 4096
+STYLE_FROM = 16 * 1024  # bytes before a window from which its first colours follow
+COLUMNS = 60
+CELL = 400  # characters
+DIFF_KINDS = {"+": "add", "-": "del", "@": "at"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A line, a stretch of one, or 16 bytes. `number` is 0 where no line number is known.
+
+    `seen` is None where nothing says whether the model got it.
+    """
+
+    number: int
+    offset: int
+    html: Html
+    seen: bool | None = None
+    is_continued: bool = False  # begins inside the line
+    kind: str = ""
+    cells: tuple[Html, ...] = ()
+
+    @property
+    def anchor(self) -> str:
+        return f"L{self.number}" if self.number else f"B{self.offset}"
+
+    @property
+    def query(self) -> str:
+        return f"line={self.number}" if self.number else f"offset={self.offset}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactWindow:
+    """Bytes [start, end) of `size`; `first` and `last` are line numbers, 0 where none is known."""
+
+    form: str
+    rows: tuple[Row, ...]
+    start: int
+    end: int
+    size: int
+    first: int
+    ends_in_line: bool = False
+
+    @property
+    def last(self) -> int:
+        return self.first + max(0, len(self.rows) - 1) if self.first else 0
+
+    @property
+    def percent(self) -> int:
+        return self.start * 100 // self.size if self.size else 0
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The lines of a window, and what a row of them needs to know."""
+
+    content: Content
+    window: LineWindow
+    texts: list[str]
+    query: Query | None
+
+
+def window_of(
+    content: Content, form: str, place: Place, seen: Cut | None, query: Query | None = None
+) -> ArtifactWindow:
+    """`query` is what was looked for: it is set off in the form of text."""
+    return _hex_window(content, place) if form == "hex" else _line_window(content, form, place, seen, query)
+
+
+def _line_window(content: Content, form: str, place: Place, seen: Cut | None, query: Query | None) -> ArtifactWindow:
+    window = read_window(content.stream, content.index, place)
+    texts = decode(window.data, content.index.encoding).split("\n")
+    ends_open = texts[-1] != ""
+    if not ends_open:
+        texts.pop()
+    found = _Lines(content, window, texts, query)
+    first = window.first or 0
+    starts = [window.start] * len(texts) if first else _starts(window, texts, content.index.encoding)
+    rows = [
+        Row(
+            number=first + index if first else 0,
+            offset=starts[index],
+            html=html,
+            seen=None if seen is None or not first else _is_seen(seen, first + index - 1),
+            is_continued=window.is_continued and index == 0,
+            kind=kind,
+            cells=cells,
+        )
+        for index, (html, kind, cells) in enumerate(ROWS.get(form, _text_rows)(found))
+    ]
+    return ArtifactWindow(
+        form=form,
+        rows=tuple(rows),
+        start=window.start,
+        end=window.end,
+        size=window.size,
+        first=first,
+        ends_in_line=ends_open and window.end < window.size,
+    )
+
+
+def _starts(window: LineWindow, texts: list[str], encoding: str) -> list[int]:
+    """Where each row begins, for a permalink while no line number is known."""
+    if encoding in WIDE:
+        sizes = [len(text.encode(encoding, "surrogatepass")) + 2 for text in texts]
+    else:
+        sizes = [len(line) + 1 for line in window.data.split(b"\n")]
+    return list(accumulate(sizes, initial=window.start))
+
+
+def _is_seen(cut: Cut, index: int) -> bool:
+    at = bisect_right(cut.shown, index, key=lambda span: span[0]) - 1
+    return at >= 0 and index < cut.shown[at][1]
+
+
+_Drawn = Sequence[tuple[Html, str, tuple[Html, ...]]]
+
+
+def _text_rows(found: _Lines) -> _Drawn:
+    drawn = marked(found.texts, found.query) if found.query else [Html(inert(line)) for line in found.texts]
+    return [(html, "", ()) for html in drawn]
+
+
+def _ansi_rows(found: _Lines) -> _Drawn:
+    style = PLAIN
+    if found.window.start:
+        begin = max(0, found.window.start - STYLE_FROM)
+        found.content.stream.seek(begin)
+        before = found.content.stream.read(found.window.start - begin)
+        style = style_after(decode(before, found.content.index.encoding))
+    return [(html, "", ()) for html in ansi_rows(found.texts, style)]
+
+
+def _diff_rows(found: _Lines) -> _Drawn:
+    """By the first character alone: a window may begin within a hunk."""
+    return [(Html(inert(line)), _diff_kind(line), ()) for line in found.texts]
+
+
+def _diff_kind(line: str) -> str:
+    if line.startswith(("+++ ", "--- ", "diff ", "index ")):
+        return "file"
+    return DIFF_KINDS.get(line[:1], "")
+
+
+def _table_rows(found: _Lines) -> _Drawn:
+    """A row a line, and no row over two: line numbers stay those of the file, and a quote opens nothing behind it."""
+    delimiter = delimiter_of(decode(found.content.head, found.content.index.encoding))
+    return [(Html(inert(line)), "", _cells(line, delimiter)) for line in found.texts]
+
+
+def delimiter_of(head: str) -> str:
+    """What stands most often in the first line."""
+    first = head.partition("\n")[0]
+    return max("\t;|,", key=first.count)
+
+
+def _cells(line: str, delimiter: str) -> tuple[Html, ...]:
+    try:
+        values = next(csv.reader([line.rstrip("\r").replace("\0", "\u2400")], delimiter=delimiter), [])
+    except csv.Error:
+        values = [line]
+    shown = [value if len(value) <= CELL else f"{value[:CELL]}…" for value in values[:COLUMNS]]
+    more = [f"and {len(values) - COLUMNS} more columns"] if len(values) > COLUMNS else []
+    return tuple(Html(inert(value)) for value in [*shown, *more])
+
+
+ROWS: dict[str, Callable[[_Lines], _Drawn]] = {
+    "text": _text_rows,
+    "ansi": _ansi_rows,
+    "diff": _diff_rows,
+    "table": _table_rows,
+}
+
+
+def _hex_window(content: Content, place: Place) -> ArtifactWindow:
+    asked = place.offset or 0
+    if place.percent is not None:
+        asked = content.size * min(place.percent, 100) // 100
+    elif place.is_tail:
+        asked = content.size - HEX_BYTES + HEX_ROW
+    start = max(0, min(asked, content.size - 1)) // HEX_ROW * HEX_ROW
+    content.stream.seek(start)
+    data = content.stream.read(HEX_BYTES)
+    rows = [
+        Row(number=0, offset=start + at, html=Html(inert(_hex_row(data[at : at + HEX_ROW]))))
+        for at in range(0, len(data), HEX_ROW)
+    ]
+    return ArtifactWindow(form="hex", rows=tuple(rows), start=start, end=start + len(data), size=content.size, first=0)
+
+
+def _hex_row(data: bytes) -> str:
+    shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+    return f"{data.hex(' '):<47}  {shown}"

@@ -1,0 +1,146 @@
+"""What lint finds in a recorded receipt, each finding with the place that it means.
+
+Both halves are looked at in part when they are long, and a rule that misses something cannot be sure then:
+of a receipt that goes on behind what was looked at, only findings about what stands there are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+import msgspec
+
+from dashboard.calls.receipt_markup import Links
+from dashboard.calls.surfaces import Surfaces
+from dashboard.models import Artifact
+from envelopes.finding import Finding
+from envelopes.halves import Halves, lint_recorded
+from envelopes.receipt import Part, Receipt, Segment, TextPart
+from envelopes.result import JsonValue
+
+LOOKED_AT = 64 * 1024  # characters of the receipt, and of the texts of the result
+MEMBER = 64  # what each member takes of that room beside its text: the rules look at members one by one
+FINDINGS_SHOWN = 12
+SIGNS = {"error": ("cross", "bad"), "warning": ("warning", "warn"), "note": ("info", "accent")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingLine:
+    """`span` are characters `start-end` of the receipt; the pointers name the field in each document."""
+
+    rule: str
+    severity: str
+    icon: str
+    tone: str
+    sentence: str
+    span: str
+    canonical: str
+    recorded: str
+    args: str
+
+    @property
+    def field(self) -> str:
+        return self.canonical or self.recorded or self.args
+
+
+@dataclass(frozen=True, kw_only=True)
+class LintPane:
+    """`left` findings are not listed. `looked_at` is 0 where all of the receipt was looked at."""
+
+    lines: tuple[FindingLine, ...]
+    left: int
+    looked_at: int
+
+
+def lint_pane(surfaces: Surfaces, artifacts: Iterable[Artifact]) -> LintPane | None:
+    """None without a receipt. `artifacts` are the call's own: one that nobody has listed may still be there."""
+    if surfaces.halves.receipt is None:
+        return None
+    kept, is_long = recorded_findings(
+        surfaces.halves, {one.path for one in artifacts if one.state == Artifact.State.MISSING}
+    )
+    links = Links(surfaces.halves.reading.links)
+    return LintPane(
+        lines=tuple(_line(one, links) for one in kept[:FINDINGS_SHOWN]),
+        left=max(0, len(kept) - FINDINGS_SHOWN),
+        looked_at=LOOKED_AT if is_long else 0,
+    )
+
+
+def recorded_findings(halves: Halves, missing: Container[str]) -> tuple[list[Finding], bool]:
+    """What is kept of the findings, and whether the receipt was looked at only in part; nothing without one.
+
+    `missing` are paths of artifacts whose content is not there.
+    """
+    if halves.receipt is None:
+        return [], False
+    is_long = len(halves.receipt.text) > LOOKED_AT
+    beginning = msgspec.structs.replace(
+        halves,
+        receipt=_first_of(halves.receipt) if is_long else halves.receipt,
+        evidence=msgspec.structs.replace(halves.evidence, result=_Room(LOOKED_AT).bounded(halves.evidence.result)),
+    )
+    found = lint_recorded(beginning, has_artifact=lambda path: path not in missing)
+    return [one for one in found if one.span is not None or not is_long], is_long
+
+
+def _line(finding: Finding, links: Links) -> FindingLine:
+    icon, tone = SIGNS[finding.severity]
+    is_recorded = finding.document == "complete"
+    canonical = links.canonical(finding.pointer) if is_recorded and finding.pointer else finding.pointer
+    return FindingLine(
+        rule=finding.rule,
+        severity=finding.severity,
+        icon=icon,
+        tone=tone,
+        sentence=finding.sentence,
+        span=f"{finding.span[0]}-{finding.span[1]}" if finding.span else "",
+        canonical="" if finding.document == "args" else canonical or "",
+        recorded=finding.pointer if is_recorded else "",
+        args=finding.pointer if finding.document == "args" else "",
+    )
+
+
+def _first_of(receipt: Receipt) -> Receipt:
+    """Its beginning; parts that are no text stand where they stood."""
+    return Receipt(tuple(_first_parts(receipt)))
+
+
+def _first_parts(receipt: Receipt) -> Iterator[Part]:
+    room = LOOKED_AT
+    for part in receipt.parts:
+        if not isinstance(part, TextPart):
+            yield part
+            continue
+        segments: list[Segment] = []
+        for segment in part.segments:
+            if room <= 0:
+                break
+            segments.append(msgspec.structs.replace(segment, text=segment.text[:room]))
+            room -= len(segment.text)
+        yield TextPart(tuple(segments))
+
+
+class _Room:
+    """Copies a JSON value as long as there is room; what comes after is empty, so that pointers still hold."""
+
+    def __init__(self, characters: int) -> None:
+        self.left = characters
+
+    def bounded(self, value: JsonValue) -> JsonValue:
+        match value:
+            case str():
+                kept = value[: max(0, self.left)]
+                self.left -= len(value)
+                return kept
+            case dict():
+                return {key: self.bounded(child) for key, child in takewhile(self._has_room, value.items())}
+            case list():
+                return [self.bounded(child) for child in takewhile(self._has_room, value)]
+        return value
+
+    def _has_room(self, _member: object) -> bool:
+        self.left -= MEMBER
+        return self.left > 0

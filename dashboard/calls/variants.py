@@ -1,0 +1,47 @@
+"""A recorded call's envelope written by any variant of its family, computed when it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboard.calls.surfaces import Surfaces
+from envelopes.families import family
+from envelopes.families.base import Family
+from envelopes.pipeline import render
+from envelopes.receipt import Receipt
+from envelopes.renderings import Variant, variant, variants_for
+from envelopes.result import CanonicalResult
+from envelopes.untrusted import tame
+
+
+@dataclass(frozen=True)
+class Rendered:
+    family: Family
+    variant: Variant
+    receipt: Receipt
+
+
+class UnknownVariant(ValueError):
+    """`names` are those that the call's family has, in order."""
+
+    def __init__(self, name: str, owner: Family) -> None:
+        self.names = tuple(one.name for one in variants_for(owner))
+        super().__init__(f"The {owner.name} family has no variant {name!r}. It has: {', '.join(self.names)}.")
+
+
+def rendered(surfaces: Surfaces, name: str = "receipt") -> Rendered:
+    """The envelope is the one that the Call page shows. Raises UnknownVariant."""
+    owner, canonical = canonical_of(surfaces)
+    try:
+        found = variant(owner, name)
+    except KeyError:
+        raise UnknownVariant(name, owner) from None
+    return Rendered(owner, found, render(canonical, owner, found.policy, variant=found))
+
+
+def canonical_of(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
+    """The stored envelope belongs to the family that wrote it, which need not be today's."""
+    stored = surfaces.projection
+    mapping = surfaces.halves.mapping if stored is None else stored.mapping
+    owner = family(mapping.partition(":")[0])
+    return owner, CanonicalResult.from_json(tame(surfaces.canonical))

@@ -1,0 +1,47 @@
+"""What the address of a comparison's page says, and the addresses that lead on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from dashboard.comparisons.cells import MEASURES, Measure
+from dashboard.models import Comparison
+
+LABELS: dict[Measure, str] = {
+    "tokens": "Tokens",
+    "characters": "Characters",
+    "cut": "Cut",
+    "lint": "Lint findings",
+    "dropped": "Fields dropped",
+}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What the address says; anything that makes no sense there is as if it were not."""
+
+    column: int
+    by: str
+    measure: Measure
+    order: str
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], columns: int) -> Ask:
+        wanted = query.get("column", "")
+        column = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 3 else 1
+        measure = next((one for one in MEASURES if one == query.get("measure")), MEASURES[0])
+        by = "tool" if query.get("by") == "tool" else "family"
+        return cls(column if 0 < column < columns else 1, by, measure, query.get("order", ""))
+
+    def address(self, **changes: object) -> str:
+        kept = {"column": self.column, "by": self.by, "measure": self.measure, "order": self.order} | changes
+        defaults = {"column": 1, "by": "family", "measure": "tokens", "order": ""}
+        return "?" + urlencode({name: value for name, value in kept.items() if value != defaults[name]})
+
+
+def calls_href(comparison: Comparison, column: int, **wanted: object) -> str:
+    return f"{reverse('comparison-calls', args=[comparison.pk])}?{urlencode({'column': column, **wanted})}"

@@ -1,0 +1,96 @@
+"""The page on which a comparison is put together: which calls, which variants, and how many calls that are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+from dashboard.comparisons.columns import RECORDED, known_names
+from dashboard.comparisons.comparing import Selection
+from dashboard.models import Project
+from envelopes.families import FAMILIES, family
+
+SUGGESTED = ("receipt",)
+MOST_SAMPLED = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """`families` names those that have the variant, when not all do."""
+
+    name: str
+    families: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonForm:
+    name: str
+    query: str
+    family: str
+    sample: str
+    seed: str
+    baseline: str
+    offers: tuple[Offer, ...]
+    families: tuple[str, ...]
+    matching: int
+    problems: tuple[str, ...]
+
+    @property
+    def chosen(self) -> list[str]:
+        """The baseline first."""
+        return [self.baseline, *(one.name for one in self.offers if one.is_chosen and one.name != self.baseline)]
+
+    @property
+    def count(self) -> int:
+        return min(self.matching, int(self.sample)) if self.sample.isdigit() else self.matching
+
+
+def comparison_form(project: Project, asked: QueryDict) -> tuple[ComparisonForm, Selection]:
+    wrong, numbers = _numbers(asked)
+    selection = Selection(
+        query=asked.get("query", "").strip(),
+        family=asked.get("family", ""),
+        sample=numbers["sample"],
+        seed=numbers["seed"] or 0,
+    )
+    problems = (*wrong, *selection.problems())
+    known_family = selection.family in {one.name for one in FAMILIES}
+    names = known_names(selection.family if known_family else "")
+    wanted = asked.getlist("variant") or list(SUGGESTED)
+    baseline = asked.get("baseline", RECORDED)
+    form = ComparisonForm(
+        name=asked.get("name", ""),
+        query=selection.query,
+        family=selection.family,
+        sample=asked.get("sample", ""),
+        seed=asked.get("seed", "0"),
+        baseline=baseline if baseline in names else RECORDED,
+        offers=tuple(Offer(name=one, families=_having(one), is_chosen=one in wanted) for one in names),
+        families=tuple(one.name for one in FAMILIES),
+        matching=0 if problems else selection.calls(project).count(),
+        problems=problems,
+    )
+    return form, selection
+
+
+def _numbers(asked: Mapping[str, str]) -> tuple[list[str], dict[str, int | None]]:
+    """Whole numbers, or the sentences that say which are none."""
+    problems: list[str] = []
+    found: dict[str, int | None] = {}
+    for name, most in (("sample", MOST_SAMPLED), ("seed", 2**31)):
+        text = asked.get(name, "").strip()
+        is_number = text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= most
+        found[name] = int(text) if is_number else None
+        if text and not is_number:
+            problems.append(f"The {name} has to be a whole number up to {most:,}.")
+    return problems, found
+
+
+def _having(name: str) -> str:
+    if name == RECORDED:
+        return ""
+    owners = [one.name for one in FAMILIES if name in known_names(one.name)]
+    return "" if len(owners) == len(FAMILIES) else ", ".join(family(one).name for one in owners)

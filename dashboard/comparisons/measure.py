@@ -1,0 +1,124 @@
+"""From calls to rows of a comparison: every column's receipt, measured. Tokens are counted a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from dashboard.calls.lint import recorded_findings
+from dashboard.calls.receipt_markup import Links
+from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest, text_bytes
+from dashboard.comparisons.columns import Column
+from dashboard.comparisons.subjects import Subject
+from envelopes.coverage import dropped_fields, field_names, telling_fields
+from envelopes.finding import Pair
+from envelopes.lint import lint
+from envelopes.pipeline import render
+from envelopes.receipt import Receipt, Source
+from envelopes.tokens import count_all
+from envelopes.variant import Variant
+
+PROBLEM_CHARACTERS = 200
+
+
+class _Beat(Protocol):
+    def __call__(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A cell but for its tokens, and the text that they are counted in."""
+
+    cell: Cell
+    text: str
+
+
+def rows_of(subjects: Iterable[Subject], columns: Sequence[Column], *, beat: _Beat = lambda: None) -> list[Row]:
+    """`beat` is called after each call, so that a long batch keeps its lease."""
+    rows: list[Row] = []
+    measured: list[tuple[Measured | None, ...]] = []
+    for subject in subjects:
+        found = measured_columns(subject, columns)
+        measured.append(found)
+        cells = tuple(None if one is None else one.cell for one in found)
+        call = subject.call
+        rows.append(Row(call.pk.bytes, call.tool, subject.family.name, digest(subject.data), cells))
+        beat()
+    counts = iter(count_all([one.text for some in measured for one in some if one is not None]))
+    return [
+        msgspec.structs.replace(
+            row,
+            cells=tuple(
+                None if cell is None else msgspec.structs.replace(cell, tokens=next(counts).count) for cell in row.cells
+            ),
+        )
+        for row in rows
+    ]
+
+
+def measured_columns(subject: Subject, columns: Sequence[Column]) -> tuple[Measured | None, ...]:
+    fields = telling_fields(subject.canonical)
+    return tuple(_measured(subject, column, fields) for column in columns)
+
+
+def _measured(subject: Subject, column: Column, fields: dict[str, str]) -> Measured | None:
+    if column.is_recorded:
+        return _recorded(subject, fields)
+    variant = column.variants.get(subject.family.name)
+    return None if variant is None else _rendered(subject, variant, fields)
+
+
+def _rendered(subject: Subject, variant: Variant, fields: dict[str, str]) -> Measured:
+    try:
+        receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
+    except Exception as error:  # a variant may be anybody's: what it cannot write is a cell that says so
+        return _failed(error)
+    pair = Pair(
+        canonical=subject.canonical,
+        receipt=receipt,
+        cuts=subject.cuts,
+        has_artifact=lambda path: path not in subject.missing,
+    )
+    found = lint(pair, subject.family.lint)
+    is_cut = bool(subject.cuts) or any(one.role == "marker" for one in receipt.segments)
+    rules = tuple(one.rule for one in found)
+    return _cell(receipt, dropped_fields(fields, receipt), rules, is_cut=is_cut)
+
+
+def _recorded(subject: Subject, fields: dict[str, str]) -> Measured | None:
+    halves = subject.surfaces.halves if subject.surfaces else None
+    if halves is None or halves.receipt is None:
+        return None
+    links = Links(halves.reading.links)
+
+    def pointer_of(source: Source) -> str | None:
+        return links.canonical(source.pointer) if source.document == "complete" else None
+
+    found, _ = recorded_findings(halves, subject.missing)
+    dropped = dropped_fields(fields, halves.receipt, pointer_of)
+    is_cut = any(not one.cut.is_whole for one in halves.outputs)
+    return _cell(halves.receipt, dropped, tuple(one.rule for one in found), is_cut=is_cut)
+
+
+def _cell(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, is_cut: bool) -> Measured:
+    text = receipt.text
+    cell = Cell(
+        characters=len(text),
+        tokens=0,
+        lines=text.count("\n") + 1 if text else 0,
+        is_cut=is_cut,
+        dropped=len(dropped),
+        digest=digest(text_bytes(text)),
+        lint=rules,
+        fields=field_names(dropped)[:FIELDS_NAMED],
+    )
+    return Measured(cell, text)
+
+
+def _failed(error: Exception) -> Measured:
+    sentence = f"{type(error).__name__}: {error}"[:PROBLEM_CHARACTERS]
+    nothing = Cell(characters=0, tokens=0, lines=0, is_cut=False, dropped=0, digest=b"", problem=sentence)
+    return Measured(nothing, "")

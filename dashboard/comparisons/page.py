@@ -1,0 +1,354 @@
+"""The page of one comparison: everything from its stored summary, nothing computed anew.
+
+The address holds what is looked at: `?column=` is held against the baseline, `?by=tool` is the rows of the
+heat grid, `?measure=` its cells, `?order=` their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import urlencode
+
+from django.urls import reverse
+from django.utils import timezone
+
+from dashboard.comparisons.ask import LABELS, Ask, calls_href
+from dashboard.comparisons.cells import MEASURES, Measure
+from dashboard.comparisons.columns import frozen_rows, todays_columns
+from dashboard.comparisons.heat import Heat, heat_of
+from dashboard.comparisons.summary import (
+    CHANGES,
+    Bounds,
+    Changed,
+    ColumnSummary,
+    Delta,
+    Summary,
+    bucket_range,
+)
+from dashboard.comparisons.work import done_count, summary_of
+from dashboard.models import Comparison, ComparisonColumn
+from dashboard.templatetags.markup import count as shown
+
+CHANGE_TITLES: dict[Measure, str] = {
+    "tokens": "Changed most in size",
+    "dropped": "Lost most fields",
+    "lint": "Most new lint findings",
+}
+LISTED = 8  # of the calls that changed most; the rest is one click away
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A renderer behind a column. `today` says what it is now, when that is something else."""
+
+    family: str
+    id: str
+    version: int
+    hash: str
+    today: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    ordinal: int
+    name: str
+    href: str
+    is_current: bool
+    versions: tuple[Version, ...]
+
+    @property
+    def short(self) -> str:
+        """The version where there is one; a name may stand for a renderer in each family."""
+        numbers = sorted({one.version for one in self.versions})
+        return f"v{numbers[0]}" if len(numbers) == 1 else f"v{numbers[0]} to v{numbers[-1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """`tone` is good for fewer and bad for more, when the interval leaves no doubt."""
+
+    value: str
+    detail: str = ""
+    tone: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureRow:
+    label: str
+    figures: tuple[Figure | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One bucket: the baseline's calls and the column's, with the lists of them."""
+
+    label: str
+    counts: tuple[int, ...]
+    hrefs: tuple[str, ...]
+
+    @property
+    def cells(self) -> list[tuple[int, str]]:
+        return list(zip(self.counts, self.hrefs, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    id: str
+    title: str
+    series: tuple[str, ...]
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedCall:
+    href: str
+    key: str
+    tool: str
+    before: int
+    after: int
+    change: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedList:
+    id: str
+    title: str
+    calls: tuple[ChangedCall, ...]
+    total: int
+    href: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Of a finished comparison. `notes` say what the numbers leave out."""
+
+    totals: tuple[FigureRow, ...]
+    deltas: tuple[FigureRow, ...]
+    rules: tuple[FigureRow, ...]
+    notes: tuple[str, ...]
+    heat: Heat
+    distributions: tuple[Distribution, ...]
+    changed: tuple[ChangedList, ...]
+    fields: tuple[tuple[str, int], ...]
+    calls: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    done: int
+    total: int
+    left: str
+
+    @property
+    def share(self) -> int:
+        return 100 * self.done // self.total if self.total else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonPage:
+    comparison: Comparison
+    heads: tuple[Head, ...]
+    current: Head
+    progress: Progress
+    results: Results | None
+
+
+def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> ComparisonPage:
+    rows = frozen_rows(comparison)
+    names = list({row.ordinal: row.name for row in rows}.values())
+    ask = Ask.of(query, len(names))
+    heads = _heads(rows, names, ask)
+    results = _results(comparison, summary_of(comparison), names, ask) if comparison.is_finished else None
+    return ComparisonPage(
+        comparison=comparison,
+        heads=heads,
+        current=heads[ask.column],
+        progress=progress_of(comparison),
+        results=results,
+    )
+
+
+def progress_of(comparison: Comparison) -> Progress:
+    done = comparison.call_count if comparison.is_finished else done_count(comparison)
+    return Progress(done=done, total=comparison.call_count, left=_left(comparison, done, timezone.now()))
+
+
+def _left(comparison: Comparison, done: int, now: datetime) -> str:
+    """How long it will take at the pace so far; nothing when it cannot be said."""
+    if not comparison.is_open or comparison.started_at is None or done == 0:
+        return ""
+    seconds = (now - comparison.started_at).total_seconds() * (comparison.call_count - done) / done
+    return f"about {math.ceil(seconds)} s left" if seconds < 90 else f"about {math.ceil(seconds / 60)} min left"
+
+
+def _heads(rows: list[ComparisonColumn], names: list[str], ask: Ask) -> tuple[Head, ...]:
+    today = todays_columns(rows)
+    return tuple(
+        Head(
+            ordinal=ordinal,
+            name=name,
+            href=ask.address(column=ordinal) if ordinal else "",
+            is_current=ordinal == ask.column,
+            versions=tuple(
+                Version(
+                    family=row.family,
+                    id=row.variant,
+                    version=row.version,
+                    hash=row.hash,
+                    today=_today(row, today[ordinal].variants.get(row.family)),
+                )
+                for row in rows
+                if row.ordinal == ordinal
+            ),
+        )
+        for ordinal, name in enumerate(names)
+    )
+
+
+def _today(row: ComparisonColumn, now: object) -> str:
+    if not row.family:
+        return ""
+    if now is None:
+        return "gone"
+    version, digest = getattr(now, "version", 0), getattr(now, "hash", "")
+    return "" if digest == row.hash else f"version {version}, {digest}"
+
+
+def _results(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> Results:
+    columns = summary.columns
+    return Results(
+        totals=tuple(_total_row(measure, columns) for measure in MEASURES),
+        deltas=tuple(_delta_row(measure, columns) for measure in MEASURES),
+        rules=_rule_rows(columns),
+        notes=tuple(_notes(summary, names)),
+        heat=heat_of(comparison, summary, names, ask),
+        distributions=_distributions(comparison, summary, names, ask),
+        changed=tuple(_changed(comparison, measure, columns[ask.column], ask) for measure in CHANGES),
+        fields=tuple(columns[ask.column].fields.items()),
+        calls=summary.calls,
+    )
+
+
+def _total_row(measure: Measure, columns: tuple[ColumnSummary, ...]) -> FigureRow:
+    figures = []
+    for one in columns:
+        total = one.totals[measure]
+        value = shown(total.value)
+        if measure == "cut" and one.calls:
+            value = f"{value} ({total.value / one.calls:.1%})"
+        figures.append(Figure(value=value, detail=_ends(total.interval, sign="")))
+    return FigureRow(label=LABELS[measure], figures=tuple(figures))
+
+
+def _delta_row(measure: Measure, columns: tuple[ColumnSummary, ...]) -> FigureRow:
+    figures = (_delta_figure(one.deltas[measure]) if one.deltas else None for one in columns)
+    return FigureRow(label=LABELS[measure], figures=tuple(figures))
+
+
+def _delta_figure(delta: Delta) -> Figure:
+    share = f" ({delta.change / delta.baseline:+.1%})" if delta.baseline else ""
+    bounds = delta.interval
+    tone = "" if bounds is None or bounds.low <= 0 <= bounds.high else "good" if bounds.high < 0 else "bad"
+    title = (
+        f"{shown(delta.more)} calls have more, {shown(delta.fewer)} fewer, of {shown(delta.calls)}; "
+        f"sign test p {_probability(delta.probability)}"
+    )
+    return Figure(value=f"{delta.change:+,}{share}", detail=_ends(bounds, sign="+"), tone=tone, title=title)
+
+
+def _probability(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
+
+
+def _ends(bounds: Bounds | None, *, sign: str) -> str:
+    return "" if bounds is None else f"{bounds.low:{sign},.0f} to {bounds.high:{sign},.0f}"
+
+
+def _rule_rows(columns: tuple[ColumnSummary, ...]) -> tuple[FigureRow, ...]:
+    rules = sorted({rule for one in columns for rule in one.rules})
+    return tuple(
+        FigureRow(label=rule, figures=tuple(Figure(value=shown(one.rules.get(rule, 0))) for one in columns))
+        for rule in rules
+    )
+
+
+def _notes(summary: Summary, names: list[str]) -> list[str]:
+    notes = [f"{shown(summary.gone)} calls were deleted before their turn."] if summary.gone else []
+    for name, one in zip(names, summary.columns, strict=True):
+        if one.absent:
+            reason = "no receipt was recorded" if name == "recorded" else "their family has no such variant"
+            notes.append(f"{_calls(one.absent)} no text under {name}: {reason}.")
+        if one.problems:
+            notes.append(f"{_calls(one.problems)} no text under {name}, which could not write it: {one.problem}")
+    return notes
+
+
+def _calls(number: int) -> str:
+    return "1 call has" if number == 1 else f"{shown(number)} calls have"
+
+
+def _distributions(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> tuple[Distribution, ...]:
+    baseline, column = summary.columns[0], summary.columns[ask.column]
+    return (
+        _distribution(
+            comparison,
+            ("sizes", "Tokens of each call's receipt"),
+            ((0, names[0], baseline.sizes), (ask.column, names[ask.column], column.sizes)),
+        ),
+        _distribution(
+            comparison,
+            ("changes", f"Change in tokens of each call, {names[ask.column]} against {names[0]}"),
+            ((ask.column, "calls", column.changes),),
+        ),
+    )
+
+
+def _distribution(
+    comparison: Comparison, titled: tuple[str, str], series: tuple[tuple[int, str, dict[int, int]], ...]
+) -> Distribution:
+    kind, title = titled
+    numbers = [number for _, _, counts in series for number in counts]
+    bars = [
+        Bar(
+            label=_bucket_label(number, is_change=kind == "changes"),
+            counts=tuple(counts.get(number, 0) for _, _, counts in series),
+            hrefs=tuple(calls_href(comparison, ordinal, **{kind: number}) for ordinal, _, _ in series),
+        )
+        for number in range(min(numbers, default=0), max(numbers, default=-1) + 1)
+    ]
+    return Distribution(id=kind, title=title, series=tuple(name for _, name, _ in series), bars=tuple(bars))
+
+
+def _bucket_label(number: int, *, is_change: bool) -> str:
+    low, high = bucket_range(number)
+    sign = "+" if is_change and number else ""
+    return f"{low:{sign},}" if low == high else f"{low:{sign},} to {high:{sign},}"
+
+
+def _changed(comparison: Comparison, measure: Measure, column: ColumnSummary, ask: Ask) -> ChangedList:
+    found = column.changed[measure]
+    return ChangedList(
+        id=measure,
+        title=CHANGE_TITLES[measure],
+        calls=tuple(changed_call(comparison, one, measure, ask.column) for one in found[:LISTED]),
+        total=len(found),
+        href=calls_href(comparison, ask.column, changed=measure),
+    )
+
+
+def changed_call(comparison: Comparison, one: Changed, measure: Measure, column: int) -> ChangedCall:
+    address = reverse("comparison-pair", args=[comparison.pk, one.key])
+    return ChangedCall(
+        href=f"{address}?{urlencode({'column': column, 'changed': measure})}",
+        key=one.call,
+        tool=one.tool,
+        before=one.before,
+        after=one.after,
+        change=f"{one.change:+,}",
+        names=one.names,
+    )

@@ -1,0 +1,158 @@
+"""One call of a comparison: its envelope, the baseline's receipt and the column's, and what was measured of both.
+
+The texts are written anew. Where one is no longer the text that was measured, the page says so: the
+numbers stay those of the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from dashboard.calls import json_markup
+from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.calls.surfaces import Surfaces, surfaces_of
+from dashboard.comparisons.calls import row_of
+from dashboard.comparisons.cells import Cell, Measure, digest, text_bytes
+from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
+from dashboard.comparisons.summary import CHANGES
+from dashboard.comparisons.work import summary_of
+from dashboard.models import Call, Comparison
+from dashboard.renderers.receipt_diff import difference
+from dashboard.renderers.receipt_diff_markup import DiffPage, diff_page
+from dashboard.windows import FIRST, Window
+from envelopes.families import family
+from envelopes.pipeline import render
+from envelopes.receipt import Receipt
+from envelopes.result import CanonicalResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """One column's receipt of this call, as it is written today. `problem` says why there is none."""
+
+    name: str
+    receipt: Receipt | None
+    links: Links
+    cell: Cell | None
+    problem: str
+
+    @property
+    def window(self) -> ReceiptWindow | None:
+        return None if self.receipt is None else receipt_window(self.receipt, self.links, 0, FIRST)
+
+    @property
+    def text(self) -> str:
+        return "" if self.receipt is None else self.receipt.text
+
+    @property
+    def has_changed(self) -> bool:
+        """It is no longer the text that was measured."""
+        return self.cell is not None and self.receipt is not None and digest(text_bytes(self.text)) != self.cell.digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairPage:
+    comparison: Comparison
+    call: Call
+    canonical: Window
+    is_canonical_changed: bool
+    baseline: Written
+    column: Written
+    back_href: str
+    difference: DiffPage | None
+    previous_href: str
+    next_href: str
+    place: str
+
+
+def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> PairPage | None:
+    """None when the comparison does not have that call, or has not come to it."""
+    row = row_of(comparison, call.pk)
+    if row is None:
+        return None
+    columns = todays_columns(frozen_rows(comparison))
+    ordinal = column_of(query, len(columns))
+    surfaces = surfaces_of(call, {})
+    baseline = written(surfaces, columns[0], row.cells[0])
+    column = written(surfaces, columns[ordinal], row.cells[ordinal])
+    canonical = json_markup.pretty(surfaces.canonical)
+    previous, following, place = _walk(comparison, call, ordinal, query.get("changed", ""))
+    return PairPage(
+        comparison=comparison,
+        call=call,
+        canonical=json_markup.head(canonical, FIRST, "data-pointer"),
+        is_canonical_changed=digest(surfaces.canonical) != row.canonical,
+        baseline=baseline,
+        column=column,
+        difference=_difference(baseline, column),
+        back_href=f"{comparison.get_absolute_url()}?column={ordinal}",
+        previous_href=previous,
+        next_href=following,
+        place=place,
+    )
+
+
+def column_of(query: Mapping[str, str], columns: int) -> int:
+    wanted = query.get("column", "")
+    column = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 3 else 1
+    return column if 0 < column < columns else 1
+
+
+def written(surfaces: Surfaces, column: Column, cell: Cell | None) -> Written:
+    links = Links(surfaces.halves.reading.links if column.is_recorded else {})
+    receipt, problem = _receipt(surfaces, column)
+    return Written(name=column.name, receipt=receipt, links=links, cell=cell, problem=problem)
+
+
+def _receipt(surfaces: Surfaces, column: Column) -> tuple[Receipt | None, str]:
+    if column.is_recorded:
+        receipt = surfaces.halves.receipt
+        return receipt, "" if receipt else "No receipt was recorded."
+    owner, canonical = rendered_from(surfaces)
+    variant = column.variants.get(owner)
+    if variant is None:
+        return None, f"The {owner} family has no variant {column.name}."
+    try:
+        return render(canonical, family(owner), variant.policy, variant=variant), ""
+    except Exception as error:  # a variant may be anybody's
+        return None, f"{type(error).__name__}: {error}"[:200]
+
+
+def rendered_from(surfaces: Surfaces) -> tuple[str, CanonicalResult]:
+    """The family that wrote the stored envelope, by name, and the envelope."""
+    stored = surfaces.projection
+    mapping = surfaces.halves.mapping if stored is None else stored.mapping
+    return mapping.partition(":")[0], surfaces.envelope
+
+
+def _difference(baseline: Written, column: Written) -> DiffPage | None:
+    if baseline.receipt is None or column.receipt is None:
+        return None
+    return diff_page(difference(baseline.text, column.text), "side", spaces=False)
+
+
+def _walk(comparison: Comparison, call: Call, ordinal: int, wanted: str) -> tuple[str, str, str]:
+    """The neighbours in the list that the reader comes from, and the place in it."""
+    measure = next((one for one in CHANGES if one == wanted), None)
+    if measure is None or not comparison.is_finished:
+        return "", "", ""
+    keys = [one.key for one in summary_of(comparison).columns[ordinal].changed[measure]]
+    if call.pk not in keys:
+        return "", "", ""
+    at = keys.index(call.pk)
+
+    def address(place: int) -> str:
+        if not 0 <= place < len(keys):
+            return ""
+        return _pair_href(comparison, keys[place], ordinal, measure)
+
+    return address(at - 1), address(at + 1), f"{at + 1} of {len(keys)}"
+
+
+def _pair_href(comparison: Comparison, key: object, ordinal: int, measure: Measure) -> str:
+    address = reverse("comparison-pair", args=[comparison.pk, key])
+    return f"{address}?{urlencode({'column': ordinal, 'changed': measure})}"

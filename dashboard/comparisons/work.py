@@ -1,0 +1,169 @@
+"""The background work of comparisons: claim a batch, measure it, keep it; add up what is complete.
+
+Any number of processes may work at once. A batch belongs to whoever wrote its name into it while it was
+free; the name is good for LEASE and renewed while the work goes on. Who dies leaves a name that runs out.
+Results are kept by the owner alone and together with the end of the batch, so that nothing is lost and
+nothing counts twice. A ready-made task queue was rejected: those that fit Django keep no lease, and a task
+of a killed worker stays "running" for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import OperationalError
+from django.db.models import F, Q, Sum
+from django.utils import timezone
+
+from dashboard.comparisons.cells import Row, packed, unpacked, unpacked_ids
+from dashboard.comparisons.columns import ChangedVariant, Column, frozen_columns, frozen_rows
+from dashboard.comparisons.measure import rows_of
+from dashboard.comparisons.subjects import subjects_of
+from dashboard.comparisons.summary import Summary, packed_summary, summarise, unpacked_summary
+from dashboard.models import Comparison, ComparisonBatch
+
+LEASE = timedelta(seconds=60)
+RENEWED_AFTER = 10.0  # seconds
+MOST_ATTEMPTS = 3
+OPEN = (Comparison.State.QUEUED, Comparison.State.RUNNING)
+
+
+def work_once(owner: str, comparison: Comparison | None = None) -> bool:
+    """One batch or one summary, of that comparison or of the oldest; False when there is nothing to do now."""
+    for candidate in _open(comparison):
+        batch = _claimed(candidate, owner)
+        if batch is not None:
+            _do(candidate, batch, owner)
+            return True
+        if _add_up(candidate, owner):
+            return True
+    return False
+
+
+def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
+    """Until no comparison, or not this one, needs anything; waits for batches that others hold."""
+    while list(_open(comparison)):
+        if not work_once(owner, comparison):
+            time.sleep(0.2)
+
+
+def work_for_ever(owner: str, *, is_over: Callable[[], bool], idle: float = 1.0) -> None:
+    """A busy database is met again later: an import holds the lock for as long as a batch of lines takes."""
+    while not is_over():
+        try:
+            found = work_once(owner)
+        except OperationalError:
+            found = False
+        if not found:
+            time.sleep(idle)
+
+
+def done_count(comparison: Comparison) -> int:
+    done = comparison.batches.filter(finished_at__isnull=False).aggregate(done=Sum("size"))["done"]
+    return int(done or 0)
+
+
+def results_of(comparison: Comparison, *, first: int = 0) -> Iterator[list[Row]]:
+    """The rows of each batch in order, one batch in memory; from batch `first` on."""
+    found = comparison.batches.filter(number__gte=first, finished_at__isnull=False).order_by("number")
+    for results in found.values_list("results", flat=True).iterator(chunk_size=8):
+        yield unpacked(bytes(results or b""))
+
+
+def _open(comparison: Comparison | None) -> Iterator[Comparison]:
+    found = Comparison.objects.filter(state__in=OPEN).defer("summary")
+    if comparison is not None:
+        found = found.filter(pk=comparison.pk)
+    yield from found.order_by("created_at", "pk")
+
+
+def _is_free() -> Q:
+    return Q(leased_until=None) | Q(leased_until__lt=timezone.now())
+
+
+def _claimed(comparison: Comparison, owner: str) -> ComparisonBatch | None:
+    while True:
+        free = comparison.batches.filter(_is_free(), finished_at=None).order_by("number")
+        found = free.values_list("pk", "attempts").first()
+        if found is None:
+            return None
+        key, attempts = found
+        if attempts >= MOST_ATTEMPTS:
+            _fail(comparison, f"Calls of one batch ended their worker {attempts} times.")
+            return None
+        mine = ComparisonBatch.objects.filter(_is_free(), pk=key, finished_at=None)
+        if mine.update(owner=owner, leased_until=timezone.now() + LEASE, attempts=F("attempts") + 1):
+            return ComparisonBatch.objects.get(pk=key)
+
+
+@dataclass
+class _Lease:
+    """Renews itself when `beat` is called late enough."""
+
+    batch: ComparisonBatch
+    owner: str
+    renewed: float
+
+    def beat(self) -> None:
+        if time.monotonic() - self.renewed > RENEWED_AFTER:
+            self.renewed = time.monotonic()
+            mine = ComparisonBatch.objects.filter(pk=self.batch.pk, owner=self.owner, finished_at=None)
+            mine.update(leased_until=timezone.now() + LEASE)
+
+
+def _do(comparison: Comparison, batch: ComparisonBatch, owner: str) -> None:
+    columns = _columns(comparison)
+    if columns is None:
+        return
+    queued = Comparison.objects.filter(pk=comparison.pk, state=Comparison.State.QUEUED)
+    queued.update(state=Comparison.State.RUNNING, started_at=timezone.now())
+    lease = _Lease(batch, owner, time.monotonic())
+    with_recorded = any(column.is_recorded for column in columns)
+    ids = list(unpacked_ids(bytes(batch.calls)))
+    rows = rows_of(subjects_of(ids, with_recorded=with_recorded), columns, beat=lease.beat)
+    mine = ComparisonBatch.objects.filter(pk=batch.pk, owner=owner, finished_at=None)
+    mine.update(results=packed(rows), finished_at=timezone.now(), leased_until=None)
+
+
+def _columns(comparison: Comparison) -> list[Column] | None:
+    try:
+        return frozen_columns(frozen_rows(comparison))
+    except ChangedVariant as changed:
+        _fail(comparison, f"{changed} Numbers of two versions would not be one comparison: start a new one.")
+        return None
+
+
+def _fail(comparison: Comparison, problem: str) -> None:
+    mine = Comparison.objects.filter(pk=comparison.pk, state__in=OPEN)
+    mine.update(state=Comparison.State.FAILED, problem=problem[:500])
+
+
+def _add_up(comparison: Comparison, owner: str) -> bool:
+    """The summary, by one worker, when every batch is there."""
+    if comparison.batches.filter(finished_at=None).exists():
+        return False
+    mine = Comparison.objects.filter(_is_free(), pk=comparison.pk, state__in=OPEN)
+    if not mine.update(owner=owner, leased_until=timezone.now() + LEASE):
+        return False
+    summary = summarise(
+        results_of(comparison),
+        columns=comparison.columns.values("ordinal").distinct().count(),
+        calls=comparison.call_count,
+        seed=comparison.seed,
+    )
+    done = Comparison.objects.filter(pk=comparison.pk, owner=owner, state__in=OPEN)
+    done.update(
+        state=Comparison.State.FINISHED,
+        summary=packed_summary(summary),
+        finished_at=timezone.now(),
+        leased_until=None,
+    )
+    return True
+
+
+def summary_of(comparison: Comparison) -> Summary:
+    """Of a finished one."""
+    return unpacked_summary(bytes(comparison.summary or b""))

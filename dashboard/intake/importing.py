@@ -1,0 +1,315 @@
+"""Files in, report out: finds which source a file is, reads what is new, hands batches to `recording`.
+
+accepted + rejected + blank = lines, always; an incomplete last line counts as rejected in the
+report until its end arrives, and its bytes stay unread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from dashboard import recording
+from dashboard.artifacts import store as artifact_store
+from dashboard.artifacts.removal import taking_in
+from dashboard.intake.source_files import (
+    HEAD_BYTES,
+    LONGEST_LINE,
+    Stretch,
+    find_source,
+    head_sha256,
+    open_regular,
+    prefix_sha256,
+    recordings_under,
+    stretches,
+)
+from dashboard.intake.source_rows import SourceMoved
+from dashboard.models import Project, Source
+from envelopes import recordings
+from envelopes.recordings.base import (
+    ArtifactRecord,
+    CallRecord,
+    EventRecord,
+    Format,
+    Place,
+    Problem,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    is_blank,
+)
+from envelopes.token_counter import Count, count_here, counting_beside
+
+COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
+COUNTED = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """After each batch: `bytes_done` of `bytes_total` over all files, and calls met so far."""
+
+    path: str
+    bytes_done: int
+    bytes_total: int
+    calls: int
+
+
+@dataclass
+class Report:
+    """What `import_runs --json` prints (design.md section 4)."""
+
+    files: int = 0
+    seen: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(recording.ADDED, 0)))
+    added: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(recording.ADDED, 0)))
+    lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "files": self.files,
+            "seen": dict(self.seen),
+            "added": dict(self.added),
+            "lines": dict(self.lines),
+            "problems": self.problems,
+            "run_ids": self.run_ids,
+        }
+
+
+def import_paths(
+    project: Project,
+    paths: Sequence[Path],
+    *,
+    format_name: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    shown_as: Callable[[Path], str] = str,
+) -> Report:
+    """Takes in files and folders. `shown_as` names a file for people: an upload has no path of its own."""
+    files = list(recordings_under([Path(path) for path in paths]))
+    report = Report()
+    size = sum(_size(path) for path, _ in files)
+    meter = _Meter(progress, size)
+    with counting_beside(size) as count:
+        for path, is_named in files:
+            FileImport(project, path, shown_as(path), report, meter, count).run(format_name, is_named=is_named)
+    return report
+
+
+class FileImport:
+    """One file, from where its source stood. Adds to the report; raises nothing for bad content."""
+
+    def __init__(
+        self, project: Project, path: Path, name: str, report: Report, meter: _Meter, count: Count = count_here
+    ) -> None:
+        self.project = project
+        self.path = path
+        self.name = name
+        self.report = report
+        self.meter = meter
+        self.count = count
+        self.seen_ids: set[int] = set()  # hashes: a file may hold millions of records
+
+    def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
+        """A file that is gone since its folder was listed is no problem."""
+        try:
+            with open_regular(self.path) as file:
+                self._run_in_turns(file, format_name)
+        except recordings.UnknownFormat as error:
+            self._refuse_file(f"{error}{_hint(self.path)}")
+        except FileNotFoundError as error:
+            if is_named:
+                self._refuse_file(f"cannot be read: {error.strerror}")
+        except OSError as error:
+            self._refuse_file(f"cannot be read: {error.strerror or error}")
+
+    def _run_in_turns(self, file: BinaryIO, format_name: str | None) -> None:
+        """Another process that reads the same file took a batch first: goes on behind it, and loses nothing."""
+        while True:
+            try:
+                self._run(file, format_name)
+            except SourceMoved:
+                self.seen_ids.clear()
+                file.seek(0)
+            else:
+                return
+
+    def _run(self, file: BinaryIO, format_name: str | None) -> None:
+        head = file.read(HEAD_BYTES)
+        place = Place(self.path.resolve().as_posix())
+        source = find_source(self.project, self.name, file, head) or self._begin(file, head, place, format_name)
+        form = recordings.named(source.format)
+        skipped = self._skip_newline(file, source)
+        for stretch in stretches(file, offset=source.offset + skipped, number=source.lines + 1):
+            self._take(file, source, form, place, stretch, skipped)
+            skipped = 0
+        self._add_to_report(source)
+
+    def _begin(self, file: BinaryIO, head: bytes, place: Place, format_name: str | None) -> Source:
+        form = recordings.named(format_name) if format_name else recordings.detect(head, place)
+        return recording.begin_source(
+            self.project,
+            path=self.name,
+            format_name=form.name,
+            inode=os.fstat(file.fileno()).st_ino,
+            head_sha256=head_sha256(head),
+        )
+
+    def _is_known(self, file: BinaryIO) -> bool:
+        head = os.pread(file.fileno(), HEAD_BYTES, 0)
+        return find_source(self.project, self.name, file, head) is not None
+
+    def _skip_newline(self, file: BinaryIO, source: Source) -> int:
+        """The line end of a last line that was read without one belongs to that line."""
+        if not source.ends_open:
+            return 0
+        file.seek(source.offset)
+        found = file.read(2)
+        return 1 if found.startswith(b"\n") else 2 if found == b"\r\n" else 0
+
+    def _take(self, file: BinaryIO, source: Source, form: Format, place: Place, stretch: Stretch, skipped: int) -> None:
+        lines, rest = list(stretch.lines), stretch.rest
+        if rest is not None and _is_whole(rest.raw):
+            lines, rest = [*lines, rest], None
+        state: dict[str, object] = msgspec.json.decode(source.state)
+        yielded = [_too_long(lines[0])] if stretch.is_too_long else list(form.read(iter(lines), place, state))
+        refusals = [one for one in yielded if isinstance(one, Problem)]
+        records = [one for one in yielded if not isinstance(one, Problem)]
+        end = lines[-1].offset + len(lines[-1].raw) if lines else source.offset + skipped
+        if stretch.is_too_long:
+            end = file.tell()
+        batch = recording.Batch(
+            start=source.offset,
+            lines=lines,
+            records=records,
+            refusals=refusals,
+            end=end,
+            **_line_counts(lines, refusals),
+            ends_open=bool(lines) and not lines[-1].raw.endswith(b"\n"),
+            incomplete=rest,
+            state=msgspec.json.encode(state),
+            prefix_sha256=prefix_sha256(file, end),
+            seen=self._seen(source, records),
+        )
+        with taking_in():
+            files = self._taken_in(records)
+            written = recording.record(
+                source, batch, is_known=lambda: self._is_known(file), files=files, count=self.count
+            )
+        self.report.added.update(written.added)
+        self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
+
+    def _taken_in(self, records: Sequence[Record]) -> dict[str, artifact_store.Stored]:
+        """Files that the records name and that lie beside the recording: on disk before a row names them."""
+        named = {one.path for one in records if isinstance(one, ArtifactRecord)}
+        found = {path: artifact_store.take_in(self.path, path) for path in sorted(named)}
+        return {path: stored for path, stored in found.items() if stored is not None}
+
+    def _seen(self, source: Source, records: Sequence[Record]) -> dict[str, int]:
+        """What the whole source holds so far, each thing once."""
+        seen = Counter(msgspec.json.decode(source.seen))
+        for one in records:
+            kind = "runs" if isinstance(one, RunRecord) else COUNTED.get(type(one))
+            if kind is None:
+                continue
+            what = (one.line, one.kind, one.call) if isinstance(one, EventRecord) else getattr(one, "call", "")
+            key = hash((kind, one.run, what))
+            if key not in self.seen_ids:
+                self.seen_ids.add(key)
+                seen[kind] += 1
+        return {kind: seen[kind] for kind in recording.ADDED}
+
+    def _add_to_report(self, source: Source) -> None:
+        self.report.files += 1
+        if source._state.adding:
+            return
+        self.report.seen.update(msgspec.json.decode(source.seen))
+        self.report.lines.update(accepted=source.accepted, rejected=source.rejected, blank=source.blank)
+        self.report.lines["rejected"] += 1 if source.left_bytes else 0
+        told = source.problems.order_by("line", "id").values("line", "path", "reason")
+        self.report.problems += [{"file": self.name, **row} for row in told]
+        known = set(self.report.run_ids)
+        self.report.run_ids += [key for key in map(str, source.runs.values_list("pk", flat=True)) if key not in known]
+
+    def _refuse_file(self, reason: str) -> None:
+        """No line of it was taken in, so all of them count as rejected."""
+        raw, lines = _untaken(self.path)
+        recording.refuse_file(self.project, path=self.name, reason=reason, raw=raw)
+        self.report.files += 1
+        self.report.lines.update(lines)
+        self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
+
+
+def _hint(path: Path) -> str:
+    """What to do with a file that nothing recognises, where its first bytes tell."""
+    with open_regular(path) as file:
+        head = file.read(4)
+    return "; it is compressed: unpack it and import what it holds" if head.startswith(COMPRESSED) else ""
+
+
+def _untaken(path: Path) -> tuple[bytes, dict[str, int]]:
+    """The beginning of a refused file and its lines by kind; nothing of one that cannot be opened."""
+    rejected = blank = 0
+    try:
+        with open_regular(path) as file:
+            raw = file.read(HEAD_BYTES)
+            file.seek(0)
+            for one in stretches(file, offset=0, number=1):
+                found = [*one.lines, *([one.rest] if one.rest else [])]
+                spaces = sum(is_blank(line.raw) for line in found)
+                rejected, blank = rejected + len(found) - spaces, blank + spaces
+    except OSError:
+        return b"", {}
+    return raw, {"rejected": rejected, "blank": blank}
+
+
+class _Meter:
+    """Bytes and calls over all files, told after each batch."""
+
+    def __init__(self, tell: Callable[[Progress], None] | None, total: int) -> None:
+        self._tell = tell
+        self._total = total
+        self._done = 0
+        self._calls = 0
+
+    def advance(self, path: str, size: int, records: Sequence[Record]) -> None:
+        self._done += size
+        self._calls += sum(isinstance(one, CallRecord) for one in records)
+        if self._tell:
+            self._tell(Progress(path, self._done, self._total, self._calls))
+
+
+def _line_counts(lines: Sequence[SourceLine], refusals: Sequence[Problem]) -> dict[str, int]:
+    blank = sum(is_blank(line.raw) for line in lines)
+    rejected = sum({one.line: one.lines for one in refusals if not one.part}.values())
+    return {"accepted": len(lines) - blank - rejected, "rejected": rejected, "blank": blank}
+
+
+def _too_long(line: SourceLine) -> Problem:
+    reason = f"longer than {LONGEST_LINE // 2**20} MiB"
+    return Problem(line=line.number, path="$", reason=reason, raw=line.raw)
+
+
+def _is_whole(raw: bytes) -> bool:
+    """A last line without a newline is whole when it is a whole JSON value in brackets."""
+    if not raw.rstrip().endswith((b"}", b"]")):
+        return False
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,68 @@
+"""The Renderers page: every family with its variants, and how often recorded runs used it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.db.models import Count, Sum
+from django.urls import reverse
+
+from dashboard.models import Project, RunFacet
+from dashboard.renderers.variant_list import Offered, offered
+from envelopes.families import all_families, plugged_families
+from envelopes.families.base import Family
+from envelopes.plugins import Broken
+from envelopes.renderings import plugged_variants
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyRow:
+    """`ceiling` in characters, of the family's own policy."""
+
+    name: str
+    title: str
+    url: str
+    variants: tuple[Offered, ...]
+    ceiling: int
+    samples: int
+    runs: int
+    calls: int
+
+    @property
+    def runs_url(self) -> str:
+        return f"{reverse('run-list')}?{urlencode({'q': f'family:{self.name}'})}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RendererList:
+    """`broken`: what installed packages meant to add, and could not."""
+
+    families: tuple[FamilyRow, ...]
+    broken: tuple[Broken, ...]
+
+
+def renderer_list(project: Project) -> RendererList:
+    used = {
+        value: (runs, calls)
+        for value, runs, calls in RunFacet.objects.filter(project=project, kind="family")
+        .values_list("value")
+        .annotate(runs=Count("pk"), calls=Sum("count"))
+    }
+    return RendererList(
+        families=tuple(_row(project, one, *used.get(one.name, (0, 0))) for one in all_families()),
+        broken=(*plugged_families().broken, *plugged_variants().broken),
+    )
+
+
+def _row(project: Project, one: Family, runs: int, calls: int) -> FamilyRow:
+    return FamilyRow(
+        name=one.name,
+        title=one.title,
+        url=reverse("renderer-detail", args=[one.name]),
+        variants=offered(project, one),
+        ceiling=one.rendering.characters,
+        samples=len(one.samples),
+        runs=runs,
+        calls=calls,
+    )

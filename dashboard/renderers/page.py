@@ -1,0 +1,117 @@
+"""One family's renderer page: what to write about, under which knobs, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dashboard.calls import json_markup
+from dashboard.calls.lint import SIGNS, FindingLine
+from dashboard.models import Call, Project
+from dashboard.renderers.preview import Failed, Preview, preview
+from dashboard.renderers.preview_knobs import Knobs, knobs
+from dashboard.renderers.preview_pasted import LIMIT, Refused
+from dashboard.renderers.preview_subject import NoSubject, SampleName, Subject, recent_calls, sample_outputs, subject
+from dashboard.renderers.variant_list import Offered, offered
+from dashboard.windows import FIRST, Window
+from envelopes.families import family
+from envelopes.families.base import Family
+from envelopes.finding import Finding
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusedPaste:
+    """What was pasted and why it is no envelope."""
+
+    text: str
+    reason: str
+    path: str
+    line: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RendererPage:
+    """Without a subject `missing` says why, and `missing_href` leads on where that is known."""
+
+    family: Family
+    variants: tuple[Offered, ...]
+    subject: Subject | None
+    missing: str
+    missing_href: str
+    canonical: Window | None
+    knobs: Knobs | None
+    preview: Preview | None
+    failure: str
+    findings: tuple[FindingLine, ...]
+    samples: tuple[SampleName, ...]
+    calls: tuple[Call, ...]
+    paste_limit: int
+    refused: RefusedPaste | None = None
+
+
+def renderer_page(project: Project, name: str, query: Mapping[str, str]) -> RendererPage:
+    """Raises KeyError for an unknown family."""
+    owner = family(name)
+    variants = offered(project, owner, also=[query.get("variant", ""), query.get("against", "")])
+    empty = RendererPage(
+        family=owner,
+        variants=variants,
+        subject=None,
+        missing="",
+        missing_href="",
+        canonical=None,
+        knobs=None,
+        preview=None,
+        failure="",
+        findings=(),
+        samples=tuple(SampleName(name=one, is_current=False) for one in sample_outputs(owner)),
+        calls=tuple(recent_calls(project, owner)),
+        paste_limit=LIMIT,
+    )
+    try:
+        shown = subject(project, owner, query)
+    except NoSubject as missing:
+        return replace(empty, missing=str(missing), missing_href=missing.href)
+    return _with_preview(empty, shown, query)
+
+
+def refused_page(project: Project, name: str, text: str, refusal: Refused) -> RendererPage:
+    """The page with what was pasted still in its box. Raises KeyError for an unknown family."""
+    page = renderer_page(project, name, {})
+    said = RefusedPaste(text=text[:LIMIT], reason=str(refusal), path=refusal.path, line=refusal.line)
+    return replace(page, refused=said)
+
+
+def _with_preview(page: RendererPage, shown: Subject, query: Mapping[str, str]) -> RendererPage:
+    turned = knobs(query, page.variants, has_recorded=shown.recorded is not None)
+    found, failure = None, ""
+    try:
+        found = preview(shown, page.family, turned, page.variants)
+    except Failed as error:
+        failure = str(error)
+    sample = shown.named.get("sample")
+    return replace(
+        page,
+        subject=shown,
+        canonical=json_markup.head(json_markup.pretty(shown.raw), FIRST, "data-pointer"),
+        knobs=turned,
+        preview=found,
+        failure=failure,
+        findings=tuple(_line(one) for one in found.findings) if found else (),
+        samples=tuple(replace(one, is_current=one.name == sample) for one in page.samples),
+    )
+
+
+def _line(finding: Finding) -> FindingLine:
+    icon, tone = SIGNS[finding.severity]
+    return FindingLine(
+        rule=finding.rule,
+        severity=finding.severity,
+        icon=icon,
+        tone=tone,
+        sentence=finding.sentence,
+        span=f"{finding.span[0]}-{finding.span[1]}" if finding.span else "",
+        canonical=finding.pointer,
+        recorded="",
+        args="",
+    )

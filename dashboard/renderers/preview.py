@@ -1,0 +1,246 @@
+"""A receipt written now, under knobs, and everything that is told about it.
+
+What a variant does at other budgets is the same however the slider stands, so it is found once and remembered
+for a while; a turn of a knob writes a handful of receipts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+from django.core.cache import cache
+
+from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.renderers.preview_knobs import RECORDED, Knobs
+from dashboard.renderers.preview_subject import Subject
+from dashboard.renderers.receipt_diff import difference
+from dashboard.renderers.receipt_diff_markup import DiffPage, diff_page
+from dashboard.renderers.variant_list import Offered, by_key
+from dashboard.windows import FIRST
+from envelopes.budget import RenderPolicy
+from envelopes.fallout import Sweep, Write, apportioned, fell_out, said_fields, sweep, within_tokens
+from envelopes.families.base import Family
+from envelopes.finding import Finding, Pair
+from envelopes.lint import lint
+from envelopes.pipeline import ReceiptTooLong, render
+from envelopes.pointer import join
+from envelopes.receipt import Receipt
+from envelopes.result import JsonValue
+from envelopes.tokens import TokenCount, count_tokens
+from envelopes.variant import Variant
+
+ROWS_SHOWN = 80
+REMEMBERED_FOR = 600  # seconds
+SMALLEST_BUDGET = 16
+
+
+class Failed(ValueError):
+    """A variant that could not write this receipt, with its reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleLine:
+    role: str
+    characters: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldLine:
+    """A field that the whole receipt says. `state` at this budget is whole, shortened or gone."""
+
+    pointer: str
+    characters: int
+    of: int
+    tokens: int
+    whole_from: int
+    some_from: int
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """`title` is what stands on the left of the difference; `reason` why there is none."""
+
+    title: str
+    tokens: TokenCount | None = None
+    page: DiffPage | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """`largest` is the slider's right end: the tokens of the whole receipt under the variant's own policy."""
+
+    variant: Variant
+    policy: RenderPolicy
+    receipt: Receipt
+    window: ReceiptWindow
+    tokens: TokenCount
+    largest: int
+    roles: tuple[RoleLine, ...]
+    fields: tuple[FieldLine, ...]
+    fields_left: int
+    gone: int
+    shortened: int
+    unsaid: tuple[str, ...]
+    unsaid_left: int
+    tried: int
+    findings: tuple[Finding, ...]
+    compared: Compared | None
+
+    @property
+    def characters(self) -> int:
+        return len(self.receipt.text)
+
+    @property
+    def lines(self) -> int:
+        return self.receipt.text.count("\n") + 1 if self.receipt.text else 0
+
+    @property
+    def is_cut(self) -> bool:
+        return any(one.role == "marker" for one in self.receipt.segments)
+
+
+def written(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
+    """Raises Failed, whatever the variant raises: it may be a package's, or an operator's."""
+    try:
+        return _rendered(subject, owner, variant, policy)
+    except ReceiptTooLong as error:
+        raise Failed(str(error)) from error
+
+
+def _rendered(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
+    """Raises ReceiptTooLong, which a search for a budget can go on from, and Failed."""
+    try:
+        return render(subject.canonical, owner, policy, variant=variant)
+    except ReceiptTooLong:
+        raise
+    except Exception as error:
+        raise Failed(f"{variant.id} could not write this receipt. {type(error).__name__}: {error}") from error
+
+
+def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offered, ...]) -> Preview:
+    """Raises Failed."""
+    variant = knobs.chosen.variant
+    swept = _swept(subject, owner, variant, knobs.policy)
+    receipt, policy = _within(subject, owner, knobs, swept)
+    tokens = count_tokens(receipt.text, model=subject.model)
+    said = said_fields(receipt)
+    gone, shortened = fell_out(swept.fates, said)
+    told = {one.pointer for one in swept.fates}
+    unsaid = [one for one in _leaves(subject.canonical.to_json(), "") if one not in told]
+    fields = list(_fields(receipt, swept, tokens))
+    return Preview(
+        variant=variant,
+        policy=policy,
+        receipt=receipt,
+        window=receipt_window(receipt, Links({}), 0, FIRST, spaces=knobs.spaces),
+        tokens=tokens,
+        largest=max(swept.whole.tokens, SMALLEST_BUDGET),
+        roles=tuple(_roles(receipt, tokens)),
+        fields=tuple(fields[:ROWS_SHOWN]),
+        fields_left=max(0, len(fields) - ROWS_SHOWN),
+        gone=len(gone),
+        shortened=len(shortened),
+        unsaid=tuple(unsaid[:ROWS_SHOWN]),
+        unsaid_left=max(0, len(unsaid) - ROWS_SHOWN),
+        tried=len(swept.tried),
+        findings=lint(Pair(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint),
+        compared=_compared(subject, owner, knobs, receipt, variants),
+    )
+
+
+def _write(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Write:
+    def write(characters: int) -> Receipt:
+        limited = msgspec.structs.replace(policy, characters=characters)
+        return _rendered(subject, owner, variant, limited)
+
+    return write
+
+
+def _swept(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Sweep:
+    """What a variant writes is decided by its hash, its policy and the envelope."""
+    digest = hashlib.sha256(subject.raw).hexdigest()
+    key = f"sweep-{owner.name}-{variant.hash}-{policy.fingerprint}-{digest}"
+    found = cache.get(key)
+    if not isinstance(found, Sweep):
+        written(subject, owner, variant, policy)  # one that breaks its own policy is told so, and goes no further
+        found = sweep(_write(subject, owner, variant, policy), policy.characters)
+        cache.set(key, found, REMEMBERED_FOR)
+    return found
+
+
+def _within(subject: Subject, owner: Family, knobs: Knobs, swept: Sweep) -> tuple[Receipt, RenderPolicy]:
+    policy = knobs.policy
+    if knobs.budget is not None and knobs.budget < swept.whole.tokens:
+        limit = within_tokens(_write(subject, owner, knobs.chosen.variant, policy), knobs.budget, swept)
+        policy = msgspec.structs.replace(policy, characters=limit)
+    return written(subject, owner, knobs.chosen.variant, policy), policy
+
+
+def _roles(receipt: Receipt, tokens: TokenCount) -> Iterator[RoleLine]:
+    texts: dict[str, list[str]] = {}
+    for segment in receipt.segments:
+        texts.setdefault(segment.role, []).append(segment.text)
+    counts = apportioned(["".join(found) for found in texts.values()], tokens)
+    for (role, found), count in zip(texts.items(), counts, strict=True):
+        yield RoleLine(role=role, characters=sum(map(len, found)), tokens=count)
+
+
+def _fields(receipt: Receipt, swept: Sweep, tokens: TokenCount) -> Iterator[FieldLine]:
+    texts: dict[str, list[str]] = {one.pointer: [] for one in swept.fates}
+    own: list[str] = []
+    for segment in receipt.segments:
+        texts.get(segment.source.pointer if segment.source else "", own).append(segment.text)
+    counts = apportioned(["".join(found) for found in (*texts.values(), own)], tokens)
+    for fate, found, count in zip(swept.fates, texts.values(), counts, strict=False):
+        characters = sum(map(len, found))
+        yield FieldLine(
+            pointer=fate.pointer,
+            characters=characters,
+            of=fate.characters,
+            tokens=count,
+            whole_from=fate.whole_from,
+            some_from=fate.some_from,
+            state="whole" if characters >= fate.characters else "shortened" if characters else "gone",
+        )
+
+
+def _leaves(value: JsonValue, pointer: str) -> Iterator[str]:
+    """Pointers of what says something: no null, no empty text or list."""
+    match value:
+        case dict():
+            for key, child in value.items():
+                yield from _leaves(child, join(pointer, key))
+        case list():
+            for index, child in enumerate(value):
+                yield from _leaves(child, join(pointer, index))
+        case None | "":
+            return
+        case _:
+            yield pointer
+
+
+def _compared(
+    subject: Subject, owner: Family, knobs: Knobs, receipt: Receipt, variants: tuple[Offered, ...]
+) -> Compared | None:
+    if not knobs.against:
+        return None
+    try:
+        title, before = _other(subject, owner, knobs, variants)
+    except Failed as error:
+        return Compared(title=knobs.against, reason=str(error))
+    page = diff_page(difference(before.text, receipt.text), knobs.view, spaces=knobs.spaces, start=knobs.row)
+    return Compared(title=title, tokens=count_tokens(before.text, model=subject.model), page=page)
+
+
+def _other(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offered, ...]) -> tuple[str, Receipt]:
+    """What is compared with: the recorded receipt, or another variant under its own policy."""
+    if knobs.against == RECORDED and subject.recorded is not None:
+        return "the recorded receipt", subject.recorded
+    other = by_key(variants, knobs.against) or variants[0]
+    return other.variant.id, written(subject, owner, other.variant, other.variant.policy)

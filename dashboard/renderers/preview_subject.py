@@ -1,0 +1,156 @@
+"""What a preview writes a receipt of: a recorded call, a bundled sample, or an envelope that was pasted.
+
+    ?call=<id>  ?sample=<name>  ?pasted=<sha256>
+
+Without any of them it is the first sample, so that every family has something to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import msgspec
+
+from dashboard.calls.receipt_markup import Links
+from dashboard.calls.surfaces import surfaces_of
+from dashboard.calls.variants import canonical_of
+from dashboard.models import Call, Project, RunFacet
+from dashboard.renderers.preview_pasted import kept, parsed
+from envelopes.artifact import MemorySink
+from envelopes.families.base import Family
+from envelopes.finding import Shortened
+from envelopes.pipeline import project as to_canonical
+from envelopes.receipt import Receipt
+from envelopes.result import CanonicalResult, CompleteOutput, InvalidOutput
+from envelopes.untrusted import Untrusted, dump
+
+RECENT_RUNS = 4
+RECENT_CALLS = 12
+
+
+class NoSubject(ValueError):
+    """A sentence for the operator; `href` leads to what was meant, where that is known."""
+
+    def __init__(self, reason: str, href: str = "") -> None:
+        super().__init__(reason)
+        self.href = href
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """`named` is its part of the address. `recorded` is the receipt that the model got of a recorded call."""
+
+    kind: str  # call | sample | pasted
+    title: str
+    named: Mapping[str, str]
+    canonical: CanonicalResult
+    call: Call | None = None
+    recorded: Receipt | None = None
+    links: Links = field(default_factory=lambda: Links({}))
+    cuts: tuple[Shortened, ...] = ()
+    model: str = ""
+
+    @property
+    def raw(self) -> bytes:
+        return dump(self.canonical.to_json())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleName:
+    name: str
+    is_current: bool
+
+
+def subject(project: Project, owner: Family, query: Mapping[str, str]) -> Subject:
+    """Raises NoSubject."""
+    if query.get("call"):
+        return of_call(_call(project, query["call"].strip()), owner)
+    if query.get("pasted"):
+        return _pasted(project, owner, query["pasted"])
+    return _sample(owner, query.get("sample", ""))
+
+
+def of_call(call: Call, owner: Family) -> Subject:
+    """Raises NoSubject for a call of another family, and for one whose stored envelope is none."""
+    surfaces = surfaces_of(call, {})
+    try:
+        found, canonical = canonical_of(surfaces)
+    except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
+        raise NoSubject(f"The stored envelope of this call cannot be read: {error}") from None
+    except KeyError as gone:
+        raise NoSubject(f"The family {gone} that read this call is of a package that is not installed.") from None
+    if found.name != owner.name:
+        raise NoSubject(
+            f"This call is one of the {found.name} family, not of {owner.name}.",
+            f"/renderers/{found.name}/?call={call.pk}",
+        )
+    halves = surfaces.halves
+    is_current = canonical == halves.projection.canonical
+    return Subject(
+        kind="call",
+        title=f"{call.tool}: {call.summary}",
+        named={"call": str(call.pk)},
+        canonical=canonical,
+        call=call,
+        recorded=halves.receipt,
+        links=Links(halves.reading.links),
+        cuts=tuple(Shortened(one.pointer, one.cut) for one in halves.projection.cuts) if is_current else (),
+        model=call.run.model,
+    )
+
+
+def _call(project: Project, key: str) -> Call:
+    """By the id in its address, or by the agent's own id."""
+    calls = project.calls.select_related("run", "source")
+    try:
+        found = calls.filter(pk=UUID(key)).first()
+    except ValueError:
+        found = calls.filter(external_id=key).order_by("-started_at", "pk").first()
+    if found is None:
+        raise NoSubject("There is no such call in this project: give the id of its address, or the agent's own id.")
+    return found
+
+
+def _pasted(project: Project, owner: Family, sha256: str) -> Subject:
+    raw = kept(project, sha256)
+    if raw is None:
+        raise NoSubject("This pasted envelope is no longer kept: paste it again.")
+    return Subject(kind="pasted", title="Pasted envelope", named={"pasted": sha256}, canonical=parsed(raw), model="")
+
+
+def _sample(owner: Family, name: str) -> Subject:
+    found = sample_outputs(owner)
+    if not found:
+        raise NoSubject("This family has no sample: pick a recorded call, or paste an envelope.")
+    name = name or next((one for one in found if one.endswith("/large")), next(iter(found)))
+    if name not in found:
+        raise NoSubject("This family has no such sample.")
+    projection = to_canonical(found[name], owner, owner.projection, MemorySink())
+    return Subject(
+        kind="sample",
+        title=f"Sample {name}",
+        named={"sample": name},
+        canonical=projection.canonical,
+        cuts=tuple(Shortened(one.pointer, one.cut) for one in projection.cuts),
+    )
+
+
+def sample_outputs(owner: Family) -> dict[str, CompleteOutput]:
+    """The gallery by its names, then the family's other samples, numbered by tool."""
+    found = dict(owner.gallery)
+    known = {id(one) for one in found.values()}
+    for one in owner.samples:
+        if id(one) not in known:
+            number = sum(name.rpartition("/")[0] == one.tool_name for name in found) + 1
+            found[f"{one.tool_name}/{number}"] = one
+    return found
+
+
+def recent_calls(project: Project, owner: Family) -> list[Call]:
+    """Of the latest runs that used the family: metadata only, found through the facets' index."""
+    facets = RunFacet.objects.filter(project=project, kind="family", value=owner.name).order_by("-sort_at", "-run")
+    runs = list(facets.values_list("run", flat=True)[:RECENT_RUNS])
+    calls = project.calls.filter(run__in=runs, family=owner.name).order_by("-started_at", "pk")
+    return list(calls[:RECENT_CALLS])

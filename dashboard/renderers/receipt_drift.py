@@ -1,0 +1,197 @@
+"""Drift: what this system wrote once and would write otherwise today.
+
+Two things are held against today's rendering. A receipt that this system sent keeps its fingerprint:
+variant id and version, policy, hash of the envelope, hash of the text. A pinned comparison keeps a digest
+of every envelope and text. Of the four that may have changed, the first in this order is the reason:
+
+    variant     it is gone, or its version is another
+    policy      the same variant has another policy by default
+    canonical   the envelope was derived anew and is another
+    text        nothing of that changed, and the text did: a renderer changed without a new version
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from django.db.models import Count
+from django.utils import timezone
+
+from dashboard.calls.surfaces import surfaces_of
+from dashboard.comparisons.cells import Cell, Row, unpacked_ids
+from dashboard.comparisons.columns import frozen_rows, todays_columns
+from dashboard.comparisons.judging import sha256_of
+from dashboard.comparisons.measure import rows_of
+from dashboard.comparisons.pair import rendered_from
+from dashboard.comparisons.subjects import subjects_of
+from dashboard.comparisons.work import results_of
+from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
+from envelopes.families import family
+from envelopes.pipeline import render
+from envelopes.renderings import Variant, variant
+
+OTHER_TEXT = "the same version writes another text"
+Reason = Literal["variant", "policy", "canonical", "text"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """`baseline` is the pinned comparison, None for a receipt that was sent."""
+
+    call: UUID
+    tool: str
+    variant: str
+    reason: Reason
+    detail: str
+    baseline: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How many texts were written again, and which of them drifted."""
+
+    sent: int
+    pinned: int
+    drifted: tuple[Drift, ...]
+
+
+def remember_sent(receipt: Receipt, written_by: Variant, canonical: bytes, text: str) -> ReceiptFingerprint:
+    """Keeps what a receipt was sent from; the receipt's own row is there already."""
+    fields = {
+        "variant": written_by.id,
+        "version": written_by.version,
+        "policy": written_by.policy.fingerprint,
+        "canonical_sha256": sha256_of(canonical.decode("utf-8", "surrogatepass")),
+        "text_sha256": sha256_of(text),
+    }
+    return ReceiptFingerprint.objects.update_or_create(receipt=receipt, defaults=fields)[0]
+
+
+def check(project: Project | None = None) -> Checked:
+    """Everything that is held, of one project or of all. Keeps with each sent receipt what was found of it."""
+    sent = 0
+    drifted: list[Drift] = []
+    fingerprints = ReceiptFingerprint.objects.select_related("receipt__call__run").order_by("pk")
+    for fingerprint in fingerprints.iterator(chunk_size=200):
+        if project is None or fingerprint.receipt.call.project_id == project.pk:
+            sent += 1
+            found = _drift_of(fingerprint)
+            _keep(fingerprint, found)
+            drifted += [found] if found else []
+    _mark_runs(project)
+    pinned, texts = list(_pinned(project)), 0
+    for comparison in pinned:
+        for row, drifts in _drifts_since(comparison):
+            texts += sum(cell is not None for cell in row.cells)
+            drifted += drifts
+    return Checked(sent, texts, tuple(drifted))
+
+
+def _keep(fingerprint: ReceiptFingerprint, found: Drift | None) -> None:
+    fingerprint.drift = found.reason if found else ""
+    fingerprint.checked_at = timezone.now()
+    fingerprint.save(update_fields=["drift", "checked_at"])
+
+
+def _mark_runs(project: Project | None) -> None:
+    """The facet behind `state:drifted` and the preset of that name, as of this check."""
+    marked = RunFacet.objects.filter(kind="state", value="drifted")
+    (marked if project is None else marked.filter(project=project)).delete()
+    drifted = Call.objects.exclude(receipts__fingerprint=None).exclude(receipts__fingerprint__drift="")
+    counted = (drifted if project is None else drifted.filter(project=project)).values_list("run").annotate(Count("id"))
+    counts = dict(counted.order_by("run"))
+    RunFacet.objects.bulk_create(
+        RunFacet(
+            run=run, project_id=run.project_id, kind="state", value="drifted", sort_at=run.sort_at, count=counts[run.pk]
+        )
+        for run in Run.objects.filter(pk__in=counts)
+    )
+
+
+def _drift_of(fingerprint: ReceiptFingerprint) -> Drift | None:
+    call = fingerprint.receipt.call
+    surfaces = surfaces_of(call, {})
+    owner, canonical = rendered_from(surfaces)
+    today = _variant(owner, fingerprint.variant)
+    reason = _changed(fingerprint, today, sha256_of(surfaces.canonical.decode("utf-8", "surrogatepass")))
+    if reason is None and today is not None:
+        text = render(canonical, family(owner), today.policy, variant=today).text
+        reason = (
+            None if sha256_of(text) == fingerprint.text_sha256 else ("text", "the same version writes another text")
+        )
+    if reason is None:
+        return None
+    return Drift(call=call.pk, tool=call.tool, variant=fingerprint.variant, reason=reason[0], detail=reason[1])
+
+
+def _changed(held: ReceiptFingerprint, today: Variant | None, canonical: str) -> tuple[Reason, str] | None:
+    if today is None:
+        return "variant", "it is gone"
+    if today.version != held.version:
+        return "variant", f"version {held.version} is version {today.version} now"
+    if today.policy.fingerprint != held.policy:
+        return "policy", f"policy {held.policy} is {today.policy.fingerprint} now"
+    return None if canonical == held.canonical_sha256 else ("canonical", "the canonical result is another")
+
+
+def _variant(owner: str, name: str) -> Variant | None:
+    try:
+        return variant(family(owner), name)
+    except KeyError:
+        return None
+
+
+def _pinned(project: Project | None) -> Iterator[Comparison]:
+    found = Comparison.objects.filter(pinned_at__isnull=False, state=Comparison.State.FINISHED)
+    yield from (found if project is None else found.filter(project=project)).order_by("pinned_at", "pk")
+
+
+def _drifts_since(comparison: Comparison) -> Iterator[tuple[Row, list[Drift]]]:
+    """Each call of a pinned comparison that is still there, written again, a batch in memory at a time."""
+    frozen = frozen_rows(comparison)
+    columns = todays_columns(frozen)
+    with_recorded = any(column.is_recorded for column in columns)
+    batches = comparison.batches.order_by("number").values_list("calls", flat=True)
+    for calls, before in zip(batches.iterator(chunk_size=8), results_of(comparison), strict=True):
+        ids = list(unpacked_ids(bytes(calls)))
+        now = {row.call: row for row in rows_of(subjects_of(ids, with_recorded=with_recorded), columns)}
+        for row in before:
+            if row.call in now:
+                yield row, list(_drifts(comparison, frozen, row, now[row.call]))
+
+
+def _drifts(comparison: Comparison, frozen: Sequence[ComparisonColumn], before: Row, now: Row) -> Iterator[Drift]:
+    for row in frozen:
+        if row.family not in ("", before.family):
+            continue
+        found = _pinned_reason(row, before, now, before.cells[row.ordinal], now.cells[row.ordinal])
+        if found is not None:
+            reason, detail = found
+            yield Drift(
+                call=before.key,
+                tool=before.tool,
+                variant=row.variant,
+                reason=reason,
+                detail=detail,
+                baseline=comparison,
+            )
+
+
+def _pinned_reason(
+    row: ComparisonColumn, before: Row, now: Row, was: Cell | None, cell: Cell | None
+) -> tuple[Reason, str] | None:
+    if was is None:
+        return None
+    today = _variant(before.family, row.variant) if row.family else None
+    if row.family and (today is None or today.version != row.version):
+        return "variant", "it is gone" if today is None else f"version {row.version} is version {today.version} now"
+    if today is not None and today.policy.fingerprint != row.policy:
+        return "policy", f"policy {row.policy} is {today.policy.fingerprint} now"
+    if before.canonical != now.canonical:
+        return "canonical", "the canonical result is another"
+    if cell is None or cell.digest != was.digest:
+        return "text", OTHER_TEXT if row.family else "the recorded receipt is another"
+    return None

@@ -1,0 +1,121 @@
+"""The page on which a template variant is written, with what it yields for one subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.models import Project, TemplateVariant
+from dashboard.renderers.preview import Failed, written
+from dashboard.renderers.preview_subject import NoSubject, subject
+from dashboard.renderers.variant_templates import as_variant, versions
+from dashboard.windows import FIRST
+from envelopes.budget import RECEIPT_CHARACTERS
+from envelopes.families import family
+from envelopes.families.base import Family
+from envelopes.renderings.template import TemplateRefused, check
+from envelopes.tokens import TokenCount, count_tokens
+
+BEGINNING = """{{ summary_text | headline }}
+{% for member in result %}
+{{ member[0] }}: {{ member[1] | json }}{% endfor %}
+{% for artifact in artifacts %}
+{{ artifact.path }}{% endfor %}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    name: str
+    title: str
+    source: str
+    characters: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yielded:
+    """What the template writes for the subject, or why it does not; `line` counts from 1."""
+
+    window: ReceiptWindow | None = None
+    tokens: TokenCount | None = None
+    characters: int = 0
+    reason: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditorPage:
+    """`shown` is the version whose text stands in the box, None for a new variant."""
+
+    family: Family
+    draft: Draft
+    shown: TemplateVariant | None
+    versions: tuple[TemplateVariant, ...]
+    subject: str
+    yielded: Yielded
+    problem: str = ""
+    problem_line: int | None = None
+
+
+def editor_page(
+    project: Project, name: str, template: str, query: Mapping[str, str], draft: Draft | None = None
+) -> EditorPage:
+    """Raises KeyError for an unknown family, template or version."""
+    owner = family(name)
+    rows = versions(project, owner.name, template) if template else []
+    shown = _version(rows, query.get("version", "")) if template else None
+    draft = draft or _draft(owner, shown)
+    title, yielded = _yielded(project, owner, query, draft)
+    return EditorPage(family=owner, draft=draft, shown=shown, versions=tuple(rows), subject=title, yielded=yielded)
+
+
+def _version(rows: list[TemplateVariant], wanted: str) -> TemplateVariant:
+    found = next((row for row in rows if wanted in ("", str(row.version))), None)
+    if found is None:
+        raise KeyError(wanted)
+    return found
+
+
+def _draft(owner: Family, shown: TemplateVariant | None) -> Draft:
+    if shown is None:
+        ceiling = min(owner.rendering.characters, RECEIPT_CHARACTERS)
+        return Draft(name="", title="", source=BEGINNING, characters=str(ceiling))
+    return Draft(name=shown.name, title=shown.title, source=shown.source, characters=str(shown.characters))
+
+
+def _yielded(project: Project, owner: Family, query: Mapping[str, str], draft: Draft) -> tuple[str, Yielded]:
+    try:
+        about = subject(project, owner, query)
+    except NoSubject as missing:
+        return "", Yielded(reason=str(missing))
+    source = draft.source.replace("\r\n", "\n")
+    try:
+        check(source)
+    except TemplateRefused as refused:
+        return about.title, Yielded(reason=f"{refused.reason}.", line=refused.line)
+    ceiling = int(draft.characters) if draft.characters.isdigit() and len(draft.characters) < 6 else 0
+    row = TemplateVariant(
+        family=owner.name,
+        name="draft",
+        version=0,
+        title="Draft",
+        source=source,
+        characters=min(ceiling or RECEIPT_CHARACTERS, RECEIPT_CHARACTERS),
+        head_share=owner.rendering.head_share,
+        cut_at=owner.rendering.cut_at,
+    )
+    variant = as_variant(row)
+    try:
+        receipt = written(about, owner, variant, variant.policy)
+    except Failed as failed:
+        cause = failed.__cause__
+        line = cause.line if isinstance(cause, TemplateRefused) else None
+        reason = f"{cause.reason}." if isinstance(cause, TemplateRefused) else str(failed)
+        return about.title, Yielded(reason=reason, line=line)
+    return about.title, Yielded(
+        window=receipt_window(receipt, Links({}), 0, FIRST),
+        tokens=count_tokens(receipt.text, model=about.model),
+        characters=len(receipt.text),
+    )

@@ -1,0 +1,48 @@
+"""The variants that one project can choose from for a family, and those that others are measured by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dashboard.models import Project
+from dashboard.renderers.variant_templates import as_variant, latest_versions, named_versions
+from envelopes.families import plugged_families
+from envelopes.families.base import Family
+from envelopes.plugins import Origin
+from envelopes.renderings import plugged_variants, variants_for
+from envelopes.variant import Variant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offered:
+    """`key` is how an address names it."""
+
+    key: str
+    variant: Variant
+    origin: str  # built in | the package that brings it | template
+
+
+def offered(project: Project, owner: Family, also: Iterable[str] = ()) -> tuple[Offered, ...]:
+    """The receipt first; templates of the project last, each in its latest version.
+
+    `also` are keys of older versions, `name@2`, that are wanted besides.
+    """
+    packages = {one.thing.id: one.origin for one in plugged_variants().plugged}
+    own = {one.thing.name: one.origin for one in plugged_families().plugged}
+    found = [
+        Offered(key=one.name, variant=one, origin=_origin(packages.get(one.id) or own.get(one.id.partition("/")[0])))
+        for one in variants_for(owner)
+    ]
+    templates = latest_versions(project, owner.name) + named_versions(project, owner.name, also)
+    return (*found, *(Offered(key=key, variant=as_variant(row), origin="template") for key, row in templates))
+
+
+def _origin(found: Origin | None) -> str:
+    if found is None:
+        return "built in"
+    return f"{found.package} {found.version}".strip() or found.target
+
+
+def by_key(found: tuple[Offered, ...], key: str) -> Offered | None:
+    return next((one for one in found if key in (one.key, one.variant.id)), None)

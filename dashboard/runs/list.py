@@ -1,0 +1,278 @@
+"""The Runs page: one row a run from metadata only, the same filter as text, facets and presets.
+
+A page is 50 rows after a cursor (sort value, id), never an offset: a page deep in the list costs what
+the first one does, and a row that arrives meanwhile shifts nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote_plus, urlencode
+from uuid import UUID
+
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from dashboard import query_rows
+from dashboard.columns import instant
+from dashboard.models import Project, Run
+from dashboard.prepared import Given, given, prepared
+from dashboard.query import Query, Term, parse
+from dashboard.query_rows import TermLike
+from dashboard.runs.facets import FacetGroup, facet_groups
+from dashboard.runs.row import HEADS, Head, Listed, RunRow, run_row
+from dashboard.runs.saved_views import View, asked_view
+
+PAGE = 50
+SORTS = {
+    "newest": "sort_at",
+    "calls": "call_count",
+    "failed": "failed_count",
+    "cut": "cut_count",
+    "tokens": "token_count",
+    "duration": "duration_ms",
+}
+NEWEST = "newest"
+Position: TypeAlias = tuple[object, UUID]  # of the last row that was shown: its value in the sort, its id
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A question asked often. Bookmarks hold the id: it is never renamed or given to another question."""
+
+    id: str
+    label: str
+    query: str
+    sort: str = NEWEST
+
+
+PRESETS = (
+    Preset("all", "All runs", ""),
+    Preset("errors", "Errors", "status:failed"),
+    Preset("cut", "Cut before the model", "cut:yes"),
+    Preset("biggest", "Biggest receipts", "", "tokens"),
+    # By a facet that the import writes for a run with a call whose attempt is above 1: no call is looked at.
+    Preset("retried", "Retried", "state:retried"),
+    Preset("unanswered", "Unanswered", "status:unanswered"),
+    Preset("disagree", "Sources disagree", "state:disagree"),
+    Preset("drifted", "Drifted", "state:drifted"),
+)
+PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
+
+
+class Choice(NamedTuple):
+    """A link that sets a part of the list's address."""
+
+    label: str
+    href: str
+    is_current: bool
+
+
+class Column(NamedTuple):
+    head: Head
+    href: str  # sorts by it; empty when that cannot be
+    is_current: bool
+
+
+@dataclass(frozen=True)
+class ListState:
+    """What the address says: filter, sort, cursor, the digest of the rows that the reader has, a run to peek at."""
+
+    text: str
+    sort: str
+    after: str
+    seen: str
+    peek: str = ""  # the run beside the list, as it was asked for
+    is_view_unknown: bool = False
+
+    @classmethod
+    def from_address(cls, parameters: Mapping[str, str], views: Sequence[View] = ()) -> ListState:
+        asked = parameters.get("view", "")
+        start = asked_view(views, asked) if asked else PRESET_BY_ID.get(parameters.get("preset", ""))
+        text = parameters.get("q", start.query if start else "").strip()
+        sort = parameters.get("sort", start.sort if start else NEWEST)
+        return cls(
+            text,
+            sort if sort in SORTS else NEWEST,
+            parameters.get("after", ""),
+            parameters.get("seen", ""),
+            parameters.get("peek", ""),
+            is_view_unknown=bool(asked) and start is None,
+        )
+
+    def address(self, **changes: str) -> str:
+        """The query string of this list with `changes`; a changed filter or sort starts at its first page."""
+        kept = {"q": self.text, "sort": "" if self.sort == NEWEST else self.sort} | changes
+        return "?" + urlencode({name: value for name, value in kept.items() if value})
+
+    @property
+    def without_peek(self) -> str:
+        """The query string of the page as it is, with nothing beside it."""
+        return self.address(after=self.after)
+
+    def filtered(self, text: str) -> str:
+        """The query string of the list by another filter, in the same order."""
+        written = [f"q={quote_plus(text)}"] if text else []
+        return "?" + "&".join(written + ([] if self.sort == NEWEST else [f"sort={self.sort}"]))
+
+
+@dataclass(frozen=True)
+class RunPage:
+    state: ListState
+    query: Query
+    problems: Sequence[str]
+    rows: Sequence[RunRow]
+    columns: Sequence[Column]
+    presets: Sequence[Choice]
+    digest: str
+    next_href: str
+    first_href: str
+    poll_href: str
+    clear_href: str
+    hides_children: bool
+    with_children_href: str
+    size: int = PAGE
+
+    @property
+    def footnote(self) -> str:
+        """How much of the list is shown; the whole is not counted, because nobody asked."""
+        if not self.rows:
+            return ""
+        runs = "1 run" if len(self.rows) == 1 else f"{len(self.rows)} runs"
+        more = "more follow" if self.next_href else "the list ends here"
+        return f"{runs}, {more}."
+
+    @property
+    def is_first_run(self) -> bool:
+        """Nothing was asked, and there is nothing."""
+        return not self.rows and not self.query and not self.state.after
+
+
+def run_page(project: Project, state: ListState) -> RunPage:
+    query = parse(state.text)
+    position, problem = _position(state)
+    runs = [] if query.problems else _listed(project.pk, query.terms, state.sort, position)
+    now = timezone.now()
+    peek = f"{state.without_peek}&peek=".replace("?&", "?")
+    rows = [run_row(run, now, peek) for run in runs[:PAGE]]
+    digest = _digest(runs[:PAGE], rows)
+    has_live = any(row.status == "live" for row in rows)
+    return RunPage(
+        state=state,
+        query=query,
+        problems=(*query.problems, *problem, *_unknown_view(state)),
+        rows=rows,
+        columns=[_column(state, head) for head in HEADS],
+        presets=[_preset_choice(preset, state) for preset in PRESETS],
+        digest=digest,
+        next_href=state.address(after=_cursor(runs[PAGE - 1], state.sort)) if len(runs) > PAGE else "",
+        first_href=state.address() if state.after else "",
+        clear_href=state.filtered(""),
+        poll_href=state.address(after=state.after, seen=digest) if has_live else "",
+        hides_children=not query_rows.with_children(query.terms),
+        with_children_href=state.filtered(query.toggled("child", "any")),
+    )
+
+
+class _Shape(NamedTuple):
+    """All that the SQL of a list depends on; `few` is how many runs are named by their ids."""
+
+    terms: tuple[TermLike, ...]
+    has_children: bool
+    few: int | None
+    column: str
+    has_position: bool
+    most: int
+
+
+def _listed(project: int, terms: tuple[Term, ...], sort: str, position: Position | None) -> list[Listed]:
+    asked = query_rows.narrowed(project, terms)
+    few = None if asked.few is None else {f"few_{number}": key for number, key in enumerate(asked.few)}
+    if few is not None and not few:
+        return []
+    values: dict[str, Any] = {"project": project, "idle": query_rows.idle_before()} | (few or {})
+    if position:
+        values |= {"value": position[0], "key": position[1]}
+    count = None if few is None else len(few)
+    shape = _Shape(asked.terms, query_rows.with_children(terms), count, SORTS[sort], bool(position), PAGE + 1)
+    return list(map(Listed._make, _runs(shape, **values)))
+
+
+@prepared
+def _runs(shape: _Shape) -> QuerySet[Any, Any]:
+    found = query_rows.matching(given("project", Run, "project"), shape.terms, given("idle", Run, "last_at"))
+    found = found if shape.has_children else found.filter(parent=None)
+    if shape.few is not None:
+        found = found.filter(pk__in=[given(f"few_{number}", Run, "id") for number in range(shape.few)])
+    column = F(shape.column)
+    if shape.has_position:
+        found = _after(found, shape.column, given("value", Run, shape.column), given("key", Run, "id"))
+    # Few are looked up and sorted: the order of an index would tempt SQLite to walk the whole list for them.
+    order = column if shape.few is None else Coalesce(column, column)
+    return found.order_by(order.desc(), "-id").values_list(*Listed._fields)[: shape.most]
+
+
+def sidebar(project: Project, page: RunPage) -> list[FacetGroup]:
+    return facet_groups(project, page.query, page.state.filtered)
+
+
+def _column(state: ListState, head: Head) -> Column:
+    href = state.address(sort="" if head.sort == NEWEST else head.sort) if head.sort else ""
+    return Column(head, href, state.sort == head.sort)
+
+
+def _preset_choice(preset: Preset, state: ListState) -> Choice:
+    is_current = (preset.query, preset.sort) == (state.text, state.sort)
+    return Choice(preset.label, f"?preset={preset.id}", is_current)
+
+
+def _after(runs: QuerySet[Run], column: str, value: Given, key: Given) -> QuerySet[Run]:
+    """One bound on the sort column, then the tie: an OR of both would keep the databases off the index."""
+    return runs.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
+
+
+def _cursor(run: Listed, sort: str) -> str:
+    value = getattr(run, SORTS[sort])
+    return f"{value.isoformat() if isinstance(value, datetime) else value}~{run.pk.hex}"
+
+
+def _position(state: ListState) -> tuple[Position | None, tuple[str, ...]]:
+    if not state.after:
+        return None, ()
+    value, _, key = state.after.partition("~")
+    try:
+        return (_sort_value(value, state.sort), UUID(key)), ()
+    except ValueError:
+        return None, ("This address names a place in the list that does not exist; these are the first runs.",)
+
+
+def _unknown_view(state: ListState) -> tuple[str, ...]:
+    said = "There is no such saved view, it may have been deleted; "
+    return (
+        (said + ("this is the list without it." if state.text else "these are all runs."),)
+        if state.is_view_unknown
+        else ()
+    )
+
+
+def _sort_value(text: str, sort: str) -> object:
+    if sort != NEWEST:
+        number = int(text[:20])
+        if abs(number) >= 2**63:
+            raise ValueError("no such number is stored")
+        return number
+    at = instant(text)
+    if at is None:
+        raise ValueError("no such stamp is stored")
+    return at
+
+
+def _digest(runs: Sequence[Listed], rows: Sequence[RunRow]) -> str:
+    """Changes with any change of a shown run; its status too, which time alone changes."""
+    parts = [f"{row.id}{run.revision}{row.status}" for run, row in zip(runs, rows, strict=True)]
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()

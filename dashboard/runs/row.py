@@ -1,0 +1,128 @@
+"""One run as a row of the list, from metadata only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from dashboard.inert import Html, plain
+from dashboard.models import Run
+from dashboard.runs.outcome_strip import strip_markup
+from dashboard.templatetags.markup import count, duration
+
+
+class ListedColumns(NamedTuple):
+    pk: UUID
+    external_id: str
+    title: str
+    agent: str
+    model: str
+    source_format: str
+    parent_id: UUID | None
+    last_at: datetime | None
+    ended_at: datetime | None
+    sort_at: datetime
+    duration_ms: int
+    call_count: int
+    failed_count: int
+    cut_count: int
+    unanswered_count: int
+    token_count: int
+    token_certainty: str
+    strip: str
+    revision: int
+
+
+class Listed(ListedColumns):
+    """The columns of one run of the list; whether it is live is answered by Run's own rule."""
+
+    status: str = Run.status  # type: ignore[assignment]
+    is_live: bool = Run.is_live  # type: ignore[assignment]
+    _is_idle = Run._is_idle
+
+
+@dataclass(frozen=True)
+class Head:
+    """Of a column of numbers; one without a sort cannot be sorted by."""
+
+    label: str
+    sort: str
+    title: str
+    is_wide: bool = False
+
+
+HEADS = (
+    Head("Calls", "calls", "Calls, inherited ones included"),
+    Head("Failed", "failed", "Calls that failed"),
+    Head("Cut", "cut", "Calls whose result reached the model cut"),
+    Head("Open", "", "Calls that nothing answered"),
+    Head("Tokens", "tokens", "Tokens that the model got; ≈ marks an estimate", is_wide=True),
+    Head("Duration", "duration", "From the first stamp to the last", is_wide=True),
+    Head("Age", "newest", "Since the run began"),
+)
+
+
+class RunRow(NamedTuple):
+    id: str
+    url: str
+    peek_href: str
+    title: str
+    agent: str
+    model: str
+    source: str
+    status: str
+    status_key: str  # live | ended | assumed
+    is_child: bool
+    strip: Html
+    numbers: Html  # the cells under HEADS
+
+
+def run_row(run: Listed, now: datetime, peek: str) -> RunRow:
+    """`peek` is the address of the list up to the id of the run that is peeked at."""
+    status = run.status
+    return RunRow(
+        id=run.pk.hex,
+        url=f"/runs/{run.pk}/",
+        peek_href=peek + run.pk.hex,
+        title=plain(run.title or run.external_id),
+        agent=plain(run.agent) or "–",
+        model=plain(run.model),
+        source=plain(run.source_format),
+        status=status,
+        status_key=status.partition(" ")[0],
+        is_child=run.parent_id is not None,
+        strip=strip_markup(run.strip),
+        numbers=_numbers(run, now),
+    )
+
+
+def _numbers(run: Listed, now: datetime) -> Html:
+    """Written here because seven template variables a row would be half of the page's time. No foreign text."""
+    is_exact = run.token_certainty == "exact"
+    at = f"{run.sort_at:%Y-%m-%d %H:%M:%S}"
+    return Html(
+        f'<td data-number data-label="calls">{count(run.call_count)}</td>'
+        f'<td data-number data-label="failed" class="failed">{_some(run.failed_count)}</td>'
+        f'<td data-number data-label="cut" class="cut">{_some(run.cut_count)}</td>'
+        f'<td data-number data-label="open">{_some(run.unanswered_count)}</td>'
+        f'<td data-number data-label="tokens">{"" if is_exact else "≈"}{count(run.token_count)}</td>'
+        f'<td data-number data-label="long">{duration(run.duration_ms)}</td>'
+        f'<td data-number data-label="ago"><time datetime="{at}Z" title="{at} UTC">{age(now - run.sort_at)}</time></td>'
+    )
+
+
+def _some(number: int) -> str:
+    """Nothing for none: a column of noughts hides the number that matters."""
+    return count(number) if number else ""
+
+
+def age(passed: timedelta) -> str:
+    """The largest unit alone: 40 s, 12 min, 3 h, 5 d, 14 mo."""
+    seconds = max(0, int(passed.total_seconds()))
+    for unit, length, below in (("s", 1, 60), ("min", 60, 3_600), ("h", 3_600, 86_400), ("d", 86_400, 5_184_000)):
+        if seconds < below:
+            return f"{seconds // length} {unit}"
+    months = seconds // 2_592_000
+    return f"{months} mo" if months < 24 else f"{seconds // 31_536_000} y"

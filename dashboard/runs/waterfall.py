@@ -1,0 +1,330 @@
+"""The calls of a run, one row each in the order of the source: what happened, and where the time went.
+
+One query reads the columns of one page of rows, whatever the number of calls, and never a payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from uuid import UUID
+
+from django.db.models import F, Q, QuerySet
+
+from dashboard import query_rows
+from dashboard.inert import plain
+from dashboard.intake import tally
+from dashboard.models import Call, Run, RunCall
+from dashboard.prepared import Given, given, prepared
+from dashboard.query import Term
+from dashboard.runs.time_axis import MILLISECOND, Axis, Bar
+from dashboard.templatetags.markup import duration
+
+PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
+Ordered: TypeAlias = QuerySet[Any, Any]  # calls with the ordinal and inherited of one run
+STATES = {
+    "o": "answered",
+    "w": "answered; the time was a person's",
+    "c": "cut before the model",
+    "e": "failed",
+    "x": "failed, and cut before the model",
+    "u": "unanswered",
+}
+OUTCOMES = {"o": "ok", "w": "waiting", "c": "cut", "e": "failed", "x": "failed", "u": "unanswered"}  # for the colours
+
+
+class FactColumns(NamedTuple):
+    ordinal: int
+    inherited: bool
+    pk: UUID
+    tool: str
+    step: str
+    attempt: int
+    origin: str
+    child_run: UUID | None
+    status: str
+    summary: str
+    exit_status: int | None
+    source_error: bool | None
+    is_disagreeing: bool
+    started_at: datetime | None
+    duration_ms: int | None
+    tool_ms: int | None
+    is_waiting: bool
+    tokens: int
+    output_lines: int
+    seen_lines: int
+    is_cut: bool
+    is_superseded: bool
+
+
+class Facts(FactColumns):
+    """The columns of one row; what a Call answers from them is answered by Call's own properties."""
+
+    Status = Call.Status
+    has_failed: bool = Call.has_failed  # type: ignore[assignment]
+    wait_ms: int | None = Call.wait_ms  # type: ignore[assignment]
+
+
+class ChildRun(NamedTuple):
+    """A subagent's run below the call that started it, with its own counts."""
+
+    pk: UUID
+    title: str
+    calls: int
+    failed: int
+    cut: int
+    tokens: int
+    duration_ms: int
+    bar: Bar | None
+
+
+class Row(NamedTuple):
+    """One call as it is written out. Everything is a string already: a template's filters cost more than the row.
+
+    `tie` is "first step", "middle tries" and so on: the place in a group, and what groups it (step: asked
+    for together; tries: one after a failure).
+    """
+
+    number: str
+    key: str
+    href: str
+    outcome: str
+    state: str
+    tool: str
+    flags: str
+    summary: str
+    cut: str
+    tokens: str
+    took: str
+    time: str
+    wait: str
+    work: str
+    cursor: str
+    tie: str
+    children: tuple[ChildRun, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """`before` rows stand above the first one here, `left` below the last."""
+
+    rows: tuple[Row, ...]
+    before: int
+    left: int
+    next_cursor: str
+
+
+NOTHING = Page((), 0, 0, "")
+
+
+@dataclass(frozen=True)
+class RowsAsked:
+    """Which rows: of which calls, behind a cursor or so many; `suffix` goes behind a call's address.
+
+    `total` counts the calls that match `terms`, whatever page is asked for.
+    """
+
+    terms: tuple[Term, ...]
+    total: int
+    after: str = ""
+    skip: int = 0
+    suffix: str = ""
+
+
+class ChildRow(NamedTuple):
+    """The columns of a child run."""
+
+    pk: UUID
+    parent_call: UUID | None
+    title: str
+    external_id: str
+    started_at: datetime | None
+    duration_ms: int
+    call_count: int
+    failed_count: int
+    cut_count: int
+    token_count: int
+
+
+NO_RUN = UUID(int=0)
+RUN = given("run", RunCall, "run")
+ORDINAL = given("ordinal", RunCall, "ordinal")
+CALL = given("call", Call, "id")
+
+
+class Outcome(Protocol):
+    """What a mark is chosen by; a Call and the rows read here have it alike."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def has_failed(self) -> bool: ...
+    @property
+    def is_cut(self) -> bool: ...
+    @property
+    def is_waiting(self) -> bool: ...
+
+
+def letter_of(one: Outcome) -> str:
+    """By the rule that a run's strip follows."""
+    return tally.letter_of(cast(Call, one))
+
+
+def in_order(run: Run | Given, terms: Sequence[Term] = ()) -> Ordered:
+    """The calls of a run that match, each with its place in that run."""
+    placed = query_rows.calls(run, terms).annotate(
+        ordinal=F("memberships__ordinal"), inherited=F("memberships__inherited")
+    )
+    return placed.order_by("ordinal", "id")
+
+
+@prepared
+def _first_rows(terms: tuple[Term, ...], skip: int) -> Ordered:
+    return in_order(RUN, terms).values_list(*Facts._fields)[skip : skip + PAGE]
+
+
+@prepared
+def _rows_behind(terms: tuple[Term, ...]) -> Ordered:
+    return in_order(RUN, terms).filter(_beyond(ORDINAL, CALL)).values_list(*Facts._fields)[:PAGE]
+
+
+def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Sequence[ChildRow] = ()) -> Page:
+    """Paths below the run's own folder are told without it: what tells one file from another is the end of its path."""
+    place = place_of(ask.after)
+    if place:
+        before = in_order(run, ask.terms).filter(_up_to(*place)).count()
+        found = _rows_behind(ask.terms, run=run.pk, ordinal=place[0], call=place[1])
+    else:
+        before = ask.skip
+        found = _first_rows(ask.terms, ask.skip, run=run.pk)
+    facts = list(map(Facts._make, found))
+    folder = f"{run.cwd.rstrip('/')}/" if run.cwd.strip("/") else ""
+    drawn = _Drawn(axis, _children_by_call(children, axis), folder, ask.suffix)
+    numbered = enumerate(zip(facts, _ties(facts), strict=True), before + 1)
+    rows = [_row(one, number, tie, drawn) for number, (one, tie) in numbered]
+    left = max(0, ask.total - before - len(rows))
+    return Page(tuple(rows), before, left, rows[-1].cursor if rows and left else "")
+
+
+def cursor_of(ordinal: int, call: UUID) -> str:
+    return f"{ordinal}-{call.hex}"
+
+
+def place_of(cursor: str) -> tuple[int, UUID] | None:
+    """A cursor from the address bar; anything that is none counts as the beginning."""
+    ordinal, _, key = cursor.partition("-")
+    if not ordinal.isdecimal() or len(cursor) > 52:
+        return None
+    try:
+        return int(ordinal), UUID(hex=key)
+    except ValueError:
+        return None
+
+
+def _up_to(ordinal: Any, call: Any) -> Q:
+    return Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, id__lte=call)
+
+
+def _beyond(ordinal: Any, call: Any) -> Q:
+    return Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, id__gt=call)
+
+
+class _Drawn(NamedTuple):
+    """What all rows of a page are written with."""
+
+    axis: Axis
+    children: Mapping[UUID, list[ChildRun]]
+    folder: str
+    suffix: str
+
+
+def _row(one: Facts, number: int, tie: str, drawn: _Drawn) -> Row:
+    letter = letter_of(one)
+    key = str(one.pk)
+    bar = drawn.axis.bar(one.started_at, one.duration_ms, one.wait_ms)
+    return Row(
+        number=str(number),
+        key=key,
+        href=f"/calls/{key}/{drawn.suffix}",
+        outcome=OUTCOMES[letter],
+        state=STATES[letter],
+        tool=plain(one.tool),
+        flags=_flags(one),
+        summary=plain(one.summary.replace(drawn.folder, "") if drawn.folder else one.summary),
+        cut=f"{one.seen_lines:,} / {one.output_lines:,}" if one.is_cut else "",
+        tokens=f"{one.tokens:,}",
+        took=duration(one.duration_ms),
+        time=_time(one, drawn.axis),
+        wait=bar.wait if bar else "",
+        work=bar.work if bar else "",
+        cursor=cursor_of(one.ordinal, one.pk),
+        tie=tie,
+        children=tuple(drawn.children.get(one.pk) or drawn.children.get(one.child_run or NO_RUN) or ()),
+    )
+
+
+def _flags(one: Facts) -> str:
+    flags = [f"try {one.attempt}"] if one.attempt > 1 else []
+    flags += ["only in progress"] if one.origin == "progress" else []
+    flags += ["inherited"] if one.inherited else []
+    flags += ["sources disagree"] if one.is_disagreeing else []
+    return ", ".join(flags + (["replaced later"] if one.is_superseded else []))
+
+
+def _time(one: Facts, axis: Axis) -> str:
+    """The bar in words. Without a measure of the tool's own, nobody knows how much of the time was waiting."""
+    if one.started_at is None or axis.start is None:
+        return "no time recorded"
+    took = (
+        f"began {duration((one.started_at - axis.start) // MILLISECOND)} into the run, took {duration(one.duration_ms)}"
+    )
+    if one.wait_ms is None or one.duration_ms is None:
+        return f"{took}, a wait for permission included"
+    return f"{took}: {duration(one.wait_ms)} waiting, {duration(one.duration_ms - one.wait_ms)} work"
+
+
+def _children_by_call(children: Sequence[ChildRow], axis: Axis) -> dict[UUID, list[ChildRun]]:
+    """By the call that the child names as its parent, and by the child's own id for calls that name it."""
+    found: dict[UUID, list[ChildRun]] = {}
+    for run in children:
+        child = child_of(run, axis)
+        found.setdefault(run.parent_call or run.pk, []).append(child)
+        if run.parent_call:
+            found.setdefault(run.pk, []).append(child)
+    return found
+
+
+def child_of(run: ChildRow, axis: Axis) -> ChildRun:
+    return ChildRun(
+        pk=run.pk,
+        title=run.title or run.external_id,
+        calls=run.call_count,
+        failed=run.failed_count,
+        cut=run.cut_count,
+        tokens=run.token_count,
+        duration_ms=run.duration_ms,
+        bar=axis.bar(run.started_at, run.duration_ms, None),
+    )
+
+
+def _ties(facts: Sequence[Facts]) -> list[str]:
+    """Place and kind for each of `facts`: neighbours that are tries of one call, else calls of one step."""
+    kinds = ["", *(_tie_kind(first, second) for first, second in pairwise(facts)), ""]
+    return [f"{_place(above, below)} {below or above}".strip() for above, below in pairwise(kinds)] if facts else []
+
+
+def _tie_kind(first: Facts, second: Facts) -> str:
+    if second.attempt == first.attempt + 1 and second.tool == first.tool:
+        return "tries"
+    return "step" if first.step and first.step == second.step else ""
+
+
+def _place(above: str, below: str) -> str:
+    """Where a row stands in its group, by what ties it to the row above and to the one below."""
+    if above and above == below:
+        return "middle"
+    return "first" if below else "last" if above else ""
