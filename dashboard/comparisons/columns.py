@@ -1,7 +1,8 @@
 """The columns of a comparison: names of variants, each bound to what its name means in every family.
 
 `receipt` is another renderer in each family, `tail_first` there is only for commands. `recorded` is no
-variant: it is the receipt that the source recorded.
+variant: it is the receipt that the source recorded. `terse` is a template of the project in its latest
+version, `terse@2` in that one.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboard.models import Comparison, ComparisonColumn
-from envelopes.families import FAMILIES, family
-from envelopes.renderings import Variant, variant, variants_for
+from dashboard.models import Comparison, ComparisonColumn, Project
+from dashboard.renderers.variant_list import Offered, by_key, offered_by_family
+from dashboard.renderers.variant_templates import is_template, kept_version, latest_version
+from envelopes.families import family
+from envelopes.renderings import Variant, variant
 
 RECORDED = "recorded"
 MOST_COLUMNS = 8
+NAME_CHARACTERS = 64
+
+Offers = Mapping[str, tuple[Offered, ...]]
 
 
 @dataclass(frozen=True)
@@ -38,39 +44,31 @@ class ChangedVariant(ValueError):
     """A variant is no longer what it was when the comparison was made."""
 
 
-def known_names(family_name: str = "") -> list[str]:
+def known_names(offers: Offers) -> list[str]:
     """`recorded`, `receipt`, then the others in the order of the families."""
-    owners = [family(family_name)] if family_name else FAMILIES
-    names = dict.fromkeys(one.name for owner in owners for one in variants_for(owner))
-    return [RECORDED, *names]
+    return [RECORDED, *dict.fromkeys(one.key for some in offers.values() for one in some)]
 
 
-def bound_columns(names: Sequence[str], families: Iterable[str]) -> list[Column]:
+def bound_columns(project: Project, names: Sequence[str], families: Iterable[str]) -> list[Column]:
     """Raises UnusableColumns."""
     if len(names) < 2 or len(names) > MOST_COLUMNS:
         raise UnusableColumns(f"A comparison needs 2 to {MOST_COLUMNS} variants; {len(names)} were named.")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise UnusableColumns(f"{', '.join(repeated)} is named twice.")
-    owners = sorted(set(families))
-    return [Column(ordinal, name, _bound(name, owners)) for ordinal, name in enumerate(names)]
+    offers = offered_by_family(project, also=names)
+    mine = {owner: offers[owner] for owner in sorted(set(families)) if owner in offers}
+    return [Column(ordinal, name, _bound(name, mine)) for ordinal, name in enumerate(names)]
 
 
-def _bound(name: str, owners: Sequence[str]) -> dict[str, Variant]:
+def _bound(name: str, offers: Offers) -> dict[str, Variant]:
     if name == RECORDED:
         return {}
-    found = {owner: one for owner in owners if (one := _variant(owner, name)) is not None}
-    if not found:
-        known = [RECORDED, *dict.fromkeys(one.name for owner in owners for one in variants_for(family(owner)))]
-        raise UnusableColumns(f"There is no variant “{name}” for these calls. There is: {', '.join(known)}.")
+    found = {owner: one.variant for owner, some in offers.items() if (one := by_key(some, name)) is not None}
+    if not found or len(name) > NAME_CHARACTERS:
+        known = ", ".join(known_names(offers))
+        raise UnusableColumns(f"There is no variant “{name[:NAME_CHARACTERS]}” for these calls. There is: {known}.")
     return found
-
-
-def _variant(owner: str, name: str) -> Variant | None:
-    try:
-        return variant(family(owner), name)
-    except KeyError:
-        return None
 
 
 def column_rows(comparison: Comparison, columns: Iterable[Column]) -> list[ComparisonColumn]:
@@ -91,14 +89,33 @@ def frozen_rows(comparison: Comparison) -> list[ComparisonColumn]:
 
 
 def todays_columns(rows: Iterable[ComparisonColumn]) -> list[Column]:
-    """The columns as they can be rendered today, changed or not; a variant that is gone is left out."""
+    """The columns as they can be rendered today, changed or not; a variant that is gone is left out.
+
+    A template's version is kept for good, so its column writes what it wrote, whatever is saved later.
+    """
     bound: dict[int, tuple[str, dict[str, Variant]]] = {}
     for row in rows:
         _, variants = bound.setdefault(row.ordinal, (row.name, {}))
-        found = _variant(row.family, row.variant) if row.family else None
+        found = _as_frozen(row)
         if found is not None:
             variants[row.family] = found
     return [Column(ordinal, name, variants) for ordinal, (name, variants) in sorted(bound.items())]
+
+
+def _as_frozen(row: ComparisonColumn) -> Variant | None:
+    if is_template(row.variant):
+        return kept_version(row.comparison.project_id, row.variant, row.version)
+    return current_variant(row.comparison.project_id, row.family, row.variant)
+
+
+def current_variant(project_id: int, owner: str, variant_id: str) -> Variant | None:
+    """What an id means now: of a template its latest version. None when it is gone, or `recorded`."""
+    if is_template(variant_id):
+        return latest_version(project_id, variant_id)
+    try:
+        return variant(family(owner), variant_id) if owner else None
+    except KeyError:
+        return None
 
 
 def frozen_columns(rows: Sequence[ComparisonColumn]) -> list[Column]:

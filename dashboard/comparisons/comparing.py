@@ -20,7 +20,7 @@ from dashboard.comparisons.columns import bound_columns, column_rows
 from dashboard.intake.bulk import insert
 from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
 from dashboard.query import Query, parse
-from envelopes.families import FAMILIES
+from envelopes.families import all_families
 
 BATCH = 200
 MOST_CALLS = 1_000_000
@@ -44,7 +44,7 @@ class Selection:
         return parse(self.query, over="calls")
 
     def problems(self) -> tuple[str, ...]:
-        known = {one.name for one in FAMILIES}
+        known = {one.name for one in all_families()}
         unknown = () if self.family in ("", *known) else (f"There is no family “{self.family}”.",)
         sample = () if self.sample is None or self.sample > 0 else ("A sample needs at least one call.",)
         return (*self.parsed.problems, *unknown, *sample)
@@ -86,7 +86,7 @@ def start_comparison(
     if len(ids) > MOST_CALLS:
         raise Unusable(f"More than {MOST_CALLS:,} calls match; narrow the filter or take a sample.")
     families = selection.calls(project).order_by().values_list("family", flat=True).distinct()
-    columns = bound_columns(variants, families)
+    columns = bound_columns(project, variants, families)
     with transaction.atomic():
         comparison = Comparison.objects.create(
             project=project,

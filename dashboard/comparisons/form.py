@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-from dashboard.comparisons.columns import RECORDED, known_names
+from dashboard.comparisons.columns import RECORDED, Offers, known_names
 from dashboard.comparisons.comparing import Selection
 from dashboard.models import Project
-from envelopes.families import FAMILIES, family
+from dashboard.renderers.variant_list import Offered, by_key, offered_by_family
 
 SUGGESTED = ("receipt",)
 MOST_SAMPLED = 1_000_000
@@ -18,9 +18,10 @@ MOST_SAMPLED = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """`families` names those that have the variant, when not all do."""
+    """`families` names those that have the variant, when not all do; `origin` is empty for a built-in one."""
 
     name: str
+    origin: str
     families: str
     is_chosen: bool
 
@@ -57,8 +58,9 @@ def comparison_form(project: Project, asked: QueryDict) -> tuple[ComparisonForm,
         seed=numbers["seed"] or 0,
     )
     problems = (*wrong, *selection.problems())
-    known_family = selection.family in {one.name for one in FAMILIES}
-    names = known_names(selection.family if known_family else "")
+    every = offered_by_family(project, also=[*asked.getlist("variant"), asked.get("baseline", "")])
+    offers = {selection.family: every[selection.family]} if selection.family in every else every
+    names = known_names(offers)
     wanted = asked.getlist("variant") or list(SUGGESTED)
     baseline = asked.get("baseline", RECORDED)
     form = ComparisonForm(
@@ -68,8 +70,8 @@ def comparison_form(project: Project, asked: QueryDict) -> tuple[ComparisonForm,
         sample=asked.get("sample", ""),
         seed=asked.get("seed", "0"),
         baseline=baseline if baseline in names else RECORDED,
-        offers=tuple(Offer(name=one, families=_having(one), is_chosen=one in wanted) for one in names),
-        families=tuple(one.name for one in FAMILIES),
+        offers=tuple(_offer(one, offers, is_chosen=one in wanted) for one in names),
+        families=tuple(every),
         matching=0 if problems else selection.calls(project).count(),
         problems=problems,
     )
@@ -89,8 +91,15 @@ def _numbers(asked: Mapping[str, str]) -> tuple[list[str], dict[str, int | None]
     return problems, found
 
 
-def _having(name: str) -> str:
-    if name == RECORDED:
-        return ""
-    owners = [one.name for one in FAMILIES if name in known_names(one.name)]
-    return "" if len(owners) == len(FAMILIES) else ", ".join(family(one).name for one in owners)
+def _offer(name: str, offers: Offers, *, is_chosen: bool) -> Offer:
+    having: dict[str, Offered] = {
+        owner: one for owner, some in offers.items() if (one := by_key(some, name)) is not None
+    }
+    first = next(iter(having.values()), None)
+    is_everywhere = len(having) in (0, len(offers))
+    return Offer(
+        name=name,
+        families="" if is_everywhere else ", ".join(having),
+        origin="" if first is None or first.origin == "built in" else first.origin,
+        is_chosen=is_chosen,
+    )

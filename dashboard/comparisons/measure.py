@@ -18,6 +18,7 @@ from envelopes.finding import Pair
 from envelopes.lint import lint
 from envelopes.pipeline import render
 from envelopes.receipt import Receipt, Source
+from envelopes.renderings.template import TemplateRefused
 from envelopes.tokens import count_all
 from envelopes.variant import Variant
 
@@ -119,6 +120,11 @@ def _cell(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, i
 
 
 def _failed(error: Exception) -> Measured:
-    sentence = f"{type(error).__name__}: {error}"[:PROBLEM_CHARACTERS]
-    nothing = Cell(characters=0, tokens=0, lines=0, is_cut=False, dropped=0, digest=b"", problem=sentence)
+    nothing = Cell(characters=0, tokens=0, lines=0, is_cut=False, dropped=0, digest=b"", problem=sentence_of(error))
     return Measured(nothing, "")
+
+
+def sentence_of(error: Exception) -> str:
+    """Why there is no text: of a template its line and reason, of anything else also what was raised."""
+    said = f"the template failed: {error}" if isinstance(error, TemplateRefused) else f"{type(error).__name__}: {error}"
+    return said[:PROBLEM_CHARACTERS]

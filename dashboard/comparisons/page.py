@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from dashboard.comparisons.ask import LABELS, Ask, calls_href
 from dashboard.comparisons.cells import MEASURES, Measure
-from dashboard.comparisons.columns import frozen_rows, todays_columns
+from dashboard.comparisons.columns import current_variant, frozen_rows
 from dashboard.comparisons.heat import Heat, heat_of
 from dashboard.comparisons.summary import (
     CHANGES,
@@ -187,7 +187,6 @@ def _left(comparison: Comparison, done: int, now: datetime) -> str:
 
 
 def _heads(rows: list[ComparisonColumn], names: list[str], ask: Ask) -> tuple[Head, ...]:
-    today = todays_columns(rows)
     return tuple(
         Head(
             ordinal=ordinal,
@@ -200,7 +199,7 @@ def _heads(rows: list[ComparisonColumn], names: list[str], ask: Ask) -> tuple[He
                     id=row.variant,
                     version=row.version,
                     hash=row.hash,
-                    today=_today(row, today[ordinal].variants.get(row.family)),
+                    today=_today(row),
                 )
                 for row in rows
                 if row.ordinal == ordinal
@@ -210,13 +209,13 @@ def _heads(rows: list[ComparisonColumn], names: list[str], ask: Ask) -> tuple[He
     )
 
 
-def _today(row: ComparisonColumn, now: object) -> str:
+def _today(row: ComparisonColumn) -> str:
     if not row.family:
         return ""
+    now = current_variant(row.comparison.project_id, row.family, row.variant)
     if now is None:
         return "gone"
-    version, digest = getattr(now, "version", 0), getattr(now, "hash", "")
-    return "" if digest == row.hash else f"version {version}, {digest}"
+    return "" if now.hash == row.hash else f"version {now.version}, {now.hash}"
 
 
 def _results(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> Results:

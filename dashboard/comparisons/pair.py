@@ -18,6 +18,7 @@ from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.comparisons.calls import row_of
 from dashboard.comparisons.cells import Cell, Measure, digest, text_bytes
 from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
+from dashboard.comparisons.measure import sentence_of
 from dashboard.comparisons.summary import CHANGES
 from dashboard.comparisons.work import summary_of
 from dashboard.models import Call, Comparison
@@ -119,7 +120,7 @@ def _receipt(surfaces: Surfaces, column: Column) -> tuple[Receipt | None, str]:
     try:
         return render(canonical, family(owner), variant.policy, variant=variant), ""
     except Exception as error:  # a variant may be anybody's
-        return None, f"{type(error).__name__}: {error}"[:200]
+        return None, sentence_of(error)
 
 
 def rendered_from(surfaces: Surfaces) -> tuple[str, CanonicalResult]:

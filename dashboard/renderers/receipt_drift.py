@@ -21,8 +21,8 @@ from django.db.models import Count
 from django.utils import timezone
 
 from dashboard.calls.surfaces import surfaces_of
-from dashboard.comparisons.cells import Cell, Row, unpacked_ids
-from dashboard.comparisons.columns import frozen_rows, todays_columns
+from dashboard.comparisons.cells import Row, unpacked_ids
+from dashboard.comparisons.columns import current_variant, frozen_rows, todays_columns
 from dashboard.comparisons.judging import sha256_of
 from dashboard.comparisons.measure import rows_of
 from dashboard.comparisons.pair import rendered_from
@@ -31,10 +31,11 @@ from dashboard.comparisons.work import results_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
 from envelopes.families import family
 from envelopes.pipeline import render
-from envelopes.renderings import Variant, variant
+from envelopes.renderings import Variant
 
 OTHER_TEXT = "the same version writes another text"
 Reason = Literal["variant", "policy", "canonical", "text"]
+Frozen = tuple[ComparisonColumn, Variant | None]  # and what its id means today
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +116,11 @@ def _drift_of(fingerprint: ReceiptFingerprint) -> Drift | None:
     call = fingerprint.receipt.call
     surfaces = surfaces_of(call, {})
     owner, canonical = rendered_from(surfaces)
-    today = _variant(owner, fingerprint.variant)
+    today = current_variant(call.project_id, owner, fingerprint.variant)
     reason = _changed(fingerprint, today, sha256_of(surfaces.canonical.decode("utf-8", "surrogatepass")))
     if reason is None and today is not None:
         text = render(canonical, family(owner), today.policy, variant=today).text
-        reason = (
-            None if sha256_of(text) == fingerprint.text_sha256 else ("text", "the same version writes another text")
-        )
+        reason = None if sha256_of(text) == fingerprint.text_sha256 else ("text", OTHER_TEXT)
     if reason is None:
         return None
     return Drift(call=call.pk, tool=call.tool, variant=fingerprint.variant, reason=reason[0], detail=reason[1])
@@ -137,13 +136,6 @@ def _changed(held: ReceiptFingerprint, today: Variant | None, canonical: str) ->
     return None if canonical == held.canonical_sha256 else ("canonical", "the canonical result is another")
 
 
-def _variant(owner: str, name: str) -> Variant | None:
-    try:
-        return variant(family(owner), name)
-    except KeyError:
-        return None
-
-
 def _pinned(project: Project | None) -> Iterator[Comparison]:
     found = Comparison.objects.filter(pinned_at__isnull=False, state=Comparison.State.FINISHED)
     yield from (found if project is None else found.filter(project=project)).order_by("pinned_at", "pk")
@@ -151,8 +143,8 @@ def _pinned(project: Project | None) -> Iterator[Comparison]:
 
 def _drifts_since(comparison: Comparison) -> Iterator[tuple[Row, list[Drift]]]:
     """Each call of a pinned comparison that is still there, written again, a batch in memory at a time."""
-    frozen = frozen_rows(comparison)
-    columns = todays_columns(frozen)
+    frozen = [(row, _current(row)) for row in frozen_rows(comparison)]
+    columns = todays_columns(row for row, _ in frozen)
     with_recorded = any(column.is_recorded for column in columns)
     batches = comparison.batches.order_by("number").values_list("calls", flat=True)
     for calls, before in zip(batches.iterator(chunk_size=8), results_of(comparison), strict=True):
@@ -163,11 +155,15 @@ def _drifts_since(comparison: Comparison) -> Iterator[tuple[Row, list[Drift]]]:
                 yield row, list(_drifts(comparison, frozen, row, now[row.call]))
 
 
-def _drifts(comparison: Comparison, frozen: Sequence[ComparisonColumn], before: Row, now: Row) -> Iterator[Drift]:
-    for row in frozen:
+def _current(row: ComparisonColumn) -> Variant | None:
+    return current_variant(row.comparison.project_id, row.family, row.variant)
+
+
+def _drifts(comparison: Comparison, frozen: Sequence[Frozen], before: Row, now: Row) -> Iterator[Drift]:
+    for row, today in frozen:
         if row.family not in ("", before.family):
             continue
-        found = _pinned_reason(row, before, now, before.cells[row.ordinal], now.cells[row.ordinal])
+        found = _pinned_reason(row, today, before, now)
         if found is not None:
             reason, detail = found
             yield Drift(
@@ -180,12 +176,10 @@ def _drifts(comparison: Comparison, frozen: Sequence[ComparisonColumn], before: 
             )
 
 
-def _pinned_reason(
-    row: ComparisonColumn, before: Row, now: Row, was: Cell | None, cell: Cell | None
-) -> tuple[Reason, str] | None:
+def _pinned_reason(row: ComparisonColumn, today: Variant | None, before: Row, now: Row) -> tuple[Reason, str] | None:
+    was, cell = before.cells[row.ordinal], now.cells[row.ordinal]
     if was is None:
         return None
-    today = _variant(before.family, row.variant) if row.family else None
     if row.family and (today is None or today.version != row.version):
         return "variant", "it is gone" if today is None else f"version {row.version} is version {today.version} now"
     if today is not None and today.policy.fingerprint != row.policy:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboard.models import Project
-from dashboard.renderers.variant_templates import as_variant, latest_versions, named_versions
-from envelopes.families import plugged_families
+from dashboard.renderers.variant_templates import Keyed, as_variant, latest_by_family, latest_versions, named_versions
+from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
 from envelopes.plugins import Origin
 from envelopes.renderings import plugged_variants, variants_for
@@ -28,14 +28,33 @@ def offered(project: Project, owner: Family, also: Iterable[str] = ()) -> tuple[
 
     `also` are keys of older versions, `name@2`, that are wanted besides.
     """
+    templates = latest_versions(project, owner.name) + named_versions(project, owner.name, also)
+    return (*_installed(owner), *_written(templates))
+
+
+def offered_by_family(project: Project, also: Iterable[str] = ()) -> dict[str, tuple[Offered, ...]]:
+    """The same for every family; the templates of a project are read at once."""
+    latest, older = latest_by_family(project), tuple(also)
+    return {
+        one.name: (
+            *_installed(one),
+            *_written(latest.get(one.name, []) + named_versions(project, one.name, older)),
+        )
+        for one in all_families()
+    }
+
+
+def _installed(owner: Family) -> tuple[Offered, ...]:
     packages = {one.thing.id: one.origin for one in plugged_variants().plugged}
     own = {one.thing.name: one.origin for one in plugged_families().plugged}
-    found = [
+    return tuple(
         Offered(key=one.name, variant=one, origin=_origin(packages.get(one.id) or own.get(one.id.partition("/")[0])))
         for one in variants_for(owner)
-    ]
-    templates = latest_versions(project, owner.name) + named_versions(project, owner.name, also)
-    return (*found, *(Offered(key=key, variant=as_variant(row), origin="template") for key, row in templates))
+    )
+
+
+def _written(templates: Keyed) -> tuple[Offered, ...]:
+    return tuple(Offered(key=key, variant=as_variant(row), origin="template") for key, row in templates)
 
 
 def _origin(found: Origin | None) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
 from dashboard.models import Project, TemplateVariant
 from envelopes.budget import RECEIPT_CHARACTERS, RenderPolicy
@@ -18,6 +19,7 @@ from envelopes.variant import Variant
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 RESERVED = frozenset({"recorded", "none"})
+PREFIX = "template/"  # of the ids; no package can have it, whose ids have two parts
 VERSIONED = re.compile(r"([a-z][a-z0-9_]{0,39})@([0-9]{1,6})")
 
 Keyed = list[tuple[str, TemplateVariant]]
@@ -37,13 +39,41 @@ def as_variant(row: TemplateVariant) -> Variant:
         head_share=row.head_share,
         cut_at="characters" if row.cut_at == "characters" else "lines",
     )
-    return template_variant(f"template/{row.family}/{row.name}", row.version, row.title, row.source, policy)
+    return template_variant(f"{PREFIX}{row.family}/{row.name}", row.version, row.title, row.source, policy)
 
 
 def latest_versions(project: Project, family: str) -> Keyed:
     """One query; by name."""
     rows = project.template_variants.filter(family=family).order_by("name", "version")
     return [(name, row) for name, row in {row.name: row for row in rows}.items()]
+
+
+def latest_by_family(project: Project) -> dict[str, Keyed]:
+    """Of every family, with one query."""
+    found: dict[str, dict[str, TemplateVariant]] = defaultdict(dict)
+    for row in project.template_variants.order_by("family", "name", "version"):
+        found[row.family][row.name] = row
+    return {family: list(rows.items()) for family, rows in found.items()}
+
+
+def kept_version(project_id: int, variant_id: str, version: int) -> Variant | None:
+    """The very version that a comparison or a receipt names, whatever was written since."""
+    row = _of(project_id, variant_id).filter(version=version).first()
+    return None if row is None else as_variant(row)
+
+
+def latest_version(project_id: int, variant_id: str) -> Variant | None:
+    row = _of(project_id, variant_id).order_by("-version").first()
+    return None if row is None else as_variant(row)
+
+
+def is_template(variant_id: str) -> bool:
+    return variant_id.startswith(PREFIX)
+
+
+def _of(project_id: int, variant_id: str) -> QuerySet[TemplateVariant]:
+    family, _, name = variant_id.removeprefix(PREFIX).partition("/")
+    return TemplateVariant.objects.filter(project=project_id, family=family, name=name)
 
 
 def named_versions(project: Project, family: str, keys: Iterable[str]) -> Keyed:

@@ -14,10 +14,11 @@ from uuid import UUID
 from django.core.cache import cache
 
 from dashboard.comparisons.cells import Cell
-from dashboard.comparisons.columns import Column, bound_columns, known_names
+from dashboard.comparisons.columns import RECORDED, Column, UnusableColumns, bound_columns, known_names
 from dashboard.comparisons.measure import rows_of
 from dashboard.comparisons.subjects import subjects_of
-from dashboard.models import Message, Run, RunCall
+from dashboard.models import Message, Project, Run, RunCall
+from dashboard.renderers.variant_list import offered_by_family
 from dashboard.runs.model_history import GAUGE_TOKENS
 from envelopes.tokens import CHARACTERS_PER_TOKEN
 
@@ -81,7 +82,8 @@ class ReplayPage:
 
 
 def replay_page(run: Run, query: Mapping[str, str]) -> ReplayPage:
-    names = known_names()[1:]
+    offers = offered_by_family(run.project)
+    names = known_names(offers)[1:]
     name = query.get("with", names[0])
     name = name if name in names else names[0]
     limit = _number(query.get("limit", ""), GAUGE_TOKENS)
@@ -134,7 +136,7 @@ def _members(run: Run) -> list[_Member]:
 def _cells(run: Run, name: str, members: list[_Member]) -> tuple[dict[UUID, int], tuple[str, ...]]:
     """Tokens by call, kept until the run or a variant changes."""
     families = sorted({one.family for one in members})
-    column = _column(name, families)
+    column = _column(run.project, name, families)
     versions = tuple(f"{one.id} version {one.version}" for one in column.variants.values()) if column else ()
     if column is None:
         return {}, ()
@@ -148,10 +150,12 @@ def _cells(run: Run, name: str, members: list[_Member]) -> tuple[dict[UUID, int]
     return known, tuple(dict.fromkeys(versions))
 
 
-def _column(name: str, families: list[str]) -> Column | None:
+def _column(project: Project, name: str, families: list[str]) -> Column | None:
     """None when no family of the run has it."""
-    usable = [one for one in families if name in known_names(one)]
-    return bound_columns(["recorded", name], usable)[1] if usable else None
+    try:
+        return bound_columns(project, [RECORDED, name], families)[1]
+    except UnusableColumns:
+        return None
 
 
 def _measured(ids: list[UUID], column: Column) -> Iterator[tuple[UUID, int]]:

@@ -55,7 +55,7 @@ def check(source: str) -> None:
         raise TemplateRefused("the template is empty", 1)
     if len(source) > SOURCE:
         raise TemplateRefused(f"it has {len(source):,} characters; at most {SOURCE:,} are taken")
-    _asked({"source": source})
+    _asked(json.dumps({"source": source}))
 
 
 def template_variant(variant_id: str, version: int, title: str, source: str, policy: RenderPolicy) -> Variant:
@@ -69,7 +69,7 @@ def template_variant(variant_id: str, version: int, title: str, source: str, pol
 @lru_cache(maxsize=REMEMBERED)
 def _written(source: str, canonical: str) -> tuple[Segment, ...]:
     """The same text and envelope give the same segments, so a search for a budget runs the template once."""
-    return tuple(_segments(_asked({"source": source, "canonical": json.loads(canonical)})))
+    return tuple(_segments(_asked(f'{{"source": {json.dumps(source)}, "canonical": {canonical}}}')))
 
 
 def _segments(pieces: Iterable[list[Any]]) -> Iterable[Segment]:
@@ -86,8 +86,8 @@ def _role(text: str, role: str, source: Source | None) -> Role:
     return "preview" if is_block(text) else "value"
 
 
-def _asked(request: dict[str, Any]) -> list[list[Any]]:
-    """Raises TemplateRefused."""
+def _asked(request: str) -> list[list[Any]]:
+    """`request` is JSON on one line. Raises TemplateRefused."""
     answer = _WORKER.ask(request)
     if "reason" in answer:
         raise TemplateRefused(answer["reason"], answer["line"])
@@ -103,11 +103,11 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, request: str) -> dict[str, Any]:
         with self._lock:
             process = self._running()
             try:
-                line = self._exchanged(process, json.dumps(request).encode() + b"\n", ANSWERS_WITHIN)
+                line = self._exchanged(process, request.encode() + b"\n", ANSWERS_WITHIN)
             except TemplateRefused:
                 self._end()
                 raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from io import StringIO
 from typing import Any, NamedTuple
 
@@ -169,6 +170,7 @@ class _Language(Environment):
         self.filters = {name: self.filters[name] for name in KEPT_FILTERS} | FILTERS
 
 
+@lru_cache(maxsize=8)  # a comparison renders the same text for call after call
 def parsed(source: str) -> BoundTemplate:
     """Raises LiquidError, with the token where it is wrong."""
     template = LANGUAGE.from_string(source)

@@ -34,12 +34,12 @@ def _bare() -> dict[str, float]:
     """Renderings a processor second of `render` alone, with envelopes already read."""
     from dashboard.comparisons.columns import bound_columns
     from dashboard.comparisons.subjects import subjects_of
-    from dashboard.models import Call
+    from dashboard.models import Call, Project
     from envelopes.pipeline import render
 
     ids = list(Call.objects.order_by("id").values_list("id", flat=True)[:SAMPLED])
     families = Call.objects.order_by().values_list("family", flat=True).distinct()
-    columns = bound_columns(list(VARIANTS), families)
+    columns = bound_columns(Project.objects.get(slug="default"), list(VARIANTS), families)
     subjects = list(subjects_of(ids, with_recorded=False))
     start = time.process_time()
     for subject in subjects:
