@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -12,15 +11,14 @@ from dashboard.artifacts.content import Content, Missing, content_of, seen_of
 from dashboard.artifacts.find import Asked, asked_of, number
 from dashboard.artifacts.forms import Form, forms_of
 from dashboard.artifacts.picture import Picture, picture_of
-from dashboard.artifacts.window import ArtifactWindow, window_of
+from dashboard.artifacts.place import Wanted, place_of
+from dashboard.artifacts.window import ArtifactWindow, Marks, window_of
 from dashboard.calls.fidelity import of_receipt
 from dashboard.models import Artifact, Call
 from envelopes.find import LONGEST_QUERY
-from envelopes.line_window import Place
 from envelopes.preview import Cut
 from envelopes.text_encoding import ENCODINGS, Encoding
 
-MOST_DIGITS = 15
 OTHERS_SHOWN = 20
 KEPT = ("as", "encoding", "q", "regex", "any_case")  # what a link to another place of the same artifact keeps
 
@@ -54,7 +52,9 @@ class Shown:
     next_unseen: int
     before_line: int
     before_offset: int  # where no line is known; -1 for none
-    asked_line: int
+    lines_asked: str  # 120, 120-180 or nothing
+    address: str  # of what is shown: the query string of a link to be sent to somebody
+    onward: str  # as `kept`, and the lines that are asked for while they go on behind the window
     asked: Asked | None  # what is set off in the window
     steps: Steps | None
     kept: str  # the part of the query string that other windows keep, "&…" or nothing
@@ -93,11 +93,13 @@ def _shown(artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown | No
 
 
 def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown:
-    place = place_of(query)
+    wanted = place_of(query)
     forms = forms_of(content, artifact.path)
     form = next((one for one in forms if one.name == query.get("as")), forms[0])
     asked = asked_of(query, content.index.encoding)
-    window = window_of(content, form.name, place, seen, asked.query if asked else None)
+    marks = Marks(seen=seen, lines=wanted.lines, query=asked.query if asked else None)
+    window = window_of(content, form.name, wanted.place, marks)
+    kept = _kept(query)
     return Shown(
         window=window,
         form=form,
@@ -111,11 +113,22 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | 
         next_unseen=_next_unseen(seen, window),
         before_line=max(1, window.first - len(window.rows)) if window.start and window.first else 0,
         before_offset=max(0, 2 * window.start - window.end) if window.start and not window.first else -1,
-        asked_line=place.line or 0,
+        lines_asked=wanted.range,
+        address=_address(window, wanted, kept),
+        onward=kept + (f"&line={wanted.range}" if wanted.lines[-1:] and wanted.lines[-1] > window.last else ""),
         asked=asked,
         steps=_steps(artifact, asked, query, window) if asked and asked.query else None,
-        kept=_kept(query),
+        kept=kept,
     )
+
+
+def _address(window: ArtifactWindow, wanted: Wanted, kept: str) -> str:
+    """The lines that are asked for where the window begins with them, else its first line, else its byte."""
+    first = window.first
+    if first and first == wanted.lines.start:
+        return f"line={wanted.range}{kept}#L{first}"
+    is_line = first and window.rows and not window.rows[0].is_continued
+    return f"line={first}{kept}#L{first}" if is_line else f"offset={window.start}{kept}"
 
 
 def _kept(query: QueryDict) -> str:
@@ -133,21 +146,6 @@ def _steps(artifact: Artifact, asked: Asked, query: QueryDict, window: ArtifactW
         next=address + urlencode(asked.parameters | {"next": start + 1 if here else start, "hit": here}),
         is_last="last" in query,
     )
-
-
-def place_of(query: QueryDict) -> Place:
-    """What is no number asks for nothing."""
-    return Place(
-        offset=_number(query, "offset"),
-        line=_number(query, "line") or None,
-        percent=_number(query, "at"),
-        is_tail="tail" in query,
-    )
-
-
-def _number(query: QueryDict, name: str) -> int | None:
-    said = query.get(name, "").strip().removesuffix("%").replace(",", "")
-    return int(said) if re.fullmatch(f"[0-9]{{1,{MOST_DIGITS}}}", said) else None
 
 
 def _next_unseen(seen: Cut | None, window: ArtifactWindow | None) -> int:

@@ -41,6 +41,7 @@ class Row:
     offset: int
     html: Html
     seen: bool | None = None
+    is_asked: bool = False  # the address names this line
     is_continued: bool = False  # begins inside the line
     kind: str = ""
     cells: tuple[Html, ...] = ()
@@ -75,6 +76,15 @@ class ArtifactWindow:
         return self.start * 100 // self.size if self.size else 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Marks:
+    """What is said of lines beside their text: which the model got, which the address names, what was looked for."""
+
+    seen: Cut | None = None
+    lines: range = range(0)
+    query: Query | None = None
+
+
 @dataclass(frozen=True)
 class _Lines:
     """The lines of a window, and what a row of them needs to know."""
@@ -85,20 +95,18 @@ class _Lines:
     query: Query | None
 
 
-def window_of(
-    content: Content, form: str, place: Place, seen: Cut | None, query: Query | None = None
-) -> ArtifactWindow:
-    """`query` is what was looked for: it is set off in the form of text."""
-    return _hex_window(content, place) if form == "hex" else _line_window(content, form, place, seen, query)
+def window_of(content: Content, form: str, place: Place, marks: Marks) -> ArtifactWindow:
+    """What was looked for is set off in the form of text."""
+    return _hex_window(content, place) if form == "hex" else _line_window(content, form, place, marks)
 
 
-def _line_window(content: Content, form: str, place: Place, seen: Cut | None, query: Query | None) -> ArtifactWindow:
+def _line_window(content: Content, form: str, place: Place, marks: Marks) -> ArtifactWindow:
     window = read_window(content.stream, content.index, place)
     texts = decode(window.data, content.index.encoding).split("\n")
     ends_open = texts[-1] != ""
     if not ends_open:
         texts.pop()
-    found = _Lines(content, window, texts, query)
+    found = _Lines(content, window, texts, marks.query)
     first = window.first or 0
     starts = [window.start] * len(texts) if first else _starts(window, texts, content.index.encoding)
     rows = [
@@ -106,7 +114,8 @@ def _line_window(content: Content, form: str, place: Place, seen: Cut | None, qu
             number=first + index if first else 0,
             offset=starts[index],
             html=html,
-            seen=None if seen is None or not first else _is_seen(seen, first + index - 1),
+            seen=None if marks.seen is None or not first else _is_seen(marks.seen, first + index - 1),
+            is_asked=bool(first) and first + index in marks.lines,
             is_continued=window.is_continued and index == 0,
             kind=kind,
             cells=cells,

@@ -1,0 +1,65 @@
+"""Where in an artifact an address leads, and which of its lines it sets off.
+
+    ?line=120        ?line=120-180      a line, a range of lines; both are set off
+    ?offset=7000     ?at=40             a byte, a percentage
+    ?tail                               the end
+    ?go=…                               what was typed into the box: 120, 120-180 or 40 %
+
+`?offset=` beside `?line=` shows the window there, and sets off what of the lines is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+from envelopes.line_window import Place
+
+MOST_DIGITS = 15
+_LINES = re.compile(rf"L?([0-9]{{1,{MOST_DIGITS}}})(?:\s*[-–]\s*L?([0-9]{{1,{MOST_DIGITS}}}))?", re.IGNORECASE)
+_PERCENT = re.compile(r"([0-9]{1,3})\s*%")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """`lines` count from 1; empty where no line was asked for."""
+
+    place: Place
+    lines: range
+
+    @property
+    def range(self) -> str:
+        """As an address writes it: 120 or 120-180."""
+        last = self.lines[-1] if self.lines else 0
+        first = self.lines.start
+        return "" if not self.lines else str(first) if first == last else f"{first}-{last}"
+
+
+def place_of(query: QueryDict) -> Wanted:
+    """What is no place asks for nothing."""
+    typed = query.get("go", "").strip()
+    percent = _PERCENT.fullmatch(typed)
+    lines = lines_of(query.get("line", "") if "line" in query else typed)
+    return Wanted(
+        place=Place(
+            offset=_number(query, "offset"),
+            line=lines.start or None,
+            percent=int(percent[1]) if percent else _number(query, "at"),
+            is_tail="tail" in query,
+        ),
+        lines=lines,
+    )
+
+
+def lines_of(said: str) -> range:
+    """Of `120`, `120-180` or `L120-L180`, in either order; what is no range is none."""
+    found = _LINES.fullmatch(said.strip().replace(",", ""))
+    ends = sorted(int(end) for end in found.groups() if end) if found else [0]
+    return range(ends[0], ends[-1] + 1) if ends[0] else range(0)
+
+
+def _number(query: QueryDict, name: str) -> int | None:
+    said = query.get(name, "").strip().removesuffix("%").replace(",", "")
+    return int(said) if re.fullmatch(f"[0-9]{{1,{MOST_DIGITS}}}", said) else None

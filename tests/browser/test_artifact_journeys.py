@@ -1,0 +1,99 @@
+"""What an operator does on an Artifact page, with the keyboard: from a cut receipt to what the model never saw."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dashboard.models import Artifact, Project
+from tests.browser.conftest import Browse
+from tests.dashboard.artifacts import field_artifact
+from tests.dashboard.factories import create_call, create_run
+
+LINES = [f"line {number}: {'ERROR out of memory' if number % 250 == 0 else 'ok'}" for number in range(1, 2_001)]
+
+
+@pytest.fixture
+def cut(project: Project) -> Artifact:
+    """Of 2,000 lines the model got 1 to 40 and 1,991 to 2,000."""
+    text = "".join(f"{line}\n" for line in LINES)
+    shown = [*LINES[:40], "\n... [1950 lines truncated] ...\n", *LINES[1_990:]]
+    call = create_call(create_run(project, "session-one"), receipt="\n".join(shown), is_cut=True)
+    call.namespace = "claude-code"
+    call.save()
+    return field_artifact(call, text)
+
+
+def set_off(page: Page) -> list[str]:
+    ids = "all => all.map(one => one.id)"
+    return [str(one) for one in page.locator("#window [data-asked]").evaluate_all(ids)]
+
+
+def test_from_a_cut_receipt_to_the_line_that_the_model_never_saw_in_two_keystrokes(
+    operator_page: Page, cut: Artifact
+) -> None:
+    operator_page.goto(cut.call.get_absolute_url())
+    expect(operator_page.locator('[data-half="receipt"]')).to_contain_text("1950 lines truncated")
+    operator_page.keyboard.press("g")
+    operator_page.wait_for_url("**/artifacts/**")
+    expect(operator_page.locator("#window [data-asked]")).to_have_attribute("data-seen", "no")
+    expect(operator_page.locator("#window [data-asked] pre")).to_have_text(LINES[40])
+
+
+def test_find_step_through_hits_copy_a_link_and_open_it_in_another_session(
+    operator_page: Page, browse: Browse, cut: Artifact
+) -> None:
+    page, keys = operator_page, operator_page.keyboard
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(cut.get_absolute_url())
+    keys.press("/")
+    keys.type("out of memory")
+    keys.press("Enter")
+    page.wait_for_url("**/find/**")
+    expect(page.locator(".hits li")).to_have_count(8)
+    keys.press("j")
+    keys.press("Enter")
+    page.wait_for_url(re.compile("line=250"))
+    keys.press("f")
+    page.wait_for_url(re.compile("line=500"))
+    keys.press("f")
+    page.wait_for_url(re.compile("line=750"))
+    keys.press("F")
+    page.wait_for_url(re.compile("line=500"))
+    keys.press("y")
+    expect(page.locator("[data-told]")).to_have_text("Copied the link.")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    other = browse(signed_in=True)
+    other.goto(copied)
+    assert set_off(other) == ["L500"]
+    expect(other.locator("#L500 mark")).to_have_text("out of memory")
+    expect(other.locator("#L500")).to_be_in_viewport()
+
+
+def test_a_range_is_drawn_by_two_clicks_and_by_keys_and_its_link_sets_it_off_again(
+    operator_page: Page, browse: Browse, cut: Artifact
+) -> None:
+    page = operator_page
+    page.goto(f"{cut.get_absolute_url()}?line=120")
+    page.locator("#L122 > a").click()
+    page.locator("#L125 > a").click(modifiers=["Shift"])
+    assert set_off(page) == ["L122", "L123", "L124", "L125"]
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("Shift+ArrowDown")
+    assert set_off(page) == [f"L{number}" for number in range(122, 128)]
+    assert page.url.endswith("?line=122-127#L122")
+    other = browse(signed_in=True, java_script_enabled=False)
+    other.goto(page.url)
+    assert set_off(other) == set_off(page)
+    other.goto(f"{cut.get_absolute_url()}")
+    other.get_by_label("Go to").fill("122-127")
+    other.get_by_role("button", name="Go", exact=True).click()
+    assert set_off(other) == set_off(page)
+
+
+def test_a_fragment_of_another_tool_is_understood(operator_page: Page, cut: Artifact) -> None:
+    operator_page.goto(f"{cut.get_absolute_url()}#L1200-L1203")
+    operator_page.wait_for_url(re.compile(r"line=1200-1203#L1200"))
+    assert set_off(operator_page) == ["L1200", "L1201", "L1202", "L1203"]
