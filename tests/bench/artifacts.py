@@ -111,8 +111,9 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _processor_time() -> float:
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
+    """In microseconds' precision, which os.times has not."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _median(work: Callable[[], object], times: int) -> float:
