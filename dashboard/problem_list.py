@@ -106,7 +106,7 @@ def _choice(path: str, number: int, current: str) -> FileChoice:
 
 
 def _row(problem: Problem) -> ProblemRow:
-    head = bytes(problem.head)  # type: ignore[attr-defined]  # the annotation of _selected
+    head = bytes(problem.head or b"")  # type: ignore[attr-defined]  # the annotation of _selected; of nothing, NULL
     return ProblemRow(
         file=plain(problem.file),
         place=f"line {problem.line}" + (f", {plain(problem.path)}" if problem.path not in ("", "$") else ""),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +25,7 @@ from dashboard.intake.source_files import (
     Stretch,
     find_source,
     head_sha256,
+    later_heads,
     open_regular,
     prefix_sha256,
     recordings_under,
@@ -123,7 +125,7 @@ class FileImport:
             with open_regular(self.path) as file:
                 self._run_in_turns(file, format_name)
         except recordings.UnknownFormat as error:
-            self._refuse_file(f"{error}{_hint(self.path)}")
+            self._refuse_file(_what_it_is(self.path) or str(error))
         except FileNotFoundError as error:
             if is_named:
                 self._refuse_file(f"cannot be read: {error.strerror}")
@@ -153,7 +155,7 @@ class FileImport:
         self._add_to_report(source)
 
     def _begin(self, file: BinaryIO, head: bytes, place: Place, format_name: str | None) -> Source:
-        form = recordings.named(format_name) if format_name else recordings.detect(head, place)
+        form = recordings.named(format_name) if format_name else _detected(file, head, place)
         return recording.begin_source(
             self.project,
             path=self.name,
@@ -247,11 +249,25 @@ class FileImport:
         self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
 
 
-def _hint(path: Path) -> str:
-    """What to do with a file that nothing recognises, where its first bytes tell."""
+def _detected(file: BinaryIO, head: bytes, place: Place) -> Format:
+    """By the first lines, or, where those are too long or too damaged to tell, by the lines behind them."""
+    try:
+        return recordings.detect(head, place)
+    except recordings.UnknownFormat:
+        for later in later_heads(file):
+            with suppress(recordings.UnknownFormat):
+                return recordings.detect(later, place)
+        raise
+
+
+def _what_it_is(path: Path) -> str:
+    """Of a file that nothing recognises: what to do, where its first bytes tell."""
     with open_regular(path) as file:
         head = file.read(4)
-    return "; it is compressed: unpack it and import what it holds" if head.startswith(COMPRESSED) else ""
+    if not head:
+        return "the file is empty"
+    is_packed = head.startswith(COMPRESSED)
+    return "not a recording, it is compressed: unpack it and import what it holds" if is_packed else ""
 
 
 def _untaken(path: Path) -> tuple[bytes, dict[str, int]]:

@@ -23,6 +23,7 @@ from envelopes.recordings.base import SourceLine
 LONGEST_PATH = 1_024
 WINDOW = 4_096
 HEAD_BYTES = 65_536
+LATER_HEADS = 16
 LONGEST_LINE = 64 * 1024 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
@@ -114,6 +115,18 @@ def _skip_line(file: BinaryIO, start: bytes) -> bytes:
     while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n"):
         continue
     return start[:HEAD_BYTES] + (b"\n" if raw else b"")
+
+
+def later_heads(file: BinaryIO) -> Iterator[bytes]:
+    """What begins at the first line behind the first 64 KiB, and so on: a few more looks at a file, 64 KiB each."""
+    file.seek(HEAD_BYTES - 1)
+    for _ in range(LATER_HEADS):
+        while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n") and file.tell() < LONGEST_LINE:
+            continue
+        if not (head := file.read(HEAD_BYTES)):
+            return
+        yield head
+        file.seek(-1, os.SEEK_CUR)
 
 
 def recordings_under(paths: list[Path]) -> Iterator[tuple[Path, bool]]:

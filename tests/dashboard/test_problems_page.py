@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from django.test import Client
 
+from dashboard.importing import import_paths
 from dashboard.models import Problem, Project
 from tests.dashboard.factories import create_problem, create_project, create_user
 
@@ -46,6 +49,15 @@ def test_a_long_line_says_how_much_of_it_is_shown_and_kept(reader: Client, proje
     html = text_of(reader)
     assert "The first 400 B of 9.0 MB are shown; the first 65.5 KB are kept." in html
     assert "x" * 401 not in html
+
+
+def test_an_empty_file_is_a_problem_without_bytes(reader: Client, project: Project, tmp_path: Path) -> None:
+    (tmp_path / "begun.jsonl").touch()
+    import_paths(project, [tmp_path])
+    html = text_of(reader)
+    assert "the file is empty" in html
+    raw = reader.get(f"/problems/{Problem.objects.get().pk}/raw")
+    assert (raw.status_code, b"".join(raw)) == (200, b"")
 
 
 def test_refused_bytes_are_text(reader: Client, project: Project) -> None:

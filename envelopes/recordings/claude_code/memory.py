@@ -13,7 +13,7 @@ import msgspec
 COMMAND, PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4, 5  # a title of a higher rank replaces a lower one
 _FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
 _KEPT = 256
-_LONGEST = 1_000  # characters of one entry
+LONGEST = 1_000  # characters of one entry
 _SLOT = "claude_code"
 
 
@@ -50,7 +50,7 @@ class Memory(msgspec.Struct):
     def learn(self, found: dict[str, str | None]) -> dict[str, str]:
         """What of `found` has not been told yet; the first value of each stands."""
         fresh = {name: value for name, value in found.items() if value and name not in self.facts}
-        self.facts.update({name: value[:_LONGEST] for name, value in fresh.items()})
+        self.facts.update({name: value[:LONGEST] for name, value in fresh.items()})
         return fresh
 
     def offer_title(self, rank: int) -> bool:
@@ -62,7 +62,7 @@ class Memory(msgspec.Struct):
 
     def pass_message(self, uuid: str) -> str | None:
         """Notes that `uuid` was read; a summary that was waiting for it."""
-        if len(uuid) <= _LONGEST:
+        if len(uuid) <= LONGEST:
             self.recent.append(uuid)
             del self.recent[:-64]
         return self.summaries.pop(uuid, None)
@@ -70,7 +70,7 @@ class Memory(msgspec.Struct):
 
 def remember(kept: dict[str, str], key: str, value: str) -> None:
     """What is no id and no title is not kept: a file may say megabytes where an id belongs."""
-    if len(key) + len(value) <= _LONGEST:
+    if len(key) + len(value) <= LONGEST:
         kept[key] = value
         _forget_oldest(kept)
 

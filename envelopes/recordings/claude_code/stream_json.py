@@ -6,6 +6,7 @@
    known by the call that started it.
 4. `result` ends the run. The stream has few timestamps: the end is the last one that was seen.
 5. `stream_event` repeats a message in pieces and is left out.
+6. One file may hold several sessions, one behind the other or line by line: each line names its own.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from envelopes.recordings.base import (
     json_lines,
 )
 from envelopes.recordings.claude_code import runs
-from envelopes.recordings.claude_code.memory import Memory
+from envelopes.recordings.claude_code.memory import LONGEST, Memory
 from envelopes.recordings.claude_code.outcomes import Turn
 from envelopes.recordings.claude_code.shapes import NOTHING, Message, opening, reader
 from envelopes.recordings.claude_code.turns import read_message, turn_records
 from envelopes.untrusted import Untrusted
 
 Found = Iterator[Record | Problem]
+_OTHERS = "other_sessions"
+_OTHERS_KEPT = 8
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -108,24 +111,39 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
     for line in json_lines(lines, state):
         if isinstance(line, Problem):
             yield line
-        else:
-            yield from _records(line, memory, place)
-            memory.store(state)
+            continue
+        entry = _entry(line)
+        if isinstance(entry, Problem):
+            yield entry
+            continue
+        memory = _of_session(entry.session_id or memory.session or place.stem, memory, state)
+        memory.last_at = instant(entry.timestamp) or memory.last_at
+        yield from _TYPES.get(entry.type or "", _unknown)(Line(line.number, line.raw, entry, memory))
+        memory.store(state)
 
 
-def _records(source: SourceLine, memory: Memory, place: Place) -> Found:
+def _entry(source: SourceLine) -> Entry | Problem:
     try:
         entry = _read_entry(source.raw)
     except Untrusted as refusal:
-        yield Problem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
-        return
+        return Problem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
     if entry.type is None:
         reason = "no type, or one that is no string"
-        yield Problem(line=source.number, path="$.type", reason=reason, raw=source.raw)
-        return
-    memory.session = memory.session or entry.session_id or place.stem
-    memory.last_at = instant(entry.timestamp) or memory.last_at
-    yield from _TYPES.get(entry.type, _unknown)(Line(source.number, source.raw, entry, memory))
+        return Problem(line=source.number, path="$.type", reason=reason, raw=source.raw)
+    return entry
+
+
+def _of_session(session: str, memory: Memory, state: dict[str, object]) -> Memory:
+    """What is remembered of `session`; what is remembered of another one waits in `state` for its next line."""
+    if memory.session in (None, session):
+        memory.session = session
+        return memory
+    others = msgspec.convert(state.get(_OTHERS, {}), dict[str, Memory])
+    if len(memory.session) <= LONGEST:
+        others[memory.session] = memory
+    found = others.pop(session, Memory(session=session))
+    state[_OTHERS] = msgspec.to_builtins(dict(list(others.items())[-_OTHERS_KEPT:]))
+    return found
 
 
 def _turn(line: Line) -> Found:

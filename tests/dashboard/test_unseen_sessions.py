@@ -1,0 +1,115 @@
+"""Recordings that nobody here has seen are taken in like the samples, told by a reader of its own."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboard.importing import Report, import_paths
+from dashboard.models import Call, Event, Message, Observation, Problem, Project, Receipt, Run, RunCall
+from tests.dashboard.unseen import RECORDINGS, Recorded
+from tests.faults.crawl import faults_of_pages
+
+pytestmark = pytest.mark.django_db
+KEPT = (Run, Call, RunCall, Observation, Receipt, Message, Event, Problem)
+READ = (".jsonl", "run.json")
+
+
+def laid_out(folder: Path, recorded: Recorded) -> Path:
+    for name, raw in recorded.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(raw)
+    return folder
+
+
+def blocks(recorded: Recorded, kind: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], bytes]]:
+    """(block, its line, the line's bytes) for each block of that kind in a message line."""
+    for line in b"\n".join(recorded.files.values()).split(b"\n"):
+        try:
+            entry = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
+        except (ValueError, RecursionError):
+            continue
+        message = entry.get("message") if isinstance(entry, dict) else None
+        content = message.get("content") if isinstance(message, dict) else None
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict) and block.get("type") == kind:
+                yield block, entry, line
+
+
+def count_everything() -> tuple[int, ...]:
+    return tuple(kind._default_manager.count() for kind in KEPT)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recording_that_nobody_has_seen_is_taken_in_whole(name: str, project: Project, tmp_path: Path) -> None:
+    recorded = RECORDINGS[name]
+    report = import_paths(project, [laid_out(tmp_path, recorded)])
+    assert_every_line_is_told(recorded, report, tmp_path)
+    assert_every_tool_use_is_a_call(recorded)
+    assert_both_halves_are_as_recorded(recorded)
+    before = count_everything()
+    again = import_paths(project, [tmp_path])
+    assert (sum(again.added.values()), again.lines, again.seen) == (0, report.lines, report.seen)
+    assert count_everything() == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_every_page_of_a_recording_that_nobody_has_seen_opens(
+    name: str, project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    import_paths(project, [laid_out(tmp_path, RECORDINGS[name])])
+    assert faults_of_pages(operator_client, project) == []
+
+
+def assert_every_line_is_told(recorded: Recorded, report: Report, folder: Path) -> None:
+    files = {name: raw for name, raw in recorded.files.items() if name.endswith(READ)}
+    assert report.files == len(files)
+    assert sum(report.lines.values()) == sum(
+        raw.count(b"\n") + (not raw.endswith(b"\n") and raw != b"") for raw in files.values()
+    )
+    assert report.lines["rejected"] == sum(map(len, recorded.refused.values()))
+    for name, numbers in recorded.refused.items():
+        for number in numbers:
+            told = Problem.objects.get(file=str(folder / name), line=number)
+            assert told.path.startswith("$")
+            assert told.reason
+            assert bytes(told.raw).rstrip(b"\n") == files[name].split(b"\n")[number - 1][:65_536]
+    json.dumps(report.to_json())
+
+
+def assert_every_tool_use_is_a_call(recorded: Recorded) -> None:
+    """Ids of the API are unique everywhere, all others in their session."""
+    asked = {
+        ("" if block["id"].startswith("toolu_") else entry.get("sessionId", entry.get("session_id")), block["id"])
+        for block, entry, _ in blocks(recorded, "tool_use")
+    }
+    stored = Call.objects.filter(origin="message", namespace="claude-code").exclude(tool="")
+    assert sorted(call for _, call in asked) == sorted(stored.values_list("external_id", flat=True))
+
+
+def assert_both_halves_are_as_recorded(recorded: Recorded) -> None:
+    kept: dict[tuple[str, str], list[bytes]] = defaultdict(list)
+    for call, surface, data in Observation.objects.values_list("call__external_id", "surface", "data"):
+        kept[call, surface].append(bytes(data))
+    answered = [line for _, _, line in blocks(recorded, "tool_result")]
+    for block, entry, line in blocks(recorded, "tool_result"):
+        if "content" in block:
+            assert_is_among(kept[block["tool_use_id"], "receipt"], block["content"], line)
+        result = entry.get("toolUseResult", entry.get("tool_use_result"))
+        if result is not None and answered.count(line) == 1:
+            assert_is_among(kept[block["tool_use_id"], "result"], result, line)
+
+
+def assert_is_among(kept: list[bytes], value: Any, line: bytes) -> None:
+    """Equal as Python writes it, so that NaN is NaN and 1.0 is not 1; and the very bytes of the line."""
+    same = [one for one in kept if repr(json.loads(one)) == repr(value)]
+    assert same
+    assert all(one in line for one in same)
