@@ -81,7 +81,7 @@ def count_marks(text: str, *, spaces: bool = False) -> int:
 
 def attribute(text: str) -> str:
     """Escaped text for a quoted attribute; never a raw control character in it."""
-    return html.escape(plain(text))
+    return text if _LIVE.search(text) is None else html.escape(plain(text))
 
 
 def _plain_mark(found: re.Match[str]) -> str:

@@ -89,7 +89,7 @@ def read_failure(evidence: Evidence) -> Reading | None:
         error=tool_error(evidence.agent, found.text),
     )
     links = {} if found.offset is None else {"": "/error/message"}
-    return Reading(complete=complete, fidelity=found.fidelity, links=links)
+    return Reading(made=complete, fidelity=found.fidelity, links=links)
 
 
 def _read_coded(evidence: Evidence) -> Reading | None:
@@ -108,7 +108,7 @@ def _read_coded(evidence: Evidence) -> Reading | None:
     )
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summary(message), error=error)
     links = {"/code": "/error/kind", "/message": "/error/message", "/details": "/error/details"}
-    return Reading(complete=complete, fidelity="structured", links=links)
+    return Reading(made=complete, fidelity="structured", links=links)
 
 
 def failure_text(evidence: Evidence) -> FailureText | None:

@@ -11,6 +11,7 @@ A source's own error flag is evidence and is kept; the reading decides what the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -48,16 +49,23 @@ class OutputField(msgspec.Struct, frozen=True):
     start: int = 0
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`links` maps pointers into the recorded result to pointers into the canonical envelope.
 
     A link covers what lies below it: `/filenames` -> `/result/filenames` also ties `/filenames/3`.
+
+    `made` is the complete output, or makes it: who has the stored envelope needs the links alone, and typing
+    the twenty thousand items of a list takes longer than the rest of a page.
     """
 
-    complete: CompleteOutput
+    made: CompleteOutput | Callable[[], CompleteOutput]
     fidelity: ResultFidelity
     links: Mapping[str, str] = {}
     outputs: tuple[OutputField, ...] = ()
+
+    @cached_property
+    def complete(self) -> CompleteOutput:
+        return self.made if isinstance(self.made, CompleteOutput) else self.made()
 
 
 class ItemLinks(Mapping[str, str]):

@@ -52,16 +52,18 @@ class Members(msgspec.Struct, frozen=True):
     def member(self, name: str) -> Members:
         return Members(self.get(name))
 
+    def listed(self, name: str) -> list[JsonValue]:
+        """The elements of a list as they were recorded."""
+        found = self.get(name)
+        return found if isinstance(found, list) else []
+
     def items(self, name: str) -> list[Members]:
         """The elements of a list, each at its own index whatever its type."""
-        found = self.get(name)
-        return [Members(item) for item in found] if isinstance(found, list) else []
+        return [Members(item) for item in self.listed(name)]
 
     def strings(self, name: str) -> list[str]:
         """The elements of a list; one that is no string is outlined, so that indexes stay."""
-        found = self.get(name)
-        items = found if isinstance(found, list) else []
-        return [item if isinstance(item, str) else outline_text(item) for item in items]
+        return [item if isinstance(item, str) else outline_text(item) for item in self.listed(name)]
 
     def has_any(self, names: tuple[str, ...]) -> bool:
         return isinstance(self.recorded, dict) and any(name in self.recorded for name in names)
@@ -101,13 +103,23 @@ def reading(
     fidelity: ResultFidelity = "structured",
 ) -> Reading:
     """A success. `said` is the outcome in one sentence and becomes the summary."""
-    complete = CompleteOutput(
+    return Reading(made=_success(evidence, result, said), fidelity=fidelity, links=links, outputs=outputs)
+
+
+def reading_of_list(
+    evidence: Evidence, made: Callable[[], tuple[msgspec.Struct, str]], *, links: Mapping[str, str]
+) -> Reading:
+    """The same of a list that may be long: `made` types it and says the outcome, when somebody asks."""
+    return Reading(made=lambda: _success(evidence, *made()), fidelity="structured", links=links)
+
+
+def _success(evidence: Evidence, result: msgspec.Struct, said: str) -> CompleteOutput:
+    return CompleteOutput(
         tool_name=evidence.tool,
         status="success",
         summary_text=summary(said[:1_000]) or f"{evidence.tool} returned an empty result",
         result=result,
     )
-    return Reading(complete=complete, fidelity=fidelity, links=links, outputs=outputs)
 
 
 def named_spans(found: re.Match[str] | None, recorded: Members, pointer: str = "") -> list[Span]:

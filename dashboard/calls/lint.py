@@ -6,7 +6,7 @@ of a receipt that goes on behind what was looked at, only findings about what st
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -15,12 +15,15 @@ import msgspec
 from dashboard.calls.receipt_markup import Links
 from dashboard.calls.surfaces import Surfaces
 from dashboard.models import Artifact
+from dashboard.windows import FIRST
 from envelopes.finding import Finding
 from envelopes.halves import Halves, lint_recorded
 from envelopes.receipt import Part, Receipt, Segment, TextPart
 from envelopes.result import JsonValue
 
 LOOKED_AT = 64 * 1024  # characters of the receipt, and of the texts of the result
+AT_FIRST = FIRST  # what a page that shows them looks at, unless `?lint=more` asks it for more
+WHEN_ASKED = 256 * 1024
 MEMBER = 64  # what each member takes of that room beside its text: the rules look at members one by one
 FINDINGS_SHOWN = 12
 SIGNS = {"error": ("cross", "bad"), "warning": ("warning", "warn"), "note": ("info", "accent")}
@@ -47,40 +50,55 @@ class FindingLine:
 
 @dataclass(frozen=True, kw_only=True)
 class LintPane:
-    """`left` findings are not listed. `looked_at` is 0 where all of the receipt was looked at."""
+    """`left` findings are not listed. `looked_at` is 0 where all of the receipt was looked at.
+
+    `further`: so many characters will be looked at when asked for. `is_asked`: they were.
+    """
 
     lines: tuple[FindingLine, ...]
     left: int
     looked_at: int
+    further: int
+    is_asked: bool
+
+    @property
+    def says_something(self) -> bool:
+        return bool(self.lines or self.looked_at or self.is_asked)
 
 
-def lint_pane(surfaces: Surfaces, artifacts: Iterable[Artifact]) -> LintPane | None:
+def lint_reach(query: Mapping[str, str]) -> int:
+    """How many characters of the receipt the address asks the rules to look at."""
+    return WHEN_ASKED if query.get("lint") == "more" else AT_FIRST
+
+
+def lint_pane(surfaces: Surfaces, artifacts: Iterable[Artifact], reach: int = LOOKED_AT) -> LintPane | None:
     """None without a receipt. `artifacts` are the call's own: one that nobody has listed may still be there."""
     if surfaces.halves.receipt is None:
         return None
-    kept, is_long = recorded_findings(
-        surfaces.halves, {one.path for one in artifacts if one.state == Artifact.State.MISSING}
-    )
+    missing = {one.path for one in artifacts if one.state == Artifact.State.MISSING}
+    kept, is_long = recorded_findings(surfaces.halves, missing, reach)
     links = Links(surfaces.halves.reading.links)
     return LintPane(
         lines=tuple(_line(one, links) for one in kept[:FINDINGS_SHOWN]),
         left=max(0, len(kept) - FINDINGS_SHOWN),
-        looked_at=LOOKED_AT if is_long else 0,
+        looked_at=reach if is_long else 0,
+        further=min(WHEN_ASKED, len(surfaces.receipt_text)) if is_long and reach < WHEN_ASKED else 0,
+        is_asked=reach == WHEN_ASKED,
     )
 
 
-def recorded_findings(halves: Halves, missing: Container[str]) -> tuple[list[Finding], bool]:
+def recorded_findings(halves: Halves, missing: Container[str], reach: int = LOOKED_AT) -> tuple[list[Finding], bool]:
     """What is kept of the findings, and whether the receipt was looked at only in part; nothing without one.
 
-    `missing` are paths of artifacts whose content is not there.
+    `missing` are paths of artifacts whose content is not there. `reach`: so many characters are looked at.
     """
     if halves.receipt is None:
         return [], False
-    is_long = len(halves.receipt.text) > LOOKED_AT
+    is_long = len(halves.receipt.text) > reach
     beginning = msgspec.structs.replace(
         halves,
-        receipt=_first_of(halves.receipt) if is_long else halves.receipt,
-        evidence=msgspec.structs.replace(halves.evidence, result=_Room(LOOKED_AT).bounded(halves.evidence.result)),
+        receipt=_first_of(halves.receipt, reach) if is_long else halves.receipt,
+        evidence=msgspec.structs.replace(halves.evidence, result=_Room(reach).bounded(halves.evidence.result)),
     )
     found = lint_recorded(beginning, has_artifact=lambda path: path not in missing)
     return [one for one in found if one.span is not None or not is_long], is_long
@@ -103,13 +121,12 @@ def _line(finding: Finding, links: Links) -> FindingLine:
     )
 
 
-def _first_of(receipt: Receipt) -> Receipt:
+def _first_of(receipt: Receipt, room: int) -> Receipt:
     """Its beginning; parts that are no text stand where they stood."""
-    return Receipt(tuple(_first_parts(receipt)))
+    return Receipt(tuple(_first_parts(receipt, room)))
 
 
-def _first_parts(receipt: Receipt) -> Iterator[Part]:
-    room = LOOKED_AT
+def _first_parts(receipt: Receipt, room: int) -> Iterator[Part]:
     for part in receipt.parts:
         if not isinstance(part, TextPart):
             yield part
@@ -118,8 +135,9 @@ def _first_parts(receipt: Receipt) -> Iterator[Part]:
         for segment in part.segments:
             if room <= 0:
                 break
-            segments.append(msgspec.structs.replace(segment, text=segment.text[:room]))
-            room -= len(segment.text)
+            length = len(segment.text)
+            segments.append(segment if length <= room else msgspec.structs.replace(segment, text=segment.text[:room]))
+            room -= length
         yield TextPart(tuple(segments))
 
 

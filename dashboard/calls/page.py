@@ -10,7 +10,7 @@ from django.http import QueryDict
 
 from dashboard.calls.cut_bar import CutBar, cut_bars
 from dashboard.calls.fidelity import Fidelity, of_receipt
-from dashboard.calls.lint import LOOKED_AT, LintPane, lint_pane
+from dashboard.calls.lint import LintPane, lint_pane, lint_reach
 from dashboard.calls.panes import (
     JsonPane,
     ReceiptPane,
@@ -105,7 +105,8 @@ class CallPage:
 
 
 def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
-    surfaces = surfaces_of(call, query, first=LOOKED_AT)
+    reach = lint_reach(query)
+    surfaces = surfaces_of(call, query, first=reach)
     artifacts = artifacts_of(call)
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else of_receipt("absent")
@@ -127,7 +128,7 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         receipt=receipt,
         receipt_fidelity=fidelity,
         rail=way,
-        lint=lint_pane(surfaces, artifacts) if way.shows_receipt else None,
+        lint=lint_pane(surfaces, artifacts, reach) if way.shows_receipt else None,
         cuts=cut_bars(surfaces.halves, artifacts, got=fidelity.got),
         superseded=_superseded(surfaces),
         receipts=_receipt_options(surfaces),

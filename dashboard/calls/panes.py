@@ -15,7 +15,7 @@ from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces
 from dashboard.windows import FIRST, NEXT, Window, text_window
 from envelopes.pointer import text_at
-from envelopes.receipt import Receipt, TextPart
+from envelopes.receipt import Receipt
 from envelopes.tokens import TokenCount
 
 ARGS_FIRST = 8 * 1024
@@ -208,12 +208,14 @@ def _characters(receipt: Receipt, looked_at: int) -> dict[tuple[str, str], int]:
     """Of the first `looked_at`, by document and pointer, in the order in which they first appear."""
     counts: dict[tuple[str, str], int] = {}
     room = looked_at
-    for part in receipt.parts:
-        for segment in part.segments if isinstance(part, TextPart) else ():
-            if segment.source is not None and room > 0:
-                key = (segment.source.document, segment.source.pointer)
-                counts[key] = counts.get(key, 0) + min(room, len(segment.text))
-            room -= len(segment.text)
+    for segment in receipt.segments:
+        if room <= 0:
+            break
+        length, source = len(segment.text), segment.source
+        if source is not None:
+            key = (source.document, source.pointer)
+            counts[key] = counts.get(key, 0) + (length if length < room else room)
+        room -= length
     return counts
 
 

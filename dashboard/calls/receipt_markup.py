@@ -12,13 +12,13 @@ words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboard.calls.image_part import Picture, picture_of
 from dashboard.inert import Html, attribute, inert
 from dashboard.windows import ROOM, Window, window_end
-from envelopes.receipt import ImagePart, OtherPart, Receipt, Segment, Source, TextPart
+from envelopes.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,37 +50,41 @@ class ReceiptWindow:
         return self.total - self.end
 
 
+NAMED: dict[Document, str] = {"args": "data-args", "canonical": "data-pointer", "complete": "data-recorded"}
+
+
 class Links:
     """From where a segment came from to where that is shown; the longest recorded prefix wins."""
 
     def __init__(self, recorded_to_canonical: Mapping[str, str]) -> None:
         self._links = recorded_to_canonical
-        self._attributes: dict[tuple[str, str], str] = {}
+        self._above: dict[str, str | None] = {}  # by what a pointer lies in: all items of a list ask for the same
+        self._opened: dict[tuple[str, str], str] = {}
 
     def canonical(self, recorded: str) -> str | None:
-        prefix = recorded
-        while prefix not in self._links:
-            if not prefix:
-                return None
-            prefix = prefix.rpartition("/")[0]
-        return self._links[prefix] + recorded[len(prefix) :]
+        own = self._links.get(recorded)
+        if own is not None or not recorded:
+            return own
+        above, _, name = recorded.rpartition("/")
+        if above not in self._above:
+            self._above[above] = self.canonical(above)
+        found = self._above[above]
+        return None if found is None else f"{found}/{name}"
 
-    def attributes(self, source: Source) -> str:
+    def opened(self, source: Source) -> str:
+        """The start tag of a linked piece, open for more attributes."""
         key = (source.document, source.pointer)
-        if key not in self._attributes:
-            self._attributes[key] = self._named(source)
-        return self._attributes[key]
+        found = self._opened.get(key)
+        if found is None:
+            found = self._opened[key] = self._named(source)
+        return found
 
     def _named(self, source: Source) -> str:
-        match source.document:
-            case "args":
-                return f'data-args="{attribute(source.pointer)}"'
-            case "canonical":
-                return f'data-pointer="{attribute(source.pointer)}"'
-            case "complete":
-                recorded = f'data-recorded="{attribute(source.pointer)}"'
-                canonical = self.canonical(source.pointer)
-                return recorded if canonical is None else f'data-pointer="{attribute(canonical)}" {recorded}'
+        own = f'{NAMED[source.document]}="{attribute(source.pointer)}"'
+        canonical = self.canonical(source.pointer) if source.document == "complete" else None
+        if canonical is None:
+            return f'<span class="from" {own}'
+        return f'<span class="from" data-pointer="{attribute(canonical)}" {own}'
 
 
 def receipt_window(receipt: Receipt, links: Links, start: int, limit: int, *, spaces: bool = False) -> ReceiptWindow:
@@ -118,31 +122,25 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
     text = part.text
     stop = window_end(text, start, limit, spaces=spaces)
     out: list[str] = []
-    end, room = start, ROOM
-    for begins, segment in _placed(part.segments):
-        if begins + len(segment.text) <= start:
-            continue
-        if begins >= stop or room < 0:
-            break
-        piece = segment.text[max(0, start - begins) : stop - begins]
-        out.append(_piece(piece, segment, links, spaces=spaces))
-        end = min(stop, begins + len(segment.text))
-        room -= len(out[-1])
+    begins, end, room = 0, start, ROOM
+    for segment in part.segments:
+        ends = begins + len(segment.text)
+        if ends > start:
+            if begins >= stop or room < 0:
+                break
+            is_inside = begins >= start and ends <= stop
+            piece = segment.text if is_inside else text[max(start, begins) : min(stop, ends)]
+            out.append(_piece(piece, segment.source, links, spaces=spaces))
+            end = min(stop, ends)
+            room -= len(out[-1])
+        begins = ends
     return Window(html=Html("".join(out)), start=start, end=end, total=len(text))
 
 
-def _placed(segments: tuple[Segment, ...]) -> Iterator[tuple[int, Segment]]:
-    at = 0
-    for segment in segments:
-        yield at, segment
-        at += len(segment.text)
-
-
-def _piece(text: str, segment: Segment, links: Links, *, spaces: bool) -> str:
+def _piece(text: str, source: Source | None, links: Links, *, spaces: bool) -> str:
     body = inert(text, spaces=spaces)
-    if segment.source is None:
+    if source is None:
         return f'<span class="own">{body}</span>'
-    source = segment.source
     if source.start is None or not source.end:
-        return f'<span class="from" {links.attributes(source)}>{body}</span>'
-    return f'<span class="from" {links.attributes(source)} data-at="{source.start}-{source.end}">{body}</span>'
+        return f"{links.opened(source)}>{body}</span>"
+    return f'{links.opened(source)} data-at="{source.start}-{source.end}">{body}</span>'

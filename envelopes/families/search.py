@@ -181,8 +181,7 @@ def _align_grep(recorded: Members, text: str) -> Iterable[Span]:
 
 def _names(recorded: Members) -> Iterator[str]:
     """Up to the first element that is no string: what follows cannot have been printed as one."""
-    found = recorded.get("filenames")
-    for item in found if isinstance(found, list) else []:
+    for item in recorded.listed("filenames"):
         if not isinstance(item, str):
             break
         yield item

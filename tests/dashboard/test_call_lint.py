@@ -10,7 +10,7 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from dashboard.calls.lint import LOOKED_AT, lint_pane
+from dashboard.calls.lint import lint_pane
 from dashboard.calls.surfaces import surfaces_of
 from dashboard.models import Run
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
@@ -57,11 +57,35 @@ def test_a_receipt_in_order_has_no_list(client: Client, run: Run) -> None:
     assert '<ul class="findings"' not in body(client, bash(run, TOKEN), "?right=compacted")
 
 
+def looked(page: str) -> str:
+    found = re.search(r'<p class="looked muted">.*?</p>', page, re.DOTALL)
+    return " ".join(text_of(found[0]).split()) if found else ""
+
+
 def test_of_a_long_receipt_the_beginning_is_looked_at_and_said_so(client: Client, run: Run) -> None:
     early = bash(run, TOKEN + "\n" + "line of output\n" * 20_000)
-    assert f"The rules looked at the first {LOOKED_AT:,} characters." in findings(body(client, early))[-1]
-    late = bash(run, "line of output\n" * 20_000 + TOKEN)
-    assert findings(body(client, late)) == []
+    page = body(client, early)
+    assert len(findings(page)) == 1
+    assert looked(page) == "The rules looked at the first 32,768 characters of the receipt. Look at 262,144"
+    further = body(client, early, "?lint=more")
+    assert len(findings(further)) == 1
+    assert looked(further) == "The rules looked at the first 262,144 characters of the receipt."
+
+
+def test_what_stands_later_is_found_when_it_is_asked_for(client: Client, run: Run) -> None:
+    late = bash(run, "line of output\n" * 10_000 + TOKEN)
+    page = body(client, late)
+    assert findings(page) == []
+    assert looked(page) == (
+        "The rules looked at the first 32,768 characters of the receipt and found nothing. Look at 150,040"
+    )
+    further = body(client, late, "?lint=more")
+    assert "error The receipt holds a GitHub token." in findings(further)[0]
+    assert looked(further) == "The rules looked at all of the receipt."
+    assert looked(body(client, bash(run, "hello\n"))) == ""
+    assert looked(body(client, bash(run, "hello\n"), "?lint=more")) == (
+        "The rules looked at all of the receipt and found nothing."
+    )
 
 
 def test_what_a_finding_says_is_text(client: Client, run: Run) -> None:

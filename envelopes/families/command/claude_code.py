@@ -104,7 +104,7 @@ def _interrupted(evidence: Evidence, result: CommandResult, fidelity: ResultFide
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=said, error=error)
     links = {f"/{name}": "/error/details" for name in streams} | {"/interrupted": "/error/kind"}
     outputs = tuple(OutputField(f"/{name}") for name in streams)
-    return Reading(complete=complete, fidelity=fidelity, links=links, outputs=outputs)
+    return Reading(made=complete, fidelity=fidelity, links=links, outputs=outputs)
 
 
 def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) -> Reading:
@@ -153,7 +153,7 @@ def _reading(
 ) -> Reading:
     said = "no result was recorded" if fidelity == "absent" else outcome(result)
     complete = CompleteOutput(tool_name=evidence.tool, status="success", summary_text=summary(said), result=result)
-    return Reading(complete=complete, fidelity=fidelity, links=links or {}, outputs=outputs)
+    return Reading(made=complete, fidelity=fidelity, links=links or {}, outputs=outputs)
 
 
 def _stream_facts(result: CommandResult) -> tuple[Fact, Fact]:

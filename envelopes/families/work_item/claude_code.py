@@ -11,7 +11,7 @@ from envelopes.excerpts import match_excerpt
 from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
 from envelopes.foreign import Evidence, ItemLinks, Reading
 from envelopes.json_text import match_json
-from envelopes.recorded import Members, named_spans, reading, typed_tool
+from envelopes.recorded import Members, named_spans, reading, reading_of_list, typed_tool
 
 AGENT = "claude-code"
 TODO_NAMES = {"content": "text", "status": "state"}
@@ -28,14 +28,18 @@ ITEM_NAMES = {
 
 def _read_todos(evidence: Evidence, recorded: Members) -> Reading:
     name = "newTodos" if recorded.get("newTodos") is not None else "todos"
+    links = {f"/{name}": "/result/todo_list", "/oldTodos": "/result/previous_todo_list"}
+    items = ItemLinks(f"/{name}", "/result/todo_list", len(recorded.listed(name)), TODO_NAMES, links)
+    return reading_of_list(evidence, lambda: _todo_list(recorded, name), links=items)
+
+
+def _todo_list(recorded: Members, name: str) -> tuple[TodoList, str]:
     previous = recorded.items("oldTodos") if recorded.get("oldTodos") is not None else None
     found = TodoList(
         todo_list=tuple(_todo(item) for item in recorded.items(name)),
         previous_todo_list=None if previous is None else tuple(_todo(item) for item in previous),
     )
-    links = {f"/{name}": "/result/todo_list", "/oldTodos": "/result/previous_todo_list"}
-    items = ItemLinks(f"/{name}", "/result/todo_list", len(found.todo_list), TODO_NAMES, links)
-    return reading(evidence, found, _todo_summary(found.todo_list), links=items)
+    return found, _todo_summary(found.todo_list)
 
 
 def _todo(item: Members) -> Todo:
@@ -146,12 +150,15 @@ def _align_updated(recorded: Members, text: str) -> list[Span]:
 
 
 def _read_list(evidence: Evidence, recorded: Members) -> Reading:
-    found = WorkItems(tuple(_item(task) for task in recorded.items("tasks")))
     links = {"/tasks": "/result/work_items"}
-    count = len(found.work_items)
+    count = len(recorded.listed("tasks"))
     said = f"{count or 'No'} work {'item' if count == 1 else 'items'}"
     items = ItemLinks("/tasks", "/result/work_items", count, ITEM_NAMES, links)
-    return reading(evidence, found, said, links=items)
+    return reading_of_list(evidence, lambda: (_work_items(recorded), said), links=items)
+
+
+def _work_items(recorded: Members) -> WorkItems:
+    return WorkItems(tuple(_item(task) for task in recorded.items("tasks")))
 
 
 _AFTER_SUBJECT = re.compile(r"(?: [(\[][^\n]*)?(?:\n|\Z)")
@@ -160,7 +167,7 @@ _AFTER_SUBJECT = re.compile(r"(?: [(\[][^\n]*)?(?:\n|\Z)")
 def _align_list(recorded: Members, text: str) -> Iterator[Span]:
     """`#1 [pending] subject` a line, with owner and blockers after the subject."""
     at = 0
-    for index, task in enumerate(recorded.items("tasks")):
+    for index, task in enumerate(map(Members, recorded.listed("tasks"))):
         spans: list[Span] = []
         for before, name in (("#", "id"), (" [", "status"), ("] ", "subject")):
             said = task.text(name) or ""
