@@ -196,7 +196,7 @@ def test_the_head_is_readable_while_the_lines_are_counted(
 ) -> None:
     artifact = stored(call, b"".join(b"line %d of it\n" % number for number in range(1, 600_001)))
     artifact_files.artifact_files().indexes.remove(artifact.sha256)
-    go_on = threading.Event()
+    go_on, others = threading.Event(), set(threading.enumerate())
     build = IndexFolder.build
 
     def waiting(self: IndexFolder, sha256: str, stream: BinaryIO, encoding: str = "utf-8") -> bool:
@@ -210,7 +210,6 @@ def test_the_head_is_readable_while_the_lines_are_counted(
     middle = body(client, artifact, "?at=50")
     assert re.search(r'<a href="\?offset=(\d+)#B\1"', middle)
     go_on.set()
-    for thread in threading.enumerate():
-        if thread.daemon and thread is not threading.current_thread():
-            thread.join(20)
+    for counting in set(threading.enumerate()) - others:
+        counting.join(20)
     assert rows_of(body(client, artifact, "?line=500000"))[0] == (500_000, "line 500000 of it")
