@@ -19,6 +19,7 @@ from envelopes.pipeline import project, render
 from envelopes.pointer import resolve, text_at
 from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.tokens import count_tokens
+from tests.cases import each
 
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
 REFUSED = ToolError(
@@ -228,7 +229,7 @@ def test_what_a_text_says_changes_nothing() -> None:
     assert "task_123" not in str(kept.canonical.to_json())
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_a_family_still_speaks_for_what_is_left(family: Family, sample: CompleteOutput) -> None:
     """RFC-142: a bounded receipt follows from the kept envelope."""
     whole = canonical_of(family, sample)

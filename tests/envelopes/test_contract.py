@@ -23,6 +23,7 @@ from envelopes.result import (
     ToolError,
     summary,
 )
+from tests.cases import each
 
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
 FIVE = ["tool_name", "status", "summary_text", "result", "error"]
@@ -55,7 +56,7 @@ def shown(family: Family, sample: CompleteOutput) -> tuple[Segment, ...]:
     return render(projection.canonical, family, family.rendering).segments
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_success_and_error_share_the_five_keys_in_one_order(family: Family, sample: CompleteOutput) -> None:
     document = projected(family, sample)[0].canonical.to_json()
     assert list(document)[:5] == FIVE
@@ -104,7 +105,7 @@ def test_a_summary_is_one_line_of_at_most_200_characters() -> None:
     assert summary("x" * 201) == "x" * 199 + "…"
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_a_summary_never_holds_a_large_output(family: Family, sample: CompleteOutput) -> None:
     text = projected(family, sample)[0].canonical.summary_text
     assert 0 < len(text) <= 200
@@ -151,14 +152,14 @@ def test_every_family_says_of_an_error_what_the_model_may_act_on(family: Family)
     assert "retryable: yes" in text.lower()
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_the_same_output_gives_the_same_halves(family: Family, sample: CompleteOutput) -> None:
     (first, left), (second, right) = projected(family, sample), projected(family, sample)
     assert (first, left.texts) == (second, right.texts)
     assert shown(family, sample) == shown(family, sample)
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_a_receipt_is_not_the_envelope_in_json(family: Family, sample: CompleteOutput) -> None:
     text = "".join(segment.text for segment in shown(family, sample))
     with pytest.raises(json.JSONDecodeError):
@@ -166,7 +167,7 @@ def test_a_receipt_is_not_the_envelope_in_json(family: Family, sample: CompleteO
     assert '"summary_text"' not in text
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_a_receipt_tells_the_outcome_on_its_first_line(family: Family, sample: CompleteOutput) -> None:
     before: list[str] = []
     for segment in shown(family, sample):
@@ -178,7 +179,7 @@ def test_a_receipt_tells_the_outcome_on_its_first_line(family: Family, sample: C
     assert "\n" not in "".join(before)
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_what_was_kept_as_an_artifact_is_named_and_not_repeated(family: Family, sample: CompleteOutput) -> None:
     projection, sink = projected(family, sample)
     document = json.dumps(projection.canonical.to_json())
@@ -188,7 +189,7 @@ def test_what_was_kept_as_an_artifact_is_named_and_not_repeated(family: Family, 
     assert all(path in receipt for path in sink.texts)
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_a_result_that_fits_carries_no_sign_of_a_cut(family: Family, sample: CompleteOutput) -> None:
     projection, sink = projected(family, sample)
     result = projection.canonical.result

@@ -14,6 +14,7 @@ from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
 from envelopes.pointer import resolve
 from envelopes.result import CompleteOutput, JsonValue
+from tests.cases import each
 
 FAMILIES = (search.FAMILY, web.FAMILY, agent.FAMILY, task.FAMILY, work_item.FAMILY, external.FAMILY)
 TOOLS = [(family, row, tool) for family in FAMILIES for row in family.foreign for tool in row.tools]
@@ -101,10 +102,9 @@ def test_any_recorded_json_reads_renders_and_aligns(
             assert receipt[span.start : span.end] == value[span.value_start : span.value_end]
 
 
-@pytest.mark.parametrize(
+@each(
     ("family", "sample"),
     SAMPLES,
-    ids=[f"{index}-{one.name}-{out.tool_name}" for index, (one, out) in enumerate(SAMPLES)],
 )
 def test_a_sample_keeps_its_sources_and_stays_within_every_policy(family: Family, sample: CompleteOutput) -> None:
     canonical = project(sample, family, family.projection, MemorySink()).canonical

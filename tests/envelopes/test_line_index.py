@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from envelopes.index_folder import IndexFolder, NotIndexed
 from envelopes.line_index import BLOCK, IndexBuilder, LineIndex, build
 from envelopes.line_window import LineWindow, Place, read_window
+from tests.cases import each
 
 SHA = "ab" + "0" * 62
 NUMBERED = "".join(f"line {number}\n" for number in range(1, 20_001)).encode()
@@ -34,8 +35,8 @@ def window(data: bytes, lines: int = 400, encoding: str = "utf-8", **place: obje
     return read_window(stream, build(stream, encoding), Place(**place), lines=lines)
 
 
-@pytest.mark.parametrize("data", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@each("data", SHAPES.values())
+@each("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 def test_each_line_is_found_where_splitting_finds_it(data: bytes, encoding: str) -> None:
     data = data.decode().encode(encoding)
     stream, index = io.BytesIO(data), build(io.BytesIO(data), encoding)

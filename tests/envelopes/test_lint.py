@@ -25,6 +25,7 @@ from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolE
 from envelopes.secret import secrets_in
 from envelopes.untrusted import dump
 from envelopes.variant import Variant
+from tests.cases import each
 from tests.envelopes.test_alignment_labels import answered
 
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
@@ -250,7 +251,7 @@ def test_missing_rows_are_one_finding_and_none_where_a_marker_says_so() -> None:
     assert lint(pair("wi_0 ", own("+4 more", "marker"), result=rows), rules) == ()
 
 
-@pytest.mark.parametrize(("family", "sample"), SAMPLES)
+@each(("family", "sample"), SAMPLES)
 def test_no_receipt_of_ours_has_a_finding(family: Family, sample: CompleteOutput) -> None:
     projection = project(sample, family, family.projection, MemorySink())
     receipt = render(projection.canonical, family, family.rendering)

@@ -19,6 +19,7 @@ from envelopes.recordings.base import (
     ResultRecord,
     RunRecord,
 )
+from tests.cases import each
 from tests.envelopes.session_lines import source
 
 FOLDER = Path(__file__).parent / "recordings" / "audit"
@@ -112,8 +113,8 @@ def test_a_refused_line_names_the_field_and_costs_no_line_beside_it(raw: bytes, 
     assert [found.line for found in records if isinstance(found, CallRecord)] == [1, 3]
 
 
-@pytest.mark.parametrize("wrong", [None, True, -1, 1e300, 2**70, "", "\x00", "\ud800", [], {}])
-@pytest.mark.parametrize("name", ["run.json", "calls.jsonl", "results.jsonl", "events.jsonl", "receipts.jsonl"])
+@each("wrong", [None, True, -1, 1e300, 2**70, "", "\x00", "\ud800", [], {}])
+@each("name", ["run.json", "calls.jsonl", "results.jsonl", "events.jsonl", "receipts.jsonl"])
 def test_a_field_of_the_wrong_type_raises_nothing_and_is_not_lost(name: str, wrong: Any) -> None:
     content = (FOLDER / "run-7" / name).read_bytes()
     first = json.loads(content if name == "run.json" else content.splitlines()[0])

@@ -31,6 +31,7 @@ from envelopes.settlement import (
     situation_of,
 )
 from envelopes.tool import DISPATCH_KINDS
+from tests.cases import each
 from tests.envelopes.settled import AT, call, canonical_of, output_of, settled
 
 # situation: phase, end, envelope, default kind, CALL status, CALL code, outcome class, its reason, native flag
@@ -88,7 +89,7 @@ def test_the_table_has_these_rows_in_this_order() -> None:
     assert [row.name for row in SITUATIONS] == list(TABLE)
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each("name", TABLE)
 def test_a_situation_is_called_in_each_vocabulary_as_the_table_says(name: str) -> None:
     phase, end, status, kind, call_status, code, outcome, reason, native = TABLE[name]
     row = BY_NAME[name]
@@ -97,12 +98,12 @@ def test_a_situation_is_called_in_each_vocabulary_as_the_table_says(name: str) -
     assert row.end == call_status
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each("name", TABLE)
 def test_a_settlement_leads_to_its_row(name: str) -> None:
     assert situation_of(settled(name)).name == name
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each("name", TABLE)
 def test_a_settlement_is_written_as_its_row_says(name: str) -> None:
     _, _, _, kind, status, code, outcome, reason, native = TABLE[name]
     settlement = settled(name)
@@ -116,12 +117,12 @@ def test_a_settlement_is_written_as_its_row_says(name: str) -> None:
     assert (settlement.error and settlement.error.kind) == kind
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each("name", TABLE)
 def test_a_call_result_of_ours_leads_back_to_the_row(name: str) -> None:
     assert situation_of(settlement_of(result_of(call(), settled(name)))).name == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "found"),
     [(name, {"large": "fits"}.get(name, name)) for name in TABLE],
 )
@@ -129,7 +130,7 @@ def test_an_envelope_leads_back_to_the_row(name: str, found: str) -> None:
     assert envelope_situation(TABLE[name][2], TABLE[name][3]).name == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "found"),
     [
         (name, {"large": "fits", "blocked": "duplicate", "hook_refused": "policy_denied"}.get(name, name))
@@ -147,9 +148,7 @@ def test_any_other_code_of_a_failed_call_is_the_tools_own(code: str | None) -> N
     assert call_situation("error", code).name == "tool_error"
 
 
-@pytest.mark.parametrize(
-    ("name", "found"), [(name, {"policy_denied": "hook_refused"}.get(name, name)) for name in TABLE]
-)
+@each(("name", "found"), [(name, {"policy_denied": "hook_refused"}.get(name, name)) for name in TABLE])
 def test_an_outcome_leads_back_to_the_row(name: str, found: str) -> None:
     settlement = settled(name)
     outcome = outcome_codec.encode(settlement, canonical_of(settlement), MemorySink())
@@ -170,7 +169,7 @@ def test_a_failure_is_a_cancel_only_when_it_says_so_and_may_be_retried(
     assert outcome_situation(ToolFailure("c1", "T", error, retryable)).name == name
 
 
-@pytest.mark.parametrize(("code", "kind"), [(code, kind) for code, kinds in CODES.items() for kind in kinds.split()])
+@each(("code", "kind"), [(code, kind) for code, kinds in CODES.items() for kind in kinds.split()])
 def test_a_kind_has_this_code(code: str, kind: str) -> None:
     assert code_of(kind) == code
 
@@ -196,7 +195,7 @@ def test_only_these_kinds_may_be_retried_where_nobody_says() -> None:
     assert {"truncated_mutation_tool_call", "network_failed", "rate_limited", "cancelled"} == RETRYABLE_KINDS
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "name"),
     [
         ("unknown_tool", "invalid_args"),

@@ -24,6 +24,7 @@ from envelopes.renderings import variants_for
 from envelopes.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput, ToolError
 from envelopes.survey import survey
 from envelopes.tool import InvalidToolInput
+from tests.cases import each
 from tests.envelopes.built_in import output, projected, receipt_of, refusal, shown
 from tests.source import imports, modules, tree
 
@@ -63,7 +64,7 @@ def handed_on(result: Any) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("tool", "sort"), SUCCEEDED)
+@each(("tool", "sort"), SUCCEEDED)
 def test_what_the_next_call_needs_stands_verbatim_in_the_receipt(tool: str, sort: str) -> None:
     canonical = projected(samples(tool)[sort]).canonical
     text = receipt_of(canonical).text
@@ -85,7 +86,7 @@ def test_tools_that_start_find_or_list_something_hand_it_on() -> None:
     assert handed_on(projected(samples("ExecCommand")["promoted"]).canonical.result) == {"task_123"}
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each("tool", TOOLS)
 def test_a_refused_input_becomes_the_error_of_its_envelope_unchanged(tool: str) -> None:
     error = refusal(tool, {"no_such_field": 1})
     assert isinstance(error, ToolError)
@@ -96,7 +97,7 @@ def test_a_refused_input_becomes_the_error_of_its_envelope_unchanged(tool: str) 
     assert document["result"] is None
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each("tool", TOOLS)
 def test_the_error_alone_is_not_what_the_model_reads(tool: str) -> None:
     """RFC-039: an error was the whole output string once. Now it is a part, and the receipt says more."""
     complete = samples(tool)["error"]
@@ -106,7 +107,7 @@ def test_the_error_alone_is_not_what_the_model_reads(tool: str) -> None:
     assert msgspec.json.encode(complete.error).decode() not in text
 
 
-@pytest.mark.parametrize(("tool", "sort"), SUCCEEDED)
+@each(("tool", "sort"), SUCCEEDED)
 def test_one_stored_envelope_serves_every_use(tool: str, sort: str) -> None:
     """RFC-017: what was stored as JSON is enough for receipts, variants, compaction, recap and lint."""
     family, _ = builtin(tool)
@@ -121,7 +122,7 @@ def test_one_stored_envelope_serves_every_use(tool: str, sort: str) -> None:
         assert left == right
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each("tool", TOOLS)
 def test_a_summary_is_one_short_line_and_survives_into_transcript_and_compaction(tool: str) -> None:
     for complete in samples(tool).values():
         canonical = projected(complete).canonical
@@ -141,7 +142,7 @@ def test_a_long_summary_of_an_author_is_shortened_to_one_line_and_says_so() -> N
     assert canonical.summary_text.endswith("…")
 
 
-@pytest.mark.parametrize("tool", LARGE)
+@each("tool", LARGE)
 def test_the_complete_output_holds_everything_the_canonical_less_and_the_receipt_is_neither(tool: str) -> None:
     complete = samples(tool)["large"]
     canonical = projected(complete).canonical
@@ -227,7 +228,7 @@ def test_one_output_at_a_time_is_projected_and_none_touches_the_next() -> None:
     assert first == again[::-1]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each("tool", TOOLS)
 def test_both_halves_of_one_output_come_back_together(tool: str) -> None:
     family, _ = builtin(tool)
     projection = projected(samples(tool)["large"])

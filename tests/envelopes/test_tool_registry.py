@@ -22,6 +22,7 @@ from envelopes.families import WITHHELD, builtin, may_call, tools
 from envelopes.inventory import inventory, stored
 from envelopes.outline import outline_text
 from envelopes.tool import Capability, InvalidToolInput, Plane, Profile, ToolDefinition
+from tests.cases import each
 
 # The tables of the tools page: capability and plane of each tool.
 CAPABILITIES: dict[Capability, set[str]] = {
@@ -118,7 +119,7 @@ def test_a_tool_only_reads_runs_commands_or_writes_as_its_risk_says() -> None:
     assert {name for name, tool in TOOLS if tool.stability == "experimental"} == CAPABILITIES["web"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_schema_denies_unknown_fields_at_every_depth(name: str) -> None:
     schema = definition(name).input_schema()
     assert schema["type"] == "object"
@@ -127,7 +128,7 @@ def test_a_schema_denies_unknown_fields_at_every_depth(name: str) -> None:
     assert "no_such_field" in refused(name, {**example, "no_such_field": 1}).error.message
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_schema_has_the_fields_that_the_parser_takes(name: str) -> None:
     fields = msgspec.structs.fields(definition(name).input)
     schema = definition(name).input_schema()
@@ -135,7 +136,7 @@ def test_a_schema_has_the_fields_that_the_parser_takes(name: str) -> None:
     assert schema.get("required", []) == [field.encode_name for field in fields if field.required]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_the_examples_of_a_tool_are_taken_and_its_counter_examples_refused(name: str) -> None:
     tool = definition(name)
     assert tool.examples
@@ -151,7 +152,7 @@ def test_the_examples_of_a_tool_are_taken_and_its_counter_examples_refused(name:
         assert set(error.details) in ({"tool_name", "parse_error"}, {"tool_name", "field", "validation_error"})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_published_schema_takes_what_its_examples_show_and_refuses_the_others(name: str) -> None:
     tool = definition(name)
     Draft202012Validator.check_schema(tool.input_schema())
@@ -179,13 +180,13 @@ def test_a_published_schema_takes_exactly_what_the_parser_takes(name: str, data:
         assert Draft202012Validator(schema).is_valid(arguments)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("arguments", [[], "text", None, 3])
+@each("name", NAMES)
+@each("arguments", [[], "text", None, 3])
 def test_arguments_that_are_no_object_are_refused(name: str, arguments: Any) -> None:
     assert refused(name, arguments).error.kind == "invalid_tool_input"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_field_of_the_result_is_refused_as_input_with_a_message_that_says_so(name: str) -> None:
     tool = definition(name)
     assert not set(tool.result_only) & set(tool.input_schema()["properties"])
@@ -203,7 +204,7 @@ def test_a_command_starts_with_its_startup_fields_and_no_result_field() -> None:
         assert "result metadata" in refused("ExecCommand", {"cmd": "ls", field: "x"}).error.message
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_property_is_named_in_the_description_or_described_itself(name: str) -> None:
     tool = definition(name)
     schema = tool.input_schema()
@@ -216,7 +217,7 @@ def test_every_property_is_named_in_the_description_or_described_itself(name: st
     assert not unexplained
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_description_names_no_field_and_no_tool_that_is_not_there(name: str) -> None:
     tool = definition(name)
     said = " ".join([tool.description, *_descriptions(tool.input_schema())])
@@ -226,7 +227,7 @@ def test_a_description_names_no_field_and_no_tool_that_is_not_there(name: str) -
     assert not set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", said)) - set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_numbers_in_a_description_are_those_that_the_parser_keeps(name: str) -> None:
     tool = definition(name)
     for field, schema in tool.input_schema()["properties"].items():

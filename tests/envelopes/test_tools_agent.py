@@ -25,6 +25,7 @@ from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import resolve
 from envelopes.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
+from tests.cases import each
 
 TOOLS = ("AgentGet", "Enqueue", "SpawnAgent", "WaitFor")
 SORTS = ("success", "error", "large", "empty", "odd")
@@ -255,7 +256,7 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
     return fits(schema.get("then" if fits(schema["if"], value) else "else", {}), value)
 
 
-@pytest.mark.parametrize(("tool", "arguments"), ASKED)
+@each(("tool", "arguments"), ASKED)
 def test_the_published_conditions_accept_what_the_parser_accepts(tool: str, arguments: dict[str, Any]) -> None:
     schema = definition(tool).input_schema()
     conditions = {name: schema[name] for name in ("if", "then", "else") if name in schema}

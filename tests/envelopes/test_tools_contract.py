@@ -18,6 +18,7 @@ from envelopes.pointer import resolve
 from envelopes.receipt import Receipt
 from envelopes.result import CanonicalResult, CompleteOutput
 from envelopes.tool import DISPATCH_KINDS
+from tests.cases import each
 from tests.envelopes.complete_outputs import outputs
 
 FIVE = ["tool_name", "status", "summary_text", "result", "error"]
@@ -74,7 +75,7 @@ def indexed(value: Any) -> set[int]:
             return set()
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each("tool", TOOLS)
 def test_a_gallery_shows_each_sort_of_outcome(tool: str) -> None:
     assert set(samples(tool)) >= SORTS
     failed = {sort for sort, one in samples(tool).items() if one.status == "error"}
@@ -82,7 +83,7 @@ def test_a_gallery_shows_each_sort_of_outcome(tool: str) -> None:
     assert not failed & {"success", "large", "empty"}
 
 
-@pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
+@each(("tool", "sort"), GALLERY)
 def test_a_gallery_holds_what_the_definition_says(tool: str, sort: str) -> None:
     complete, definition = samples(tool)[sort], builtin(tool)[1]
     assert complete.tool_name == tool
@@ -92,19 +93,19 @@ def test_a_gallery_holds_what_the_definition_says(tool: str, sort: str) -> None:
         assert complete.error.kind in (*definition.error_kinds, *DISPATCH_KINDS)
 
 
-@pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
-@pytest.mark.parametrize("limit", LIMITS)
+@each(("tool", "sort"), GALLERY)
+@each("limit", LIMITS)
 def test_a_gallery_keeps_the_contract_within_every_budget(tool: str, sort: str, limit: int) -> None:
     check_halves(samples(tool)[sort], limit)
 
 
-@pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
+@each(("tool", "sort"), GALLERY)
 def test_a_canonical_result_is_bounded(tool: str, sort: str) -> None:
     document = projected(samples(tool)[sort])[0].canonical.to_json()
     assert len(json.dumps(document, ensure_ascii=False)) <= CANONICAL_CHARACTERS
 
 
-@pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
+@each(("tool", "sort"), GALLERY)
 def test_a_receipt_holds_no_escaped_json(tool: str, sort: str) -> None:
     text = rendered(projected(samples(tool)[sort])[0].canonical, RECEIPT_CHARACTERS).text
     assert '\\"' not in text
@@ -112,7 +113,7 @@ def test_a_receipt_holds_no_escaped_json(tool: str, sort: str) -> None:
     assert not text.startswith("{")
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each("tool", TOOLS)
 def test_an_error_receipt_says_kind_message_hint_and_whether_to_try_again(tool: str) -> None:
     complete = samples(tool)["error"]
     text = rendered(projected(complete)[0].canonical, RECEIPT_CHARACTERS).text
