@@ -16,6 +16,7 @@ from uuid import UUID
 
 from dashboard.models import Run
 from dashboard.runs.history_rows import Compaction, Placed, compactions_of, page, receipt_details, receipts_of, sums
+from dashboard.runs.rewritten import Rewritten
 
 NO_KEY = UUID(int=0)
 RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4}
@@ -82,10 +83,12 @@ class Mark(NamedTuple):
 class Timeline:
     """One run's items. A fixed number of queries, whatever is asked for."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, rewritten: Rewritten | None = None) -> None:
         self._run = run
+        self._rewritten = rewritten
         self.compactions = compactions_of(run)
-        self._marks = _marks(receipts_of(run), self.compactions)
+        receipts = receipts_of(run)
+        self._marks = _marks(rewritten.placed(receipts) if rewritten else receipts, self.compactions)
 
     def after(self, place: Place | None, limit: int) -> list[Item]:
         """The first `limit` items behind `place`; from the beginning when it is None. `limit` is at most AT_ONCE."""
@@ -121,7 +124,10 @@ class Timeline:
 
     def _detailed(self, items: list[Item]) -> list[Item]:
         """Receipts with what a page says of them."""
-        rows = receipt_details([item.place.key for item in items if item.kind == "receipt"])
+        keys = [item.place.key for item in items if item.kind == "receipt"]
+        rows = receipt_details(keys)
+        if self._rewritten:
+            rows = {**self._rewritten.unsent_details(keys), **rows}
         return [
             Item(item.place, item.kind, rows[item.place.key]["at"], item.tokens, rows[item.place.key])
             if item.kind == "receipt"

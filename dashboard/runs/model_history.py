@@ -14,12 +14,13 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from dashboard.bounded_text import Payload, Text, arguments_of, texts_of
+from dashboard.bounded_text import SHOWN, Payload, Text, arguments_of, bounded, texts_of
 from dashboard.calls.fidelity import of_receipt
 from dashboard.inert import Html
 from dashboard.models import Run
 from dashboard.runs.history_items import Counts, Item, Timeline, place_of
 from dashboard.runs.history_rows import Compaction, arguments_data, messages_data, observations_data
+from dashboard.runs.rewritten import Instead, Rewritten
 from dashboard.templatetags.markup import count, stamp
 
 PAGE = 40
@@ -97,19 +98,23 @@ class Payloads:
     messages: Loaded
     args: Loaded
     receipts: Loaded
+    instead: Mapping[UUID, Instead]  # of receipts, under a variant
 
 
-def history_of(run: Run, *, after: str = "", before: str = "", at_end: bool = False) -> History:
+def history_of(
+    run: Run, *, after: str = "", before: str = "", at_end: bool = False, rewritten: Rewritten | None = None
+) -> History:
     """The page behind the place `after`, in front of `before`, or the last one."""
     ahead = place_of(before)
     backwards = at_end or ahead is not None
     behind = place_of(after)
-    timeline = Timeline(run)
+    timeline = Timeline(run, rewritten)
     items = timeline.before(ahead, PAGE) if backwards else timeline.after(behind, PAGE)
     start = items[0].place if items and (backwards or behind) else None
     since = max((one.line for one in timeline.compactions if start and one.line < start.line), default=-1)
     counts = timeline.counts(start, since=since)
-    entries = _entries(run, items, counts, timeline.compactions)
+    payloads = _payloads(items, rewritten)
+    entries = _entries(run, items, counts, timeline.compactions, payloads)
     kept = _fitting(entries, backwards=backwards)
     return History(
         entries=tuple(entries[kept.start : kept.stop]),
@@ -120,8 +125,9 @@ def history_of(run: Run, *, after: str = "", before: str = "", at_end: bool = Fa
     )
 
 
-def _entries(run: Run, items: Sequence[Item], counts: Counts, compactions: Sequence[Compaction]) -> list[Entry]:
-    payloads = _payloads(items)
+def _entries(
+    run: Run, items: Sequence[Item], counts: Counts, compactions: Sequence[Compaction], payloads: Payloads
+) -> list[Entry]:
     found: list[Entry] = []
     running = counts.tokens
     lines = [one.line for one in compactions]
@@ -150,7 +156,7 @@ def _compacted(one: Compaction) -> str:
     return f"The history was compacted at line {one.line}{when}; after that the model no longer saw this."
 
 
-def _payloads(items: Sequence[Item]) -> Payloads:
+def _payloads(items: Sequence[Item], rewritten: Rewritten | None) -> Payloads:
     by_kind: dict[str, list[Item]] = {}
     for item in items:
         by_kind.setdefault(item.kind, []).append(item)
@@ -159,6 +165,7 @@ def _payloads(items: Sequence[Item]) -> Payloads:
         messages=messages_data([item.place.key for item in by_kind.get("message", ())]),
         args=arguments_data([item.place.key for item in by_kind.get("call", ())]),
         receipts=observations_data([key for key in observations if key]),
+        instead=rewritten.receipts(item.place.key for item in by_kind.get("receipt", ())) if rewritten else {},
     )
 
 
@@ -203,6 +210,9 @@ def _call(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable
 
 def _receipt(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
     row = item.row
+    instead = payloads.instead.get(item.place.key)
+    if instead is not None:
+        return _rewritten(item, running, instead, gone)
     return Entry(
         anchor=f"r-{item.place.key}",
         kind="receipt",
@@ -230,6 +240,23 @@ def _receipt_notes(row: Mapping[str, Any]) -> Iterable[Note]:
     if row["superseded_line"] is not None:
         reason = row["superseded_reason"] or "replaced"
         yield Note("warn", f"no longer stood from line {row['superseded_line']}: {reason}")
+
+
+def _rewritten(item: Item, running: int, instead: Instead, gone: Iterable[Note]) -> Entry:
+    """What a variant would have written: never labelled as seen, and without the recorded bytes behind it."""
+    return Entry(
+        anchor=f"r-{item.place.key}",
+        kind="receipt",
+        who=item.row["call__tool"],
+        line=item.place.line,
+        at=item.at,
+        tokens=item.tokens,
+        running=running,
+        texts=bounded([("", instead.text)], limit=SHOWN),
+        notes=(Note("accent", instead.label, instead.means), Note("", instead.recorded), *gone),
+        url=_call_url(item.row["call_id"]),
+        url_text="both halves",
+    )
 
 
 def _replacement(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:

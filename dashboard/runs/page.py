@@ -16,6 +16,7 @@ from dashboard.models import Project, Run, RunFacet, Source
 from dashboard.prepared import given, instance, names_of, prepared
 from dashboard.query import Query, Term, parse
 from dashboard.runs.overview import Overview, overview_of
+from dashboard.runs.variant_switch import AS_RECORDED, VariantSwitch, with_tokens
 from dashboard.runs.waterfall import NOTHING, PAGE, ChildRow, ChildRun, Page, RowsAsked, child_of, in_order, page_of
 from envelopes.untrusted import Untrusted, tame
 
@@ -37,6 +38,7 @@ class Ask:
     skip: int | None = None
     since: int | None = None
     is_squeezed: bool = False
+    under: str = ""  # the variant whose receipts are weighed instead of the recorded ones
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Ask:
@@ -46,19 +48,26 @@ class Ask:
             skip=_number(given.get("skip")),
             since=_number(given.get("since")),
             is_squeezed=given.get("time") == SQUEEZED,
+            under=str(given.get("with", ""))[:64],
         )
 
     def url(self, **changes: str) -> str:
         """The query string of this page with other values; an empty one is left out."""
         skip = "" if self.skip is None else str(self.skip)
-        kept = {"q": self.q, "time": SQUEEZED if self.is_squeezed else "", "after": self.after, "skip": skip}
+        time = SQUEEZED if self.is_squeezed else ""
+        kept = {"q": self.q, "time": time, "with": self.under, "after": self.after, "skip": skip}
         parts = kept | changes
         return "?" + urlencode({name: value for name, value in parts.items() if value})
+
+    @property
+    def model_query(self) -> str:
+        return urlencode({"with": self.under})
 
     def filter_url(self, text: str) -> str:
         """The same page with another filter, from its first row."""
         written = [f"q={quote_plus(text)}"] if text else []
-        return "?" + "&".join(written + ([f"time={SQUEEZED}"] if self.is_squeezed else []))
+        written += [f"time={SQUEEZED}"] if self.is_squeezed else []
+        return "?" + "&".join(written + ([urlencode({"with": self.under})] if self.under else []))
 
 
 class Chip(NamedTuple):
@@ -103,6 +112,7 @@ class RunPage:
     plan: str
     plan_is_whole: bool
     polls: bool
+    switch: VariantSwitch
 
     @property
     def poll_url(self) -> str:
@@ -172,20 +182,21 @@ def is_unchanged(run: Run, ask: Ask) -> bool:
     return ask.since is not None and ask.since >= run.revision and run.is_live
 
 
-def run_page(run: Run, ask: Ask) -> RunPage:
+def run_page(run: Run, ask: Ask, switch: VariantSwitch = AS_RECORDED) -> RunPage:
     query = parse(ask.q, over="calls")
     overview = overview_of(run, squeezed=ask.is_squeezed)
     matching = query.calls(run).count() if query else run.call_count
     children = list(map(ChildRow._make, _children(run=run.pk)))
     suffix = "?" + urlencode({"from": "run", "run": str(run.pk), "q": ask.q})  # the list that j and k walk there
     rows = RowsAsked(query.terms, matching, ask.after, _skipped(run, ask, matching), suffix)
+    found = NOTHING if query.problems else page_of(run, rows, overview.axis, children)
     plan, is_whole = _plan(run)
     return RunPage(
         run=run,
         ask=ask,
         query=query,
         overview=overview,
-        calls=NOTHING if query.problems else page_of(run, rows, overview.axis, children),
+        calls=with_tokens(found, switch),
         matching=matching,
         chips=tuple(_chips(run, query, ask)),
         sources=tuple(map(FileRead._make, _sources(run=run.pk))),
@@ -194,6 +205,7 @@ def run_page(run: Run, ask: Ask) -> RunPage:
         plan=plan,
         plan_is_whole=is_whole,
         polls=run.is_live,
+        switch=switch,
     )
 
 

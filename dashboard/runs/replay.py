@@ -1,121 +1,37 @@
-"""A whole run as another variant would have written its receipts: what the history had weighed.
+"""A whole run as another variant would have written its receipts, in tokens by call.
 
-Only receipts change: messages stay as recorded, arguments count by their size, and what the model would
-have done otherwise nobody knows. A receipt counts at the line of its call, as the last one stood.
+Writing a hundred thousand receipts takes longer than a page may: a request writes for SLICE_SECONDS and keeps
+what it has, the next one goes on. Whoever shows these numbers says how many calls they cover.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+import time
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from functools import cached_property
 from uuid import UUID
 
 from django.core.cache import cache
 
-from dashboard.comparisons.cells import Cell
-from dashboard.comparisons.columns import RECORDED, Column, UnusableColumns, bound_columns, known_names
-from dashboard.comparisons.measure import rows_of
+from dashboard.comparisons.columns import RECORDED, Column, UnusableColumns, bound_columns
 from dashboard.comparisons.subjects import subjects_of
-from dashboard.models import Message, Project, Run, RunCall
-from dashboard.renderers.variant_list import offered_by_family
-from dashboard.runs.model_history import GAUGE_TOKENS
-from envelopes.tokens import CHARACTERS_PER_TOKEN
+from dashboard.models import Run, RunCall
+from envelopes.pipeline import render
+from envelopes.tokens import CHARACTERS_PER_TOKEN, count_all
 
-MOST_CALLS = 3_000
-PAGE = 100
+SLICE_SECONDS = 1.0
+PORTION = 200  # calls between two looks at the clock
 KEPT_FOR = 600  # seconds
-LARGEST_LIMIT = 10_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayedCall:
-    """`after` is None where the family has no such variant; the recorded receipt counts then."""
-
-    key: UUID
-    tool: str
-    line: int
-    before: int
-    after: int | None
-    before_running: int
-    after_running: int
-
-    @property
-    def change(self) -> str:
-        return "" if self.after is None else f"{self.after - self.before:+,}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """`compacted_at` is the line at which the history passes the limit for the first time."""
-
-    tokens: int
-    receipts: int
-    compacted_at: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    name: str
-    href: str
-    is_current: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayPage:
-    run: Run
-    choices: tuple[Choice, ...]
-    variant: str
-    versions: tuple[str, ...]
-    limit: int
-    before: Side
-    after: Side
-    calls: tuple[ReplayedCall, ...]
-    total: int
-    unread: int  # calls beyond MOST_CALLS, which count as recorded
-    next_href: str
-
-    @property
-    def change(self) -> str:
-        share = f" ({self.after.tokens / self.before.tokens - 1:+.1%})" if self.before.tokens else ""
-        return f"{self.after.tokens - self.before.tokens:+,}{share}"
-
-
-def replay_page(run: Run, query: Mapping[str, str]) -> ReplayPage:
-    offers = offered_by_family(run.project)
-    names = known_names(offers)[1:]
-    name = query.get("with", names[0])
-    name = name if name in names else names[0]
-    limit = _number(query.get("limit", ""), GAUGE_TOKENS)
-    start = _number(query.get("from", ""), 0)
-    members = _members(run)
-    cells, versions = _cells(run, name, members)
-    calls, before, after = _weighed(run, members, cells, limit)
-    rest = {"with": name} | ({"limit": limit} if limit != GAUGE_TOKENS else {})
-    more = f"?{urlencode({**rest, 'from': start + PAGE})}"
-    return ReplayPage(
-        run=run,
-        choices=tuple(
-            Choice(name=one, href=f"?{urlencode({**rest, 'with': one})}", is_current=one == name) for one in names
-        ),
-        variant=name,
-        versions=versions,
-        limit=limit,
-        before=before,
-        after=after,
-        calls=tuple(calls[start : start + PAGE]),
-        total=len(calls),
-        unread=max(0, len(members) - MOST_CALLS),
-        next_href=more if start + PAGE < len(calls) else "",
-    )
-
-
-def _number(text: str, otherwise: int) -> int:
-    return min(int(text), LARGEST_LIMIT) if text.isascii() and text.isdigit() and len(text) < 9 else otherwise
+NO_VARIANT, NOT_WRITTEN = -1, -2  # of the call's family; by the variant, for this call
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class Member:
+    """A call of the run: the line that it stands at, tokens of its arguments and of its recorded receipt."""
+
     key: UUID
     tool: str
     family: str
@@ -124,77 +40,93 @@ class _Member:
     receipt: int
 
 
-def _members(run: Run) -> list[_Member]:
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """`written` says something of the first calls of the run, in order: tokens, NO_VARIANT or NOT_WRITTEN."""
+
+    name: str
+    column: Column | None
+    members: Sequence[Member]
+    written: Sequence[int]
+
+    @cached_property
+    def tokens(self) -> Mapping[UUID, int]:
+        """By call. One that is missing stands as it was recorded."""
+        return {one.key: tokens for one, tokens in zip(self.members, self.written, strict=False) if tokens >= 0}
+
+    @property
+    def left(self) -> int:
+        return len(self.members) - len(self.written)
+
+    @property
+    def failed(self) -> int:
+        return sum(tokens == NOT_WRITTEN for tokens in self.written)
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        variants = self.column.variants.values() if self.column else ()
+        return tuple(dict.fromkeys(f"{one.id} version {one.version}" for one in variants))
+
+
+def replayed(run: Run, name: str) -> Replayed:
+    """What is known by now, and a slice more where that is not all of it."""
+    members = list(_members(run))
+    column = _column(run, name, {one.family for one in members})
+    if column is None:
+        return Replayed(name=name, column=None, members=members, written=[NO_VARIANT] * len(members))
+    key = _key(run, column)
+    written = array("i", cache.get(key, b""))
+    if len(written) < len(members):
+        for some in _slices(members[len(written) :], column, run.model):
+            written.extend(some)
+        cache.set(key, written.tobytes(), KEPT_FOR)
+    return Replayed(name=name, column=column, members=members, written=written[: len(members)])
+
+
+def _members(run: Run) -> Iterator[Member]:
     found = RunCall.objects.filter(run=run).order_by("ordinal", "call_id")
     columns = ("call_id", "call__tool", "call__family", "ordinal", "call__args_bytes", "call__tokens")
-    return [
-        _Member(key, tool, family, line, -(-args // CHARACTERS_PER_TOKEN), tokens)
-        for key, tool, family, line, args, tokens in found.values_list(*columns)
-    ]
+    for key, tool, family, line, args, tokens in found.values_list(*columns):
+        yield Member(key, tool, family, line, args // CHARACTERS_PER_TOKEN, tokens)
 
 
-def _cells(run: Run, name: str, members: list[_Member]) -> tuple[dict[UUID, int], tuple[str, ...]]:
-    """Tokens by call, kept until the run or a variant changes."""
-    families = sorted({one.family for one in members})
-    column = _column(run.project, name, families)
-    versions = tuple(f"{one.id} version {one.version}" for one in column.variants.values()) if column else ()
-    if column is None:
-        return {}, ()
-    hashes = "-".join(one.hash for one in column.variants.values())
-    key = f"replay:{run.pk.hex}:{run.revision}:{len(members)}:{name}:{hash(hashes)}"
-    known: dict[UUID, int] | None = cache.get(key)
-    if known is None:
-        ids = [one.key for one in members[:MOST_CALLS] if one.family in column.variants]
-        known = dict(_measured(ids, column))
-        cache.set(key, known, KEPT_FOR)
-    return known, tuple(dict.fromkeys(versions))
-
-
-def _column(project: Project, name: str, families: list[str]) -> Column | None:
+def _column(run: Run, name: str, families: set[str]) -> Column | None:
     """None when no family of the run has it."""
     try:
-        return bound_columns(project, [RECORDED, name], families)[1]
+        return bound_columns(run.project, [RECORDED, name], families)[1]
     except UnusableColumns:
         return None
 
 
-def _measured(ids: list[UUID], column: Column) -> Iterator[tuple[UUID, int]]:
-    alone = Column(0, column.name, column.variants)
-    for row in rows_of(subjects_of(ids, with_recorded=False), [alone]):
-        cell: Cell | None = row.measured(0)
-        if cell is not None:
-            yield row.key, cell.tokens
+def _key(run: Run, column: Column) -> str:
+    """Another import, version or policy makes another key."""
+    said = "-".join(one.hash for _, one in sorted(column.variants.items()))
+    return f"replay-{run.pk.hex}-{run.revision}-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
 
-def _weighed(
-    run: Run, members: Iterable[_Member], cells: Mapping[UUID, int], limit: int
-) -> tuple[list[ReplayedCall], Side, Side]:
-    """Messages and calls in the order of their lines; both histories grow beside each other."""
-    messages = [(line, tokens, None) for line, tokens in Message.objects.filter(run=run).values_list("line", "tokens")]
-    entries = sorted([*messages, *((one.line, one.args, one) for one in members)], key=lambda entry: entry[0])
-    calls: list[ReplayedCall] = []
-    running, receipts = [0, 0], [0, 0]
-    passed: list[int | None] = [None, None]
-    for line, tokens, member in entries:
-        after = None if member is None else cells.get(member.key)
-        added = (0, 0) if member is None else (member.receipt, member.receipt if after is None else after)
-        for side in (0, 1):
-            running[side] += tokens + added[side]
-            receipts[side] += added[side]
-            passed[side] = line if passed[side] is None and running[side] > limit else passed[side]
-        if member is not None:
-            calls.append(_replayed(member, after, running))
-    before, then = (Side(tokens=running[side], receipts=receipts[side], compacted_at=passed[side]) for side in (0, 1))
-    return calls, before, then
+def _slices(members: Sequence[Member], column: Column, model: str) -> Iterator[list[int]]:
+    until = time.monotonic() + SLICE_SECONDS
+    for start in range(0, len(members), PORTION):
+        some = members[start : start + PORTION]
+        tokens = _tokens([one.key for one in some if one.family in column.variants], column, model)
+        yield [tokens.get(one.key, NOT_WRITTEN if one.family in column.variants else NO_VARIANT) for one in some]
+        if time.monotonic() > until:
+            return
 
 
-def _replayed(member: _Member, after: int | None, running: list[int]) -> ReplayedCall:
-    return ReplayedCall(
-        key=member.key,
-        tool=member.tool,
-        line=member.line,
-        before=member.receipt,
-        after=after,
-        before_running=running[0],
-        after_running=running[1],
-    )
+def _tokens(keys: Sequence[UUID], column: Column, model: str) -> dict[UUID, int]:
+    texts = dict(texts_under(column, keys))
+    return {key: found.count for key, found in zip(texts, count_all(list(texts.values()), model=model), strict=True)}
+
+
+def texts_under(column: Column, keys: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
+    """Of the calls that the variant can write."""
+    for subject in subjects_of(keys, with_recorded=False):
+        variant = column.variants.get(subject.family.name)
+        if variant is None:
+            continue
+        try:
+            receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
+        except Exception:  # a variant may be anybody's; the call counts as not written, and the page says how many
+            continue
+        yield subject.call.pk, receipt.text
