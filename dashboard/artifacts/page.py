@@ -12,6 +12,7 @@ from dashboard.artifacts.find import Asked, asked_of, number
 from dashboard.artifacts.forms import Form, forms_of
 from dashboard.artifacts.picture import Picture, picture_of
 from dashboard.artifacts.place import Wanted, place_of
+from dashboard.artifacts.times import Jump, jump_to, stamps_of
 from dashboard.artifacts.window import ArtifactWindow, Marks, window_of
 from dashboard.calls.fidelity import of_receipt
 from dashboard.models import Artifact, Call
@@ -52,6 +53,8 @@ class Shown:
     next_unseen: int
     before_line: int
     before_offset: int  # where no line is known; -1 for none
+    jump: Jump | None  # where a time was asked for
+    begins_at: str  # the first time stamp, where lines carry one
     lines_asked: str  # 120, 120-180 or nothing
     address: str  # of what is shown: the query string of a link to be sent to somebody
     onward: str  # as `kept`, and the lines that are asked for while they go on behind the window
@@ -93,7 +96,10 @@ def _shown(artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown | No
 
 
 def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown:
+    stamps = stamps_of(content)
     wanted = place_of(query)
+    jump = jump_to(content, wanted.time, stamps) if wanted.time else None
+    wanted = jump.wanted if jump else wanted
     forms = forms_of(content, artifact.path)
     form = next((one for one in forms if one.name == query.get("as")), forms[0])
     asked = asked_of(query, content.index.encoding)
@@ -113,6 +119,8 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | 
         next_unseen=_next_unseen(seen, window),
         before_line=max(1, window.first - len(window.rows)) if window.start and window.first else 0,
         before_offset=max(0, 2 * window.start - window.end) if window.start and not window.first else -1,
+        jump=jump,
+        begins_at=stamps.said(stamps.first) if stamps else "",
         lines_asked=wanted.range,
         address=_address(window, wanted, kept),
         onward=kept + (f"&line={wanted.range}" if wanted.lines[-1:] and wanted.lines[-1] > window.last else ""),

@@ -3,7 +3,8 @@
     ?line=120        ?line=120-180      a line, a range of lines; both are set off
     ?offset=7000     ?at=40             a byte, a percentage
     ?tail                               the end
-    ?go=…                               what was typed into the box: 120, 120-180 or 40 %
+    ?time=05:03                         the first line at or after a time, where lines carry one (times.py)
+    ?go=…                               what was typed into the box: 120, 120-180, 40 % or a time
 
 `?offset=` beside `?line=` shows the window there, and sets off what of the lines is in it.
 """
@@ -18,16 +19,19 @@ from django.http import QueryDict
 from envelopes.line_window import Place
 
 MOST_DIGITS = 15
+LONGEST_TIME = 60  # characters
 _LINES = re.compile(rf"L?([0-9]{{1,{MOST_DIGITS}}})(?:\s*[-–]\s*L?([0-9]{{1,{MOST_DIGITS}}}))?", re.IGNORECASE)
+_EPOCH = re.compile(r"[0-9]{10}|[0-9]{13}|[0-9]{16}")
 _PERCENT = re.compile(r"([0-9]{1,3})\s*%")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """`lines` count from 1; empty where no line was asked for."""
+    """`lines` count from 1; empty where no line was asked for. `time` is as it was typed, and leads further."""
 
     place: Place
-    lines: range
+    lines: range = range(0)
+    time: str = ""
 
     @property
     def range(self) -> str:
@@ -41,7 +45,8 @@ def place_of(query: QueryDict) -> Wanted:
     """What is no place asks for nothing."""
     typed = query.get("go", "").strip()
     percent = _PERCENT.fullmatch(typed)
-    lines = lines_of(query.get("line", "") if "line" in query else typed)
+    is_epoch = _EPOCH.fullmatch(typed) is not None
+    lines = lines_of(query.get("line", "") if "line" in query or is_epoch else typed)
     return Wanted(
         place=Place(
             offset=_number(query, "offset"),
@@ -50,6 +55,7 @@ def place_of(query: QueryDict) -> Wanted:
             is_tail="tail" in query,
         ),
         lines=lines,
+        time=query.get("time", "" if percent or lines else typed)[:LONGEST_TIME],
     )
 
 

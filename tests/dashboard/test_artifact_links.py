@@ -97,3 +97,32 @@ def test_the_link_of_a_window_keeps_how_it_is_looked_at(client: Client, log: Art
 def test_a_range_is_set_off_in_a_table_too(client: Client, log: Artifact) -> None:
     log = field_artifact(create_call(create_run(log.project, "two")), "a,b,c\n1,2,3\n" * 20)
     assert set_off(body(client, log, "?as=table&line=2-4")) == [2, 3, 4]
+
+
+STAMPED = "".join(f"2026-11-22 10:{minute:02}:{second:02} tick\n" for minute in range(60) for second in range(60))
+
+
+@pytest.mark.parametrize(
+    ("query", "line", "said"),
+    [
+        ("?go=10:20", 1_201, "The first line at or after 2026-11-22 10:20:00 is of 2026-11-22 10:20:00."),
+        ("?time=2026-11-22T10:20:00Z", 1_201, "The first line at or after"),
+        ("?go=1795342800", 1_201, "The first line at or after"),
+        ("?go=2026-11-23", 3_201, "All time stamps are before 2026-11-23 00:00:00: the last is 2026-11-22 10:59:59."),
+        ("?go=soon", 1, "“soon” is no line, range, percentage or time. These lines begin at 2026-11-22 10:00:00."),
+    ],
+)
+def test_a_time_leads_to_its_line(client: Client, log: Artifact, query: str, line: int, said: str) -> None:
+    log = field_artifact(create_call(create_run(log.project, "two")), STAMPED)
+    page = body(client, log, query)
+    assert rows_of(page)[0][0] == line
+    assert said in html.unescape(page)
+    assert set_off(page) == ([line] if line == 1_201 else [])
+
+
+def test_a_time_in_lines_without_any_or_out_of_order_is_refused_in_words(client: Client, log: Artifact) -> None:
+    assert "carry no time stamps" in body(client, log, "?go=10:20")
+    mixed = field_artifact(create_call(create_run(log.project, "two")), STAMPED * 2)
+    page = body(client, mixed, "?time=10:20")
+    assert "they go back from 2026-11-22 10:59:59 to 2026-11-22 10:00:00" in page
+    assert set_off(page) == [3_601]
