@@ -30,6 +30,7 @@ from dashboard.intake.call_rows import CallMerge, CallRows, new_call
 from dashboard.intake.derive import Derived, derive
 from dashboard.intake.drafts import CallDraft, Drafts, Gatherer
 from dashboard.intake.run_rows import is_own_ancestor, merge_run, new_run
+from dashboard.intake.stand_ins import StandIns
 from dashboard.intake.tally import columns_of
 from dashboard.models import (
     Artifact,
@@ -169,10 +170,12 @@ class _BatchWrite:
     def gather(self, batch: Batch, count: Count) -> Wait:
         """All that needs no token counts. They are asked for on the way; `write` takes them."""
         gatherer = Gatherer(self.project, self.format)
-        for one in batch.records:
+        stand_ins = StandIns(self.format, self.project, batch.records)
+        for one in stand_ins.settled(batch.records):
             gatherer.add(one)
         self.drafts = gatherer.drafts
         self._write_runs(self.drafts, gatherer.call_id)
+        self.fresh -= stand_ins.fold(self.runs)
         self.rows = self._merged_calls(self.drafts)
         self.derived = {key: derive(one.call, one.selected) for key, one in self.rows.items()}
         model = next((run.model for run in self.runs.values() if run.model), "")

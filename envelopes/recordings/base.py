@@ -195,6 +195,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """`namespace` names the space that `run` ids live in; `joined_calls` tells which call ids are
     globally unique and so join across files (design.md section 1, Identity).
 
+    A source may know of a run only which call started it. `stand_in` names the run that such a source
+    means by `run` once both are known, None where it cannot be told; `started_by` gives the call back.
+
     `read` is a generator over a whole file or over the part that is new; `state` is what an earlier
     part left behind (JSON-able), and what `read` changes in it is kept for the next part.
     """
@@ -206,6 +209,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     sniff: Callable[[bytes, Place], bool]
     read: Callable[[Iterable[SourceLine], Place, dict[str, object]], Iterator[Record | Problem]]
     joins: Callable[[str], bool]
+    stand_in: Callable[[str, str], str | None] = lambda _run, _call: None
+    started_by: Callable[[str], str | None] = lambda _run: None
 
 
 def is_blank(raw: bytes) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,51 @@ def test_the_file_and_the_stream_of_one_session_are_one_run(first: str, project:
     assert counts_by_run() == [(SESSION, 3, 3)]
     assert (Observation.objects.count(), Receipt.objects.count(), Message.objects.count()) == (7, 2, 1)
     assert Call.objects.get(external_id="toolu_01").duration_ms == 2500
+
+
+STREAMED: list[dict[str, Any] | bytes] = [
+    {"type": "system", "subtype": "init", "session_id": SESSION, "uuid": "i1", "model": "claude-x"},
+    as_stream(PARENT_LINES[0]),
+    *[{**as_stream(line), "parent_tool_use_id": "toolu_01"} for line in AGENT_LINES],
+    as_stream(PARENT_LINES[2]),
+]
+
+
+def in_two_parts(project: Project, path: Path, lines: list[dict[str, Any] | bytes]) -> None:
+    """The subagent is at work when the stream is read first: nothing names it yet."""
+    import_paths(project, [write(path, lines[:3])])
+    import_paths(project, [write(path, lines)])
+
+
+@pytest.mark.parametrize(
+    "order", list(permutations(["stream", "stream in parts", "parent", "child"], 3)), ids=", ".join
+)
+def test_a_subagent_of_a_stream_and_of_its_own_file_is_one_run(
+    order: tuple[str, ...], project: Project, tmp_path: Path
+) -> None:
+    parent, child = tmp_path / f"{SESSION}.jsonl", tmp_path / SESSION / "subagents" / "agent-abc.jsonl"
+    taking_in: dict[str, Callable[[], object]] = {
+        "stream": lambda: import_paths(project, [write(tmp_path / "out.jsonl", STREAMED)]),
+        "stream in parts": lambda: in_two_parts(project, tmp_path / "parts.jsonl", STREAMED),
+        "parent": lambda: import_paths(project, [write(parent, PARENT_LINES)]),
+        "child": lambda: import_paths(project, [write(child, AGENT_LINES)]),
+    }
+    for one in order:
+        taking_in[one]()
+    spawn = Call.objects.get(external_id="toolu_01")
+    run = Run.objects.get(external_id=f"{SESSION}/abc")
+    assert counts_by_run() == [(SESSION, 1, 1), (f"{SESSION}/abc", 1, 1)]
+    assert (run.parent_id, run.parent_call, spawn.child_run) == (spawn.run_id, spawn.pk, run.pk)
+    assert Call.objects.get(external_id="toolu_11").run == run
+    assert set(run.sources.all()) <= set(Source.objects.all())
+
+
+def test_a_subagent_whose_call_has_an_id_of_its_session_stays_two_runs(project: Project, tmp_path: Path) -> None:
+    """`call_0` is no certain name: two runs are shown rather than one that may be wrong."""
+    raw = [json.dumps(line).replace("toolu_01", "call_0").encode() for line in STREAMED]
+    import_paths(project, [write(tmp_path / "out.jsonl", raw)])
+    import_paths(project, [write(tmp_path / SESSION / "subagents" / "agent-abc.jsonl", AGENT_LINES)])
+    assert [name for name, *_ in counts_by_run()] == [SESSION, f"{SESSION}/abc", f"{SESSION}/call_0"]
 
 
 def test_the_same_file_in_two_projects_stays_apart(project: Project, tmp_path: Path) -> None:

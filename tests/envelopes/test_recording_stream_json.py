@@ -19,6 +19,7 @@ from envelopes.recordings.claude_code import STREAM
 from tests.envelopes.session_lines import FIXTURES, NEW, only, source
 
 SCOUT = "33333333-cccc-4ccc-8ccc-333333333333/toolu_01task"
+NAMED_SCOUT = "33333333-cccc-4ccc-8ccc-333333333333/a1b2c3d"
 
 
 def stream(name: str = "stream.jsonl") -> list[Record | Problem]:
@@ -33,7 +34,8 @@ def test_the_stream_gives_the_calls_of_the_run_and_of_its_subagent() -> None:
     ]
     results = {found.call: found for found in only(ResultRecord, records)}
     assert json.loads(results["toolu_01ls"].result)["stdout"] == "orders.csv"
-    assert (results["toolu_01task"].child_run, results["toolu_01task"].duration_ms) == (SCOUT, 2900)
+    assert (results["toolu_01task"].child_run, results["toolu_01task"].duration_ms) == (NAMED_SCOUT, 2900)
+    assert STREAM.stand_in(NAMED_SCOUT, "toolu_01task") == SCOUT
     assert not only(Problem, records)
 
 

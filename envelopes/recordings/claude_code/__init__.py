@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from envelopes.recordings.base import Format
 from envelopes.recordings.claude_code import session, stream_json
-from envelopes.recordings.claude_code.outcomes import is_global_id
+from envelopes.recordings.claude_code.outcomes import is_global_id, stand_in, started_by
 
 SESSION = Format(
     name="claude-code",
@@ -25,6 +25,8 @@ SESSION = Format(
     sniff=session.sniff,
     read=session.read,
     joins=is_global_id,
+    stand_in=stand_in,
+    started_by=started_by,
 )
 STREAM = Format(
     name="claude-code-stream",
@@ -34,5 +36,7 @@ STREAM = Format(
     sniff=stream_json.sniff,
     read=stream_json.read,
     joins=is_global_id,
+    stand_in=stand_in,
+    started_by=started_by,
 )
 FORMATS: tuple[Format, ...] = (SESSION, STREAM)

@@ -23,6 +23,7 @@ class Memory(msgspec.Struct):
     `recent` and `summaries` find out which summaries speak of this file: older releases write those of
     other sessions at its top, and only `leafUuid` tells. `sidechains` maps a message to the first one
     of its sidechain, `prompts` a prompt's digest to the call that sent it, `children` the runs told of.
+    `agents` is what a stream learns late: the run of the subagent that a call started.
     """
 
     session: str | None = None
@@ -35,6 +36,7 @@ class Memory(msgspec.Struct):
     children: dict[str, str] = {}
     sidechains: dict[str, str] = {}
     prompts: dict[str, str] = {}
+    agents: dict[str, str] = {}
 
     @classmethod
     def load(cls, state: dict[str, object]) -> Memory:

@@ -68,6 +68,16 @@ def is_global_id(call: str) -> bool:
     return call.startswith("toolu_")
 
 
+def stand_in(run: str, call: str) -> str | None:
+    """What a stream calls the run of a subagent that it does not name; only ids that are unique join."""
+    return f"{run.partition('/')[0]}/{call}" if is_global_id(call) else None
+
+
+def started_by(run: str) -> str | None:
+    call = run.partition("/")[2]
+    return call if is_global_id(call) else None
+
+
 def outcome(turn: Turn, call: str, block: Block, result: msgspec.Raw) -> Iterator[Record]:
     facts = _facts(result)
     content = bytes(block.content)

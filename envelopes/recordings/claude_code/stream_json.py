@@ -2,8 +2,8 @@
 
 1. `system` with subtype `init` opens the run: `session_id`, `model`, `cwd`.
 2. `assistant` and `user` carry API messages; `tool_use_result` is the structured result.
-3. `parent_tool_use_id` marks a subagent's message. The stream does not name the agent, so its run is
-   known by the call that started it.
+3. `parent_tool_use_id` marks a subagent's message. The stream names the agent only in that call's result:
+   until then its run is known by the call that started it, and whoever stores it joins the two.
 4. `result` ends the run. The stream has few timestamps: the end is the last one that was seen.
 5. `stream_event` repeats a message in pieces and is left out.
 6. One file may hold several sessions, one behind the other or line by line: each line names its own.
@@ -29,8 +29,8 @@ from envelopes.recordings.base import (
     json_lines,
 )
 from envelopes.recordings.claude_code import runs
-from envelopes.recordings.claude_code.memory import LONGEST, Memory
-from envelopes.recordings.claude_code.outcomes import Turn
+from envelopes.recordings.claude_code.memory import LONGEST, Memory, remember
+from envelopes.recordings.claude_code.outcomes import Turn, is_global_id
 from envelopes.recordings.claude_code.shapes import NOTHING, Message, opening, reader
 from envelopes.recordings.claude_code.turns import read_message, turn_records
 from envelopes.untrusted import Untrusted
@@ -75,7 +75,7 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def run(self) -> str:
         parent = self.entry.parent_tool_use_id
-        return f"{self.session}/{parent}" if parent else self.session
+        return self.memory.agents.get(parent, f"{self.session}/{parent}") if parent else self.session
 
     @property
     def at(self) -> str | None:
@@ -196,12 +196,14 @@ def _told(line: Line, message: Message | None = None) -> Iterator[Record]:
 
 
 def _with_child(line: Line, record: Record | Problem) -> Record | Problem:
-    """The result of a call that started a subagent in this stream names that subagent's run."""
-    if isinstance(record, ResultRecord):
-        child = f"{line.session}/{record.call}"
-        if child in line.memory.children:
-            return msgspec.structs.replace(record, child_run=child)
-    return record
+    """The result of a call that started a subagent names its run, by its agent where both ids are certain."""
+    if not isinstance(record, ResultRecord):
+        return record
+    if record.child_run and is_global_id(record.call):
+        remember(line.memory.agents, record.call, record.child_run)
+        return record
+    child = f"{line.session}/{record.call}"
+    return msgspec.structs.replace(record, child_run=child) if child in line.memory.children else record
 
 
 def _system(line: Line) -> Found:
