@@ -102,4 +102,4 @@ def _move_rows(old: Run, run: Run) -> None:
     Message.objects.filter(run=old).update(run=run)
     Event.objects.filter(run=old).update(run=run)
     for source in Source.objects.filter(runs=old):
-        Source.runs.through.objects.get_or_create(source_id=source.pk, run_id=run.pk)
+        Source.runs.through._default_manager.get_or_create(source_id=source.pk, run_id=run.pk)
