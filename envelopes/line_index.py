@@ -12,11 +12,10 @@ import os
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import IO, BinaryIO, TypeAlias
-
-from rapidfuzz.distance import Hamming
 
 BLOCK = 4 * 1024
 CHUNK = 32 * BLOCK  # of reading: what is counted is still in the processor's cache
@@ -64,6 +63,20 @@ class LineIndex:
         return block * BLOCK + after_end(data, wanted, self.encoding)
 
 
+@cache
+def line_ends() -> Callable[[bytes, bytes], int]:
+    """How many bytes of a block are those of as many line ends is a Hamming similarity.
+
+    rapidfuzz, where it is installed, finds it with the processor's vector instructions; bytes.count takes
+    three times as long.
+    """
+    try:
+        from rapidfuzz.distance import Hamming
+    except ImportError:
+        return lambda block, _ends: block.count(b"\n")
+    return Hamming.similarity
+
+
 class IndexBuilder:
     """Takes the content in pieces of any size; of even size where a character has two bytes."""
 
@@ -89,19 +102,15 @@ class IndexBuilder:
         self._last = (self._last + piece[-2:])[-2:]
 
     def _add_blocks(self, piece: bytes, start: int, end: int) -> None:
-        """The loop that an index's time is spent in.
-
-        How many bytes of a block are those of as many line ends is a Hamming similarity, which rapidfuzz
-        finds with the processor's vector instructions: bytes.count takes three times as long.
-        """
-        total, before, similarity = self._count, self.before, Hamming.similarity
+        """The loop that an index's time is spent in."""
+        total, before, count = self._count, self.before, line_ends()
         if self.encoding in WIDE:
             for at in range(start, end, BLOCK):
                 total += count_ends(piece, self.encoding, at, at + BLOCK)
                 before.append(total)
         else:
             for at in range(start, end, BLOCK):
-                total += similarity(piece[at : at + BLOCK], ENDS)
+                total += count(piece[at : at + BLOCK], ENDS)
                 before.append(total)
         self._count = total
 

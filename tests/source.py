@@ -53,6 +53,18 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
             yield f"{path}:{node.lineno} {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
 
 
+def imported_with_the_module(path: Path) -> set[str]:
+    """What its import needs: not what its functions import, nor what only the type checker reads."""
+    found: set[str] = set()
+    for node in tree(path).body:
+        match node:
+            case ast.Import():
+                found |= {alias.name for alias in node.names}
+            case ast.ImportFrom(module=str(name), level=0):
+                found.add(name)
+    return found
+
+
 def imports(path: Path) -> set[str]:
     """Every module that a file imports, wherever it does; `from a import b` gives both `a` and `a.b`."""
     found: set[str] = set()

@@ -5,13 +5,24 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import CHECKOUT
-from tests.source import functions, imports, method_calls, modules, templates, text, tracked, tree
+from tests.source import (
+    functions,
+    imported_with_the_module,
+    imports,
+    method_calls,
+    modules,
+    templates,
+    text,
+    tracked,
+    tree,
+)
 
 SOURCE = ("dashboard", "envelopes")
 EVERYTHING = (*SOURCE, "tests")
@@ -71,6 +82,20 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 def test_no_class_has_a_name_that_says_nothing() -> None:
     named = [f"{path}: {name}" for path in modules(*SOURCE) for name in _classes(path) if BANNED_CLASS.search(name)]
     assert not named
+
+
+def test_envelopes_needs_msgspec_and_rfc8785_and_nothing_else_to_be_imported() -> None:
+    """What else it can use is imported where it is used; two modules run in processes of their own."""
+    own_process = {"template_language.py", "token_process.py"}
+    known = sys.stdlib_module_names | {"envelopes", "msgspec", "rfc8785"}
+    foreign = {
+        f"{path} imports {name}"
+        for path in modules("envelopes")
+        if path.name not in own_process
+        for name in imported_with_the_module(path)
+        if name.split(".")[0] not in known
+    }
+    assert not foreign
 
 
 def test_core_modules_import_no_subpackage() -> None:

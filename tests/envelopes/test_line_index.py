@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envelopes.index_folder import IndexFolder, NotIndexed
-from envelopes.line_index import BLOCK, IndexBuilder, LineIndex, build
+from envelopes.line_index import BLOCK, IndexBuilder, LineIndex, build, line_ends
 from envelopes.line_window import LineWindow, Place, read_window
 from tests.cases import each
 
@@ -60,6 +61,18 @@ def test_pieces_of_any_size_give_one_index(pieces: list[bytes]) -> None:
         builder.add(piece)
     whole = build(io.BytesIO(b"".join(pieces)))
     assert (builder.finished().lines, list(builder.before)) == (whole.lines, list(whole.before))
+
+
+def test_without_rapidfuzz_the_index_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_it = [build(io.BytesIO(data)).before for data in SHAPES.values()]
+    monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
+    line_ends.cache_clear()
+    try:
+        without = [build(io.BytesIO(data)).before for data in SHAPES.values()]
+        assert line_ends()(b"a\nb\n", b"\n" * 4) == 2
+    finally:
+        line_ends.cache_clear()
+    assert without == with_it
 
 
 def test_half_of_two_other_characters_is_no_line_end() -> None:
