@@ -9,8 +9,6 @@ from __future__ import annotations
 import io
 import os
 import struct
-import sys
-from array import array
 from bisect import bisect_right
 from itertools import accumulate
 from types import ModuleType
@@ -115,10 +113,8 @@ def _table(file: BinaryIO) -> tuple[list[int], list[int]]:
     if magic != FOOTER_MAGIC or descriptor & RESERVED or begins < 0:
         raise Damaged("it does not end in a table of frames")
     table_magic, length = _unpacked(file, HEADER, begins)
-    numbers = array("I", file.read(count * entry))
-    if sys.byteorder == "big":
-        numbers.byteswap()
     step = entry // 4
+    numbers = struct.unpack(f"<{count * step}I", file.read(count * entry))
     starts = list(accumulate(numbers[0::step], initial=0))
     if table_magic != TABLE_MAGIC or length != size - begins - HEADER.size or starts[-1] != begins:
         raise Damaged("its table of frames does not fit the file")

@@ -109,7 +109,7 @@ class _Worker:
             try:
                 line = self._exchanged(process, request.encode() + b"\n", ANSWERS_WITHIN)
             except TemplateRefused:
-                self._end()
+                self._end(process)
                 raise
             answer: dict[str, Any] = json.loads(line)
             return answer
@@ -121,7 +121,7 @@ class _Worker:
         if find_spec("liquid") is None:
             raise TemplateRefused("template variants need the package python-liquid, which is not installed")
         self._owner = os.getpid()
-        self._process = subprocess.Popen(
+        self._process = process = subprocess.Popen(
             [sys.executable, "-I", str(WORKER), json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -130,17 +130,17 @@ class _Worker:
             close_fds=True,
         )
         try:
-            if self._exchanged(self._process, b"", STARTS_WITHIN) == b"ready\n":
-                return self._process
+            if self._exchanged(process, b"", STARTS_WITHIN) == b"ready\n":
+                return process
         except TemplateRefused:
-            self._end()  # else its late greeting would pass for an answer
+            self._end(process)  # else its late greeting would pass for an answer
             raise
-        self._end()
+        self._end(process)
         raise TemplateRefused("the process for templates did not start")
 
     def _exchanged(self, process: subprocess.Popen[bytes], request: bytes, within: float) -> bytes:
-        if process.stdin is None or process.stdout is None:
-            raise TemplateRefused("the process for templates did not start")
+        assert process.stdin is not None  # it was started with pipes
+        assert process.stdout is not None
         found = b""
         until = time.monotonic() + within
         with selectors.DefaultSelector() as ready:
@@ -159,10 +159,9 @@ class _Worker:
                 found += part
         return found
 
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.communicate()
         self._process = None
 
 

@@ -97,6 +97,14 @@ BROKEN = {
     "other name": ("x = 1", "AttributeError: module 'pkg' has no attribute 'VARIANT'"),
     "other type": ("VARIANT = 'text'", "expected a Variant, found str"),
     "taken": (VARIANT.format(id="markdown", body=WRITES), "there is a variant markdown already"),
+    "other policy": (
+        VARIANT.format(id="terse", body=WRITES).replace('title="Terse"', 'title="Terse", policy=3'),
+        "a RenderPolicy is expected, not int",
+    ),
+    "no function": (
+        VARIANT.format(id="terse", body=WRITES).replace("render=render", "render='text'"),
+        "terse: its `render` is no function",
+    ),
     "odd id": (VARIANT.format(id="<script>", body=WRITES), "the id '<script>' is neither"),
 }
 
@@ -131,6 +139,29 @@ def test_a_broken_package_is_listed_with_its_error_and_harms_nothing(
 )
 def test_a_family_that_would_take_anothers_place_is_refused(install: Install, name: str, row: str, reason: str) -> None:
     install("pkg", "counterfoil.families", "one = pkg:FAMILY", FAMILY.format(name=name, foreign=row))
+    (broken,) = families.plugged_families().broken
+    assert reason in broken.reason
+    assert all_families() == families.FAMILIES
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "reason"),
+    [
+        ('"receipt"', '"markdown"', "ticket: it needs a renderer `receipt`"),
+        ("bounded(lambda canonical: [headline(canonical.summary_text)])", "'text'", "all of them are functions"),
+        ("foreign=()", "tools=builtin('WebFetch')[0].tools", "ticket: there is a tool WebFetch already"),
+    ],
+)
+def test_a_family_without_a_receipt_or_with_anothers_tools_is_refused(
+    install: Install, written: str, instead: str, reason: str
+) -> None:
+    source = FAMILY.format(name="ticket", foreign="").replace(written, instead)
+    install(
+        "pkg",
+        "counterfoil.families",
+        "one = pkg:FAMILY",
+        source.replace("import msgspec", "import msgspec\nfrom envelopes.families import builtin"),
+    )
     (broken,) = families.plugged_families().broken
     assert reason in broken.reason
     assert all_families() == families.FAMILIES

@@ -88,6 +88,7 @@ def shown(tool: str, result: JsonValue) -> str:
             "#1 [x] A\n#2 [y] B",
             [("/tasks/0/id", "1"), ("/tasks/0/status", "x"), ("/tasks/0/subject", "A")],
         ),
+        ("TaskList", {"tasks": [{"id": "1", "subject": "A", "status": "x"}]}, "#1 [x] A and more", []),
     ],
 )
 def test_a_work_item_receipt_is_linked_to_the_recorded_field(
@@ -151,3 +152,13 @@ def test_an_update_without_success_is_a_verdict_inside_a_success() -> None:
 )
 def test_work_items_are_shown_with_what_was_recorded_of_them(tool: str, result: JsonValue, text: str) -> None:
     assert shown(tool, result) == text
+
+
+def test_the_links_of_a_list_lead_to_each_member_of_each_item_and_nowhere_else() -> None:
+    links = TOOLS["TaskList"].read(recorded("TaskList", {"tasks": [{"id": "1"}, {"id": "2"}]})).links
+    assert links["/tasks"] == "/result/work_items"
+    assert links["/tasks/1/subject"] == "/result/work_items/1/objective"
+    assert dict(links) == {one: links[one] for one in links}
+    assert len(links) == len(dict(links)) == 1 + 2 * 7
+    for pointer in ("/tasks/2/id", "/tasks/-1/id", "/tasks/x/id", "/tasks/0/other", "/other/0/id"):
+        assert pointer not in links

@@ -156,6 +156,11 @@ def test_a_pipe_in_the_store_is_not_waited_for(store: FileStore) -> None:
         (LARGE, lambda data: data[:-7], "cannot be read (Damaged: it does not end in a table"),
         (LARGE, lambda data: data[:3], "cannot be read (Damaged: it is too short for a table"),
         (LARGE, lambda data: b"x" + data, "cannot be read (Damaged: its table of frames does not fit"),
+        (
+            LARGE,
+            lambda data: data[:-13] + bytes([data[-13] ^ 1]) + data[-12:],
+            "cannot be read (Damaged: frame 3 holds",
+        ),
         (LARGE, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:], "cannot be read (Damaged: frame 0:"),
     ],
 )

@@ -172,3 +172,10 @@ def test_a_search_for_some_texts_stops_at_its_time_and_says_how_far_it_came() ->
     hit, reached = first_of(io.BytesIO(b"x" * 5_000_000 + b"error"), [b"error"], 0, seconds=-1)
     assert hit is None
     assert 0 < reached < 5_000_000
+
+
+@pytest.mark.parametrize("is_regex", [False, True])
+def test_a_search_from_behind_the_end_finds_the_last_hit(*, is_regex: bool) -> None:
+    """A file may have been cut after its size was asked for."""
+    query = Query.of("b", is_regex=is_regex)
+    assert find_before(io.BytesIO(b"a\nb\nc\n"), query, 1_000) == (Hit(2, 3), 0)

@@ -246,3 +246,14 @@ def test_removing_takes_the_index_of_every_encoding(tmp_path: Path) -> None:
 def test_half_of_two_other_characters_is_passed_over_between_two_lines() -> None:
     data = "\u0a61\u0000\nb".encode("utf-16-le")  # 61 0a | 00 00 | 0a 00 | 62 00
     assert build(io.BytesIO(data), "utf-16-le").start_of(io.BytesIO(data), 2) == 6
+
+
+def test_a_place_far_from_any_line_end_is_the_start_of_its_character() -> None:
+    data = b"x" + "€".encode() * 100_000
+    found = window(data, percent=50)
+    assert (found.start, found.is_continued) == (149_998, True)
+    assert found.data.decode().startswith("€€")
+
+
+def test_a_window_into_bytes_that_are_no_characters_begins_where_it_was_asked_for() -> None:
+    assert window(b"\x80" * 200_000, offset=90_001).start == 90_001

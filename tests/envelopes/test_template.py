@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envelopes.budget import RenderPolicy
 from envelopes.receipt import Segment
+from envelopes.renderings import template
 from envelopes.renderings.template import TemplateRefused, check, template_variant
 from envelopes.result import CanonicalResult
 
@@ -135,3 +139,43 @@ def test_the_hash_of_a_variant_is_over_its_text_too() -> None:
     one, other = (template_variant("template/command/x", 1, "X", text, RenderPolicy()) for text in ("a", "b"))
     assert one.hash != other.hash
     assert one.hash == template_variant("template/command/x", 1, "Y", "a", RenderPolicy()).hash
+
+
+@pytest.fixture
+def broken_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file: what it holds is run instead of the process for templates, and that process is back afterwards."""
+    program, asked = tmp_path / "program.py", template._Worker()
+    monkeypatch.setattr(template, "WORKER", program)
+    monkeypatch.setattr(template, "_WORKER", asked)
+    monkeypatch.setattr(template, "ANSWERS_WITHIN", 0.2)
+    yield program
+    assert asked._process is None  # whatever went wrong, nothing of it is left running
+
+
+READY = "import os, time\n{}\nprint('ready', flush=True)\n{}\ntime.sleep(9)"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("print('hello')", "the process for templates did not start"),
+        ("raise SystemExit(1)", "it ended its process, by memory or by size"),
+        (READY.format("", "input()"), "it did not answer within 0.2 seconds and was stopped"),
+        (READY.format("", "exit(print('half an answer', end=''))"), "it ended its process, by memory or by size"),
+        (READY.format("os.close(0)", ""), "it ended its process"),
+    ],
+)
+def test_a_process_that_fails_is_named_ended_and_replaced(broken_program: Path, program: str, reason: str) -> None:
+    broken_program.write_text(program)
+    for _ in range(2):  # the second one is another process: nothing of the first passes for its answer
+        with pytest.raises(TemplateRefused) as refused:
+            check("{{ status }}")
+        assert refused.value.reason == reason
+
+
+def test_without_the_language_a_template_is_refused_by_the_name_of_its_package(
+    broken_program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "liquid", None)
+    with pytest.raises(TemplateRefused, match="python-liquid, which is not installed"):
+        check("{{ status }}")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from envelopes import inventory as inventories
-from envelopes.families import WITHHELD, builtin, may_call, tools
+from envelopes.families import WITHHELD, builtin, is_mapped, may_call, tools
 from envelopes.inventory import inventory, stored
 from envelopes.outline import outline_text
 from envelopes.tool import Capability, InvalidToolInput, Plane, Profile, ToolDefinition
@@ -111,6 +111,13 @@ def test_every_profile_may_call_every_tool_but_a_private_child_spawns_no_agent()
     assert withheld == {("private_child", "SpawnAgent")}
     with pytest.raises(KeyError):
         may_call("public_named", "NotifyOperator")
+
+
+@pytest.mark.parametrize(("agent", "tool"), [("claude-code", "Bash"), ("claude-code", "mcp__ledger__post")])
+def test_a_tool_is_known_by_its_row_or_by_the_convention_of_its_agent(agent: str, tool: str) -> None:
+    assert is_mapped(agent, tool)
+    assert not is_mapped("nobody", tool)
+    assert not is_mapped(agent, "Unheard")
 
 
 def test_a_tool_only_reads_runs_commands_or_writes_as_its_risk_says() -> None:
