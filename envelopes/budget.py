@@ -14,6 +14,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 RECEIPT_CHARACTERS = 12_000  # OUT-008 and spec/model.md E-8: the hard ceiling of any receipt
+# Twice what a receipt may have: handles, times and metadata come on top of the family's previews.
+CANONICAL_CHARACTERS = 2 * RECEIPT_CHARACTERS
 PREVIEW_CHARACTERS = 8_000
 DETAILS_CHARACTERS = 1_000
 LIST_ROWS = 200
@@ -23,11 +25,12 @@ CutAt: TypeAlias = Literal["lines", "characters"]
 
 
 class ProjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes in characters. `preview` is shared by all previews of one result."""
+    """Sizes in characters. `preview` is shared by all previews of one result; `canonical` is all of its JSON."""
 
     preview: int = PREVIEW_CHARACTERS
     details: int = DETAILS_CHARACTERS
     rows: int = LIST_ROWS
+    canonical: int = CANONICAL_CHARACTERS
 
     @property
     def fingerprint(self) -> str:

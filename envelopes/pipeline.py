@@ -17,10 +17,11 @@ import msgspec
 
 from envelopes.artifact import ArtifactSink
 from envelopes.budget import ProjectionPolicy, RenderPolicy
-from envelopes.families.base import Family, FieldCut
+from envelopes.ceiling import LIMITS, Shortening, elsewhere, fits, is_elsewhere, json_characters
+from envelopes.families.base import Family, FieldCut, Projected, whole_elsewhere
 from envelopes.finding import Pair, Shortened
 from envelopes.receipt import Receipt, Segment, text_receipt
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError, summary
+from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError, summary
 from envelopes.variant import Variant
 
 
@@ -37,7 +38,7 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
     """Raises InvalidOutput when the complete output breaks exclusivity."""
     complete.check()
     if complete.result is None:
-        return _project_error(complete, policy)
+        return _project_error(complete, policy, sink)
     projected = family.project(complete.result, policy, sink)
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
@@ -46,7 +47,9 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
         result=projected.result,
         artifacts=projected.artifacts,
     )
-    return Projection(canonical, projected.cuts)
+    if fits(canonical, policy.canonical):
+        return Projection(canonical, projected.cuts)
+    return _lowered(canonical, projected, policy, sink)
 
 
 def render(
@@ -60,6 +63,7 @@ def render(
         name, renderer = variant.id, variant.render
     else:
         name, renderer = f"{family.name}/{variant}", family.renderers[variant]
+        renderer = whole_elsewhere if is_elsewhere(canonical) else renderer
     segments = tuple(renderer(canonical, policy))
     _check_length(segments, policy, name)
     return text_receipt(segments)
@@ -71,15 +75,59 @@ def rendered_pair(projection: Projection, receipt: Receipt) -> Pair:
     return Pair(canonical=projection.canonical, receipt=receipt, cuts=cuts)
 
 
-def _project_error(complete: CompleteOutput, policy: ProjectionPolicy) -> Projection:
-    """Only `details` may shrink; every other field of the error stays (RFC-096 to RFC-098)."""
+def _lowered(
+    canonical: CanonicalResult, projected: Projected, policy: ProjectionPolicy, sink: ArtifactSink
+) -> Projection:
+    """The family's result beyond the ceiling: with shorter texts, or else only where the whole of it is."""
+    kept = sink.write("result", _readable(canonical.to_json()))
+    size = json_characters(canonical)
+    before = {one.pointer: one.cut for one in projected.cuts}
+    artifacts = (*canonical.artifacts, kept)
+    for limit in LIMITS:
+        shortening = Shortening(limit, before, projected.sealed)
+        shown = shortening.of(projected.result, "/result")
+        if isinstance(shown, dict):
+            shown |= elsewhere(size, len(canonical.artifacts))
+            lower = msgspec.structs.replace(canonical, result=shown, artifacts=artifacts)
+            if fits(lower, policy.canonical):
+                return Projection(lower, _field_cuts(shortening))
+    return Projection(msgspec.structs.replace(canonical, result=elsewhere(size), artifacts=(kept,)))
+
+
+def _field_cuts(shortening: Shortening) -> tuple[FieldCut, ...]:
+    return tuple(FieldCut(pointer, cut) for pointer, cut in shortening.cuts.items())
+
+
+def _readable(document: JsonValue) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=1)
+
+
+def _project_error(complete: CompleteOutput, policy: ProjectionPolicy, sink: ArtifactSink) -> Projection:
+    """Only `details` may shrink; every other field of the error stays (RFC-096 to RFC-098).
+
+    Of a message or a hint that alone would pass the ceiling, the beginning and the end stay; kind and
+    retryable always. The error as its tool made it, details too, is kept beside it.
+    """
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
         status="error",
         summary_text=summary(complete.summary_text),
         error=_bounded_error(complete.error, policy) if complete.error else None,
     )
-    return Projection(canonical)
+    if canonical.error is None or fits(canonical, policy.canonical):
+        return Projection(canonical)
+    whole = _readable(msgspec.to_builtins(complete.error))
+    kept = sink.write("error", whole)
+    lower = canonical
+    for limit in LIMITS:
+        shortening = Shortening(limit, {})
+        error = shortening.of_error(canonical.error)
+        details = {**(error.details or {}), "error_characters": len(whole), "error_artifact": 0}
+        error = msgspec.structs.replace(error, details=details)
+        lower = msgspec.structs.replace(canonical, error=error, artifacts=(kept,))
+        if fits(lower, policy.canonical):
+            break
+    return Projection(lower, _field_cuts(shortening))
 
 
 def _bounded_error(error: ToolError, policy: ProjectionPolicy) -> ToolError:

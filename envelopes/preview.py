@@ -1,7 +1,8 @@
 """Head-and-tail previews. A cut is a record, not a suffix (design.md section 1).
 
 `head_tail` keeps whole lines while it can (RFC-099, RFC-100). Only when one line alone passes the
-budget does it count in characters (spec/model.md E-18).
+budget does it count in characters (spec/model.md E-18). `shorter` cuts what may have been cut before:
+its marker goes on counting in the text of the beginning.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ class Cut(msgspec.Struct, frozen=True):
 
     def marker(self) -> str:
         """The sentence that a receipt prints where the cut is (RFC-100)."""
-        head, tail = self._head_and_tail()
+        head, tail = self.ends
         return f"[output truncated: showing first {head} and last {tail} of {self.total} {self.unit}]"
 
-    def _head_and_tail(self) -> tuple[int, int]:
+    @property
+    def ends(self) -> tuple[int, int]:
+        """How much is shown of the beginning, and how much of the end."""
         head = self.shown[0][1] if self.shown and self.shown[0][0] == 0 else 0
         return head, self.shown_count - head
 
@@ -61,7 +64,7 @@ class Preview(msgspec.Struct, frozen=True):
         if self.cut is None:
             return self.head
         newline = "" if self.head.endswith("\n") or not self.head else "\n"
-        return f"{self.head}{newline}...\n{self.cut.marker()}\n...\n{self.tail}"
+        return f"{self.head}{newline}{_between(self.cut)}{self.tail}"
 
 
 def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lines") -> Preview:
@@ -74,6 +77,49 @@ def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lin
     for_head = budget * head_share // 100
     by_lines = _by_lines(text, for_head, budget - for_head) if unit == "lines" else None
     return by_lines if by_lines is not None else _by_characters(text, for_head, budget - for_head)
+
+
+def clipped(text: str, budget: int, total: int) -> tuple[str, Cut]:
+    """The beginning of a text of `total` characters, ended by an ellipsis; for what stands on one line."""
+    shown = max(0, budget - 1)
+    return f"{text[:shown]}…"[:budget], Cut("characters", total, ((0, shown),))
+
+
+def shorter(text: str, cut: Cut | None, budget: int) -> tuple[str, Cut]:
+    """At most `budget` characters of what `text` shows, which is longer; `cut` says how it was made, if it was."""
+    before, marked, after = text.partition(_between(cut)) if cut else (text, "", "")
+    if cut and marked:
+        again = _again_by_lines if cut.unit == "lines" else _again_by_characters
+        shown = again(before, after, cut, budget)
+        return shown.text, shown.cut or cut
+    if cut or "\n" not in text:
+        return clipped(text.removesuffix("…") if cut else text, budget, cut.total if cut else len(text))
+    preview = head_tail(text, budget)
+    return preview.text, preview.cut or whole(text)
+
+
+def whole(text: str) -> Cut:
+    return Cut("characters", len(text), ((0, len(text)),))
+
+
+def _between(cut: Cut) -> str:
+    return f"...\n{cut.marker()}\n...\n"
+
+
+def _again_by_lines(before: str, after: str, cut: Cut, budget: int) -> Preview:
+    """An output may hold the words of the marker, so no more is taken from an end than the cut says."""
+    first, last = cut.ends
+    head, tail = split_lines(before)[:first], split_lines(after)[::-1][:last]
+    head, tail = head[: fitting_lines(head, budget // 2)], tail[: fitting_lines(tail, budget - budget // 2)]
+    shown = Cut("lines", cut.total, ((0, len(head)), (cut.total - len(tail), cut.total)))
+    return Preview("".join(head), "".join(tail[::-1]), shown)
+
+
+def _again_by_characters(before: str, after: str, cut: Cut, budget: int) -> Preview:
+    first, last = cut.ends
+    head, last = before[: min(first, budget // 2)], min(last, len(after), budget - budget // 2)
+    shown = Cut("characters", cut.total, ((0, len(head)), (cut.total - last, cut.total)))
+    return Preview(head, after[len(after) - last :], shown)
 
 
 def _by_lines(text: str, for_head: int, for_tail: int) -> Preview | None:

@@ -30,7 +30,7 @@ from envelopes.fitting import fit, fitting
 from envelopes.foreign import ForeignTool
 from envelopes.outline import scalar_text
 from envelopes.pointer import join, resolve
-from envelopes.preview import Cut, head_tail
+from envelopes.preview import Cut, clipped, head_tail
 from envelopes.receipt import Segment, Source
 from envelopes.recorded import RecordedText
 from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
@@ -49,11 +49,15 @@ class FieldCut(msgspec.Struct, frozen=True):
 
 
 class Projected(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounded `result` of the envelope, and what became of what did not fit."""
+    """The bounded `result` of the envelope, and what became of what did not fit.
+
+    `sealed` are pointers of texts that are whole or not there at all: a cut would take away what guards them.
+    """
 
     result: JsonValue
     artifacts: tuple[ArtifactRef, ...] = ()
     cuts: tuple[FieldCut, ...] = ()
+    sealed: tuple[str, ...] = ()
 
 
 class Facet(msgspec.Struct, frozen=True):
@@ -92,6 +96,11 @@ class Projector:
         self._sink = sink
         self.artifacts: list[ArtifactRef] = []
         self.cuts: list[FieldCut] = []
+        self._sealed: list[str] = []
+
+    def seal(self, field: str) -> None:
+        """The text at `/result/<field>` must not be cut once more."""
+        self._sealed.append(f"/result/{field}")
 
     def preview(self, field: str, text: str, budget: int, *, role: str) -> tuple[str, int | None]:
         """The preview for `/result/<field>`, and the index of its artifact when it was cut."""
@@ -111,9 +120,9 @@ class Projector:
         """The beginning of a short text, ended by an ellipsis where it was cut; nothing is written."""
         if len(text) <= budget:
             return text
-        shown = max(0, budget - 1)
-        self.cuts.append(FieldCut(f"/result/{field}", Cut("characters", len(text), ((0, shown),))))
-        return f"{text[:shown]}…"[:budget]
+        shown, cut = clipped(text, budget, len(text))
+        self.cuts.append(FieldCut(f"/result/{field}", cut))
+        return shown
 
     def keep(self, role: str, text: str) -> int:
         """Writes `text` whole; the index of its artifact."""
@@ -162,7 +171,9 @@ class Projector:
         return {field: built[:limit], f"{field}_omitted": len(items) - limit}
 
     def done(self, result: JsonValue) -> Projected:
-        return Projected(result=result, artifacts=tuple(self.artifacts), cuts=tuple(self.cuts))
+        return Projected(
+            result=result, artifacts=tuple(self.artifacts), cuts=tuple(self.cuts), sealed=tuple(self._sealed)
+        )
 
 
 ResultMembers: TypeAlias = dict[str, JsonValue]
@@ -200,7 +211,8 @@ def bounded(
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error is not None:
-            return fit(error_receipt(canonical, policy, details=details), policy)
+            body_of_error = error_receipt(canonical, policy, details=details)
+            return fit(body_of_error, policy, tail=artifact_lines(canonical))
         last = () if tail is None else tail(canonical)
         return fit(body(canonical), policy, tail=(*last, *artifact_lines(canonical)))
 
@@ -259,14 +271,20 @@ def item_lines(
 ) -> Iterable[Segment]:
     """`item(element, its pointer)` on a line each, and how many the projection left out."""
     found = _at(canonical, pointer)
-    items = found if isinstance(found, list) else []
-    for index, element in enumerate(items):
+    for index, element in enumerate(found if isinstance(found, list) else ()):
         yield line_break()
         yield from item(element, join(pointer, index))
+    yield from omitted_line(canonical, pointer)
+
+
+def omitted_line(canonical: CanonicalResult, pointer: str) -> Iterable[Segment]:
+    """How many items of the list at `pointer` the projection left out; nothing when it left none out."""
     omitted = _at(canonical, f"{pointer}_omitted")
     if isinstance(omitted, int):
+        found = _at(canonical, pointer)
+        shown = len(found) if isinstance(found, list) else 0
         yield line_break()
-        yield Segment(f"[showing first {len(items)} of {len(items) + omitted}]", "marker")
+        yield Segment(f"[showing first {shown} of {shown + omitted}]", "marker")
 
 
 def sliced(text: str, pointer: str) -> Segment:
@@ -286,14 +304,34 @@ def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
 
 
 def artifact_lines(canonical: CanonicalResult) -> Iterable[Segment]:
-    """`Artifacts:` and one path a line; nothing when there are none (RFC-129)."""
+    """`Artifacts:` and one path a line; nothing when there are none (RFC-129).
+
+    Before them, where the result as a whole passed the ceiling, how much of it there is.
+    """
     if not canonical.artifacts:
         return
+    yield from shortened_line(canonical)
     yield line_break()
     yield label("Artifacts:")
     for index in range(len(canonical.artifacts)):
         yield line_break()
         yield value(canonical, f"/artifacts/{index}/path")
+
+
+def shortened_line(canonical: CanonicalResult) -> Iterable[Segment]:
+    """Where the result as a whole passed the ceiling: how much of it there is, and under which path."""
+    halves = (("result", "/result"), ("error", "/error/details")) if canonical.artifacts else ()
+    for half, pointer in halves:
+        size, index = _at(canonical, f"{pointer}/{half}_characters"), _at(canonical, f"{pointer}/{half}_artifact")
+        if isinstance(size, int) and isinstance(index, int) and 0 <= index < len(canonical.artifacts):
+            path = canonical.artifacts[index].path
+            yield line_break()
+            yield Segment(f"[{half} shortened: all {size} characters are in {path}]", "marker")
+
+
+def whole_elsewhere(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
+    """The receipt of a result of which the ceiling left nothing: a family would take it for an empty one."""
+    return fit([headline(canonical.summary_text)], policy, tail=artifact_lines(canonical))
 
 
 def error_receipt(

@@ -9,6 +9,7 @@ typed although their names are open.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 import msgspec
@@ -30,12 +31,17 @@ from envelopes.families.base import (
     sliced,
     text_block,
 )
+from envelopes.fitting import fitting
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
+from envelopes.handles import spoken
 from envelopes.json_text import match_json
 from envelopes.outline import outline, outline_text
 from envelopes.receipt import Segment
 from envelopes.recorded import Members, RecordedText, align_untyped, read_untyped, reading
 from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+
+ROWS_SHARE = 2  # blocks and all that is said of them, beside the budget of their texts
+ROW_CHARACTERS = 160
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,19 +65,34 @@ class Value(msgspec.Struct, frozen=True):
 
 def _blocks(found: Blocks, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     """The texts share one budget, in order; what is left of it goes to the next."""
-    shown = found.content[: policy.rows]
+    limit = fitting(_sizes(found.content, policy), rows=policy.rows, characters=ROWS_SHARE * policy.preview)
     room = policy.preview
     rows: list[JsonValue] = []
-    for index, block in enumerate(shown):
+    for index, block in enumerate(found.content[:limit]):
         row, used = _block(block, index, room, projector)
         rows.append(row)
         room -= used
-    omitted = len(found.content) - len(shown)
+    omitted = len(found.content) - len(rows)
     return {
-        "content": rows if not omitted else projector.rows("content", [*rows, *[None] * omitted], len(shown)),
+        "content": rows if not omitted else projector.rows("content", [*rows, *[None] * omitted], len(rows)),
         "content_omitted": omitted or None,
+        "content_artifact": projector.keep("content", _lines_of_json(found)) if omitted else None,
         **_structured(found.structured_content, projector, policy),
     }
+
+
+def _sizes(content: Iterable[Block], policy: ProjectionPolicy) -> Iterable[int]:
+    """At most what each row will have: names, a marker and the path of an artifact, besides its text."""
+    room = policy.preview
+    for block in content:
+        shown = min(len(block.text or ""), room)
+        room -= shown
+        yield shown + ROW_CHARACTERS + len(block.kind) + len(block.uri or "") + len(block.media_type or "")
+
+
+def _lines_of_json(found: Blocks) -> str:
+    """One block a line, so that a slice of the artifact is readable."""
+    return "\n".join(json.dumps(spoken(block), ensure_ascii=False) for block in found.content)
 
 
 def _block(block: Block, index: int, room: int, projector: Projector) -> tuple[JsonValue, int]:

@@ -1,4 +1,4 @@
-"""Any complete output of a built-in tool, drawn from the types that its definition names.
+"""Any complete output of a built-in tool or of a family, drawn from the types that either names.
 
 Hypothesis draws the texts and the numbers, a handful of each, and a seed; the seed puts them
 together. With a choice of Hypothesis's own for every field and every member, ten thousand outputs of
@@ -8,7 +8,7 @@ one tool took more than twice as long; what that buys, smaller counter-examples,
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from random import Random
 from typing import Any
@@ -19,6 +19,7 @@ from msgspec import inspect
 
 from envelopes.budget import RECEIPT_CHARACTERS
 from envelopes.families import builtin
+from envelopes.families.base import Family
 from envelopes.file_text import FileText, read_file_text
 from envelopes.result import CompleteOutput, JsonValue, ToolError
 from envelopes.tool import DISPATCH_KINDS
@@ -70,21 +71,35 @@ DRAWN = st.builds(
 )
 
 
-@cache
 def outputs(tool: str) -> st.SearchStrategy[CompleteOutput]:
-    ways = [partial(successful, tool, inspect.type_info(result)) for result in builtin(tool)[1].result]
-    return st.builds(lambda way, drawn: way(drawn), st.sampled_from([*ways, partial(failed, tool)]), DRAWN)
+    definition = builtin(tool)[1]
+    return _any_of(tool, tuple(definition.result), (*definition.error_kinds, *DISPATCH_KINDS))
+
+
+def foreign_outputs(family: Family) -> st.SearchStrategy[CompleteOutput]:
+    """Of the result types that no built-in tool of the family has, under the name of a foreign tool."""
+    tool = next((row.tools[0] for row in family.foreign if row.tools), "mcp__server__tool")
+    own = {result for definition in family.tools for result in definition.result}
+    return _any_of(tool, tuple(result for result in family.results if result not in own), tuple(DISPATCH_KINDS))
+
+
+@cache
+def _any_of(
+    tool: str, results: tuple[type[msgspec.Struct], ...], kinds: tuple[str, ...]
+) -> st.SearchStrategy[CompleteOutput]:
+    ways = [partial(successful, tool, inspect.type_info(result)) for result in results]
+    return st.builds(lambda way, drawn: way(drawn), st.sampled_from([*ways, partial(failed, tool, kinds)]), DRAWN)
 
 
 def successful(tool: str, result: inspect.Type, drawn: Drawn) -> CompleteOutput:
     return CompleteOutput(tool_name=tool, status="success", summary_text=f"{tool} is done", result=value(result, drawn))
 
 
-def failed(tool: str, drawn: Drawn) -> CompleteOutput:
+def failed(tool: str, kinds: Sequence[str], drawn: Drawn) -> CompleteOutput:
     choice, names = drawn.random.choice, ["field", "task_id", "url", "workdir"]
     named = drawn.random.sample(names, drawn.random.randint(0, len(names)))
     error = ToolError(
-        kind=choice([*builtin(tool)[1].error_kinds, *DISPATCH_KINDS]),
+        kind=choice(kinds),
         message=drawn.text(),
         details=choice([None, {name: drawn.json() for name in named}]),
         recovery_hint=choice([None, drawn.text()]),

@@ -207,7 +207,7 @@ def test_errors_never_reach_a_family_and_a_family_never_makes_an_envelope() -> N
         error = ToolError(kind="network_failed", message="no route", retryable=True)
         complete = CompleteOutput(tool_name="Ask", status="error", summary_text="failed", error=error)
         assert project(complete, deaf, ProjectionPolicy(), MemorySink()).canonical.error == error
-    assert Projected.__struct_fields__ == ("result", "artifacts", "cuts")
+    assert Projected.__struct_fields__ == ("result", "artifacts", "cuts", "sealed")
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])

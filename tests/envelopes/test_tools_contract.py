@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import RECEIPT_CHARACTERS, RenderPolicy
-from envelopes.families import builtin, samples, tools
+from envelopes.budget import CANONICAL_CHARACTERS, RECEIPT_CHARACTERS, RenderPolicy
+from envelopes.families import FAMILIES, builtin, samples, tools
 from envelopes.families.base import Family
 from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import resolve
@@ -19,12 +19,10 @@ from envelopes.receipt import Receipt
 from envelopes.result import CanonicalResult, CompleteOutput
 from envelopes.tool import DISPATCH_KINDS
 from tests.cases import each
-from tests.envelopes.complete_outputs import outputs
+from tests.envelopes.complete_outputs import foreign_outputs, outputs
 
 FIVE = ["tool_name", "status", "summary_text", "result", "error"]
 SORTS = {"success", "error", "large", "empty", "odd"}
-# Twice what a receipt may have: handles, times and metadata come on top of the family's previews.
-CANONICAL_CHARACTERS = 2 * RECEIPT_CHARACTERS
 TOOLS = sorted(tools())
 GALLERY = [(tool, sort) for tool in TOOLS for sort in samples(tool)]
 LIMITS = (0, 1, 90, 400, 2_000, RECEIPT_CHARACTERS)
@@ -34,26 +32,26 @@ DRAWN = settings(
 )
 
 
-def projected(complete: CompleteOutput) -> tuple[Projection, MemorySink]:
-    family, sink = builtin(complete.tool_name)[0], MemorySink()
-    return project(complete, family, family.projection, sink), sink
+def projected(complete: CompleteOutput, family: Family | None = None) -> tuple[Projection, MemorySink]:
+    owner, sink = family or builtin(complete.tool_name)[0], MemorySink()
+    return project(complete, owner, owner.projection, sink), sink
 
 
-def rendered(canonical: CanonicalResult, limit: int) -> Receipt:
-    return render(canonical, builtin(canonical.tool_name)[0], RenderPolicy(characters=limit))
+def rendered(canonical: CanonicalResult, limit: int, family: Family | None = None) -> Receipt:
+    return render(canonical, family or builtin(canonical.tool_name)[0], RenderPolicy(characters=limit))
 
 
-def check_halves(complete: CompleteOutput, limit: int) -> None:
-    """Five keys, one half, the same twice, within the limit, and every sourced character where it says."""
-    (projection, sink), again = projected(complete), projected(complete)
+def check_halves(complete: CompleteOutput, limit: int, family: Family | None = None) -> None:
+    """Five keys, one half, the same twice, both within their limits, and every sourced character where it says."""
+    (projection, sink), again = projected(complete, family), projected(complete, family)
     assert (projection, sink.texts) == (again[0], again[1].texts)
     document = projection.canonical.to_json()
     assert list(document)[:5] == FIVE
     assert (document["result"] is None, document["error"] is None) == (complete.error is not None, not complete.error)
     assert CanonicalResult.from_json(json.loads(json.dumps(document))).to_json() == document
-    assert indexed(document["result"]) == set(range(len(projection.canonical.artifacts)))
-    receipt = rendered(projection.canonical, limit)
-    assert receipt == rendered(projection.canonical, limit)
+    check_bounds(projection, sink)
+    receipt = rendered(projection.canonical, limit, family)
+    assert receipt == rendered(projection.canonical, limit, family)
     assert len(receipt.text) <= limit
     for segment in receipt.segments:
         if segment.source is not None:
@@ -61,6 +59,25 @@ def check_halves(complete: CompleteOutput, limit: int) -> None:
             if segment.source.start is not None:
                 assert isinstance(found, str)
                 assert found[segment.source.start : segment.source.end] == segment.text
+
+
+def check_bounds(projection: Projection, sink: MemorySink) -> None:
+    """So many characters of JSON; what did not fit is stated where it was, and whole in an artifact with a role."""
+    document = projection.canonical.to_json()
+    assert len(json.dumps(document, ensure_ascii=False)) <= CANONICAL_CHARACTERS
+    assert {cut.pointer for cut in projection.cuts if not _is_stated(document, cut.pointer)} == set()
+    assert indexed(document["result"] or document["error"]) == set(range(len(projection.canonical.artifacts)))
+
+
+def _is_stated(document: Any, pointer: str) -> bool:
+    """What was cut is there, or how much of it was left out."""
+    for place in (pointer, f"{pointer}_omitted"):
+        try:
+            resolve(document, place)
+        except KeyError:
+            continue
+        return True
+    return False
 
 
 def indexed(value: Any) -> set[int]:
@@ -101,8 +118,7 @@ def test_a_gallery_keeps_the_contract_within_every_budget(tool: str, sort: str, 
 
 @each(("tool", "sort"), GALLERY)
 def test_a_canonical_result_is_bounded(tool: str, sort: str) -> None:
-    document = projected(samples(tool)[sort])[0].canonical.to_json()
-    assert len(json.dumps(document, ensure_ascii=False)) <= CANONICAL_CHARACTERS
+    check_bounds(*projected(samples(tool)[sort]))
 
 
 @each(("tool", "sort"), GALLERY)
@@ -138,6 +154,13 @@ def test_any_output_of_a_tool_keeps_the_contract(tool: str, data: st.DataObject)
 @given(data=st.data())
 def test_ten_thousand_outputs_of_a_tool_keep_the_contract(tool: str, data: st.DataObject) -> None:
     check_halves(data.draw(outputs(tool)), data.draw(st.integers(0, 600) | st.sampled_from(LIMITS)))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@settings(DRAWN, max_examples=30)
+@given(data=st.data())
+def test_any_output_of_a_foreign_tool_keeps_the_contract(family: Family, data: st.DataObject) -> None:
+    check_halves(data.draw(foreign_outputs(family)), data.draw(st.integers(0, 600) | st.sampled_from(LIMITS)), family)
 
 
 def test_a_family_names_each_of_its_tools_once() -> None:

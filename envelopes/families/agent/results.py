@@ -74,7 +74,7 @@ def _agent_run(found: AgentRun, projector: Projector, policy: ProjectionPolicy) 
     return {
         "agent_id": found.agent_id,
         "status": found.status,
-        "description": _short("description", found.description, projector, policy),
+        **_description(found.description, projector, policy),
         "task_handle": handle if found.launched else None,
         "output_file": found.output_file,
         "total_tokens": found.total_tokens,
@@ -111,8 +111,8 @@ def _plan_mode(found: PlanMode, projector: Projector, policy: ProjectionPolicy) 
     return projector.text("message", found.message, policy.preview, role="message")
 
 
-def _short(field: str, text: str | None, projector: Projector, policy: ProjectionPolicy) -> str | None:
-    return None if text is None else projector.preview(field, text, policy.details, role=field)[0]
+def _description(text: str | None, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return {} if text is None else projector.text("description", text, policy.details, role="description")
 
 
 def body(canonical: CanonicalResult) -> Iterable[Segment]:

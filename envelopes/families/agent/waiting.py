@@ -20,6 +20,7 @@ Wake: TypeAlias = Literal["operator_input", "task_result", "external"]
 Scope: TypeAlias = Literal["agent", "work_item"]
 Priority: TypeAlias = Literal["interject", "next", "normal", "background"]
 LINE_CHARACTERS = 200  # spec/model.md E-8: summary 200
+SOURCES_CHARACTERS = 1_000
 
 
 class WaitCondition(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ def project_wait(found: WaitRecorded, projector: Projector, policy: ProjectionPo
         "wake": found.wake,
         "resource": found.resource,
         "work_item_id": found.work_item_id,
-        "wait_condition": condition_members("wait_condition", found.wait_condition, projector),
+        "wait_condition": _condition("wait_condition", found.wait_condition, projector, policy),
         "work_item": _work_item(found.work_item, projector),
         **projector.listed("cancelled_wait_condition_ids", list(replaced), policy),
     }
@@ -97,10 +98,14 @@ def project_follow_up(found: FollowUp, projector: Projector, policy: ProjectionP
     return {"enqueued": True, "priority": found.priority, **text}
 
 
-def condition_members(field: str, condition: WaitCondition, projector: Projector) -> JsonValue:
+def _condition(field: str, condition: WaitCondition, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
     texts = ("waiting_for", "no_fallback_reason", "continuation")
     lines = {name: one_line(f"{field}/{name}", getattr(condition, name), projector) for name in texts}
-    return spoken(msgspec.structs.replace(condition, **lines))
+    few = msgspec.structs.replace(policy, preview=min(policy.preview, SOURCES_CHARACTERS))
+    sources = projector.listed(f"{field}/wake_sources", list(condition.wake_sources), few)
+    said = spoken(msgspec.structs.replace(condition, **lines))
+    assert isinstance(said, dict)
+    return said | {path.rpartition("/")[2]: member for path, member in sources.items()}
 
 
 def one_line(field: str, text: str | None, projector: Projector, budget: int = LINE_CHARACTERS) -> str | None:

@@ -17,7 +17,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from envelopes.budget import RenderPolicy
-from envelopes.families.base import error_receipt, headline, label, line_break, member_line, value
+from envelopes.families.base import (
+    artifact_lines,
+    error_receipt,
+    headline,
+    label,
+    line_break,
+    member_line,
+    shortened_line,
+    value,
+)
 from envelopes.families.command.batch import COUNTED, SKIPPED
 from envelopes.families.command.streams import Show, Stream, json_aware, readable, tail_first, verbatim
 from envelopes.fitting import fit
@@ -57,7 +66,8 @@ def receipt_with(show: Show, *, when_too_long: Show) -> Renderer:
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error:
-            return fit(error_receipt(canonical, policy, details=DETAILS), policy)
+            error = error_receipt(canonical, policy, details=DETAILS)
+            return fit(error, policy, tail=artifact_lines(canonical))
         body, tail = list(_outcome(canonical, show)), _artifacts(canonical)
         if sum(len(segment.text) for segment in [*body, *tail]) > policy.characters:
             body = list(_outcome(canonical, when_too_long))
@@ -178,7 +188,8 @@ def _verdict(canonical: CanonicalResult, item: dict[str, Any], pointer: str) -> 
 def _artifacts(canonical: CanonicalResult) -> list[Segment]:
     """Each path with what it holds: no place in the list tells that (RFC-089)."""
     roles = _roles(canonical.result if isinstance(canonical.result, dict) else {})
-    shown = [line_break(2), label("Artifacts:")] if canonical.artifacts else []
+    shown = [*shortened_line(canonical)]
+    shown += [line_break(2), label("Artifacts:")] if canonical.artifacts else []
     for index in range(len(canonical.artifacts)):
         shown += [line_break(), value(canonical, f"/artifacts/{index}/path")]
         shown += [label(f" (whole {roles[index]})")] if index in roles else []

@@ -28,7 +28,7 @@ KINDS = {
 
 def file_receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error:
-        return fit(file_failure(canonical), policy)
+        return fit(file_failure(canonical), policy, tail=artifact_lines(canonical))
     return fit(_outcome(canonical), policy, tail=artifact_lines(canonical))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
@@ -37,6 +38,7 @@ from envelopes.handles import CHILD_REPORT_CHARACTERS, spoken
 from envelopes.result import JsonValue
 
 LISTED_TASKS = 50
+ROWS_SHARE = 2  # the receipt says half of a row: not its times, nor the command's identity
 LINE_CHARACTERS = 200  # spec/model.md E-8: summary 200
 
 
@@ -130,25 +132,23 @@ def _task_stopped(found: TaskStopped, projector: Projector, policy: ProjectionPo
 
 def _active_tasks(found: ActiveTasks, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     """At most 50 rows (spec/tools.md B.1). The whole list is kept when some had to go."""
-    bounded = msgspec.structs.replace(policy, rows=min(policy.rows, LISTED_TASKS), details=policy.preview)
-    shown = _fitting_indexes("tasks", map(_row_size, found.tasks), projector, bounded)
-    rows: list[JsonValue] = [_row(found.tasks[index], index, projector) for index in shown]
-    if len(rows) == len(found.tasks):
-        return {"tasks": rows}
-    kept = projector.keep("tasks", _lines_of_json(found))
-    return {"tasks": rows, "tasks_omitted": len(found.tasks) - len(rows), "tasks_artifact": kept}
+    rows = fitting(map(_row_size, found.tasks), rows=min(policy.rows, LISTED_TASKS), characters=policy.preview)
+    bounded = msgspec.structs.replace(policy, rows=rows, preview=ROWS_SHARE * policy.preview)
+    listed = projector.each("tasks", found.tasks, bounded, partial(_row, projector))
+    if "tasks_omitted" in listed:
+        listed["tasks_artifact"] = projector.keep("tasks", _lines_of_json(found))
+    return listed
 
 
-def _row(task: TaskDigest, index: int, projector: Projector) -> JsonValue:
+def _row(projector: Projector, task: TaskDigest, field: str) -> JsonValue:
     """The command of a row is only its identity; TaskStatus says the rest."""
-    at = f"tasks/{index}"
     identity = {} if task.command is None else _identity(task.command)
     return _said(
         {
             "id": task.id,
             "kind": task.kind,
             "status": task.status,
-            "summary": _line(f"{at}/summary", task.summary, projector),
+            "summary": _line(f"{field}/summary", task.summary, projector),
             "updated_at": task.updated_at,
             "wait_policy": task.wait_policy,
             "command": identity or None,

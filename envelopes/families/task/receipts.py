@@ -31,7 +31,8 @@ _FIELDS = {"task": ("/result/task/task_id", NO_ID), "status": ("/result/task/sta
 
 def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error is not None:
-        return fit(error_receipt(canonical, policy, details=DETAILS), policy)
+        error = error_receipt(canonical, policy, details=DETAILS)
+        return fit(error, policy, tail=artifact_lines(canonical))
     body = list(_body(canonical))
     return fit(body, policy, tail=_artifacts(canonical, is_ended=body[-1].text.endswith("\n")))
 

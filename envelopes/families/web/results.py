@@ -26,6 +26,7 @@ from envelopes.result import JsonValue
 
 WEB_CHARACTERS = 10_000  # spec/model.md E-8
 LINE_CHARACTERS = 200
+URL_CHARACTERS = 2_000
 SNIPPET_CHARACTERS = 300
 
 
@@ -136,9 +137,10 @@ def _links(links: Iterable[Link]) -> list[JsonValue]:
 
 def _fetched_page(found: FetchedPage, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     shown, artifact = projector.preview("text", found.text, policy.preview, role="page")
+    projector.seal("text")  # cut through its last line, the page could go on as if it were the receipt
     return {
-        "url": found.url,
-        "final_url": found.final_url,
+        "url": projector.line("url", found.url, URL_CHARACTERS),
+        "final_url": projector.line("final_url", found.final_url, URL_CHARACTERS),
         "status": found.status,
         "content_type": found.content_type,
         "bytes_read": found.bytes_read,

@@ -33,27 +33,27 @@ REPORT_CHARACTERS = 4_000  # as a child's report, spec/model.md E-8
 ROW_CHARACTERS = 200
 ROW_TODO_CHARACTERS = 200
 LIST_CHARACTERS = 1_000
+WARNINGS_CHARACTERS = 2_000  # one warning with its five samples has up to 1,100
 SAMPLE_TODOS = 5
 
 
 def change(found: WorkItemChange, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    few = msgspec.structs.replace(policy, preview=min(policy.preview, WARNINGS_CHARACTERS))
     return {
         "work_item": _view(found.work_item, "work_item", projector, policy),
-        "changed_fields": list(found.changed_fields) or None,
-        "warnings": [_unfinished(one, index, projector) for index, one in enumerate(found.warnings)] or None,
+        **(projector.listed("changed_fields", list(found.changed_fields), few) if found.changed_fields else {}),
+        **(projector.each("warnings", found.warnings, few, partial(_unfinished, projector)) if found.warnings else {}),
         "completed_transition": found.completed_transition,
     }
 
 
-def _unfinished(warning: UnfinishedTodos, index: int, projector: Projector) -> JsonValue:
-    sample = projector.rows(f"warnings/{index}/sample", list(warning.sample), SAMPLE_TODOS)
+def _unfinished(projector: Projector, warning: UnfinishedTodos, field: str) -> JsonValue:
+    sample = projector.rows(f"{field}/sample", list(warning.sample), SAMPLE_TODOS)
     return {
         "kind": "unfinished_todos",
         "pending_count": warning.pending_count,
         "in_progress_count": warning.in_progress_count,
-        "sample": [
-            projector.line(f"warnings/{index}/sample/{at}", str(text), ROW_CHARACTERS) for at, text in enumerate(sample)
-        ],
+        "sample": [projector.line(f"{field}/sample/{at}", str(text), ROW_CHARACTERS) for at, text in enumerate(sample)],
     }
 
 

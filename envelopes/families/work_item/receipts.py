@@ -11,6 +11,7 @@ from envelopes.families.base import (
     label,
     line_break,
     member_line,
+    omitted_line,
     preview,
     sliced,
     value,
@@ -36,7 +37,7 @@ def _created(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield from _outcome("Work item created: ", result, "work_item")
     yield from _item(canonical, "work_item")
     yield from _steps(result)
-    yield from _unfinished(result)
+    yield from item_lines(canonical, "/result/warnings", _unfinished)
 
 
 def _updated(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
@@ -45,16 +46,17 @@ def _updated(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
         yield line_break() if index == 0 else label(", ")
         yield from [label("Changed: ")] if index == 0 else []
         yield sliced(name, f"/result/changed_fields/{index}")
+    yield from omitted_line(canonical, "/result/changed_fields")
     yield from _item(canonical, "work_item")
     yield from _steps(result)
-    yield from _unfinished(result)
+    yield from item_lines(canonical, "/result/warnings", _unfinished)
 
 
 def _completed(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield from _outcome(_COMPLETED[result.flag("completed_transition") is not False], result, "work_item")
     yield from _told(result.member("work_item"), "Objective", "/result/work_item/objective")
     yield from member_line(canonical, "Report from", "/result/work_item/completion_report/source")
-    yield from _unfinished(result)
+    yield from item_lines(canonical, "/result/warnings", _unfinished)
 
 
 def _picked(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
@@ -143,20 +145,18 @@ def _states(found: Members, pointer: str) -> Iterable[Segment]:
             said.append(text)
 
 
-def _unfinished(result: Members) -> Iterable[Segment]:
-    for index, warning in enumerate(result.items("warnings")):
-        pointer = f"/result/warnings/{index}"
+def _unfinished(item: JsonValue, pointer: str) -> Iterable[Segment]:
+    warning = Members(item)
+    yield label("Warning: unfinished todos, ")
+    yield Segment(str(warning.integer("pending_count")), "value", Source("canonical", f"{pointer}/pending_count"))
+    yield label(" pending and ")
+    count = str(warning.integer("in_progress_count"))
+    yield Segment(count, "value", Source("canonical", f"{pointer}/in_progress_count"))
+    yield label(" in progress")
+    for at, text in enumerate(warning.strings("sample")):
         yield line_break()
-        yield label("Warning: unfinished todos, ")
-        yield Segment(str(warning.integer("pending_count")), "value", Source("canonical", f"{pointer}/pending_count"))
-        yield label(" pending and ")
-        count = str(warning.integer("in_progress_count"))
-        yield Segment(count, "value", Source("canonical", f"{pointer}/in_progress_count"))
-        yield label(" in progress")
-        for at, text in enumerate(warning.strings("sample")):
-            yield line_break()
-            yield label("- ")
-            yield from indented(text, f"{pointer}/sample/{at}", "  ")
+        yield label("- ")
+        yield from indented(text, f"{pointer}/sample/{at}", "  ")
 
 
 def _focus_warning(item: JsonValue, pointer: str) -> Iterable[Segment]:

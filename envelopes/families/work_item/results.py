@@ -73,9 +73,9 @@ def _todo_rows(todos: Sequence[Todo]) -> list[JsonValue]:
 def _work_item(found: WorkItem, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     row = _item_row(found)
     if found.description is not None:
-        row["description"] = projector.preview(
-            "work_item/description", found.description, policy.preview, role="description"
-        )[0]
+        field = "work_item/description"
+        row["description"], artifact = projector.preview(field, found.description, policy.preview, role="description")
+        row |= {} if artifact is None else {"description_artifact": artifact}
     return {"work_item": row if found.id is not None or row else None}
 
 
@@ -137,11 +137,13 @@ def todo_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
 
 def _item_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
     found = Members(item)
-    yield label("#")
-    yield sliced(found.text("id") or "", f"{pointer}/id")
-    yield label(" ")
+    if number := found.text("id"):
+        yield label("#")
+        yield sliced(number, f"{pointer}/id")
+        yield label(" ")
     yield from _stated(found.text("state"), pointer)
-    yield sliced(found.text("objective") or "", f"{pointer}/objective")
+    if objective := found.text("objective"):
+        yield sliced(objective, f"{pointer}/objective")
     if owner := found.text("owner"):
         yield label(", owner ")
         yield sliced(owner, f"{pointer}/owner")
