@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from django.core.cache import cache
-from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, Value, When
+from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, QuerySet, Value, When
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact, IsNull
 from django.utils import timezone
 
 from dashboard.intake.identity import derived
@@ -17,8 +19,8 @@ from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 from dashboard.prepared import Given, given, prepared
 from dashboard.runs.text import runs_with_text
 
-# Up to so many runs of a facet are named by id and sorted; more of them are met soon by walking the
-# list's own index. Either way the work is bounded, whatever the planner believes.
+# Up to so many runs of a facet, or with a text, are named by id and sorted; more of them are met soon by
+# walking the list's own index. Either way the work is bounded, whatever the planner believes.
 FEW = 400
 COMMON_FOR = 600  # seconds
 
@@ -66,9 +68,17 @@ def narrowed(project: int, terms: Sequence[TermLike]) -> Narrowed:
     return Narrowed(tuple(left), few)
 
 
-def matching(project: int | Given, terms: Iterable[TermLike], idle: datetime | Given) -> QuerySet[Run]:
-    """Unordered. `idle` is the stamp before which a run that says nothing counts as over."""
-    found: QuerySet[Run] = Run.objects.filter(project=project)
+def matching(
+    project: int | Given, terms: Iterable[TermLike], idle: datetime | Given, *, has_children: bool, is_few: bool
+) -> QuerySet[Run]:
+    """Unordered. `idle` is the stamp before which a run that says nothing counts as over.
+
+    Few runs are looked up by their ids: SQLite would take the index of the project, or of runs without a
+    parent, for the better one and walk them all, so that those two columns are hidden from it.
+    """
+    own, parent = ((Coalesce(name, name) if is_few else F(name)) for name in ("project_id", "parent_id"))
+    found: QuerySet[Run] = Run.objects.filter(Exact(own, project))
+    found = found if has_children else found.filter(IsNull(parent, True))  # noqa: FBT003
     for term in terms:
         found = _run_term(found, term, idle)
     return found
@@ -85,8 +95,8 @@ def with_children(terms: Sequence[TermLike]) -> bool:
 
 def runs(project: Project, terms: Sequence[TermLike]) -> QuerySet[Run]:
     asked = narrowed(project.pk, terms)
-    found = matching(project.pk, asked.terms, idle_before())
-    found = found if with_children(terms) else found.filter(parent=None)
+    has_children, is_few = with_children(terms), asked.few is not None
+    found = matching(project.pk, asked.terms, idle_before(), has_children=has_children, is_few=is_few)
     return found if asked.few is None else found.filter(pk__in=asked.few)
 
 

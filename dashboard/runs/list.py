@@ -192,21 +192,33 @@ class _Shape(NamedTuple):
 
 def _listed(project: int, terms: tuple[Term, ...], sort: str, position: Position | None) -> list[Listed]:
     asked = query_rows.narrowed(project, terms)
-    few = None if asked.few is None else {f"few_{number}": key for number, key in enumerate(asked.few)}
-    if few is not None and not few:
+    if asked.few is not None and not asked.few:
         return []
-    values: dict[str, Any] = {"project": project, "idle": query_rows.idle_before()} | (few or {})
+    few = _padded(list(asked.few or ()))
+    values: dict[str, Any] = {"project": project, "idle": query_rows.idle_before()}
+    values |= {f"few_{number}": key for number, key in enumerate(few)}
     if position:
         values |= {"value": position[0], "key": position[1]}
-    count = None if few is None else len(few)
+    count = None if asked.few is None else len(few)
     shape = _Shape(asked.terms, query_rows.with_children(terms), count, SORTS[sort], bool(position), PAGE + 1)
     return list(map(Listed._make, _runs(shape, **values)))
 
 
+def _padded(few: list[UUID]) -> list[UUID]:
+    """With repeats up to a power of two: else every number of runs would be a query to compile."""
+    wanted = 1 << (len(few) - 1).bit_length() if few else 0
+    return few + few[:1] * (wanted - len(few))
+
+
 @prepared
 def _runs(shape: _Shape) -> QuerySet[Any, Any]:
-    found = query_rows.matching(given("project", Run, "project"), shape.terms, given("idle", Run, "last_at"))
-    found = found if shape.has_children else found.filter(parent=None)
+    found = query_rows.matching(
+        given("project", Run, "project"),
+        shape.terms,
+        given("idle", Run, "last_at"),
+        has_children=shape.has_children,
+        is_few=shape.few is not None,
+    )
     if shape.few is not None:
         found = found.filter(pk__in=[given(f"few_{number}", Run, "id") for number in range(shape.few)])
     column = F(shape.column)

@@ -70,10 +70,20 @@ def test_a_rare_text_is_looked_up_and_leaves_nothing_behind(project: Project) ->
     run = create_run(project, title="Zebra crossing")
     create_run(project, title="Plain")
     assert looked_up(project, "zebra") == ({run.pk} if connection.vendor == "sqlite" else None)
-    assert [looked_up(project, text) for text in ("-zebra", "ze")] == [None, None]
+    assert looked_up(project, "ze") == looked_up(project, "zebra")
+    assert looked_up(project, "-zebra") is None
     run.delete()
     assert not [text for text in kept_texts() if "Zebra" in text]
     assert not looked_up(project, "zebra")
+
+
+@pytest.mark.parametrize("text", ["zebra", "ze", "tool:Rare"])
+def test_what_is_rare_is_found_by_its_ids_and_not_by_walking_the_list(text: str, project: Project) -> None:
+    create_run(project, title="Zebra crossing", facets={"tool": ["Rare"]})
+    plan = parse(text).runs(project).explain()
+    if connection.vendor == "sqlite":
+        assert "(id=?)" in plan
+        assert "project_id=?" not in plan
 
 
 def test_a_common_text_is_not_looked_up_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
