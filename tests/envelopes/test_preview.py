@@ -11,15 +11,18 @@ import pytest
 
 from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families import FAMILIES
-from envelopes.pipeline import ReceiptTooLong, render
+from envelopes.families.base import FieldCut
+from envelopes.finding import Shortened
+from envelopes.pipeline import Projection, ReceiptTooLong, render, rendered_pair
 from envelopes.preview import Cut, Preview, fitting_lines, head_tail, split_lines
-from envelopes.receipt import Segment
+from envelopes.receipt import Segment, text_receipt
 from envelopes.result import CanonicalResult, ToolError
 from tests.envelopes.built_in import failure, projected
 
 BOTH = Cut("lines", 10, ((0, 2), (9, 10)))
 TAIL = Cut("lines", 10, ((7, 10),))
 WHOLE = Cut("characters", 3, ((0, 3),))
+DONE = CanonicalResult(tool_name="Ask", status="success", summary_text="done", result={})
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,9 @@ def test_lines_fit_up_to_the_last_character_of_the_budget(sizes: tuple[int, ...]
         ("a\nb\ncc\n", 5, "a\n", "cc\n", "lines"),
         ("long\nb\nc\n", 4, "lo", "c\n", "characters"),
         ("a\nb\nlong\n", 4, "a\n", "g\n", "characters"),
+        ("a\nb\nc\nd\ne\n", 8, "a\nb\n", "d\ne\n", "lines"),
+        ("a\nb\nc\nlong\ne\n", 8, "a\nb\n", "e\n", "lines"),
+        ("x" * 200, 100, "x" * 50, "x" * 50, "characters"),
         ("abcdef", 3, "a", "ef", "characters"),
         ("abcdef", 0, "", "", "characters"),
     ],
@@ -85,7 +91,8 @@ def test_an_end_is_cut_in_its_lines_only_when_both_ends_have_one(
     assert (shown.head, shown.tail) == (head, tail)
     assert shown.cut is not None
     assert shown.cut.unit == unit or budget == 0
-    assert shown.cut.total == (len(split_lines(text)) if shown.cut.unit == "lines" else len(text))
+    first, last, total = (len(split_lines(one) if shown.cut.unit == "lines" else one) for one in (head, tail, text))
+    assert (shown.cut.total, shown.cut.shown) == (total, ((0, first), (total - last, total)))
 
 
 @pytest.mark.parametrize(("text", "lines"), [("", []), ("a", ["a"]), ("a\n", ["a\n"]), ("a\nb", ["a\n", "b"])])
@@ -113,6 +120,11 @@ def test_details_that_are_too_large_say_how_large_and_which() -> None:
     }
 
 
+def test_details_that_no_utf_8_can_hold_are_hashed_all_the_same() -> None:
+    found = details_of({"log": "\ud800" * 20}, 10)
+    assert found["sha256"] == hashlib.sha256(b'{"log":"' + b"\xed\xa0\x80" * 20 + b'"}').hexdigest()
+
+
 def test_details_of_exactly_the_limit_stay() -> None:
     details = {"log": "é" * 20, "n": [1, 2]}
     size = len(json.dumps(details, ensure_ascii=False, separators=(",", ":")))
@@ -123,7 +135,21 @@ def test_details_of_exactly_the_limit_stay() -> None:
 def test_a_receipt_may_have_exactly_as_many_characters_as_its_policy_allows() -> None:
     renderers = {"receipt": lambda _canonical, _policy: [Segment("x" * 5, "label")]}
     family = msgspec.structs.replace(FAMILIES[0], renderers=renderers)
-    canonical = CanonicalResult(tool_name="Ask", status="success", summary_text="done", result={})
-    assert render(canonical, family, RenderPolicy(characters=5)).text == "xxxxx"
+    assert render(DONE, family, RenderPolicy(characters=5)).text == "xxxxx"
     with pytest.raises(ReceiptTooLong, match="command/receipt wrote 5 characters, its policy allows 4$"):
-        render(canonical, family, RenderPolicy(characters=4))
+        render(DONE, family, RenderPolicy(characters=4))
+
+
+def test_both_halves_of_a_call_hold_the_cuts_of_their_projection() -> None:
+    projection = Projection(DONE, (FieldCut("/result/stdout_preview", BOTH),))
+    pair = rendered_pair(projection, text_receipt((Segment("done", "headline"),)))
+    assert (pair.canonical, pair.receipt.text) == (DONE, "done")
+    assert pair.cuts == (Shortened("/result/stdout_preview", BOTH),)
+
+
+@pytest.mark.parametrize(
+    ("thing", "field"), [(BOTH, "total"), (Preview("a", "", None), "head"), (Projection(DONE), "canonical")]
+)
+def test_what_was_cut_cannot_be_changed(thing: Any, field: str) -> None:
+    with pytest.raises(AttributeError):
+        setattr(thing, field, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -174,6 +175,11 @@ def test_a_kind_has_this_code(code: str, kind: str) -> None:
     assert code_of(kind) == code
 
 
+def test_no_other_kind_has_a_code_of_its_own() -> None:
+    named = {kind for kinds in CODES.values() for kind in kinds.split()} - {"a_kind_that_nobody_knows"}
+    assert set(settlement.CODES) == named | {code.lower() for code in CODES}
+
+
 def test_every_kind_that_a_tool_names_has_its_place_in_the_table() -> None:
     """INTERNAL_ERROR for want of a row looks like INTERNAL_ERROR by decision."""
     named = {kind for one in tools().values() for kind in (*one.error_kinds, *DISPATCH_KINDS)}
@@ -256,32 +262,48 @@ def test_an_output_is_large_from_12_001_characters_on() -> None:
     assert situation_of(settled("fits", data=None, stored=StoredOutput(artifact_id="a1"))).name == "large"
 
 
+OK_HAS = "c1: a call that ended ok has an output, inline or stored, and no error"
+FAILED_HAS = "c1: a call that did not end ok has an error and no output"
+
+
+def odd(kind: str) -> dict[str, ToolError]:
+    return {"error": ToolError(kind=kind, message="m", retryable=True)}
+
+
 @pytest.mark.parametrize(
     ("name", "changed", "said"),
     [
-        ("fits", {"data": None}, "has an output"),
-        ("fits", {"stored": StoredOutput(artifact_id="a1")}, "has an output"),
-        ("fits", {"error": ToolError(kind="k", message="m", retryable=False)}, "and no error"),
-        ("tool_error", {"error": None}, "has an error"),
-        ("tool_error", {"data": {}}, "and no output"),
-        ("tool_error", {"stored": StoredOutput(artifact_id="a1")}, "and no output"),
-        ("fits", {"duration_ms": -1}, "negative"),
-        ("blocked", {"effects": Effects(created=())}, "no effects"),
-        ("fits", {"phase": "pre_dispatch"}, "is no situation"),
-        ("fits", {"started_at": "yesterday"}, "started_at"),
-        ("fits", {"ended_at": "2025-12-16T18:12:01"}, "ended_at"),
-        ("fits", {"deadline_at": "soon"}, "deadline_at"),
-        ("tool_error", {"denied_reason": "blocked"}, "is no situation"),
-        ("blocked", {"denied_reason": None}, "is no situation"),
-        ("blocked", {"phase": "executed"}, "is no situation"),
-        ("timed_out", {"error": ToolError(kind="parse_failed", message="m", retryable=False)}, "does not go with"),
-        ("tool_error", {"error": ToolError(kind="tool_timed_out", message="m", retryable=True)}, "does not go with"),
-        ("tool_error", {"error": ToolError(kind="cancelled", message="m", retryable=True)}, "does not go with"),
-        ("cancelled", {"error": ToolError(kind="parse_failed", message="m", retryable=True)}, "does not go with"),
+        ("fits", {"data": None}, OK_HAS),
+        ("fits", {"stored": StoredOutput(artifact_id="a1")}, OK_HAS),
+        ("fits", odd("k"), OK_HAS),
+        ("tool_error", {"error": None}, FAILED_HAS),
+        ("tool_error", {"data": {}}, FAILED_HAS),
+        ("tool_error", {"stored": StoredOutput(artifact_id="a1")}, FAILED_HAS),
+        ("fits", {"duration_ms": -1}, "c1: duration_ms is negative"),
+        ("blocked", {"effects": Effects(created=())}, "c1: a call that was never dispatched has no effects"),
+        ("fits", {"phase": "pre_dispatch"}, "c1: pre_dispatch / ok / None is no situation"),
+        ("fits", {"started_at": "yesterday"}, "started_at: 'yesterday' is no ISO 8601 time with an offset"),
+        (
+            "fits",
+            {"ended_at": "2025-12-16T18:12:01"},
+            "ended_at: '2025-12-16T18:12:01' is no ISO 8601 time with an offset",
+        ),
+        (
+            "fits",
+            {"deadline_at": "2025-12-16T18:12"},
+            "deadline_at: '2025-12-16T18:12' is no ISO 8601 time with an offset",
+        ),
+        ("tool_error", {"denied_reason": "blocked"}, "c1: executed / error / blocked is no situation"),
+        ("blocked", {"denied_reason": None}, "c1: pre_dispatch / skipped / None is no situation"),
+        ("blocked", {"phase": "executed"}, "c1: executed / skipped / blocked is no situation"),
+        ("timed_out", odd("parse_failed"), "c1: end 'timeout' does not go with code INTERNAL_ERROR"),
+        ("tool_error", odd("tool_timed_out"), "c1: end 'error' does not go with code TIMEOUT"),
+        ("tool_error", odd("cancelled"), "c1: end 'error' does not go with code CANCELLED"),
+        ("cancelled", odd("parse_failed"), "c1: end 'cancelled' does not go with code INTERNAL_ERROR"),
     ],
 )
 def test_a_settlement_that_contradicts_itself_is_refused(name: str, changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         settled(name, **changed)
 
 
@@ -318,6 +340,11 @@ def test_what_is_settled_cannot_be_changed() -> None:
         BY_NAME["fits"].kind = "odd"  # type: ignore[misc]
     with pytest.raises(AttributeError):
         StoredOutput(artifact_id="a1").summary = "odd"  # type: ignore[misc]
+
+
+def test_what_is_kept_is_told_by_its_names() -> None:
+    with pytest.raises(TypeError):
+        StoredOutput("a1")  # type: ignore[call-arg, misc]
 
 
 def test_a_call_ran_and_ended_ok_unless_it_says_otherwise() -> None:
