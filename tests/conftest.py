@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from django.core.cache import cache
 from django.test import Client
 from hypothesis import HealthCheck
 from hypothesis import settings as drawing
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from dashboard.models import Project
 from tests.dashboard.factories import create_project, create_user
@@ -43,21 +44,48 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     places = {CHECKOUT / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+    if config.getoption("second_database"):
+        left_out = [item for item in items if not _asks_the_database(item)]
+        items[:] = [item for item in items if _asks_the_database(item)]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def _asks_the_database(item: pytest.Item) -> bool:
+    asks = "db" in getattr(item, "fixturenames", ()) or item.get_closest_marker("django_db") is not None
+    return asks and item.get_closest_marker("rendering") is None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="write tests/golden anew from what the code says now"
     )
+    parser.addoption("--second-database", action="store_true", help="run what another database may change")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_remembered_of_another_test() -> None:
     """Each test's first project has the same key, and what a process keeps of a project is kept under it."""
     cache.clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _assets_are_listed_once() -> Iterator[None]:
+    """Every client of a test loads the middleware anew, and that looked through all assets each time."""
+    listed: dict[str, object] = {}
+    look = WhiteNoiseMiddleware.add_files_from_finders
+
+    def remember(self: WhiteNoiseMiddleware) -> None:
+        if not listed:
+            look(self)
+            listed.update(self.files)
+        self.files.update(listed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", remember)
+        yield
 
 
 @pytest.fixture

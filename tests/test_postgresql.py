@@ -1,4 +1,9 @@
-"""The write path and the pages a second time, on the other database."""
+"""The write path and the pages a second time, on the other database.
+
+Left out there is what another database cannot change: tests that ask none, and tests marked `rendering`. A test
+may be marked so when it says what a page makes of what was read (its markup, its windows, samples that come out
+of the code) and another test, which runs on both, opens the same page.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +48,7 @@ def _failure_on_postgresql(workplace: Path) -> str:
 
 def _pytest_on(url: str, workplace: Path) -> subprocess.CompletedProcess[str]:
     """In a process of its own: Django takes its database once, when the settings load."""
-    command = [sys.executable, "-m", "pytest", *FOLDERS, "-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *FOLDERS, "--second-database", "-q", "-n", "0", "-p", "no:cacheprovider"]
     environment = os.environ | {"DATABASE_URL": url, "TMPDIR": str(workplace)}
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS"):
         environment.pop(name, None)

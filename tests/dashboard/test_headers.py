@@ -14,6 +14,7 @@ from django.db import OperationalError, connection
 from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from tests.cases import each
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
 
@@ -49,8 +50,8 @@ def address_of(pattern: URLPattern) -> str:
 ADDRESSES = {pattern.name: address_of(pattern) for pattern in patterns()}
 
 
-@pytest.mark.parametrize("name", sorted(set(ADDRESSES) - OPEN))
-@pytest.mark.parametrize("method", ["get", "post", "put", "delete", "head", "options"])
+@each("name", sorted(set(ADDRESSES) - OPEN))
+@each("method", ["get", "post", "put", "delete", "head", "options"])
 def test_every_address_needs_sign_in(client: Client, name: str, method: str) -> None:
     response = getattr(client, method)(ADDRESSES[name])
     assert response.status_code == 302

@@ -59,6 +59,7 @@ def test_every_family_stands_in_the_list_with_its_variants_and_its_use(client: C
     assert '<a href="/runs/?q=family%3Acommand">7 calls in 1 run</a>' in html
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
 def test_samples_of_every_family_have_their_preview(client: Client, run: Run, family: Any) -> None:
     names = list(sample_outputs(family))

@@ -86,6 +86,7 @@ def test_the_queries_are_the_same_however_much_is_recorded(
             page(reader, address)
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize("name", list(tools()))
 def test_every_definition_has_its_page(reader: Client, name: str) -> None:
     _, definition = builtin(name)
@@ -100,6 +101,7 @@ def test_every_definition_has_its_page(reader: Client, name: str) -> None:
     assert len(html) < 1_000_000
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize("name", list(tools()))
 def test_every_sample_stands_there_under_every_variant(reader: Client, name: str) -> None:
     family, _ = builtin(name)

@@ -1,8 +1,8 @@
 """Hostile recordings: no exception, every line told, nothing good lost, and every page of them opens.
 
 python -m pytest -m long tests/faults/test_hostile_recordings.py takes every value alone in every layout and
-opens all its pages. The default run puts a kind of values into one stream and one audit folder, and opens the
-pages of the worst.
+opens all its pages. The default run puts a kind of values into one session, one stream and one audit folder,
+and opens the pages of the worst.
 """
 
 from __future__ import annotations
@@ -22,14 +22,11 @@ from tests.faults.hostile import KINDS, LARGE, LINES, VALUES, audit_lines, sessi
 
 pytestmark = pytest.mark.django_db
 WORST = (
-    "markup",
-    "a NUL",
-    "a lone high surrogate",
-    "bidi",
-    "NaN",
-    "a key twice",
-    "images of wrong types",
-    "a thousand keys",
+    *("a NUL", "a lone high surrogate", "NaN", "a key twice"),  # each database has its own trouble with these
+    *(
+        pytest.param(name, marks=pytest.mark.rendering)
+        for name in ("markup", "bidi", "images of wrong types", "a thousand keys")
+    ),
 )
 AUDIT = {
     "run.json": b'{"runId":"r","plan":{}}\n',
@@ -88,9 +85,9 @@ def assert_good_calls(run: str, *calls: str) -> None:
     assert answered.values("call").distinct().count() == len(calls[:2])
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_a_value_in_any_slot_of_a_session_costs_no_good_line(name: str, project: Project, tmp_path: Path) -> None:
-    imported(project, between_good_lines(tmp_path, lines_of(session_lines(VALUES[name]))))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_in_any_slot_of_a_session_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
+    imported(project, between_good_lines(tmp_path, lines_of(in_turn(session_lines, kind))))
     assert_good_calls(SESSION, "toolu_01", "toolu_02", "toolu_03")
 
 
