@@ -9,14 +9,16 @@ from django.http import QueryDict
 
 from dashboard.artifacts.content import Content, Missing, content_of, seen_of
 from dashboard.artifacts.find import Asked, asked_of, number
-from dashboard.artifacts.forms import Form, forms_of
+from dashboard.artifacts.forms import Form, chosen, forms_of
 from dashboard.artifacts.picture import Picture, picture_of
 from dashboard.artifacts.place import Wanted, place_of
 from dashboard.artifacts.times import Jump, jump_to, stamps_of
+from dashboard.artifacts.tree import Branch, tree_of
 from dashboard.artifacts.window import ArtifactWindow, Marks, window_of
 from dashboard.calls.fidelity import of_receipt
 from dashboard.models import Artifact, Call
 from envelopes.find import LONGEST_QUERY
+from envelopes.line_window import Place
 from envelopes.preview import Cut
 from envelopes.text_encoding import ENCODINGS, Encoding
 
@@ -45,6 +47,7 @@ class Shown:
     form: Form
     forms: tuple[Form, ...]
     picture: Picture | None
+    tree: Branch | None
     encoding: Encoding
     encodings: tuple[tuple[str, str], ...]
     lines: int
@@ -101,8 +104,9 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | 
     jump = jump_to(content, wanted.time, stamps) if wanted.time else None
     wanted = jump.wanted if jump else wanted
     forms = forms_of(content, artifact.path)
-    form = next((one for one in forms if one.name == query.get("as")), forms[0])
     asked = asked_of(query, content.index.encoding)
+    is_place = asked is not None or jump is not None or wanted != Wanted(place=Place())
+    form = chosen(forms, query.get("as", ""), is_place=is_place)
     marks = Marks(seen=seen, lines=wanted.lines, query=asked.query if asked else None)
     window = window_of(content, form.name, wanted.place, marks)
     kept = _kept(query)
@@ -111,6 +115,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | 
         form=form,
         forms=forms,
         picture=picture_of(content.head),
+        tree=tree_of(content, query) if form.name == "json" else None,
         encoding=content.encoding,
         encodings=tuple(ENCODINGS.items()),
         lines=content.index.lines if content.is_indexed else 0,

@@ -15,6 +15,7 @@ from itertools import accumulate
 from dashboard.artifacts.ansi_markup import PLAIN, ansi_rows, style_after
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.find import marked
+from dashboard.artifacts.tree import value_address
 from dashboard.inert import Html, inert
 from envelopes.find import Query
 from envelopes.line_index import WIDE
@@ -27,6 +28,7 @@ HEX_BYTES = 4096
 STYLE_FROM = 16 * 1024  # bytes before a window from which its first colours follow
 COLUMNS = 60
 CELL = 400  # characters
+BEGINNING = 300  # characters of a line of JSON
 DIFF_KINDS = {"+": "add", "-": "del", "@": "at"}
 
 
@@ -45,6 +47,7 @@ class Row:
     is_continued: bool = False  # begins inside the line
     kind: str = ""
     cells: tuple[Html, ...] = ()
+    fold: str = ""  # the address of the JSON value that the line holds
 
     @property
     def anchor(self) -> str:
@@ -96,7 +99,9 @@ class _Lines:
 
 
 def window_of(content: Content, form: str, place: Place, marks: Marks) -> ArtifactWindow:
-    """What was looked for is set off in the form of text."""
+    """What was looked for is set off in the form of text. A form without lines has no rows."""
+    if form == "json":
+        return ArtifactWindow(form=form, rows=(), start=0, end=content.size, size=content.size, first=0)
     return _hex_window(content, place) if form == "hex" else _line_window(content, form, place, marks)
 
 
@@ -108,7 +113,8 @@ def _line_window(content: Content, form: str, place: Place, marks: Marks) -> Art
         texts.pop()
     found = _Lines(content, window, texts, marks.query)
     first = window.first or 0
-    starts = [window.start] * len(texts) if first else _starts(window, texts, content.index.encoding)
+    needs_starts = not first or form == "jsonl"
+    starts = _starts(window, texts, content.index.encoding) if needs_starts else [window.start] * len(texts)
     rows = [
         Row(
             number=first + index if first else 0,
@@ -119,6 +125,7 @@ def _line_window(content: Content, form: str, place: Place, marks: Marks) -> Art
             is_continued=window.is_continued and index == 0,
             kind=kind,
             cells=cells,
+            fold=value_address(starts[index]) if kind == "fold" and not (window.is_continued and index == 0) else "",
         )
         for index, (html, kind, cells) in enumerate(ROWS.get(form, _text_rows)(found))
     ]
@@ -176,6 +183,12 @@ def _diff_kind(line: str) -> str:
     return DIFF_KINDS.get(line[:1], "")
 
 
+def _json_rows(found: _Lines) -> _Drawn:
+    """The beginning of each line; what it holds is unfolded on demand."""
+    shown = [line if len(line) <= BEGINNING else f"{line[:BEGINNING]}…" for line in found.texts]
+    return [(Html(inert(line)), "fold" if line[:1] in ("{", "[") else "", ()) for line in shown]
+
+
 def _table_rows(found: _Lines) -> _Drawn:
     """A row a line, and no row over two: line numbers stay those of the file, and a quote opens nothing behind it."""
     delimiter = delimiter_of(decode(found.content.head, found.content.index.encoding))
@@ -203,6 +216,7 @@ ROWS: dict[str, Callable[[_Lines], _Drawn]] = {
     "ansi": _ansi_rows,
     "diff": _diff_rows,
     "table": _table_rows,
+    "jsonl": _json_rows,
 }
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
@@ -17,6 +17,7 @@ from dashboard.artifacts.download import download
 from dashboard.artifacts.find import asked_of, hit_from, slice_of
 from dashboard.artifacts.page import artifact_page
 from dashboard.artifacts.picture import picture_of
+from dashboard.artifacts.tree import tree_of
 from dashboard.models import Artifact
 from dashboard.views.calls import file_name
 from dashboard.views.rendering import render_page
@@ -53,6 +54,21 @@ def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
         found = slice_of(content, artifact, asked, query) if asked and asked.query else None
     context = {"artifact": artifact, "asked": asked, "slice": found, "steps": None}
     return render_page(request, "artifacts/find.html", context, partial="slice")
+
+
+@require_safe
+def fold(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    """The members of one JSON value, for the fold that was opened; without script its link leads to a page of them."""
+    artifact = _artifact(request, pk)
+    if not request.htmx:
+        return redirect(f"{artifact.get_absolute_url()}?{request.GET.urlencode()}")
+    try:
+        content = content_of(artifact)
+    except Missing:
+        raise Http404 from None
+    with content.stream:
+        branch = tree_of(content, request.GET)
+    return render(request, "artifacts/_branch.html", {"artifact": artifact, "branch": branch})
 
 
 def _to_hit(request: OperatorRequest, artifact: Artifact, address: str, is_there: bool) -> HttpResponse:  # noqa: FBT001

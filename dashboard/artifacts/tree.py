@@ -1,0 +1,156 @@
+"""JSON as something to be unfolded: the members of one value, small ones with theirs, large ones on demand.
+
+A page carries ROOM bytes of the content. What does not fit is a fold that asks for its members when it
+is opened, or a link; a string that is too long is a head that says so and leads to its place in the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+
+from dashboard.artifacts.content import Content
+from dashboard.artifacts.find import number
+from dashboard.inert import Html, inert
+from envelopes.json_members import Cursor, Kind, Member, NoJson, members
+from envelopes.text_encoding import MARKS, decode
+
+ROOM = 64 * 1024  # bytes on one page
+LONG = 600  # bytes of a string
+DEEPEST = 12  # unfolded on one page
+OPEN = 1_500  # bytes of a value that begins unfolded
+BRACKETS = {"object": ("{", "}"), "array": ("[", "]")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twig:
+    """A member: its text, or for a container what is in it. `inside` is None where that is asked for on demand."""
+
+    name: Html
+    address: str  # of the value by itself
+    kind: Kind
+    text: Html = Html()
+    size: int = -1  # bytes; -1 where its end was not come to
+    rest: str = ""  # where the text of a long string goes on
+    inside: Branch | None = None
+
+    @property
+    def is_fold(self) -> bool:
+        return self.kind in BRACKETS
+
+    @property
+    def is_empty(self) -> bool:
+        return self.inside is not None and not self.inside.twigs and self.inside.fault < 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.inside is not None and self.size <= OPEN
+
+    @property
+    def brackets(self) -> tuple[str, str]:
+        return BRACKETS[self.kind]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """The members of the value at byte `start`, or the value itself where it has none."""
+
+    kind: Kind
+    start: int
+    twigs: tuple[Twig, ...] = ()
+    text: Html = Html()
+    rest: str = ""
+    end: int = -1
+    onward: str = ""  # the address of the members behind
+    fault: int = -1  # the byte at which it stops being JSON
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start if self.end >= 0 else -1
+
+
+def tree_of(content: Content, query: QueryDict) -> Branch:
+    """The value at `?value=`, from the cursor in `?from= &count= &depth= &string` on."""
+    offset = number(query, "value") or _behind_mark(content.head)
+    begin = _cursor(query) if "from" in query else None
+    try:
+        return _Grower(content).branch(offset, begin, 0)
+    except NoJson as bad:
+        return Branch(kind="word", start=offset, fault=bad.offset)
+
+
+def value_address(offset: int) -> str:
+    return urlencode({"as": "json", "value": offset})
+
+
+def _behind_mark(head: bytes) -> int:
+    return next((len(mark) for mark in MARKS if head.startswith(mark)), 0)
+
+
+def _cursor(query: QueryDict) -> Cursor:
+    return Cursor(
+        offset=number(query, "from"),
+        count=number(query, "count"),
+        depth=number(query, "depth"),
+        is_in_string="string" in query,
+    )
+
+
+def _onward(start: int, cursor: Cursor | None) -> str:
+    if cursor is None:
+        return ""
+    said = {"as": "json", "value": start, "from": cursor.offset, "count": cursor.count, "depth": cursor.depth}
+    return urlencode(said | ({"string": 1} if cursor.is_in_string else {}))
+
+
+class _Grower:
+    """Grows branches until the room is used up."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self._room = ROOM
+
+    def branch(self, offset: int, begin: Cursor | None, depth: int) -> Branch:
+        """Raises NoJson."""
+        found = members(self._content.stream, offset, begin=begin)
+        if found.kind not in BRACKETS:
+            text, rest = self._text(found.start, found.end, ROOM)
+            return Branch(kind=found.kind, start=found.start, end=found.end, text=text, rest=rest)
+        return Branch(
+            kind=found.kind,
+            start=found.start,
+            end=found.end,
+            twigs=tuple(self._twig(one, depth) for one in found.members),
+            onward=_onward(found.start, found.onward),
+            fault=found.fault,
+        )
+
+    def _twig(self, one: Member, depth: int) -> Twig:
+        name = Html(inert(decode(one.name[:LONG], "utf-8") if one.name else f"{one.index:,}"))
+        size = one.end - one.start if one.end >= 0 else -1
+        self._room -= len(one.name)
+        if one.kind in BRACKETS:
+            inside = self._inside(one, size, depth)
+            return Twig(name=name, address=value_address(one.start), kind=one.kind, size=size, inside=inside)
+        text, rest = self._text(one.start, one.end, LONG)
+        return Twig(name=name, address=value_address(one.start), kind=one.kind, size=size, text=text, rest=rest)
+
+    def _inside(self, one: Member, size: int, depth: int) -> Branch | None:
+        if not 0 <= size <= self._room or depth >= DEEPEST:
+            return None
+        try:
+            return self.branch(one.start, None, depth + 1)
+        except NoJson:  # its brackets close, so that it was passed over, and what is between them is no JSON
+            return None
+
+    def _text(self, start: int, end: int, limit: int) -> tuple[Html, str]:
+        """A string or a word as it is written; and where it goes on."""
+        length = min(limit, end - start) if end >= 0 else limit
+        self._content.stream.seek(start)
+        data = self._content.stream.read(length)
+        self._room -= len(data)
+        is_whole = end >= 0 and len(data) == end - start
+        rest = "" if is_whole else urlencode({"as": "text", "offset": start + len(data)})
+        return Html(inert(decode(data, "utf-8"))), rest

@@ -1,0 +1,109 @@
+"""The members of a JSON value, listed without reading what is in them."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envelopes import json_members
+from envelopes.json_members import Cursor, Members, NoJson, members
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(), inner, max_size=6),
+    max_leaves=30,
+)
+
+
+def listed(raw: bytes, offset: int = 0, **how: Any) -> Members:
+    return members(io.BytesIO(raw), offset, **how)
+
+
+def read_again(raw: bytes, offset: int = 0) -> Any:
+    """The value put together from the places of its members alone."""
+    found = listed(raw, offset)
+    if found.kind in ("string", "word"):
+        return json.loads(raw[found.start : found.end])
+    pairs = [(json.loads(one.name) if one.name else None, read_again(raw, one.start)) for one in found.members]
+    return dict(pairs) if found.kind == "object" else [value for _, value in pairs]
+
+
+@given(value=VALUES, indent=st.sampled_from([None, 1]), ascii_only=st.booleans(), piece=st.integers(1, 40))
+def test_the_places_of_the_members_hold_the_value(value: Any, indent: int | None, ascii_only: bool, piece: int) -> None:  # noqa: FBT001
+    raw = b" \n" + json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    usual, json_members.PIECE = json_members.PIECE, piece + 1
+    try:
+        assert read_again(raw) == value
+    finally:
+        json_members.PIECE = usual
+
+
+@given(value=st.lists(VALUES, min_size=1, max_size=8), most=st.integers(1, 3), budget=st.integers(1, 12))
+def test_a_list_that_stops_anywhere_goes_on_with_the_next_member(value: list[Any], most: int, budget: int) -> None:
+    raw = json.dumps(value).encode()
+    usual, json_members.PASSED_OVER = json_members.PASSED_OVER, budget
+    usual_piece, json_members.PIECE = json_members.PIECE, 3
+    starts, cursor, answers = [], None, 0
+    try:
+        while True:
+            found = listed(raw, begin=cursor, most=most)
+            starts += [one.start for one in found.members]
+            answers += 1
+            assert found.fault == -1
+            assert answers < 2_000
+            if found.onward is None:
+                break
+            cursor = found.onward
+    finally:
+        json_members.PASSED_OVER, json_members.PIECE = usual, usual_piece
+    assert found.end == len(raw)
+    assert starts == [one.start for one in listed(raw).members]
+
+
+@pytest.mark.parametrize("raw", [b"", b"   ", b"]", b",", b":1"])
+def test_what_begins_no_value_is_refused(raw: bytes) -> None:
+    with pytest.raises(NoJson):
+        listed(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "fault"),
+    [
+        (b'{"a": 1, b: 2}', 9),
+        (b'{"a" 1}', 5),
+        (b"[1 2]", 3),
+        (b"[1, 2", 5),
+        (b'{"a": [1, 2', 11),
+        (b'["never closed', 14),
+        (b"[1,,2]", 3),
+        (b"{1: 2}", 1),
+    ],
+)
+def test_text_that_stops_being_json_is_named_by_its_byte(raw: bytes, fault: int) -> None:
+    assert listed(raw).fault == fault
+
+
+def test_a_hundred_megabytes_are_passed_over_piece_by_piece() -> None:
+    row = b'{"name": "a \\"quoted\\" [name]", "values": [1, 2, {"x": null}]}'
+    raw = b'{"rows": [' + b",".join([row] * 300_000) + b'], "after": true}'
+    started = time.process_time()
+    cursor: Cursor | None = None
+    names: list[bytes] = []
+    answers = 0
+    while True:
+        found = listed(raw, begin=cursor)
+        names += [one.name for one in found.members]
+        answers += 1
+        if found.onward is None:
+            break
+        cursor = found.onward
+    assert names == [b'"rows"', b'"after"']
+    assert found.end == len(raw)
+    assert answers == len(raw) // json_members.PASSED_OVER + 1
+    assert time.process_time() - started < 20
