@@ -18,6 +18,8 @@ import msgspec
 from envelopes.preview import Cut
 from envelopes.receipt import Document, Segment, Source
 
+STRETCH = 8 * 1024  # characters
+
 
 class Span(msgspec.Struct, frozen=True, order=True, gc=False):
     """Characters [start, end) of the receipt equal [value_start, value_end) of the string at `pointer`.
@@ -64,7 +66,7 @@ def match_numbered(
     Stops at the first line whose number or content differs. Numbers and padding are the agent's words.
     """
     offset = 0
-    for number, line in enumerate(value.split("\n", text.count("\n", at) + 1), first):
+    for number, line in enumerate(each_line(value), first):
         content_at = _after_number(text, at, number, separators)
         if content_at is None or not _ends_line(text, content_at, line):
             break
@@ -73,6 +75,15 @@ def match_numbered(
             yield Span(content_at, end, pointer, offset, offset + len(line))
         offset += len(line) + 1
         at = end + 1
+
+
+def each_line(text: str) -> Iterator[str]:
+    """As `split` at newlines gives them, a stretch at a time: of a long text perhaps only the beginning is wanted."""
+    at = 0
+    while (end := text.find("\n", at + STRETCH)) >= 0:
+        yield from text[at:end].split("\n")
+        at = end + 1
+    yield from text[at:].split("\n")
 
 
 def match_items(text: str, at: int, items: Iterable[str], pointer: str) -> Iterator[Span]:

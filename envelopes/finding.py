@@ -34,12 +34,14 @@ class Shortened(msgspec.Struct, frozen=True):
 class Pair(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`is_recorded`: the receipt was written by a foreign agent about `complete`, its own record, and aligned.
 
+    `is_whole` is False for a receipt that goes on behind what is here: a rule about what is missing stays silent.
     `has_artifact` says of a virtual path whether its content is there; None when nobody can say.
     """
 
     canonical: CanonicalResult
     receipt: Receipt
     is_recorded: bool = False
+    is_whole: bool = True
     complete: JsonValue = None
     cuts: tuple[Shortened, ...] = ()
     has_artifact: Callable[[str], bool] | None = None
@@ -80,11 +82,15 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """`finds` yields nothing for a pair that is in order, and never raises."""
+    """`finds` yields nothing for a pair that is in order, and never raises.
+
+    `needs_all`: it says that something is nowhere, which nobody can say of the beginning of a receipt.
+    """
 
     name: str
     severity: Severity
     finds: Callable[[Pair], Iterable[Sighting]]
+    needs_all: bool = False
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,14 +89,17 @@ def read_halves(
     return _halves(evidence, parts, sink or MemorySink(), notes, kept, is_linked=is_linked, first=first)
 
 
-def lint_recorded(halves: Halves, *, has_artifact: Callable[[str], bool] | None = None) -> tuple[Finding, ...]:
-    """What is wrong with the receipt as it was recorded; nothing when none was."""
+def lint_recorded(
+    halves: Halves, *, has_artifact: Callable[[str], bool] | None = None, is_whole: bool = True
+) -> tuple[Finding, ...]:
+    """What is wrong with the receipt as it was recorded; nothing when none was. Not `is_whole`: it goes on."""
     if halves.receipt is None:
         return ()
     pair = Pair(
         canonical=halves.projection.canonical,
         receipt=halves.receipt,
         is_recorded=True,
+        is_whole=is_whole,
         complete=halves.evidence.result,
         cuts=tuple(Shortened(one.field.pointer, one.cut, "complete") for one in halves.outputs),
         has_artifact=has_artifact,

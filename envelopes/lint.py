@@ -60,7 +60,10 @@ FAILURE = re.compile(
 
 
 def lint(pair: Pair, own: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
-    """Findings by a family's own rules, then by the shared ones; an own rule replaces the shared one of its name."""
+    """Findings by a family's own rules, then by the shared ones; an own rule replaces the shared one of its name.
+
+    Of a receipt of which only the beginning is here, those that stand at a place in it.
+    """
     named = {rule.name for rule in own}
     rules = (*own, *(rule for rule in SHARED if rule.name not in named))
     return tuple(
@@ -73,7 +76,9 @@ def lint(pair: Pair, own: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
             span=found.span,
         )
         for rule in rules
+        if pair.is_whole or not rule.needs_all
         for found in rule.finds(pair)
+        if pair.is_whole or found.span is not None
     )
 
 
@@ -83,27 +88,24 @@ def said(name: str, what: str, *pointers: str) -> Rule:
     `*` in a pointer is any one step; the items of a list that a marker shortens may be left out.
     """
 
+    patterns = [re.compile(re.escape(one).replace(r"\*", "[^/]*")) for one in pointers]
+
     def finds(pair: Pair) -> Iterator[Sighting]:
         is_cut = any(segment.role == "marker" for _, segment in pair.placed)
-        for pattern in pointers:
-            unsaid = list(_unsaid(pair, pattern)) if not (is_cut and "*" in pattern) else []
+        for pointer, pattern in zip(pointers, patterns, strict=True):
+            unsaid = list(_unsaid(pair, pattern)) if not (is_cut and "*" in pointer) else []
             if unsaid:
                 pointer, text = unsaid[0]
                 more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
                 yield Sighting(sentence=f"The receipt does not say {what}: {text}{more}.", pointer=pointer)
 
-    return Rule(name=name, severity="warning", finds=finds)
+    return Rule(name=name, severity="warning", finds=finds, needs_all=True)
 
 
-def _unsaid(pair: Pair, pattern: str) -> Iterator[tuple[str, str]]:
+def _unsaid(pair: Pair, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     for pointer, value in pair.scalars:
-        if value not in (None, "") and _is_like(pointer, pattern) and not _says(pair, scalar_text(value)):
+        if value not in (None, "") and pattern.fullmatch(pointer) and not _says(pair, scalar_text(value)):
             yield pointer, scalar_text(value)
-
-
-def _is_like(pointer: str, pattern: str) -> bool:
-    steps, wanted = pointer.split("/"), pattern.split("/")
-    return len(steps) == len(wanted) and all(want in ("*", step) for step, want in zip(steps, wanted, strict=True))
 
 
 def _escaped_json(pair: Pair) -> Iterator[Sighting]:
@@ -305,7 +307,18 @@ def _strings(pair: Pair) -> Iterator[tuple[Document, str, str]]:
 
 
 def _says(pair: Pair, text: str) -> bool:
-    return re.search(rf"(?<![\w]){re.escape(text)}(?![\w])", pair.receipt.text) is not None
+    """As a word of its own. An expression of it would be compiled for each value, and is slower to look for."""
+    receipt = pair.receipt.text
+    at = receipt.find(text)
+    while at >= 0:
+        if not _is_word(receipt[at - 1 : at]) and not _is_word(receipt[at + len(text) : at + len(text) + 1]):
+            return True
+        at = receipt.find(text, at + 1)
+    return False
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def _span_of(pair: Pair, text: str) -> tuple[int, int] | None:
@@ -315,15 +328,15 @@ def _span_of(pair: Pair, text: str) -> tuple[int, int] | None:
 
 SHARED: tuple[Rule, ...] = (
     Rule(name="success_said", severity="error", finds=_success_said),
-    Rule(name="exit_status_missing", severity="error", finds=_exit_status_missing),
-    Rule(name="cut_without_marker", severity="error", finds=_cut_without_marker),
-    Rule(name="empty_receipt", severity="error", finds=_empty_receipt),
+    Rule(name="exit_status_missing", severity="error", finds=_exit_status_missing, needs_all=True),
+    Rule(name="cut_without_marker", severity="error", finds=_cut_without_marker, needs_all=True),
+    Rule(name="empty_receipt", severity="error", finds=_empty_receipt, needs_all=True),
     Rule(name="secret_present", severity="error", finds=_secret_present),
     Rule(name="artifact_missing", severity="error", finds=_artifact_missing),
     Rule(name="marker_without_size", severity="warning", finds=_marker_without_size),
     Rule(name="escaped_json", severity="warning", finds=_escaped_json),
     Rule(name="repeated_text", severity="warning", finds=_repeated_text),
     Rule(name="headline_late", severity="warning", finds=_of_ours(_headline_late)),
-    Rule(name="artifact_unnamed", severity="warning", finds=_of_ours(_artifact_unnamed)),
-    Rule(name="error_incomplete", severity="warning", finds=_of_ours(_error_incomplete)),
+    Rule(name="artifact_unnamed", severity="warning", finds=_of_ours(_artifact_unnamed), needs_all=True),
+    Rule(name="error_incomplete", severity="warning", finds=_of_ours(_error_incomplete), needs_all=True),
 )

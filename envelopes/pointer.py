@@ -6,7 +6,9 @@ from envelopes.result import JsonValue
 
 
 def join(base: str, key: str | int) -> str:
-    return f"{base}/{str(key).replace('~', '~0').replace('/', '~1')}"
+    if isinstance(key, str) and ("~" in key or "/" in key):
+        key = key.replace("~", "~0").replace("/", "~1")
+    return f"{base}/{key}"
 
 
 def split(pointer: str) -> list[str]:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+from json.encoder import encode_basestring
 
 import msgspec
 
@@ -83,6 +85,12 @@ def text_mark(length: int) -> str:
 
 
 def last_word(name: str) -> str:
+    return _last_word(name) if len(name) <= SHORT else WORD_START.split(name)[-1].lower()
+
+
+@lru_cache
+def _last_word(name: str) -> str:
+    """The members of a thousand rows have few names."""
     return WORD_START.split(name)[-1].lower()
 
 
@@ -95,7 +103,9 @@ def is_handle(name: str, value: JsonValue, *, is_row: bool = False) -> bool:
 
 
 def json_characters(value: object) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    if type(value) is str:
+        return len(encode_basestring(value))
+    return len(str(value)) if type(value) is int else len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def _survey(value: JsonValue, pointer: str, place: _Place) -> Survey:

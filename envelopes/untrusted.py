@@ -16,7 +16,6 @@ import json
 import re
 from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any
 
 import msgspec
 
@@ -29,7 +28,6 @@ _SPACE = re.compile(rf"[{_WHITESPACE}]*")
 _DECODER = json.JSONDecoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
-_NESTED = (dict, list)  # what JSON decodes to, never a subclass
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -61,8 +59,8 @@ def tame(raw: bytes) -> JsonValue:
         raise Untrusted(f"nested deeper than {DEPTH}") from None
     except ValueError:  # msgspec's errors, and invalid UTF-8
         value = _lenient(decode_utf8(raw))
-    if raw.count(b"[") + raw.count(b"{") > DEPTH:
-        _check_depth(value)
+    if _is_deep(raw):
+        raise Untrusted(f"nested deeper than {DEPTH}")
     return value
 
 
@@ -73,7 +71,7 @@ def admit(raw: bytes) -> None:
     """
     if not raw.isascii():
         decode_utf8(raw)
-    if len(raw.translate(None, _NOT_OPENING)) > DEPTH and _is_deep(raw):
+    if _is_deep(raw):
         raise Untrusted(f"nested deeper than {DEPTH}")
     if len(raw) > DIGITS and _has_long_number(raw):
         tame(raw)
@@ -127,26 +125,17 @@ def _lenient(text: str) -> JsonValue:
     return value
 
 
-def _check_depth(value: JsonValue) -> None:
-    level: list[Any] = _containers([value])
-    for _ in range(DEPTH):
-        level = [child for parent in level for child in _containers(parent)]
-        if not level:
-            return
-    raise Untrusted(f"nested deeper than {DEPTH}")
-
-
-def _containers(parent: dict[str, Any] | list[Any]) -> list[Any]:
-    return [child for child in (parent.values() if type(parent) is dict else parent) if type(child) in _NESTED]
-
-
 def _is_deep(raw: bytes) -> bool:
     """The running sum of opened and closed brackets; those inside strings do not count.
 
     Innermost pairs go first, all at once: what is ordinary is gone after a few rounds and need not be summed.
     """
-    unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    outside = b"".join(unescaped.translate(None, _NOT_STRUCTURE).split(b'"')[::2])
+    if len(raw) <= DEPTH or len(raw.translate(None, _NOT_OPENING)) <= DEPTH:
+        return False
+    unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
+    structure = unescaped.translate(None, _NOT_STRUCTURE)
+    # Two quotes that meet may go: every bracket stays as far inside or outside of a string as it was.
+    outside = b"".join(structure.replace(b'""', b"").split(b'"')[::2])
     left = outside
     for _ in range(DEPTH // 2):  # a round takes two levels at most
         before, left = left, left.replace(b"[]", b"").replace(b"{}", b"")

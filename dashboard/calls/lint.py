@@ -100,8 +100,8 @@ def recorded_findings(halves: Halves, missing: Container[str], reach: int = LOOK
         receipt=_first_of(halves.receipt, reach) if is_long else halves.receipt,
         evidence=msgspec.structs.replace(halves.evidence, result=_Room(reach).bounded(halves.evidence.result)),
     )
-    found = lint_recorded(beginning, has_artifact=lambda path: path not in missing)
-    return [one for one in found if one.span is not None or not is_long], is_long
+    found = lint_recorded(beginning, has_artifact=lambda path: path not in missing, is_whole=not is_long)
+    return list(found), is_long
 
 
 def _line(finding: Finding, links: Links) -> FindingLine:

@@ -7,6 +7,7 @@ import pytest
 from envelopes.alignment import (
     Span,
     cut_of,
+    each_line,
     match_at,
     match_items,
     match_numbered,
@@ -57,6 +58,13 @@ def test_numbered_lines_are_linked_until_a_number_or_a_line_differs(text: str, f
     spans = list(match_numbered(text, 0, "a\nb", "/x", first=first))
     assert [text[span.start : span.end] for span in spans] == lines
     assert ["a\nb"[span.value_start : span.value_end] for span in spans] == lines
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "a", "a\n", "\na\n\nb", "line\n" * 5_000, "x" * 30_000 + "\n\n" + "y" * 9_000]
+)
+def test_lines_one_by_one_are_those_of_the_whole_text(text: str) -> None:
+    assert list(each_line(text)) == text.split("\n")
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,32 @@ def test_missing_rows_are_one_finding_and_none_where_a_marker_says_so() -> None:
     assert lint(pair("wi_0 ", own("+4 more", "marker"), result=rows), rules) == ()
 
 
+@pytest.mark.parametrize("receipt", ["wi_1", "(wi_1)", "a wi_10 and wi_1", "ä wi_1\n"])
+def test_a_handle_is_said_where_it_is_a_word(receipt: str) -> None:
+    rules = (said("row_unsaid", "which rows there are", "/result/rows/*/id"),)
+    assert names(pair(receipt, result={"rows": [{"id": "wi_1"}]}), rules) == []
+    unsaid = receipt.replace("wi_1", "wi_1_") + " äwi_1 xwi_1 wi_12"
+    assert names(pair(unsaid, result={"rows": [{"id": "wi_1"}]}), rules) == ["row_unsaid"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_found"),
+    [
+        ("exit_status_missing", False),
+        ("cut_without_marker", False),
+        ("empty_receipt", False),
+        ("artifact_unnamed", False),
+        ("error_incomplete", False),
+        ("secret_present", True),
+        ("escaped_json", True),
+        ("marker_without_size", True),
+        ("repeated_text", True),
+    ],
+)
+def test_the_beginning_of_a_receipt_says_nothing_of_what_is_missing(rule: str, *, is_found: bool) -> None:
+    assert (rule in names(msgspec.structs.replace(BROKEN[rule], is_whole=False))) is is_found
+
+
 @each(("family", "sample"), SAMPLES)
 def test_no_receipt_of_ours_has_a_finding(family: Family, sample: CompleteOutput) -> None:
     projection = project(sample, family, family.projection, MemorySink())

@@ -97,13 +97,20 @@ def test_undecoded_bytes_that_would_end_a_worker_later_are_not_admitted(raw: byt
         admit(raw)
 
 
-@given(st.integers(1, 260), st.integers(0, 4), st.sampled_from([b"[", b'{"]":', b'["}",']))
-def test_admit_and_tame_agree_on_depth(depth: int, siblings: int, opening: bytes) -> None:
-    closing = b"}" if opening.startswith(b"{") else b"]"
-    deep = opening * depth + b"1" + closing * depth
+OPENINGS = [b"[", b'{"]":', b'["}",', b'["\\\\\\"[",', b'{"a":"","b[\\\\":']
+
+
+@given(st.integers(150, 260), st.integers(0, 4), st.lists(st.sampled_from(OPENINGS), min_size=1, max_size=4))
+def test_what_is_read_and_admitted_is_no_deeper_than_its_brackets_say(
+    depth: int, siblings: int, openings: list[bytes]
+) -> None:
+    opened = [openings[level % len(openings)] for level in range(depth)]
+    closed = [b"}" if opening.startswith(b"{") else b"]" for opening in reversed(opened)]
+    deep = b"".join(opened) + b"1" + b"".join(closed)
     raw = b"[" + b",".join([deep] * siblings + [b"1"]) + b"]"
-    accepted = [not _refuses(gate, raw) for gate in (admit, tame)]
-    assert accepted[0] == accepted[1]
+    assert json.loads(raw)
+    is_deep = siblings > 0 and depth + 1 > DEPTH
+    assert [_refuses(gate, raw) for gate in (admit, tame)] == [is_deep, is_deep]
 
 
 def _refuses(gate: Any, raw: bytes) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain
 
-from envelopes.alignment import Span, match_at, match_numbered
+from envelopes.alignment import Span, each_line, match_at, match_numbered
 from envelopes.failures import align_failure
 from envelopes.families.file.claude_code import NUMBERED
 from envelopes.foreign import Evidence
@@ -73,7 +73,7 @@ def align_notebook_edit(evidence: Evidence, text: str) -> Iterable[Span]:
 def _numbered(text: str, content: str, first: int) -> Iterator[Span]:
     """Each line under its number, whole or as the beginning of a line that was too long to print."""
     at = offset = 0
-    for number, (line, printed) in enumerate(zip(content.split("\n"), text.split("\n"), strict=False), first):
+    for number, (line, printed) in enumerate(zip(each_line(content), each_line(text), strict=False), first):
         shown = _shown(line, printed, number)
         if shown is None:
             break
