@@ -3,10 +3,12 @@
 
 const panel = document.getElementById("peek");
 const peekedId = () => new URLSearchParams(location.search).get("peek")?.replaceAll("-", "");
-const isOpen = () => Boolean(panel?.firstElementChild);
+const isOpen = () => isAsked || Boolean(panel?.firstElementChild);
 const rowOf = (element) => element?.closest?.("[data-list] [data-item]");
 const titleOf = (id) => (id ? document.getElementById(`run-${id}`) : null);
 let peeked = peekedId();
+let isAsked = false; /* a panel is on its way, and keys may be faster */
+let isStep = false;
 
 /* The list renews itself without knowing what is peeked at. */
 function mark() {
@@ -16,6 +18,7 @@ function mark() {
 
 function close() {
   const link = panel.querySelector("[data-close-peek]");
+  if (!link) return;
   const hadFocus = panel.contains(document.activeElement) || document.activeElement === document.body;
   history.pushState({ htmx: true }, "", link.getAttribute("href"));
   panel.replaceChildren();
@@ -52,8 +55,26 @@ document.addEventListener("click", (event) => {
   close();
 });
 
+/* Opening the peek is a step in the browser's history; what is peeked at one after the other is not. */
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.detail.target !== panel) return;
+  isStep = Boolean(panel.firstElementChild);
+  isAsked = true;
+});
+
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.target === panel && !event.detail.successful) isAsked = false;
+});
+
+document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
+  if (event.detail.target === panel && isStep) event.detail.history.type = "replace";
+});
+
 document.addEventListener("htmx:afterSettle", (event) => {
-  if (event.detail.target === panel) peeked = peekedId();
+  if (event.detail.target === panel) {
+    peeked = peekedId();
+    isAsked = false;
+  }
   mark();
 });
 

@@ -44,6 +44,15 @@ def test_the_peek_follows_the_keys_and_its_address_holds_it(
     page.go_back()
     expect(title).to_have_text(names[0])
 
+    keys.press("Escape")
+    page.goto("/runs/?q=agent:claude-code")
+    keys.press("j")
+    for key, name in (("p", names[0]), ("j", names[1]), ("j", names[2]), ("k", names[1])):
+        keys.press(key)
+        expect(title).to_have_text(name)
+    page.go_back()
+    expect(title).to_have_count(0)
+
     plain = browse(signed_in=True, java_script_enabled=False)
     plain.goto(first)
     expect(plain.locator("#peek h2")).to_have_text(names[0])
