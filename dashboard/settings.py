@@ -2,7 +2,10 @@
 
 COUNTERFOIL_DATA       folder of the embedded store (database, artifacts, secret key)
 DATABASE_URL           another database, e.g. postgres://…
-COUNTERFOIL_ARTIFACTS  folder of the artifact store
+COUNTERFOIL_ARTIFACTS  the artifact store: a folder, or s3://BUCKET/PREFIX (extra s3)
+COUNTERFOIL_ARTIFACT_CACHE  folder of this machine for what it copies of a bucket
+COUNTERFOIL_ARTIFACT_LIMIT  bytes of a file that an import takes in; 16 GB unless set
+COUNTERFOIL_ARTIFACT_QUOTA  bytes of files that a project may hold; no limit unless set
 SECRET_KEY             generated on first start and kept in the data folder, mode 0600
 ALLOWED_HOSTS          comma-separated; this machine only unless set
 COUNTERFOIL_UPLOAD_LIMIT  bytes that the import page takes at once; 256 MB unless set
@@ -49,7 +52,10 @@ def _secret_key(folder: Path) -> str:
 
 
 DATA = _data_folder()
-ARTIFACTS = Path(env.str("COUNTERFOIL_ARTIFACTS", default=str(DATA / "artifacts")))
+ARTIFACTS = env.str("COUNTERFOIL_ARTIFACTS", default=str(DATA / "artifacts"))
+ARTIFACT_CACHE = Path(env.str("COUNTERFOIL_ARTIFACT_CACHE", default=str(DATA / "artifact-cache")))
+ARTIFACT_LIMIT_BYTES = env.int("COUNTERFOIL_ARTIFACT_LIMIT", default=16_000_000_000)
+ARTIFACT_QUOTA_BYTES = env.int("COUNTERFOIL_ARTIFACT_QUOTA", default=0)
 DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])

@@ -4,7 +4,8 @@
     MemorySink     keeps the texts; for tests and for projections that are computed to be looked at
     FileStore      a folder of files named by their content, on disk before anything refers to them
 
-The sinks agree on the path of a text: it follows from the role and the content (RFC-085).
+The sinks agree on the path of a text: it follows from the role and the content (RFC-085). What a store
+of another kind needs to be the same (names, hashes, checks) are functions here.
 """
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 import msgspec
 
-from envelopes.durable_files import INCOMING, IncomingFile, incoming, listed, make_folder, publish, sync_folder
+from envelopes.durable_files import (
+    INCOMING,
+    IncomingFile,
+    incoming,
+    listed,
+    make_folder,
+    publish,
+    sync_folder,
+    unfinished_since,
+)
 from envelopes.index_folder import INDEX_NAME, IndexFolder
 from envelopes.line_index import IndexBuilder, LineIndex, load
 from envelopes.result import ArtifactRef
@@ -45,7 +55,7 @@ class MemorySink:
         self.texts: dict[str, str] = {}
 
     def write(self, role: str, text: str) -> ArtifactRef:
-        reference = _reference(role, hashlib.sha256(_encoded(text)).hexdigest())
+        reference = reference_to(role, hashlib.sha256(encoded(text)).hexdigest())
         self.texts[reference.path] = text
         return reference
 
@@ -86,7 +96,7 @@ class FileStore:
         self._compress_from = compress_from
 
     def write(self, role: str, text: str) -> ArtifactRef:
-        return _reference(role, self.put(io.BytesIO(_encoded(text))).sha256)
+        return reference_to(role, self.put(io.BytesIO(encoded(text))).sha256)
 
     def put(self, content: BinaryIO) -> Stored:
         """Copies the content in, a chunk at a time. Raises OSError, and then nothing is stored."""
@@ -97,7 +107,7 @@ class FileStore:
             folder = self.root / stored.sha256[:2]
             make_folder(folder)
             if not self._holds(stored):
-                if copied.is_text and self._compress_from is not None and stored.size >= self._compress_from:
+                if copied.is_worth(self._compress_from):
                     self._publish_compressed(file, folder / f"{stored.sha256}{COMPRESSED}")
                 else:
                     publish(file, folder / stored.sha256)
@@ -124,11 +134,26 @@ class FileStore:
         """Reads everything and names what is not the content that its name says, and what is no artifact."""
         return tuple(fault for name in sorted(self._names()) if (fault := self._checked(name)) is not None)
 
+    def sizes(self) -> dict[str, int]:
+        """What each content (sha256) takes on the disk, with its indexes; one of which only an index is left, too."""
+        sizes: dict[str, int] = {}
+        for name in self._names():
+            if sha256 := hash_in(name):
+                sizes[sha256] = sizes.get(sha256, 0) + _size(self.root / name)
+        return sizes
+
+    def remove(self, sha256: str) -> None:
+        """Content and indexes. Whoever calls it knows that nothing refers to them."""
+        for name in self._names_in(sha256[:2]):
+            if hash_in(name) == sha256:
+                (self.root / name).unlink(missing_ok=True)
+
+    def unfinished(self, seconds: float) -> tuple[Path, ...]:
+        """What writes that were killed so long ago left."""
+        return unfinished_since(self.root, seconds)
+
     def _name(self, path: str) -> str:
-        virtual = VIRTUAL.fullmatch(path)
-        digits = virtual[1] if virtual else path
-        if not re.fullmatch("[0-9a-f]{16,64}", digits):
-            raise MissingArtifact(path)
+        digits = digits_of(path)
         names = [name for name in listed(self.root / digits[:2]) if name.startswith(digits)]
         names = [name for name in names if STORED_NAME.fullmatch(name)]
         if len({name.removesuffix(COMPRESSED) for name in names}) != 1:
@@ -167,54 +192,39 @@ class FileStore:
     def _names(self) -> Iterator[str]:
         for entry in listed(self.root):
             if re.fullmatch("[0-9a-f]{2}", entry):
-                yield from (f"{entry}/{name}" for name in listed(self.root / entry))
+                yield from self._names_in(entry)
             elif entry != LOCK:
                 yield entry
 
+    def _names_in(self, folder: str) -> Iterator[str]:
+        return (f"{folder}/{name}" for name in listed(self.root / folder))
+
     def _checked(self, name: str) -> Fault | None:
-        folder, _, own = name.rpartition("/")
-        if own.startswith(INCOMING):
+        if name.startswith(INCOMING):
             return Fault(name, "left by a write that did not end")
-        index, expected = INDEX_NAME.fullmatch(own), STORED_NAME.fullmatch(own)
-        if not (index or expected) or not folder or not own.startswith(folder):
+        sha256 = hash_in(name)
+        if sha256 is None:
             return Fault(name, "is not named as an artifact is")
         if not stat.S_ISREG(os.lstat(self.root / name).st_mode):
             return Fault(name, "is not a regular file")
-        return self._checked_index(name, index) if index else self._checked_content(name, own[:64])
+        if INDEX_NAME.fullmatch(name[3:]):
+            kept = any((self.root / one).exists() for one in names_of(sha256))
+            return None if kept else Fault(name, "is the index of nothing")
+        return fault_of(name, sha256, lambda: self._opened(name), lambda size: self._index(sha256, size))
 
-    def _checked_index(self, name: str, named: re.Match[str]) -> Fault | None:
-        kept = {f"{named[1][:2]}/{named[1]}{form}" for form in ("", COMPRESSED)}
-        return None if any((self.root / one).exists() for one in kept) else Fault(name, "is the index of nothing")
-
-    def _checked_content(self, name: str, sha256: str) -> Fault | None:
-        digest, builder = hashlib.sha256(), IndexBuilder()
-        try:
-            with self._opened(name) as stream:
-                while chunk := stream.read(CHUNK):
-                    digest.update(chunk)
-                    builder.add(chunk)
-        except Exception as error:
-            return Fault(name, f"cannot be read ({type(error).__name__}: {error})")
-        if digest.hexdigest() != sha256:
-            return Fault(name, f"holds content with sha256 {digest.hexdigest()}")
-        return self._compared(sha256, builder.finished())
-
-    def _compared(self, sha256: str, counted: LineIndex) -> Fault | None:
+    def _index(self, sha256: str, size: int) -> LineIndex | None:
         path = self.indexes.path_of(sha256)
-        if not path.exists():
-            return None
-        try:
-            kept = load(path, counted.size)
-        except Exception as error:
-            return Fault(f"{sha256[:2]}/{path.name}", f"cannot be read ({type(error).__name__})")
-        same = kept.lines == counted.lines and list(kept.before) == list(counted.before)
-        return None if same else Fault(f"{sha256[:2]}/{path.name}", "is not the index of this content")
+        return load(path, size) if path.exists() else None
 
 
 class Copied(msgspec.Struct, frozen=True):
     stored: Stored
     is_text: bool  # it holds no NUL
     index: LineIndex
+
+    def is_worth(self, compress_from: int | None) -> bool:
+        """Whether it is kept compressed."""
+        return self.is_text and compress_from is not None and self.stored.size >= compress_from
 
 
 def copy(content: BinaryIO, target: IncomingFile) -> Copied:
@@ -227,6 +237,61 @@ def copy(content: BinaryIO, target: IncomingFile) -> Copied:
         is_text = is_text and b"\0" not in chunk
     index = builder.finished()
     return Copied(Stored(digest.hexdigest(), index.size, index.lines), is_text, index)
+
+
+def fault_of(
+    name: str, sha256: str, opened: Callable[[], BinaryIO], kept_index: Callable[[int], LineIndex | None]
+) -> Fault | None:
+    """Reads one content whole. `kept_index` gives the index beside content of that size, None where there is none."""
+    digest, builder = hashlib.sha256(), IndexBuilder()
+    try:
+        with opened() as stream:
+            while chunk := stream.read(CHUNK):
+                digest.update(chunk)
+                builder.add(chunk)
+    except Exception as error:
+        return Fault(name, f"cannot be read ({type(error).__name__}: {error})")
+    if digest.hexdigest() != sha256:
+        return Fault(name, f"holds content with sha256 {digest.hexdigest()}")
+    return _index_fault(f"{sha256[:2]}/{sha256}.lines", builder.finished(), kept_index)
+
+
+def _index_fault(name: str, counted: LineIndex, kept_index: Callable[[int], LineIndex | None]) -> Fault | None:
+    try:
+        kept = kept_index(counted.size)
+    except Exception as error:
+        return Fault(name, f"cannot be read ({type(error).__name__})")
+    if kept is None or (kept.lines == counted.lines and list(kept.before) == list(counted.before)):
+        return None
+    return Fault(name, "is not the index of this content")
+
+
+def digits_of(path: str) -> str:
+    """The digits of a virtual path or a sha256 that name content. Raises MissingArtifact."""
+    virtual = VIRTUAL.fullmatch(path)
+    digits = virtual[1] if virtual else path
+    if not re.fullmatch("[0-9a-f]{16,64}", digits):
+        raise MissingArtifact(path)
+    return digits
+
+
+def names_of(sha256: str) -> tuple[str, str]:
+    """Where content may lie in a store: as it is, and compressed."""
+    return f"{sha256[:2]}/{sha256}", f"{sha256[:2]}/{sha256}{COMPRESSED}"
+
+
+def hash_in(name: str) -> str | None:
+    """The content that a name in a store is of, as content or as its index; None when it is no such name."""
+    folder, _, own = name.rpartition("/")
+    found = STORED_NAME.fullmatch(own) or INDEX_NAME.fullmatch(own)
+    return found[1] if found and own[:2] == folder else None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _open_below(root: Path, name: str) -> int:
@@ -242,9 +307,9 @@ def _open_below(root: Path, name: str) -> int:
         raise MissingArtifact(f"{name}: {error.strerror}") from None
 
 
-def _encoded(text: str) -> bytes:
+def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _reference(role: str, sha256: str) -> ArtifactRef:
+def reference_to(role: str, sha256: str) -> ArtifactRef:
     return ArtifactRef(f"artifacts/{sha256[:16]}/{role}.txt")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,3 +55,16 @@ def listed(folder: Path) -> list[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def unfinished_since(folder: Path, seconds: float) -> tuple[Path, ...]:
+    """What `incoming` left there when its process was killed, so long ago that nobody lives who writes to it."""
+    paths = (folder / name for name in listed(folder) if name.startswith(INCOMING))
+    return tuple(path for path in paths if _is_older(path, seconds))
+
+
+def _is_older(path: Path, seconds: float) -> bool:
+    try:
+        return path.lstat().st_mtime < time.time() - seconds
+    except FileNotFoundError:
+        return False

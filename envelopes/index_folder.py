@@ -55,7 +55,7 @@ class IndexFolder:
         with self._growing(sha256, encoding, os.O_RDWR | os.O_CREAT) as file:
             if file is None:
                 return False
-            if target.exists():
+            if _is_index(target, stream, encoding):
                 growing.unlink()
                 return False
             builder = _build_into(file, stream, encoding)
@@ -103,6 +103,15 @@ class IndexFolder:
             yield descriptor
         finally:
             os.close(descriptor)
+
+
+def _is_index(path: Path, stream: BinaryIO, encoding: str) -> bool:
+    """A damaged one is built again."""
+    try:
+        load(path, stream.seek(0, os.SEEK_END), encoding)
+    except (OSError, BadIndex):
+        return False
+    return True
 
 
 def _build_into(file: int, stream: BinaryIO, encoding: str) -> IndexBuilder:

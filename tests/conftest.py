@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,15 @@ from django.core.cache import cache
 from django.test import Client
 from hypothesis import HealthCheck
 from hypothesis import settings as drawing
+from pytest_django import Settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from dashboard.models import Project
+from tests.buckets import BUCKET, s3_service
 from tests.dashboard.factories import create_project, create_user
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+NUMBERS = count()
 GOLDENS = Path(__file__).resolve().parent / "golden"
 # How many examples a property test draws: `--hypothesis-profile thorough` is the long run's.
 drawing.register_profile("brief", max_examples=20, deadline=None)
@@ -129,6 +133,30 @@ def django_db_modify_db_settings() -> None:
     default = settings.DATABASES["default"]
     if default["ENGINE"].endswith("sqlite3"):
         default["TEST"]["NAME"] = str(settings.DATA / "tests.db")
+
+
+@pytest.fixture(scope="session")
+def s3_environment() -> Iterator[dict[str, str]]:
+    """An S3 service, and where it is, also in the environment of these tests."""
+    with s3_service() as found, pytest.MonkeyPatch.context() as own:
+        for name, value in found.items():
+            own.setenv(name, value)
+        yield found
+
+
+@pytest.fixture
+def bucket_address(s3_environment: dict[str, str]) -> str:
+    """A place in the bucket where nothing is yet."""
+    return f"s3://{BUCKET}/some/where-{next(NUMBERS)}"
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def artifact_store(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path) -> str:
+    """The artifact store of the settings, of either kind and empty."""
+    settings.ARTIFACT_CACHE = tmp_path / "cache"
+    is_folder = request.param == "folder"
+    settings.ARTIFACTS = str(tmp_path / "artifacts") if is_folder else request.getfixturevalue("bucket_address")
+    return str(settings.ARTIFACTS)
 
 
 @pytest.fixture

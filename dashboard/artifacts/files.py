@@ -1,26 +1,79 @@
-"""Where the files of artifacts are: the store that the settings name, and the line indexes beside them."""
+"""The artifact store that the settings name: a folder, or a bucket; and the line indexes beside what it holds."""
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
+from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
-from envelopes.artifact import FileStore, MissingArtifact
+from dashboard.artifacts.bucket import SCHEME, bucket_at
+from dashboard.artifacts.bucket_store import BucketStore
+from envelopes.artifact import Fault, FileStore, MissingArtifact, Stored
 from envelopes.index_folder import NotIndexed
 from envelopes.line_index import LineIndex, build
+from envelopes.result import ArtifactRef
 
 SHA256 = re.compile("[0-9a-f]{64}")
 COUNTED_AT_ONCE = 8 * 1024 * 1024  # bytes: 10 ms
 PATIENCE = 0.4  # seconds that a page waits for an index before it shows the head
 
 
-def artifact_files() -> FileStore:
-    return FileStore(Path(settings.ARTIFACTS))
+class Indexes(Protocol):
+    """Line indexes beside their content, in a folder or in a bucket."""
+
+    def load(self, sha256: str, size: int, encoding: str = "utf-8") -> LineIndex: ...
+
+    def build(self, sha256: str, stream: BinaryIO, encoding: str = "utf-8") -> bool: ...
+
+    def head(self, sha256: str, encoding: str = "utf-8") -> LineIndex: ...
+
+    def remove(self, sha256: str) -> None: ...
+
+
+class ArtifactStore(Protocol):
+    """What the dashboard asks of the store, wherever it is. Errors are FileStore's."""
+
+    @property
+    def indexes(self) -> Indexes: ...
+
+    def write(self, role: str, text: str) -> ArtifactRef: ...
+
+    def put(self, content: BinaryIO) -> Stored: ...
+
+    def open(self, path: str) -> BinaryIO: ...
+
+    def read_window(self, path: str, offset: int, size: int) -> bytes: ...
+
+    def check(self) -> tuple[Fault, ...]: ...
+
+    def sizes(self) -> dict[str, int]: ...
+
+    def remove(self, sha256: str) -> None: ...
+
+    def unfinished(self, seconds: float) -> tuple[Path, ...]: ...
+
+
+def artifact_files() -> ArtifactStore:
+    """Raises ImproperlyConfigured."""
+    address = str(settings.ARTIFACTS)
+    if address.startswith(SCHEME):
+        return _bucket_store(address, Path(settings.ARTIFACT_CACHE), os.getpid())
+    if "://" in address:
+        raise ImproperlyConfigured(f"COUNTERFOIL_ARTIFACTS is {address}: a folder, or {SCHEME}BUCKET/PREFIX")
+    return FileStore(Path(address))
+
+
+@lru_cache(maxsize=8)
+def _bucket_store(address: str, local: Path, _process: int) -> BucketStore:
+    """Kept, with its connections; but not over a fork, which the client's threads do not survive."""
+    return BucketStore(bucket_at(address), local)
 
 
 def open_stored(sha256: str) -> BinaryIO:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.test import Client
 
+from dashboard.artifacts.bucket import SCHEME, bucket_at
 from dashboard.artifacts.files import artifact_files
 from dashboard.intake.identity import derived
 from dashboard.models import Artifact, Call
@@ -45,6 +49,44 @@ def stored(call: Call, content: bytes, **fields: Any) -> Artifact:
         lines=kept.lines,
         **fields,
     )
+
+
+def names_in_store() -> list[str]:
+    """Everything that lies there, whatever it is."""
+    address = str(settings.ARTIFACTS)
+    if address.startswith(SCHEME):
+        return [name for name, _ in bucket_at(address).sizes()]
+    return sorted(path.relative_to(address).as_posix() for path in Path(address).rglob("*") if path.is_file())
+
+
+def put_beside(name: str, content: bytes) -> None:
+    """As somebody does who is not the dashboard: another file or object in its place."""
+    address = str(settings.ARTIFACTS)
+    if not address.startswith(SCHEME):
+        (Path(address) / name).parent.mkdir(parents=True, exist_ok=True)
+        (Path(address) / name).write_bytes(content)
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        bucket_at(address).put(name, Path(file.name))
+
+
+def take_away(name: str) -> None:
+    address = str(settings.ARTIFACTS)
+    if address.startswith(SCHEME):
+        bucket_at(address).remove([name])
+    else:
+        (Path(address) / name).unlink()
+
+
+def content_beside(name: str) -> bytes:
+    address = str(settings.ARTIFACTS)
+    if not address.startswith(SCHEME):
+        return (Path(address) / name).read_bytes()
+    target = io.BytesIO()
+    bucket_at(address).fetch(name, target)
+    return target.getvalue()
 
 
 def body(client: Client, artifact: Artifact, query: str = "") -> str:

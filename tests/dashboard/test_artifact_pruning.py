@@ -7,21 +7,23 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
-from pytest_django import Settings
 
 from dashboard.artifacts import pruning as artifact_pruning
 from dashboard.artifacts import removal as artifact_removal
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.pruning import carry_out, plan
 from dashboard.models import Artifact, Call, Observation
-from tests.dashboard.artifacts import field_artifact, stored
+from tests.dashboard.artifacts import content_beside, field_artifact, put_beside, stored, take_away
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 
 pytestmark = pytest.mark.django_db
@@ -31,9 +33,9 @@ NEW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def store(settings: Settings, tmp_path: Path) -> Path:
-    settings.ARTIFACTS = tmp_path / "artifacts"
-    return tmp_path / "artifacts"
+def store(artifact_store: str, tmp_path: Path) -> Path:
+    """The folder in which this machine's writes begin, whichever store it is."""
+    return tmp_path / ("cache" if artifact_store.startswith("s3:") else "artifacts")
 
 
 def call_at(at: datetime) -> Call:
@@ -50,7 +52,7 @@ def command(name: str, *options: str) -> dict[str, object]:
 
 
 def is_stored(artifact: Artifact) -> bool:
-    return bool(list(artifact_files().root.glob(f"*/{artifact.sha256}*")))
+    return artifact.sha256 in artifact_files().sizes()
 
 
 def test_what_only_old_runs_name_goes_and_its_row_says_so(client: Client) -> None:
@@ -86,12 +88,14 @@ def test_without_options_only_what_nothing_names_goes(store: Path) -> None:
     artifact = stored(call_at(OLD), b"kept\n")
     artifact_files().put(io.BytesIO(b"garbage " * 300_000))
     stale, fresh = store / "incoming-stale", store / "incoming-fresh"
+    store.mkdir(exist_ok=True)
     for path in (stale, fresh):
         path.write_bytes(b"half")
     os.utime(stale, (time.time() - 200_000,) * 2)
     command("prune_artifacts")
-    names = {path.name for path in store.rglob("*") if path.is_file()}
-    assert names == {artifact.sha256, "incoming-fresh", "lock"}
+    names = {path.name for path in store.iterdir() if path.is_file()}
+    assert names - {"lock"} == {"incoming-fresh"}
+    assert artifact_files().sizes() == {artifact.sha256: 5}
 
 
 @pytest.mark.parametrize("options", [["--older-than", "-1"], ["--quota", "-5"], ["--older-than", "99999999"]])
@@ -118,6 +122,7 @@ def test_a_file_that_is_taken_in_while_garbage_is_collected_stays(monkeypatch: p
         with artifact_removal.taking_in():
             inside.set()
             assert go_on.wait(10)
+        connection.close()
 
     importer = threading.Thread(target=importing)
     importer.start()
@@ -144,26 +149,45 @@ def test_a_whole_store_is_whole() -> None:
     assert command("check_store") == {"ok": True, "findings": []}
 
 
-@pytest.mark.parametrize(
-    ("damage", "kinds"),
-    [
-        (lambda path: path.unlink(), {"artifact"}),
-        (lambda path: path.write_bytes(b"other\n"), {"file"}),
-        (lambda path: path.write_bytes(b"con"), {"file"}),
-        (lambda path: (path.unlink(), path.symlink_to("/etc/passwd")), {"file", "artifact"}),
-    ],
-    ids=["missing", "changed", "truncated", "linked"],
-)
-def test_what_is_wrong_is_listed(damage: object, kinds: set[str]) -> None:
+DAMAGES: dict[str, tuple[Callable[[str], object], set[str]]] = {
+    "missing": (take_away, {"artifact"}),
+    "changed": (lambda name: put_beside(name, b"other\n"), {"file"}),
+    "truncated": (lambda name: put_beside(name, b"con"), {"file"}),
+}
+
+
+@pytest.mark.parametrize(("damage", "kinds"), DAMAGES.values(), ids=DAMAGES)
+def test_what_is_wrong_is_listed(damage: Callable[[str], object], kinds: set[str]) -> None:
     artifact = stored(call_at(NEW), b"content\n")
-    damage(artifact_files().root / artifact.sha256[:2] / artifact.sha256)  # type: ignore[operator]
+    damage(f"{artifact.sha256[:2]}/{artifact.sha256}")
+    assert {one["kind"] for one in findings()} == kinds
+
+
+def test_large_content_that_was_cut_short_is_listed_for_its_file_and_its_row() -> None:
+    artifact = stored(call_at(NEW), b"line\n" * 400_000)
+    name = f"{artifact.sha256[:2]}/{artifact.sha256}.zst"
+    put_beside(name, content_beside(name)[:100])
+    assert {one["kind"] for one in findings()} == {"file", "artifact"}
+
+
+@pytest.mark.parametrize("artifact_store", ["folder"], indirect=True)
+def test_a_link_in_the_folder_is_listed_and_not_read() -> None:
+    artifact = stored(call_at(NEW), b"content\n")
+    path = Path(settings.ARTIFACTS) / artifact.sha256[:2] / artifact.sha256
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    found = findings()
+    assert {one["kind"] for one in found} == {"file", "artifact"}
+    assert "root:" not in json.dumps(found)
+
+
+def findings() -> list[dict[str, str]]:
     out = io.StringIO()
     with pytest.raises(SystemExit) as ended:
         call_command("check_store", "--json", stdout=out)
     assert ended.value.code == 1
-    findings = json.loads(out.getvalue())["findings"]
-    assert {one["kind"] for one in findings} == kinds
-    assert "root:" not in out.getvalue()
+    found: list[dict[str, str]] = json.loads(out.getvalue())["findings"]
+    return found
 
 
 def test_bytes_of_a_row_that_changed_are_found() -> None:

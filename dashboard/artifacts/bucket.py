@@ -1,0 +1,176 @@
+"""Objects of an S3 bucket below a prefix: put whole, read by ranges, listed, removed.
+
+What the client library raises becomes OSError here, and FileNotFoundError for an object that is not
+there, so that nobody behind this module needs to know the library. Credentials and region come from the
+environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, AWS_ALLOW_HTTP …) or from the role of the machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from environ import Env
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+SCHEME = "s3://"
+TAIL = 64 * 1024  # bytes fetched with an object's size: most objects whole, and the table of most compressed ones
+LEAST = 128 * 1024  # bytes of a request in the middle of an object
+MOST = 4 * 1024 * 1024  # of a request of somebody who reads on and on
+STEP = 16 * 1024  # where requests begin, so that a look a few bytes back needs no other
+PART = 8 * 1024 * 1024  # of an upload, a few of them in memory
+SECONDS = timedelta(seconds=20)  # in which a request is tried again; a page waits for it
+
+
+class Bucket:
+    def __init__(self, store: S3Store) -> None:
+        import obstore
+
+        self._obstore = obstore
+        self._store = store
+
+    def put(self, name: str, content: Path) -> None:
+        """The object is there as a whole or not at all. The service checks the bytes by their SHA-256."""
+        with _as_os_errors(), content.open("rb") as file:
+            self._obstore.put(self._store, name, file, use_multipart=True, chunk_size=PART, max_concurrency=2)
+        if (found := self.size_of(name)) != content.stat().st_size:
+            raise OSError(errno.EIO, f"the bucket holds {found} bytes of {content.stat().st_size} of {name}")
+
+    def size_of(self, name: str) -> int:
+        with _as_os_errors():
+            return self._obstore.head(self._store, name)["size"]
+
+    def open(self, name: str) -> ObjectReader:
+        """Its size and its end come with the first request. Raises FileNotFoundError."""
+        try:
+            with _as_os_errors():
+                found = self._obstore.get(self._store, name, options={"range": {"suffix": TAIL}})
+                size, tail = found.meta["size"], bytes(found.bytes())
+        except FileNotFoundError:
+            raise
+        except OSError:
+            # No range of an empty object can be asked for.
+            if self.size_of(name):
+                raise
+            size, tail = 0, b""
+        return ObjectReader(lambda start, length: self._range(name, start, length), size, tail)
+
+    def sizes(self, folder: str = "", *, behind: str = "") -> Iterator[tuple[str, int]]:
+        """Names and bytes of what is stored, in the order of the names."""
+        with _as_os_errors():
+            for some in self._obstore.list(self._store, prefix=folder or None, offset=behind or None):
+                yield from ((one["path"], one["size"]) for one in some)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """What is not there is no error."""
+        with _as_os_errors():
+            self._obstore.delete(self._store, list(names))
+
+    def fetch(self, name: str, target: BinaryIO) -> None:
+        with _as_os_errors():
+            for piece in self._obstore.get(self._store, name).stream(min_chunk_size=LEAST):
+                target.write(memoryview(piece))
+
+    def _range(self, name: str, start: int, length: int) -> bytes:
+        with _as_os_errors():
+            return bytes(self._obstore.get_range(self._store, name, start=start, length=length))
+
+
+class ObjectReader(io.RawIOBase):
+    """An object as a stream that can seek, a stretch of it in memory.
+
+    Who reads on where the last stretch ended gets twice as much with one request, MOST at most; who
+    jumps pays for LEAST. A read gives as many bytes as were asked for, fewer only at the end.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
+        self._fetch = fetch
+        self._size = size
+        self._at = 0
+        self._begin, self._held = size - len(tail), tail
+        self._ahead = LEAST
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = max(0, min(len(buffer), self._size - self._at))
+        done = 0
+        while done < wanted:
+            if not self._begin <= self._at < self._begin + len(self._held):
+                self._fetch_at(wanted - done)
+            inside = self._at - self._begin
+            count = min(wanted - done, len(self._held) - inside)
+            buffer[done : done + count] = memoryview(self._held)[inside : inside + count]
+            done += count
+            self._at += count
+        return done
+
+    def _fetch_at(self, wanted: int) -> None:
+        reads_on = self._at == self._begin + len(self._held)
+        self._ahead = min(MOST, self._ahead * 2) if reads_on else LEAST
+        self._begin = self._at if reads_on else self._at // STEP * STEP
+        length = min(max(self._at - self._begin + wanted, self._ahead), self._size - self._begin)
+        self._held = self._fetch(self._begin, length)
+        if len(self._held) != length:
+            raise OSError(errno.EIO, f"the bucket gave {len(self._held)} bytes of {length}")
+
+
+def bucket_at(address: str) -> Bucket:
+    """`s3://bucket/prefix`. Nothing is asked of the service yet. Raises ImproperlyConfigured."""
+    try:
+        from obstore.store import S3Store
+    except ImportError:
+        raise ImproperlyConfigured(
+            f"COUNTERFOIL_ARTIFACTS is {address}, and obstore, which speaks to buckets, is not installed: "
+            "pip install 'counterfoil[s3]', or name a folder"
+        ) from None
+    parts = urlsplit(address)
+    if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ImproperlyConfigured("COUNTERFOIL_ARTIFACTS has to be s3://BUCKET/PREFIX; keys come from the environment")
+    store = S3Store(
+        parts.netloc,
+        prefix=parts.path.strip("/") or None,
+        config={"checksum_algorithm": "SHA256"},
+        # With options of ours the library no longer looks for this one in the environment.
+        client_options={"connect_timeout": "5s", "timeout": "60s", "allow_http": Env().bool("AWS_ALLOW_HTTP", False)},
+        retry_config={"max_retries": 4, "retry_timeout": SECONDS},
+    )
+    return Bucket(store)
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except FileNotFoundError as missing:
+        raise FileNotFoundError(errno.ENOENT, _first_line(missing)) from None
+    except (BaseError, OSError, ValueError) as error:
+        raise OSError(errno.EIO, _first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    """Behind it the library prints the answer's body and its own state."""
+    return str(error).partition("\n")[0][:300]
