@@ -29,9 +29,10 @@ from typing import NamedTuple
 
 import pytest
 
+BOUNDS = [f"tests/envelopes/test_{name}.py" for name in ("preview", "contract", "ceiling")]
 TESTS = {
-    "envelopes/pipeline.py": ["tests/envelopes/test_preview.py", "tests/envelopes/test_contract.py"],
-    "envelopes/preview.py": ["tests/envelopes/test_preview.py", "tests/envelopes/test_contract.py"],
+    "envelopes/pipeline.py": BOUNDS,
+    "envelopes/preview.py": BOUNDS,
     "envelopes/settlement.py": ["tests/envelopes/test_settlement.py", "tests/envelopes/test_codec_settlement.py"],
     "envelopes/outcome.py": ["tests/envelopes/test_outcome.py", "-k", "not mypy"],
 }

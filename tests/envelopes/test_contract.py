@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -150,6 +153,33 @@ def test_every_family_says_of_an_error_what_the_model_may_act_on(family: Family)
     for fact in ("failed", "timeout", "No answer in 30 s", "Ask for less."):
         assert fact in text
     assert "retryable: yes" in text.lower()
+
+
+HALVES = """
+from envelopes.artifact import MemorySink
+from envelopes.families import FAMILIES
+from envelopes.pipeline import project, render
+from envelopes.renderings import variants_for
+
+for family in FAMILIES:
+    for sample in family.samples:
+        sink = MemorySink()
+        canonical = project(sample, family, family.projection, sink).canonical
+        shown = [render(canonical, family, one.policy, variant=one) for one in variants_for(family)]
+        print(canonical, sink.texts, shown)
+"""
+
+
+def test_the_same_output_gives_the_same_halves_in_another_process() -> None:
+    """In each process the members of a set come in another order."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", HALVES], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert len(said[0].splitlines()) == len(SAMPLES)
 
 
 @each(("family", "sample"), SAMPLES)

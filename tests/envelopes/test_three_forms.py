@@ -152,6 +152,25 @@ def test_the_complete_output_holds_everything_the_canonical_less_and_the_receipt
     assert text not in (whole, bounded)
 
 
+@pytest.mark.parametrize(
+    ("tool", "field"), [("ExecCommand", "stdout"), ("TaskOutput", "output"), ("MemoryGet", "content")]
+)
+def test_both_bounded_forms_are_made_of_all_of_the_output(tool: str, field: str) -> None:
+    """RFC-065: the end is in both of them, and the cut counts what the whole output has."""
+    log = "".join(f"line {number} of the log\n" for number in range(5_000))
+    complete = samples(tool)["success"]
+    canonical = projected(msgspec.structs.replace(complete, result=with_text(complete.result, field, log))).canonical
+    for form in (spoken(canonical.result), receipt_of(canonical).text):
+        assert "line 4999 of the log" in form
+        assert "of 5000 lines]" in form
+
+
+def with_text(result: Any, field: str, text: str) -> Any:
+    if field in result.__struct_fields__:
+        return msgspec.structs.replace(result, **{field: text})
+    return msgspec.structs.replace(result, memory=msgspec.structs.replace(result.memory, **{field: text}))
+
+
 def test_a_complete_output_holds_the_full_text_and_says_where_a_durable_log_is() -> None:
     text = "line of a log\n" * 5_000
     read = msgspec.structs.replace(samples("TaskOutput")["success"].result, output=text, log_path="tasks/7/output.log")

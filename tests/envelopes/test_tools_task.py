@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from envelopes.families.task.results import (
     FailureArtifact,
     InputOffered,
     StopRequested,
+    TaskCommand,
     TaskDigest,
     TaskRead,
     TaskState,
@@ -233,6 +235,16 @@ def test_a_list_of_tasks_has_50_rows_and_keeps_the_rest_as_an_artifact() -> None
     (text,) = sink.texts.values()
     assert len(text.splitlines()) == 73
     assert '"id": "task_73"' in text
+
+
+def test_a_row_of_the_digest_has_the_identity_of_its_command_and_nothing_else_of_it() -> None:
+    command = TaskCommand(cmd="make", workdir="/srv", result_summary="128 passed", exit_status=0, accepts_input=True)
+    task = TaskDigest(
+        id="t1", kind="command_task", status="running", updated_at="2026-11-02T09:00:00Z", command=command
+    )
+    (row,) = canonical("TaskList", ActiveTasks((task,)))["result"]["tasks"]
+    assert list(row) == ["id", "kind", "status", "updated_at", "wait_policy", "command"]
+    assert row["command"] == {"cmd": "make", "cmd_digest": hashlib.sha256(b"make").hexdigest()}
 
 
 def test_a_row_is_one_line_whatever_its_summary_holds() -> None:
