@@ -42,6 +42,8 @@ _FIELD = re.compile(r"(?P<field>[a-z_]+): (?P<reason>.+)\Z", re.DOTALL)
 # msgspec prints the pattern, which tells a model less than the sentence that it stands for.
 _FORM = re.compile(r"Expected `str` (?:of length >= 1|matching regex '(?P<pattern>.*)')", re.DOTALL)
 _BLANK = (None, r"\\S")
+# In the words of the RFC's example; msgspec says more of its own types than of the arguments.
+_WORDED = (("Object missing required field ", "missing field "), ("Object contains unknown field ", "unknown field "))
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +84,8 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """`result` lists the complete result structs that the tool may yield, the usual one first.
 
     `result_only` names result metadata that a model must not pass as input (TOOLS-042); `misnamed`
-    maps a wrong input field to the right one, for the message. `examples` and `counter_examples` are
+    maps a wrong input field to the right one, for the message. `result_hint` is for who passed one of
+    these, `hint` for any other input that does not fit. `examples` and `counter_examples` are
     inputs that the schema takes and refuses; a test holds description and schema to them (TOOLS-049).
     `conditions` are JSON Schema keywords (`if`, `then`, `else`) that publish what `check` holds.
     """
@@ -101,6 +104,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     result_only: tuple[str, ...] = ()
     misnamed: dict[str, str] = {}
     hint: str = ""
+    result_hint: str = ""
     examples: tuple[dict[str, Any], ...] = ()
     counter_examples: tuple[dict[str, Any], ...] = ()
     conditions: dict[str, Any] = {}
@@ -110,8 +114,11 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
         self._refuse_foreign_fields(arguments)
         try:
             parsed = msgspec.convert(arguments, self.input, strict=True)
+        except msgspec.ValidationError as error:
+            raise InvalidToolInput(self._unparsed(str(error))) from None
+        try:
             parsed.check()
-        except ValueError as error:  # msgspec.ValidationError is one
+        except ValueError as error:
             raise InvalidToolInput(self._refused(str(error))) from None
         return parsed
 
@@ -125,33 +132,42 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     def _refuse_foreign_fields(self, arguments: Any) -> None:
         for field in arguments if isinstance(arguments, dict) else ():
             if field in self.misnamed:
-                raise InvalidToolInput(self._invalid(f"`{field}` is called `{self.misnamed[field]}` here", field=field))
+                raise InvalidToolInput(self._invalid(field, f"`{field}` is called `{self.misnamed[field]}` here"))
             if field in self.result_only:
-                reason = f"`{field}` is result metadata and never startup input"
-                raise InvalidToolInput(self._invalid(reason, field=field))
+                error = self._invalid(field, f"`{field}` is result metadata and never startup input")
+                hint = self.result_hint or error.recovery_hint
+                raise InvalidToolInput(msgspec.structs.replace(error, recovery_hint=hint))
+
+    def _unparsed(self, said: str) -> ToolError:
+        """What is wrong with the object as a whole is the RFC's example; its message stays the same sentence."""
+        for ours, rfc in _WORDED:
+            said = said.replace(ours, rfc)
+        return self._refused(said) if _PLACE.match(said) else self._error({"parse_error": said})
 
     def _refused(self, said: str) -> ToolError:
-        """A reason that names a field gives `details.field`; any other is a parse error."""
+        """A reason that names a field gives `details.field`."""
         found = _PLACE.match(said) or _FIELD.match(said)
         if found is None:
-            return self._invalid(said)
+            error = self._error({"parse_error": said})
+            return msgspec.structs.replace(error, message=f"{error.message}: {said}")
         field, reason = found["field"], found["reason"]
         if form := _FORM.fullmatch(reason):
             reason = (
                 "must not be blank" if form["pattern"] in _BLANK else "does not have the form that the schema asks for"
             )
             said = f"`{field}` {reason}"
-        details = {"tool_name": self.name, "field": field, "validation_error": reason}
-        return msgspec.structs.replace(self._invalid(said), details=details)
+        return self._invalid(field, reason, said)
 
-    def _invalid(self, reason: str, *, field: str | None = None) -> ToolError:
-        details: dict[str, Any] = {"tool_name": self.name, "parse_error": reason}
-        if field is not None:
-            details = {"tool_name": self.name, "field": field, "validation_error": reason}
+    def _invalid(self, field: str, reason: str, said: str = "") -> ToolError:
+        error = self._error({"field": field, "validation_error": reason})
+        return msgspec.structs.replace(error, message=f"{error.message}: {said or reason}")
+
+    def _error(self, details: dict[str, Any]) -> ToolError:
+        """The RFC's `invalid_tool_input`. A receipt adds the parse error, which its message does not say."""
         return ToolError(
             kind="invalid_tool_input",
-            message=f"input for {self.name} does not match the tool schema: {reason}",
-            details=details,
+            message=f"input for {self.name} does not match the tool schema",
+            details={"tool_name": self.name, **details},
             recovery_hint=self.hint or f"provide input for {self.name} that matches the published tool schema",
             retryable=False,
         )

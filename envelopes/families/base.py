@@ -349,6 +349,7 @@ def error_receipt(
     yield value(canonical, "/error/kind")
     for title, member in details:
         yield from member_line(canonical, title, f"/error/details/{member}")
+    yield from reason_line(canonical)
     if error.recovery_hint:
         yield line_break()
         yield label("Hint: ")
@@ -358,6 +359,13 @@ def error_receipt(
     yield line_break()
     yield label("Retryable: ")
     yield value(canonical, "/error/retryable", "yes" if error.retryable else "no")
+
+
+def reason_line(canonical: CanonicalResult) -> Iterable[Segment]:
+    """What the RFC's `invalid_tool_input` keeps in its details, unless the message says it as well."""
+    reason = _string_at(canonical, "/error/details/parse_error")
+    if canonical.error is not None and reason and reason not in canonical.error.message:
+        yield from member_line(canonical, "Reason", "/error/details/parse_error")
 
 
 def _recorded_text(result: RecordedText, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:

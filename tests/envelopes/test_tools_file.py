@@ -154,13 +154,13 @@ def test_an_error_message_is_bounded_in_the_receipt_and_whole_in_the_envelope() 
         ({"patch": "--- a\n", "changed_files": []}, "`changed_files` is result metadata"),
         ({"patch": "--- a\n", "dry_run": True}, "unknown field `dry_run`"),
         ({"patch": 3}, "Expected `str`"),
-        ({}, "missing required field `patch`"),
+        ({}, "missing field `patch`"),
     ],
 )
 def test_input_that_does_not_fit_is_refused_with_its_reason(arguments: Any, reason: str) -> None:
     error = refusal("ApplyPatch", arguments)
     assert (error.kind, error.retryable) == ("invalid_tool_input", False)
-    assert reason in error.message
+    assert reason in shown(failure("ApplyPatch", error))
 
 
 def test_a_blank_patch_is_refused_and_no_patch_is_trimmed() -> None:

@@ -132,8 +132,8 @@ def test_a_task_tool_belongs_to_the_core_agent_and_the_task_control_plane(tool: 
             {"shell_id": "t"},
             {"validation_error": "`shell_id` is called `task_id` here"},
         ),
-        ("TaskInput", {"task_id": "t"}, {"parse_error": "Object missing required field `input`"}),
-        ("TaskList", {"all": True}, {"parse_error": "Object contains unknown field `all`"}),
+        ("TaskInput", {"task_id": "t"}, {"parse_error": "missing field `input`"}),
+        ("TaskList", {"all": True}, {"parse_error": "unknown field `all`"}),
     ],
 )
 def test_a_refused_input_says_where_it_is_wrong(tool: str, arguments: Any, details: dict[str, str]) -> None:

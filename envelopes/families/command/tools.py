@@ -114,7 +114,7 @@ EXEC_COMMAND = ToolDefinition(
     ),
     result_only=RESULT_ONLY,
     misnamed={"command": "cmd"},
-    hint="provide cmd and startup options only; to look at a command that runs, use TaskStatus or TaskOutput",
+    result_hint="provide cmd and startup options only; to look at a command that runs, use TaskStatus or TaskOutput",
     examples=SINGLE_EXAMPLES,
     counter_examples=SINGLE_COUNTER_EXAMPLES,
 )

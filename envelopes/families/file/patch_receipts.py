@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from envelopes.families.base import headline, label, line_break, member_line, value
+from envelopes.families.base import headline, label, line_break, member_line, reason_line, value
 from envelopes.families.file.patch import MARKS
 from envelopes.receipt import Segment, Source
 from envelopes.result import CanonicalResult
@@ -57,6 +57,7 @@ def file_failure(canonical: CanonicalResult) -> Iterator[Segment]:
     yield value(canonical, "/error/kind")
     for title, member in DETAILS:
         yield from member_line(canonical, title, f"/error/details/{member}")
+    yield from reason_line(canonical)
     if hint := canonical.error.recovery_hint:
         yield line_break()
         yield label("Hint: ")
