@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from dashboard.artifacts.files import index_of, open_stored
-from dashboard.calls.surfaces import surfaces_of
 from dashboard.models import Artifact
 from envelopes.artifact import MissingArtifact
 from envelopes.line_index import LineIndex
 from envelopes.pointer import text_at
-from envelopes.preview import Cut
 from envelopes.text_encoding import ENCODINGS, SNIFFED, Encoding, detect
 from envelopes.untrusted import tame
 
@@ -83,13 +81,3 @@ def _field_stream(artifact: Artifact) -> BinaryIO:
     if text is None:
         raise Missing(artifact.pointer)
     return io.BytesIO(text.encode("utf-8", "surrogatepass"))
-
-
-def seen_of(artifact: Artifact) -> Cut | None:
-    """Which lines of the field the standing receipt shows; None when nothing says so."""
-    if artifact.observation_id is None:
-        return None
-    surfaces = surfaces_of(artifact.call, {"result": str(artifact.observation_id)})
-    if surfaces.halves.receipt is None:
-        return None
-    return next((one.cut for one in surfaces.halves.outputs if one.field.pointer == artifact.pointer), None)

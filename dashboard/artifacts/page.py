@@ -7,11 +7,13 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from dashboard.artifacts.content import Content, Missing, content_of, seen_of
+from dashboard.artifacts.content import Content, Missing, content_of
 from dashboard.artifacts.find import Asked, asked_of, number
 from dashboard.artifacts.forms import Form, chosen, forms_of
+from dashboard.artifacts.naming import Naming, later_namings
 from dashboard.artifacts.picture import Picture, picture_of
 from dashboard.artifacts.place import Wanted, place_of
+from dashboard.artifacts.seen import seen_of
 from dashboard.artifacts.times import Jump, jump_to, stamps_of
 from dashboard.artifacts.tree import Branch, tree_of
 from dashboard.artifacts.window import ArtifactWindow, Marks, window_of
@@ -33,9 +35,9 @@ class ArtifactPage:
     artifact: Artifact
     call: Call
     got: str
-    seen: Cut | None
     others: tuple[Artifact, ...]  # of the same call
     same: tuple[Artifact, ...]  # other calls of the project with the same content
+    named_by: tuple[Naming, ...]  # later calls of the run
     shown: Shown | None
 
 
@@ -77,28 +79,27 @@ class Steps:
 
 
 def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
-    seen = seen_of(artifact)
     return ArtifactPage(
         artifact=artifact,
         call=artifact.call,
         got=of_receipt(artifact.call.receipt_fidelity).got,
-        seen=seen,
         others=tuple(artifact.call.artifacts.exclude(pk=artifact.pk).order_by("ordinal")),
         same=tuple(artifact.with_same_content()[:OTHERS_SHOWN]),
-        shown=_shown(artifact, query, seen),
+        named_by=later_namings(artifact),
+        shown=_shown(artifact, query),
     )
 
 
-def _shown(artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown | None:
+def _shown(artifact: Artifact, query: QueryDict) -> Shown | None:
     try:
         content = content_of(artifact, query.get("encoding", ""))
     except Missing:
         return None
     with content.stream:
-        return _opened(content, artifact, query, seen)
+        return _opened(content, artifact, query)
 
 
-def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | None) -> Shown:
+def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
     stamps = stamps_of(content)
     wanted = place_of(query)
     jump = jump_to(content, wanted.time, stamps) if wanted.time else None
@@ -107,6 +108,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict, seen: Cut | 
     asked = asked_of(query, content.index.encoding)
     is_place = asked is not None or jump is not None or wanted != Wanted(place=Place())
     form = chosen(forms, query.get("as", ""), is_place=is_place)
+    seen = seen_of(artifact, content)
     marks = Marks(seen=seen, lines=wanted.lines, query=asked.query if asked else None)
     window = window_of(content, form.name, wanted.place, marks)
     kept = _kept(query)

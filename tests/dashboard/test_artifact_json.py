@@ -16,7 +16,7 @@ from tests.dashboard.artifacts import body, rows_of, stored
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import text_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.rendering]
 
 
 @pytest.fixture

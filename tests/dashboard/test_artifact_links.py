@@ -14,6 +14,7 @@ from dashboard.models import Artifact, Project
 from tests.dashboard.artifacts import body, field_artifact, rows_of
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 
+pytestmark = pytest.mark.rendering
 LINES = "".join(f"line {number}\n" for number in range(1, 1_001))
 
 
