@@ -33,7 +33,7 @@ class ReplayedCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """`compacted_at` is the line at which the history passes the limit for the first time."""
+    """`compacted_at` is the line at which the history reaches the limit for the first time."""
 
     tokens: int
     receipts: int
@@ -112,4 +112,4 @@ def _weight_before(steps: list[_Step], line: int) -> int:
 
 
 def _passed(steps: list[_Step], side: int, limit: int) -> int | None:
-    return next((one.line for one in steps if one.totals[side] > limit), None)
+    return next((one.line for one in steps if one.totals[side] >= limit), None)
