@@ -46,17 +46,36 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cuts: tuple[Shortened, ...] = ()
     has_artifact: Callable[[str], bool] | None = None
 
+    def beside(self, receipt: Receipt) -> Pair:
+        """Another receipt for the same result: what was found out about the result is not asked again."""
+        other = Pair(
+            canonical=self.canonical,
+            receipt=receipt,
+            is_recorded=self.is_recorded,
+            complete=self.complete,
+            cuts=self.cuts,
+            has_artifact=self.has_artifact,
+        )
+        vars(other).update(scalars=self.scalars, strings=self.strings)
+        return other
+
     @cached_property
     def placed(self) -> tuple[tuple[int, Segment], ...]:
         """Each segment behind the character at which it begins: most rules ask, so they are laid out once."""
         segments = self.receipt.segments
-        starts = accumulate((len(segment.text) for segment in segments), initial=0)
+        starts = accumulate([len(segment.text) for segment in segments], initial=0)
         return tuple(zip(starts, segments, strict=False))
 
     @cached_property
     def scalars(self) -> tuple[tuple[str, JsonValue], ...]:
         """Of the canonical result, by pointer."""
         return tuple(scalars_of(self.canonical.result, "/result"))
+
+    @cached_property
+    def strings(self) -> tuple[tuple[str, str], ...]:
+        """Texts by pointer: of the source's own record where the receipt was recorded, else of the result."""
+        scalars = scalars_of(self.complete, "") if self.is_recorded else self.scalars
+        return tuple((pointer, one) for pointer, one in scalars if isinstance(one, str))
 
 
 def scalars_of(value: JsonValue, pointer: str) -> Iterator[tuple[str, JsonValue]]:

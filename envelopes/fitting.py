@@ -20,9 +20,12 @@ SMALLEST_PREVIEW = 200
 def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
     """`body` then `tail` within the policy. `tail` (paths, identifiers) stays whole unless it takes half."""
     kept, last = list(body), list(tail)
-    if _length(last) > policy.characters // 2:
-        kept, last = [*kept, *last], []
-    return [*_shortened(kept, policy.characters - _length(last), policy), *last]
+    behind = _length(last)
+    if _length(kept) + behind <= policy.characters:
+        return [*kept, *last]
+    if behind > policy.characters // 2:
+        kept, last, behind = [*kept, *last], [], 0
+    return [*_shortened(kept, policy.characters - behind, policy), *last]
 
 
 def cut_segment(preview: Segment, budget: int, policy: RenderPolicy) -> list[Segment]:
@@ -97,4 +100,4 @@ def _slice(segment: Segment, start: int, end: int) -> Segment:
 
 
 def _length(segments: Iterable[Segment]) -> int:
-    return sum(len(segment.text) for segment in segments)
+    return sum([len(segment.text) for segment in segments])

@@ -27,7 +27,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting, scalars_of
+from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting
 from envelopes.outline import scalar_text
 from envelopes.pointer import is_within, text_at
 from envelopes.preview import split_lines
@@ -44,8 +44,9 @@ SAYS_CUT = re.compile(
     r"\bfirst \d|\blast \d|saved to|persisted|partial|\.\.\.|…",
     re.IGNORECASE,
 )
+LOST = ("truncated", "omitted", "shortened", "cut off", "dropped")
 MARKER = re.compile(
-    r"^[ \t]*(?:\.{3}|…|[\[(])[^\n]{0,160}?\b(?:truncated|omitted|shortened|cut off|dropped)\b[^\n]{0,160}$",
+    rf"^[ \t]*(?:\.{{3}}|…|[\[(])[^\n]{{0,160}}?\b(?:{'|'.join(LOST)})\b[^\n]{{0,160}}$",
     re.MULTILINE | re.IGNORECASE,
 )
 MARKED_UP = re.compile(r'["\\\n&<>]')  # what a variant writes as an escape
@@ -193,6 +194,9 @@ def _is_lost(pair: Pair, one: Shortened) -> bool:
 
 
 def _marker_without_size(pair: Pair) -> Iterator[Sighting]:
+    text = pair.receipt.text.lower()  # few texts say it at all, and to look for words is cheaper than for the form
+    if not any(word in text for word in LOST):
+        return
     for at, segment in _own_words(pair):
         for found in MARKER.finditer(segment.text):
             if not re.search(r"\d", found[0]):
@@ -220,9 +224,11 @@ def _secret_present(pair: Pair) -> Iterator[Sighting]:
 
 
 def _success_said(pair: Pair) -> Iterator[Sighting]:
+    if pair.canonical.error is None:
+        return
     text = pair.receipt.text
     line = text.strip().partition("\n")[0]
-    if pair.canonical.error is not None and SUCCESS.search(line) and not FAILURE.search(text):
+    if SUCCESS.search(line) and not FAILURE.search(text):
         sentence = f"The call failed ({pair.canonical.error.kind}), and the receipt reports a success."
         yield Sighting(sentence=sentence, pointer="/error/kind", span=_span_of(pair, line))
 
@@ -261,14 +267,13 @@ def _repeated_text(pair: Pair) -> Iterator[Sighting]:
 
 def _headline_late(pair: Pair) -> Iterator[Sighting]:
     """Lines of tags or a name before it are no harm; lines of the result are."""
-    segments = pair.placed
-    first = next(((at, one) for at, one in segments if one.role == "headline"), None)
-    if first is None:
-        return
-    at, headline = first
-    before = [one for start, one in segments if start < at and one.source and is_within(one.source.pointer, "/result")]
-    if before and "\n" in pair.receipt.text[:at]:
-        yield Sighting(sentence="The outcome comes after parts of the result.", span=(at, at + len(headline.text)))
+    is_behind_results = False
+    for at, one in pair.placed:
+        if one.role == "headline":
+            if is_behind_results and "\n" in pair.receipt.text[:at]:
+                yield Sighting(sentence="The outcome comes after parts of the result.", span=(at, at + len(one.text)))
+            return
+        is_behind_results = is_behind_results or bool(one.source and is_within(one.source.pointer, "/result"))
 
 
 def _artifact_unnamed(pair: Pair) -> Iterator[Sighting]:
@@ -300,9 +305,8 @@ def _own_words(pair: Pair) -> Iterator[tuple[int, Segment]]:
 
 def _strings(pair: Pair) -> Iterator[tuple[Document, str, str]]:
     document: Document = "complete" if pair.is_recorded else "canonical"
-    scalars = scalars_of(pair.complete, "") if pair.is_recorded else pair.scalars
-    for pointer, one in scalars:
-        if isinstance(one, str) and len(one) > TELLING * 2:
+    for pointer, one in pair.strings:
+        if len(one) > TELLING * 2:
             yield document, pointer, one
 
 

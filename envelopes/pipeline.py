@@ -20,7 +20,7 @@ from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.ceiling import LIMITS, Shortening, elsewhere, fits, is_elsewhere, json_characters
 from envelopes.families.base import Family, FieldCut, Projected, whole_elsewhere
 from envelopes.finding import Pair, Shortened
-from envelopes.receipt import Receipt, Segment, text_receipt
+from envelopes.receipt import Receipt, text_receipt
 from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError, summary
 from envelopes.variant import Variant
 
@@ -64,9 +64,11 @@ def render(
     else:
         name, renderer = f"{family.name}/{variant}", family.renderers[variant]
         renderer = whole_elsewhere if is_elsewhere(canonical) else renderer
-    segments = tuple(renderer(canonical, policy))
-    _check_length(segments, policy, name)
-    return text_receipt(segments)
+    receipt = text_receipt(renderer(canonical, policy))
+    if len(receipt.text) > policy.characters:
+        said = f"{name} wrote {len(receipt.text)} characters, its policy allows {policy.characters}"
+        raise ReceiptTooLong(said)
+    return receipt
 
 
 def rendered_pair(projection: Projection, receipt: Receipt) -> Pair:
@@ -143,9 +145,3 @@ def _bounded_error(error: ToolError, policy: ProjectionPolicy) -> ToolError:
         "preview": text[: policy.details],
     }
     return msgspec.structs.replace(error, details=omitted)
-
-
-def _check_length(segments: tuple[Segment, ...], policy: RenderPolicy, name: str) -> None:
-    length = sum(len(segment.text) for segment in segments)
-    if length > policy.characters:
-        raise ReceiptTooLong(f"{name} wrote {length} characters, its policy allows {policy.characters}")

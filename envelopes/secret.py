@@ -68,6 +68,7 @@ SHAPES = (
     # Documentation is full of them, so none is certain.
     Shape("a web token", ("eyJ",), None, r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
 )
+CERTAIN = tuple((number, piece) for number, shape in enumerate(SHAPES) if shape.certain for piece in shape.pieces)
 # Every repetition is bounded or stops at a character that the next attempt would need, so that a
 # command of a megabyte takes linear time.
 _NAME = r"(?:key(?!word|board)|token(?!iz)|secret|password|passwd|passphrase|pwd|credentials?|auth(?!or)|cookie)"
@@ -116,8 +117,10 @@ def redacted(text: str) -> str:
 
 
 def _shaped(text: str) -> Iterator[tuple[int, int, str]]:
-    for shape in SHAPES:
-        if shape.certain is not None and any(piece in text for piece in shape.pieces):
+    likely = dict.fromkeys([number for number, piece in CERTAIN if piece in text])
+    for number in likely:
+        shape = SHAPES[number]
+        if shape.certain is not None:
             yield from ((found.start(), found.end(), shape.kind) for found in shape.certain.finditer(text))
 
 

@@ -14,9 +14,9 @@ from uuid import UUID
 from django.urls import reverse
 
 from dashboard.comparisons.cells import Cell, Measure, Row
+from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
 from dashboard.comparisons.facts import column_names
 from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call
-from dashboard.comparisons.summary import CHANGES, bucket, bucket_range
 from dashboard.comparisons.work import results_of, summary_of
 from dashboard.models import Comparison
 

@@ -39,17 +39,12 @@ class Cell(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     problem: str = ""
 
     def value(self, measure: Measure) -> int:
-        match measure:
-            case "tokens":
-                return self.tokens
-            case "characters":
-                return self.characters
-            case "cut":
-                return int(self.is_cut)
-            case "lint":
-                return len(self.lint)
-            case "dropped":
-                return self.dropped
+        return self.values[MEASURES.index(measure)]
+
+    @property
+    def values(self) -> tuple[int, int, int, int, int]:
+        """In the order of MEASURES."""
+        return self.tokens, self.characters, int(self.is_cut), len(self.lint), self.dropped
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):

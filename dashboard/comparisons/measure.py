@@ -17,12 +17,13 @@ from envelopes.coverage import dropped_fields, field_names, telling_fields
 from envelopes.finding import Pair
 from envelopes.lint import lint
 from envelopes.pipeline import render
-from envelopes.receipt import Receipt, Source
+from envelopes.receipt import Receipt, Source, text_receipt
 from envelopes.renderings.template import TemplateRefused
 from envelopes.tokens import count_all
 from envelopes.variant import Variant
 
 PROBLEM_CHARACTERS = 200
+NOTHING = text_receipt(())
 
 
 class _Beat(Protocol):
@@ -62,28 +63,29 @@ def rows_of(subjects: Iterable[Subject], columns: Sequence[Column], *, beat: _Be
 
 def measured_columns(subject: Subject, columns: Sequence[Column]) -> tuple[Measured | None, ...]:
     fields = telling_fields(subject.canonical)
-    return tuple(_measured(subject, column, fields) for column in columns)
+    # The walk over the result is the same for every column, so they share one pair's.
+    first = Pair(
+        canonical=subject.canonical,
+        receipt=NOTHING,
+        cuts=subject.cuts,
+        has_artifact=lambda path: path not in subject.missing,
+    )
+    return tuple([_measured(subject, column, fields, first) for column in columns])
 
 
-def _measured(subject: Subject, column: Column, fields: dict[str, str]) -> Measured | None:
+def _measured(subject: Subject, column: Column, fields: dict[str, str], first: Pair) -> Measured | None:
     if column.is_recorded:
         return _recorded(subject, fields)
     variant = column.variants.get(subject.family.name)
-    return None if variant is None else _rendered(subject, variant, fields)
+    return None if variant is None else _rendered(subject, variant, fields, first)
 
 
-def _rendered(subject: Subject, variant: Variant, fields: dict[str, str]) -> Measured:
+def _rendered(subject: Subject, variant: Variant, fields: dict[str, str], first: Pair) -> Measured:
     try:
         receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
     except Exception as error:  # a variant may be anybody's: what it cannot write is a cell that says so
         return _failed(error)
-    pair = Pair(
-        canonical=subject.canonical,
-        receipt=receipt,
-        cuts=subject.cuts,
-        has_artifact=lambda path: path not in subject.missing,
-    )
-    found = lint(pair, subject.family.lint)
+    found = lint(first.beside(receipt), subject.family.lint)
     is_cut = bool(subject.cuts) or any(one.role == "marker" for one in receipt.segments)
     rules = tuple(one.rule for one in found)
     return _cell(receipt, dropped_fields(fields, receipt), rules, is_cut=is_cut)

@@ -17,17 +17,10 @@ from django.utils import timezone
 
 from dashboard.comparisons.ask import LABELS, Ask, calls_href
 from dashboard.comparisons.cells import MEASURES, Measure
+from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
 from dashboard.comparisons.columns import current_variant, frozen_rows
 from dashboard.comparisons.heat import Heat, heat_of
-from dashboard.comparisons.summary import (
-    CHANGES,
-    Bounds,
-    Changed,
-    ColumnSummary,
-    Delta,
-    Summary,
-    bucket_range,
-)
+from dashboard.comparisons.summary import Bounds, ColumnSummary, Delta, Summary
 from dashboard.comparisons.work import done_count, summary_of
 from dashboard.models import Comparison, ComparisonColumn
 from dashboard.templatetags.markup import count as shown

@@ -17,9 +17,9 @@ from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.comparisons.calls import row_of
 from dashboard.comparisons.cells import Cell, Measure, digest, text_bytes
+from dashboard.comparisons.changes import CHANGES
 from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
 from dashboard.comparisons.measure import sentence_of
-from dashboard.comparisons.summary import CHANGES
 from dashboard.comparisons.work import summary_of
 from dashboard.models import Call, Comparison
 from dashboard.renderers.receipt_diff import difference

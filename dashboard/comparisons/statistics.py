@@ -10,8 +10,10 @@ import math
 import random
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
+from operator import itemgetter
 from statistics import NormalDist
 from uuid import UUID
 
@@ -36,26 +38,21 @@ def groups_of(count: int, seed: int) -> array[int]:
     return array("I", (place % GROUPS for place in places)) if count > GROUPS else array("I", range(count))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Spread:
-    """Sums and counts by group. Groups are drawn at random, so means of groups scatter as means of calls do."""
+    """Sums and counts by group. Groups are drawn at random, so means of groups scatter as means of calls do.
 
-    groups: int
-    sums: list[float] = field(init=False)
-    counts: list[int] = field(init=False)
+    Spreads of the same calls share their `counts`, which then are added up once.
+    """
 
-    def __post_init__(self) -> None:
-        self.sums, self.counts = [0.0] * self.groups, [0] * self.groups
+    sums: Sequence[float]
+    counts: Sequence[int]
 
-    def add(self, group: int, value: float) -> None:
-        self.sums[group] += value
-        self.counts[group] += 1
-
-    @property
+    @cached_property
     def count(self) -> int:
         return sum(self.counts)
 
-    @property
+    @cached_property
     def total(self) -> float:
         return sum(self.sums)
 
@@ -66,14 +63,14 @@ def bootstrap_means(spreads: Sequence[Spread], seed: int) -> list[Interval | Non
     None for fewer than two calls: nothing scatters there.
     """
     means: list[list[float]] = [[] for _ in spreads]
-    groups = spreads[0].groups if spreads else 0
+    groups = len(spreads[0].counts) if spreads else 0
     generator = random.Random(seed)
     for _ in range(RESAMPLES if groups > 1 else 0):
-        picks = generator.choices(range(groups), k=groups)
+        drawn = itemgetter(*generator.choices(range(groups), k=groups))
+        counts = {id(one.counts): sum(drawn(one.counts)) for one in spreads if one.count}
         for spread, found in zip(spreads, means, strict=True):
-            count = sum(map(spread.counts.__getitem__, picks))
-            if count:
-                found.append(sum(map(spread.sums.__getitem__, picks)) / count)
+            if count := counts.get(id(spread.counts), 0):
+                found.append(sum(drawn(spread.sums)) / count)
     return [
         _percentiles(found) if spread.count > 1 and found else None
         for spread, found in zip(spreads, means, strict=True)

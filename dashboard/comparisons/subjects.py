@@ -22,7 +22,7 @@ from envelopes.result import CanonicalResult
 from envelopes.untrusted import tame
 
 AT_ONCE_BYTES = 4_000_000  # of payloads
-AT_ONCE = 64
+AT_ONCE = 200  # as a batch has
 COLUMNS = ("id", "namespace", "external_id", "tool", "family", "source_error", "is_cut", "args_bytes", "result_bytes")
 
 

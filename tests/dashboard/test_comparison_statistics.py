@@ -21,10 +21,12 @@ ONE, TWO, THREE, FOUR = (UUID(int=number) for number in range(1, 5))
 
 def spread(values: list[float], seed: int = 0) -> Spread:
     groups = groups_of(len(values), seed)
-    found = Spread(max(groups, default=-1) + 1)
+    size = max(groups, default=-1) + 1
+    sums, counts = [0.0] * size, [0] * size
     for group, value in zip(groups, values, strict=True):
-        found.add(group, value)
-    return found
+        sums[group] += value
+        counts[group] += 1
+    return Spread(sums, counts)
 
 
 def test_groups_are_as_many_as_calls_until_there_are_too_many_and_equally_large_then() -> None:
@@ -53,7 +55,7 @@ def test_an_interval_over_groups_is_as_wide_as_one_over_calls() -> None:
 
 
 def test_calls_that_all_changed_alike_leave_no_room_and_one_call_says_nothing() -> None:
-    alike, nothing = bootstrap_means([spread([3.0] * 50), Spread(50)], seed=0)
+    alike, nothing = bootstrap_means([spread([3.0] * 50), Spread([0.0] * 50, [0] * 50)], seed=0)
     assert alike is not None
     assert (alike.low, alike.high) == (3.0, 3.0)
     assert nothing is None

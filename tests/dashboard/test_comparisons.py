@@ -15,9 +15,9 @@ from dashboard.calls.variants import rendered
 from dashboard.comparisons import comparing
 from dashboard.comparisons import work as comparison_work
 from dashboard.comparisons.cells import Row
+from dashboard.comparisons.changes import bucket, bucket_range
 from dashboard.comparisons.columns import UnusableColumns
 from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
-from dashboard.comparisons.summary import bucket, bucket_range
 from dashboard.comparisons.work import done_count, results_of, work_once
 from dashboard.models import Call, Comparison, Project
 from envelopes import renderings
