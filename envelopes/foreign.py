@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -77,20 +77,28 @@ class ItemLinks(Mapping[str, str]):
     def __init__(
         self, recorded: str, canonical: str, count: int, names: Mapping[str, str], links: Mapping[str, str]
     ) -> None:
-        self._recorded, self._canonical = recorded, canonical
+        self._recorded, self._canonical = f"{recorded}/", f"{canonical}/"
         self._count, self._names, self._links = count, names, links
 
     def __getitem__(self, pointer: str) -> str:
+        found = self._of_item(pointer)
+        return self._links[pointer] if found is None else found
+
+    def get(self, pointer: str, default: Any = None) -> Any:
+        """Asked of thousands of pieces; what `Mapping` has raises an error for each that is not here."""
+        return self._of_item(pointer) or self._links.get(pointer, default)
+
+    def _of_item(self, pointer: str) -> str | None:
         item, _, name = pointer.rpartition("/")
-        base, _, index = item.rpartition("/")
-        if base == self._recorded and name in self._names and self._is_item(index):
-            return f"{self._canonical}/{index}/{self._names[name]}"
-        return self._links[pointer]
+        if name not in self._names or not item.startswith(self._recorded):
+            return None
+        index = item[len(self._recorded) :]
+        return f"{self._canonical}{index}/{self._names[name]}" if self._is_item(index) else None
 
     def __iter__(self) -> Iterator[str]:
         yield from self._links
         for index in range(self._count):
-            yield from (f"{self._recorded}/{index}/{name}" for name in self._names)
+            yield from (f"{self._recorded}{index}/{name}" for name in self._names)
 
     def __len__(self) -> int:
         return len(self._links) + self._count * len(self._names)

@@ -12,8 +12,10 @@ strings hold no newline, so each line is one member, one element or one closing 
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from dataclasses import dataclass
 
 import msgspec
 from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, String
@@ -24,6 +26,7 @@ from envelopes.pointer import join
 from envelopes.preview import split_lines
 
 INDENT = 2
+QUOTE = html.escape('"')
 LONG_WORD = 24  # characters without a space that may break anywhere
 
 KEY: str = STANDARD_TYPES[Name.Tag]
@@ -37,6 +40,7 @@ MARK: str = STANDARD_TYPES[Punctuation]
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LINE = re.compile(rf"( *)(?:({_STRING}): )?(.*)", re.DOTALL)
 _TOKEN = re.compile(rf'(?P<key>{_STRING})(?=:)|(?P<string>{_STRING}?)|(?P<word>[^\s"{{}}\[\],:]+)|[{{}}\[\],:]+|\s+')
+_OPENING = frozenset(("{", "[", "{\n", "[\n"))
 _ESCAPE = re.compile(r"\\(?:n|&quot;|u[0-9a-fA-F]{4}|.)")
 _RAW_TOKEN = re.compile(rf'{_STRING}|[{{}}\[\],:]|[^\s"{{}}\[\],:]+')
 
@@ -77,76 +81,83 @@ def _spaced(token: str, depth: int) -> str:
             return token
 
 
+@dataclass
 class _Open:
-    """A container whose closing bracket has not come yet."""
+    """A container whose closing bracket has not come yet. `pointer` is escaped: of children only the last step is."""
 
-    def __init__(self, pointer: str, *, is_list: bool) -> None:
-        self.pointer = pointer
-        self.is_list = is_list
-        self.count = 0
-
-    def child(self, key: str | None) -> str:
-        """The pointer of the next value in it."""
-        found = join(self.pointer, self.count if key is None else key)
-        self.count += 1
-        return found
+    pointer: str
+    count: int = 0
 
 
 def head(text: str, limit: int, named: str) -> Window:
     """The first characters with folds; `named` is the attribute that carries a value's pointer."""
-    out: list[str] = []
-    stack: list[_Open] = []
+    shown = _Head(named)
     end = 0
-    room = ROOM
     for line in split_lines(text[: window_end(text, 0, limit)]):
-        before = len(out)
-        _line(line, stack, out, named)
+        shown.add(line)
         end += len(line)
-        room -= sum(map(len, out[before:]))
-        if room < 0:
+        if shown.room < 0:
             break
-    out.extend("</details>" for _ in stack)
-    return Window(html=Html("".join(out)), start=0, end=end, total=len(text))
+    shown.out.extend("</details>" for _ in shown.stack)
+    return Window(html=Html("".join(shown.out)), start=0, end=end, total=len(text))
 
 
-def _line(line: str, stack: list[_Open], out: list[str], named: str) -> None:
-    indent, key, value = _parts(line)
-    if value[:1] in ("}", "]") and stack:
-        stack.pop()
-        out.append(f'<div class="jl">{indent}<span class="{MARK}">{inert(value)}</span></div></details>')
-        return
-    pointer = stack[-1].child(_unquoted(key)) if stack else ""
-    label = f'<span class="{KEY}">{_string(key)}</span><span class="{MARK}">:</span> ' if key else ""
-    pointed = f'{named}="{attribute(pointer)}"'
-    if value.rstrip("\n") in ("{", "["):
-        stack.append(_Open(pointer, is_list=value[0] == "["))
-        out.append(
-            f'<details open class="jf" {pointed}><summary>{indent}{label}<span class="{MARK}">{value}</span></summary>'
-        )
-        return
-    out.append(f'<div class="jl">{indent}{label}{_scalar(value, pointed)}</div>')
+class _Head:
+    """The markup of whole lines, one after the other."""
 
+    def __init__(self, named: str) -> None:
+        self.named = named
+        self.out: list[str] = []
+        self.room = ROOM
+        self.stack: list[_Open] = []
+        self._keys: dict[str, tuple[str, str]] = {}  # rows of a list have the same ones
 
-def _parts(line: str) -> tuple[str, str, str]:
-    found = _LINE.match(line)
-    indent, key, value = found.groups() if found else ("", None, line)
-    return indent, key or "", value
+    def add(self, line: str) -> None:
+        written = self._line(line)
+        self.out.append(written)
+        self.room -= len(written)
 
+    def _line(self, line: str) -> str:
+        found = _LINE.match(line)
+        indent, key, value = found.groups() if found else ("", None, line)
+        if value[:1] in ("}", "]") and self.stack:
+            self.stack.pop()
+            return f'<div class="jl">{indent}<span class="{MARK}">{inert(value)}</span></div></details>'
+        label, step = self._key(key) if key else ("", "")
+        pointer = self._child(step if key else None) if self.stack else ""
+        pointed = f'{self.named}="{pointer}"'
+        if value in _OPENING:
+            self.stack.append(_Open(pointer))
+            return (
+                f'<details open class="jf" {pointed}><summary>{indent}{label}'
+                f'<span class="{MARK}">{value}</span></summary>'
+            )
+        return f'<div class="jl">{indent}{label}{_scalar(value, pointed)}</div>'
 
-def _unquoted(key: str) -> str | None:
-    if not key:
-        return None
-    found = json.loads(key) if "\\" in key else key[1:-1]
-    return str(found)
+    def _child(self, step: str | None) -> str:
+        """The pointer of the next value in the container that is open."""
+        parent = self.stack[-1]
+        found = f"{parent.pointer}/{parent.count if step is None else step}"
+        parent.count += 1
+        return found
+
+    def _key(self, key: str) -> tuple[str, str]:
+        """Its label, and the escaped step that it is in a pointer."""
+        if key not in self._keys:
+            name = str(json.loads(key)) if "\\" in key else key[1:-1]
+            label = f'<span class="{KEY}">{_string(key)}</span><span class="{MARK}">:</span> '
+            self._keys[key] = label, attribute(join("", name)[1:])
+        return self._keys[key]
 
 
 def _scalar(value: str, pointed: str) -> str:
     newline = "\n" if value.endswith("\n") else ""
-    core = value[: len(value) - len(newline)]
-    comma = "," if newline and core.endswith(",") else ""
-    core = core[: len(core) - len(comma)]
-    body = _string(core) if core.startswith('"') else inert(core)
+    core = value[:-1] if newline else value
+    comma = newline != "" and core.endswith(",")
+    if comma:
+        core = core[:-1]
     mark = f'<span class="{MARK}">,</span>' if comma else ""
+    body = _string(core) if core.startswith('"') else inert(core)
     if "\\n" in core:  # a block of its own, its comma inside, as it would else stand on a line alone
         return f'<span class="jv jm {_class_of(core)}" {pointed}>{body}{mark}{newline}</span>'
     word = " jw" if len(core) > LONG_WORD and " " not in core else ""
@@ -164,8 +175,11 @@ def _class_of(token: str) -> str:
 
 
 def _string(token: str) -> str:
-    escaped = inert(token)
-    return _ESCAPE.sub(_escape, escaped) if "\\" in token else escaped
+    if "\\" in token:
+        return _ESCAPE.sub(_escape, inert(token))
+    if len(token) > 1 and token[0] == token[-1] == '"':  # most have nothing to escape between their quotes
+        return f"{QUOTE}{inert(token[1:-1])}{QUOTE}"
+    return inert(token)
 
 
 def _escape(found: re.Match[str]) -> str:

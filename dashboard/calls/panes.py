@@ -88,6 +88,14 @@ class Field:
     pointer: str
     characters: int
 
+    @property
+    def named(self) -> str:
+        return NAMED[self.document]
+
+    @property
+    def title(self) -> str:
+        return self.pointer or "(the whole)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiptPane:

@@ -10,6 +10,7 @@ filter that matches 0.01 %.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -182,6 +183,7 @@ def _around(items: Sequence[Any], start: int) -> Iterator[Any]:
 
 
 def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     django.setup()
     from django.core.management import call_command
 
