@@ -47,6 +47,7 @@ urlpatterns = [
     path("calls/<uuid:pk>/variants/", renderers.strip, name="call-variants"),
     path("artifacts/<uuid:pk>/", artifacts.detail, name="artifact-detail"),
     path("artifacts/<uuid:pk>/fold/", artifacts.fold, name="artifact-fold"),
+    path("artifacts/<uuid:pk>/difference/", artifacts.difference, name="artifact-difference"),
     path("artifacts/<uuid:pk>/find/", artifacts.find, name="artifact-find"),
     path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
     path("artifacts/<uuid:pk>/picture", artifacts.picture, name="artifact-picture"),

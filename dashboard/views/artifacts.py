@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
 from dashboard.artifacts.content import Missing, content_of, stream_of
+from dashboard.artifacts.difference import difference_page
 from dashboard.artifacts.download import download
 from dashboard.artifacts.find import asked_of, hit_from, slice_of
 from dashboard.artifacts.page import artifact_page
@@ -69,6 +70,13 @@ def fold(request: OperatorRequest, pk: UUID) -> HttpResponse:
     with content.stream:
         branch = tree_of(content, request.GET)
     return render(request, "artifacts/_branch.html", {"artifact": artifact, "branch": branch})
+
+
+@require_safe
+def difference(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    """Beside the artifact that `?with=` names; without it, which others there are to choose from."""
+    page = difference_page(_artifact(request, pk), request.project, request.GET)
+    return render(request, "artifacts/difference.html", {"page": page, "artifact": page.artifact})
 
 
 def _to_hit(request: OperatorRequest, artifact: Artifact, address: str, is_there: bool) -> HttpResponse:  # noqa: FBT001
