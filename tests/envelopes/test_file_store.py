@@ -219,6 +219,51 @@ def test_what_is_no_artifact_is_named(store: FileStore) -> None:
     )
 
 
+def test_what_each_content_takes_is_told_with_its_indexes_and_for_an_index_alone(store: FileStore) -> None:
+    small, large = store.put(io.BytesIO(b"hello\n")), store.put(io.BytesIO(LARGE.encode() * 2))
+    (store.root / "notes.txt").write_text("mine")
+    sizes = store.sizes()
+    assert sizes == {
+        small.sha256: 6,
+        large.sha256: sum(path.stat().st_size for path in (store.root / large.sha256[:2]).iterdir()),
+    }
+    (store.root / large.sha256[:2] / f"{large.sha256}.zst").unlink()
+    assert store.sizes() == {small.sha256: 6, large.sha256: store.indexes.path_of(large.sha256).stat().st_size}
+
+
+def test_what_goes_while_the_store_is_listed_takes_nothing(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = store.put(io.BytesIO(b"hello\n"))
+    with (store.root / "incoming-old").open("wb"):
+        pass
+    lstat = Path.lstat
+
+    def gone(path: Path) -> os.stat_result:
+        path.unlink()
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", gone)
+    assert store.sizes() == {stored.sha256: 0}
+    assert store.unfinished(0) == ()
+
+
+def test_removing_takes_the_content_with_its_indexes_and_nothing_else(store: FileStore) -> None:
+    stored = store.put(io.BytesIO(LARGE.encode() * 2))
+    other = store.root / stored.sha256[:2] / (stored.sha256[:2] + "0" * 62)
+    other.write_bytes(b"of its own")
+    for _ in range(2):
+        store.remove(stored.sha256)
+        assert files(store) == [other.relative_to(store.root).as_posix()]
+
+
+def test_what_a_killed_write_left_is_unfinished_when_it_is_old(store: FileStore) -> None:
+    store.write("stdout", "hello\n")
+    old, fresh = store.root / "incoming-old", store.root / "incoming-fresh"
+    for path in (old, fresh):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    assert store.unfinished(3600) == (old,)
+
+
 def test_a_truncated_artifact_is_written_anew(store: FileStore) -> None:
     path = store.write("stdout", "hello\n").path
     (store.root / files(store)[0]).write_bytes(b"hel")

@@ -196,6 +196,15 @@ def test_what_a_killed_build_left_is_not_trusted(tmp_path: Path) -> None:
     assert folder.load(SHA, len(NUMBERED)).lines == 20_000
 
 
+def test_a_damaged_index_is_built_again(tmp_path: Path) -> None:
+    folder = IndexFolder(tmp_path)
+    folder.build(SHA, io.BytesIO(NUMBERED))
+    folder.path_of(SHA).write_bytes(b"damaged")
+    assert folder.build(SHA, io.BytesIO(NUMBERED))
+    assert not folder.build(SHA, io.BytesIO(NUMBERED))
+    assert folder.load(SHA, len(NUMBERED)).lines == 20_000
+
+
 def test_a_window_behind_the_indexed_head_has_no_line_number() -> None:
     head = LineIndex((0, 500), BLOCK, 501)
     stream = io.BytesIO(NUMBERED)
