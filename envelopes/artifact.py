@@ -111,9 +111,9 @@ class FileStore:
                     self._publish_compressed(file, folder / f"{stored.sha256}{COMPRESSED}")
                 else:
                     publish(file, folder / stored.sha256)
+        sync_folder(folder)
         if stored.size >= INDEX_FROM and not self.indexes.path_of(stored.sha256).exists():
             self.indexes.keep(stored.sha256, copied.index)
-        sync_folder(folder)
         sync_folder(self.root)
         return stored
 

@@ -1,0 +1,55 @@
+"""Kill -9 at random moments of taking files in, while another import and the collector of garbage are at work.
+
+Every row that was committed names content that is there and whole, in a folder and in a bucket.
+
+    python -m pytest -m long tests/faults/test_killed_artifacts.py     1,000 artifacts
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CHECKOUT
+from tests.faults.artifact_load import write_recordings
+from tests.faults.imports import environment, migrated_store
+
+
+def killed(tmp_path: Path, *, artifacts: int, seconds: int, seed: int, **own: str) -> dict[str, object]:
+    write_recordings(tmp_path / "recordings", artifacts)
+    store = migrated_store(tmp_path / "store")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.faults.artifact_load",
+        str(tmp_path / "recordings"),
+        str(seconds),
+        str(seed),
+    ]
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment(store) | own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_a_killed_import_leaves_no_row_without_its_content(tmp_path: Path) -> None:
+    found = killed(tmp_path, artifacts=40, seconds=6, seed=1)
+    assert found | {"kills": 0} == {"kills": 0, "left": 0, "faults": []}
+    assert isinstance(found["kills"], int)
+    assert found["kills"] >= 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_a_thousand_artifacts_under_kills(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    own: dict[str, str] = {}
+    if kind == "bucket":
+        own = {"COUNTERFOIL_ARTIFACTS": request.getfixturevalue("bucket_address")}
+    found = killed(tmp_path, artifacts=1_000, seconds=240, seed=2, **own)
+    assert (found["left"], found["faults"]) == (0, [])
+    assert isinstance(found["kills"], int)
+    assert found["kills"] >= 20
