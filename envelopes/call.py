@@ -2,6 +2,7 @@
 
     ToolCall    what was asked: concrete arguments, after references, templates and foreach
     ToolResult  the settlement in CALL's words; `envelopes.codecs.call` makes one from the other
+    check_data  whether the data of a result is what its tool returns
 
 Snake case here; the codec writes the camelCase names. What is None was not given. `extra` holds
 members that the specification does not name, so that a file read and written again is the same.
@@ -17,7 +18,7 @@ from envelopes.effects import Effects
 from envelopes.instant import check_instant
 from envelopes.outcome import DeniedReason
 from envelopes.settlement import CallStatus, Phase, StoredOutput
-from envelopes.tool import RiskLevel
+from envelopes.tool import InvalidToolOutput, RiskLevel, ToolDefinition
 
 _CODE_ENDS = {"TIMEOUT": "timeout", "CANCELLED": "cancelled"}
 
@@ -174,6 +175,20 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidCall(f"duration_ms: {self.duration_ms} is negative")
         for name in ("started_at", "ended_at", "deadline_at"):
             check_instant(name, getattr(self, name))
+
+
+def check_data(result: ToolResult, tool: ToolDefinition) -> None:
+    """Raises InvalidCall where a result that is ok has data that its tool does not return (CALL-041, CALL-053).
+
+    Data by reference was checked before it was kept.
+    """
+    if result.tool != tool.name:
+        raise InvalidCall(f"tool: {result.tool!r} is not {tool.name!r}")
+    if result.data is not None:
+        try:
+            tool.read_data(result.data)
+        except InvalidToolOutput as error:
+            raise InvalidCall(f"data: {error}") from None
 
 
 def _check_named(record: msgspec.Struct, names: tuple[str, ...]) -> None:

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import msgspec
-
 from envelopes.tool import DISPATCH_KINDS, Capability, Profile, ToolDefinition
 
 PATH = Path(__file__).with_name("inventory.json")
@@ -58,14 +56,9 @@ def _tool(family: str, definition: ToolDefinition, withheld: dict[Profile, froze
         "description": definition.description,
         "input_schema": definition.input_schema(),
         "result_only": list(definition.result_only),
-        "complete_result": _result_schema(definition),
+        "complete_result": definition.output_schema(),
         "error_kinds": list(definition.error_kinds),
     }
-
-
-def _result_schema(definition: ToolDefinition) -> Document:
-    schemas, components = msgspec.json.schema_components(definition.result, ref_template="#/$defs/{name}")
-    return {"anyOf": list(schemas), "$defs": components}
 
 
 def _version(contents: Document, previous: Document | None) -> str:

@@ -4,6 +4,8 @@
     ToolDefinition  name, capability, planes, risk, description, input struct, result structs, error kinds
     parse           raw arguments -> the input struct, or InvalidToolInput with the RFC's error payload
     input_schema    JSON Schema 2020-12, `additionalProperties: false` all the way down
+    read_data       what a tool returned -> one of its result structs, or InvalidToolOutput with the path
+    output_schema   JSON Schema of what it may return, a form for each of its result structs
 
 The seeds' `ToolCapabilityFamily` is called capability here; a family is always the renderer's
 (design.md section 2). A capability decides who may call a tool, a plane only where it is listed.
@@ -80,6 +82,10 @@ class InvalidToolInput(ValueError):
         self.error = error
 
 
+class InvalidToolOutput(ValueError):
+    """A tool's output that its schema does not take; the message ends in the path."""
+
+
 class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """`result` lists the complete result structs that the tool may yield, the usual one first.
 
@@ -109,11 +115,14 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     counter_examples: tuple[dict[str, Any], ...] = ()
     conditions: dict[str, Any] = {}
 
-    def parse(self, arguments: Any) -> Input:
-        """Raises InvalidToolInput. `arguments` is decoded JSON."""
+    def parse(self, arguments: Any, *, strict: bool = True) -> Input:
+        """Raises InvalidToolInput. `arguments` is decoded JSON.
+
+        Not `strict`: a number or a flag that came as a string is read as what it says, as a repair (OUT-006).
+        """
         self._refuse_foreign_fields(arguments)
         try:
-            parsed = msgspec.convert(arguments, self.input, strict=True)
+            parsed = msgspec.convert(arguments, self.input, strict=strict)
         except msgspec.ValidationError as error:
             raise InvalidToolInput(self._unparsed(str(error))) from None
         try:
@@ -128,6 +137,20 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
         schema = components.pop(own["$ref"].rpartition("/")[2])
         definitions = {"$defs": components} if components else {}
         return {**schema, **self.conditions, **definitions}
+
+    def output_schema(self) -> dict[str, Any]:
+        schemas, components = msgspec.json.schema_components(self.result, ref_template="#/$defs/{name}")
+        return {"anyOf": list(schemas), "$defs": components}
+
+    def read_data(self, data: Any) -> msgspec.Struct:
+        """`data` is decoded JSON. Of the forms that take it, the one that knows most of its members (CALL-041)."""
+        refused: list[str] = []
+        for kind in sorted(self.result, key=lambda kind: len(set(data) - set(kind.__struct_encode_fields__))):
+            try:
+                return msgspec.convert(data, kind, strict=True)
+            except msgspec.ValidationError as error:
+                refused.append(str(error))
+        raise InvalidToolOutput(f"{self.name}: {refused[0]}")
 
     def _refuse_foreign_fields(self, arguments: Any) -> None:
         for field in arguments if isinstance(arguments, dict) else ():

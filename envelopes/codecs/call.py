@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from envelopes.call import CallError, ToolCall, ToolResult
+from envelopes.call import CallError, ToolCall, ToolResult, check_data
 from envelopes.event import ExecutionEvent
 from envelopes.result import JsonValue, ToolError
 from envelopes.settlement import (
@@ -29,6 +29,7 @@ from envelopes.settlement import (
     code_of,
     kind_of_code,
 )
+from envelopes.tool import ToolDefinition
 from envelopes.untrusted import Untrusted, dump, tame
 
 Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent
@@ -179,8 +180,18 @@ def decode_lines(raw: bytes, kind: type[Kind]) -> Iterator[Kind]:
             raise Untrusted(f"line {number}: {error.reason}", error.path) from None
 
 
-def result_of(call: ToolCall, settled: Settlement) -> ToolResult:
-    """What the settlement says in CALL's words. A skip has no error there, but its reason in `user_message`."""
+def result_of(call: ToolCall, settled: Settlement, tool: ToolDefinition | None = None) -> ToolResult:
+    """What the settlement says in CALL's words. A skip has no error there, but its reason in `user_message`.
+
+    Raises InvalidCall for data that `tool` does not return, where its definition is given.
+    """
+    result = _result_of(call, settled)
+    if tool is not None:
+        check_data(result, tool)
+    return result
+
+
+def _result_of(call: ToolCall, settled: Settlement) -> ToolResult:
     failed = settled.end != "ok"
     return ToolResult(
         call_id=call.call_id,

@@ -1,0 +1,6 @@
+"""What comes before a call: pure functions of what is known then, for an executor of plans or a plain tool loop.
+
+    gates       whether a call may run, and with which arguments
+
+Nothing here runs a tool, and no family is known: the registry is an argument.
+"""

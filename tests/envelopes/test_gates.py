@@ -1,0 +1,249 @@
+"""The gates before a tool runs: what each stops, in which order, and what is stored and said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from envelopes import turn
+from envelopes.artifact import MemorySink
+from envelopes.call import Coercion, ToolCall
+from envelopes.codecs import call as calls
+from envelopes.codecs import outcome as outcomes
+from envelopes.families import builtin, may_call, tools
+from envelopes.outcome import ToolDenied, ToolFailure, outcome_to_model_content
+from envelopes.pipeline import project, render
+from envelopes.plan.gates import Admitted, Denied, Gates, repaired
+from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
+from envelopes.turn import TurnState
+from tests.envelopes.settled import call
+
+NOW = 1_765_908_721.5
+PATCH = {"patch": "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"}
+
+
+def asked(tool: str = "ExecCommand", args: dict[str, Any] | None = None) -> ToolCall:
+    return call(tool=tool, args={"cmd": "make"} if args is None else args)
+
+
+def gates(**given: Any) -> Gates:
+    return Gates(**{"registry": tools().get, "clock": lambda: NOW, **given})
+
+
+def denied(gate: Gates, made: ToolCall) -> Denied:
+    found = gate.admit(made)
+    assert isinstance(found, Denied)
+    return found
+
+
+def not_here(_call: ToolCall, _tool: ToolDefinition) -> ToolError:
+    return ToolError(kind="policy_denied", message="not in this sandbox", retryable=False)
+
+
+def never(*_: Any) -> bool:
+    return False
+
+
+def unasked(*_: Any) -> bool:
+    raise AssertionError("a gate asked about a call that an earlier one stops")
+
+
+def blocking(*names: str) -> TurnState:
+    return TurnState(blocked_tool_names=set(names))
+
+
+STOPPED: list[tuple[str, dict[str, Any], ToolCall, tuple[str, ...]]] = [
+    ("unknown", {}, asked("Unheard"), ("validation", "unknown_tool", "error", "VALIDATION_ERROR")),
+    (
+        "blocked",
+        {"state": blocking("ExecCommand")},
+        asked(),
+        ("blocked", "non_retryable_tool_failure", "skipped", ""),
+    ),
+    ("deadline", {"deadline_s": NOW}, asked(), ("deadline", "deadline_expired", "timeout", "TIMEOUT")),
+    ("policy", {"policy": not_here}, asked(), ("pre_hook", "policy_denied", "error", "POLICY_DENIED")),
+    ("arguments", {}, asked(args={}), ("validation", "invalid_tool_input", "error", "VALIDATION_ERROR")),
+    ("hook", {"pre_hook": never}, asked(), ("pre_hook", "denied_by_hook", "error", "POLICY_DENIED")),
+    (
+        "write",
+        {"approve_write": never},
+        asked("ApplyPatch", PATCH),
+        ("write_denied", "write_denied", "error", "POLICY_DENIED"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "made", "said"), [row[1:] for row in STOPPED], ids=[row[0] for row in STOPPED])
+def test_a_gate_stops_a_call_before_it_runs_and_settles_it(
+    given: dict[str, Any], made: ToolCall, said: tuple[str, ...]
+) -> None:
+    reason, kind, status, code = said
+    found = denied(gates(**given), made)
+    settled = found.settlement
+    assert (settled.phase, settled.denied_reason, settled.duration_ms, settled.effects) == (
+        *("pre_dispatch", reason),
+        *(0, None),
+    )
+    assert settled.error is not None
+    assert (settled.error.kind, bool(settled.error.message)) == (kind, True)
+    written = calls.result_of(made, settled)
+    assert (written.status, written.ok, written.error.code if written.error else "") == (status, False, code)
+    canonical = CanonicalResult(tool_name=made.tool, status="error", summary_text="stopped", error=settled.error)
+    assert outcomes.encode(settled, canonical, MemorySink()) == found.outcome
+    assert found.outcome.reason == reason
+
+
+def test_a_call_that_no_gate_stops_runs_with_its_arguments_parsed() -> None:
+    found = gates(deadline_s=NOW + 1).admit(asked(args={"cmd": "make", "yield_time_ms": 5}))
+    assert isinstance(found, Admitted)
+    assert (found.args, found.coercions, found.was_coerced) == ({"cmd": "make", "yield_time_ms": 5}, (), False)
+    assert found.input == builtin("ExecCommand")[1].parse({"cmd": "make", "yield_time_ms": 5})
+
+
+def test_the_gates_stand_in_one_order_and_nobody_is_asked_too_early() -> None:
+    """Each gate is opened in turn; the next one stops the same call (OD-20)."""
+    given: dict[str, Any] = {
+        "state": blocking("ApplyPatch"),
+        "deadline_s": NOW,
+        "policy": not_here,
+        "idempotent": frozenset({"ApplyPatch"}),
+        "pre_hook": unasked,
+        "approve_write": unasked,
+    }
+    made = asked("ApplyPatch", {"patch": ""})
+    opened: list[tuple[str, dict[str, Any], ToolCall]] = [
+        ("non_retryable_tool_failure", {}, made),
+        ("deadline_expired", {"state": TurnState()}, made),
+        ("policy_denied", {"deadline_s": None}, made),
+        ("invalid_tool_input", {"policy": lambda *_: None}, made),
+        ("duplicate_tool_call", {}, asked("ApplyPatch", PATCH)),
+        ("denied_by_hook", {"idempotent": frozenset(), "pre_hook": never}, asked("ApplyPatch", PATCH)),
+        ("write_denied", {"pre_hook": lambda *_: True, "approve_write": never}, asked("ApplyPatch", PATCH)),
+    ]
+    replay = turn.ReplayControl()
+    replay.record_success("ApplyPatch", PATCH)
+    for kind, change, one in opened:
+        given |= change
+        error = denied(gates(replay=replay, **given), one).settlement.error
+        assert error is not None
+        assert error.kind == kind
+    assert isinstance(gates(**given | {"approve_write": lambda *_: True}).admit(asked("ApplyPatch", PATCH)), Admitted)
+
+
+def test_an_approval_that_takes_too_long_lets_nothing_run() -> None:
+    ticking: Iterator[int] = count()
+    late = gates(clock=lambda: NOW + next(ticking), deadline_s=NOW + 1)
+    found = denied(late, asked())
+    assert found.outcome.reason == "deadline"
+    assert outcome_to_model_content(found.outcome) == (
+        '{"error": "Turn deadline expired; cannot execute tool.", "timed_out": true}'
+    )
+    assert found.settlement.deadline_at == "2025-12-16T18:12:02.500000Z"
+
+
+@pytest.mark.parametrize("profile", ALL_PROFILES)
+def test_a_profile_is_a_policy(profile: Any) -> None:
+    def by_profile(_call: ToolCall, tool: ToolDefinition) -> ToolError | None:
+        kind = "unsupported_agent_profile_capability"
+        return None if may_call(profile, tool.name) else ToolError(kind=kind, message="not for you", retryable=False)
+
+    found = gates(policy=by_profile).admit(asked("SpawnAgent", {"initial_message": "look"}))
+    assert isinstance(found, Denied) == (profile == "private_child")
+    if isinstance(found, Denied):
+        assert found.settlement.code == "POLICY_DENIED"
+
+
+def test_a_tool_that_only_reads_asks_for_no_approval() -> None:
+    assert isinstance(gates(approve_write=unasked).admit(asked("AgentGet", {})), Admitted)
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "fitting", "coercions"),
+    [
+        (
+            "ExecCommand",
+            {"cmd": " make ", "yield_time_ms": "500", "tty": "true", "shell": None},
+            {"cmd": " make ", "yield_time_ms": 500, "tty": True, "shell": None},
+            [("/yield_time_ms", "500", 500), ("/tty", "true", True)],
+        ),
+        (
+            "ExecCommandBatch",
+            {"items": [{"cmd": "ls"}, {"cmd": "make", "login": "false"}]},
+            {"items": [{"cmd": "ls"}, {"cmd": "make", "login": False}]},
+            [("/items/1/login", "false", False)],
+        ),
+        ("MemorySearch", {"query": "x", "limit": "500"}, {"query": "x", "limit": 50}, [("/limit", "500", 50)]),
+    ],
+)
+def test_arguments_are_repaired_where_that_makes_them_fit(
+    tool: str, args: dict[str, Any], fitting: dict[str, Any], coercions: list[tuple[str, Any, Any]]
+) -> None:
+    found = gates().admit(asked(tool, args))
+    assert isinstance(found, Admitted)
+    assert found.args == fitting
+    assert found.coercions == tuple(Coercion(pointer=at, before=old, after=new) for at, old, new in coercions)
+    assert found.was_coerced
+    assert found.input == builtin(tool)[1].parse(fitting)
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "field"),
+    [
+        ("ExecCommand", {"cmd": 5}, "cmd"),
+        ("ExecCommand", {"cmd": "ls", "yield_time_ms": "soon"}, "yield_time_ms"),
+        ("UseWorkspace", {"path": "/a", "workspace_id": "b"}, "workspace_id"),
+    ],
+)
+def test_what_no_repair_makes_fit_is_refused_with_its_first_reason(tool: str, args: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidToolInput) as strict:
+        builtin(tool)[1].parse(args)
+    with pytest.raises(InvalidToolInput) as lax:
+        repaired(builtin(tool)[1], args)
+    assert lax.value.error == strict.value.error
+    assert (lax.value.error.details or {})["field"] == field
+    found = denied(gates(), asked(tool, args))
+    assert found.outcome == ToolDenied("c1", tool, "validation", strict.value.error.message)
+
+
+def test_a_loop_is_held_to_its_gates() -> None:
+    """A turn of a loop: a failure blocks its tool until the turn ends, a success makes the next call a duplicate."""
+    gate, sink = gates(idempotent=frozenset({"MemorySearch"})), MemorySink()
+    search = asked("MemorySearch", {"query": "x", "limit": "5"})
+    first = gate.admit(search)
+    assert isinstance(first, Admitted)
+    ran = turn.outcome_of_output("c1", "MemorySearch", {"hits": 1}, elapsed_ms=1, sink=sink, was_coerced=True)
+    turn.apply_outcome(ran, first.args, gate.state, gate.replay)
+    again = denied(gate, asked("MemorySearch", {"query": "x", "limit": 5}))
+    assert outcome_to_model_content(again.outcome) == '{"warning": "duplicate_tool_call", "skipped": true}'
+    turn.apply_outcome(again.outcome, first.args, gate.state, gate.replay)
+    broken = ToolFailure("c2", "ExecCommand", "no shell", retryable=False)
+    turn.apply_outcome(broken, {"cmd": "make"}, gate.state, gate.replay)
+    for command in ("make", "ls"):
+        stopped = denied(gate, asked(args={"cmd": command}))
+        assert outcome_to_model_content(stopped.outcome) == (
+            '{"warning": "non_retryable_tool_failure", "skipped": true}'
+        )
+        turn.apply_outcome(stopped.outcome, {"cmd": command}, gate.state, gate.replay)
+    gate.state = TurnState()
+    assert isinstance(gate.admit(asked()), Admitted)
+    assert isinstance(gate.admit(search), Denied)
+
+
+def test_a_denial_is_told_like_any_other_error() -> None:
+    for _, given, made, _ in STOPPED[1:]:
+        error = denied(gates(**given), made).settlement.error
+        assert error is not None
+        complete = CompleteOutput(
+            tool_name=made.tool, status="error", summary_text=error.message, error=msgspec.structs.replace(error)
+        )
+        family = builtin(made.tool)[0]
+        text = render(
+            project(complete, family, family.projection, MemorySink()).canonical, family, family.rendering
+        ).text
+        assert f"Kind: {error.kind}\n" in text
+        assert "Hint: " in text or error.recovery_hint is None
