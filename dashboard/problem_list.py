@@ -105,11 +105,18 @@ def _choice(path: str, number: int, current: str) -> FileChoice:
     )
 
 
+def _place(problem: Problem) -> str:
+    """Line 0 is no line: nothing of that file was taken in."""
+    if problem.line == 0:
+        return "the whole file"
+    return f"line {problem.line}" + (f", {plain(problem.path)}" if problem.path not in ("", "$") else "")
+
+
 def _row(problem: Problem) -> ProblemRow:
     head = bytes(problem.head or b"")  # type: ignore[attr-defined]  # the annotation of _selected; of nothing, NULL
     return ProblemRow(
         file=plain(problem.file),
-        place=f"line {problem.line}" + (f", {plain(problem.path)}" if problem.path not in ("", "$") else ""),
+        place=_place(problem),
         reason=plain(problem.reason),
         is_incomplete=problem.is_incomplete,
         preview=Html(inert(head.decode("utf-8", "backslashreplace"))),

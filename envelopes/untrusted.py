@@ -184,7 +184,8 @@ def _skip(text: str, at: int) -> int:
 def _open(text: str, bracket: str, kind: str) -> int:
     at = _skip(text, 0)
     if text[at : at + 1] != bracket:
-        raise Untrusted(f"expected a JSON {kind}")
+        found = "NUL bytes, a hole that a crash or a full disk left" if text.startswith("\0") else ""
+        raise Untrusted(f"expected a JSON {kind}" + (f", found {found}" if found else ""))
     return _skip(text, at + 1)
 
 

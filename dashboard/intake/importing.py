@@ -263,9 +263,9 @@ def _detected(file: BinaryIO, head: bytes, place: Place) -> Format:
 def _what_it_is(path: Path) -> str:
     """Of a file that nothing recognises: what to do, where its first bytes tell."""
     with open_regular(path) as file:
-        head = file.read(4)
-    if not head:
-        return "the file is empty"
+        head = file.read(HEAD_BYTES)
+    if is_blank(head):
+        return "the file begins with blank lines only" if head else "the file is empty"
     is_packed = head.startswith(COMPRESSED)
     return "not a recording, it is compressed: unpack it and import what it holds" if is_packed else ""
 

@@ -1,14 +1,33 @@
-"""The strip of a run's calls: one bar a call, its height and colour by outcome, as SVG paths."""
+"""The strip of a run's calls: one bar a call, its height and colour by outcome, as SVG paths.
+
+Of a run with more calls than bars each bar shows the worst of several (`tally.strip_of`), so that the words
+come from the run's own counts.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from dashboard.inert import Html
+from dashboard.intake.tally import STRIP_LETTERS
 
 STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
+
+
+class Counted(Protocol):
+    @property
+    def strip(self) -> str: ...
+    @property
+    def call_count(self) -> int: ...
+    @property
+    def failed_count(self) -> int: ...
+    @property
+    def cut_count(self) -> int: ...
+    @property
+    def unanswered_count(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -28,22 +47,35 @@ OUTCOMES = {
 }
 
 
-@lru_cache(maxsize=4096)
-def strip_markup(letters: str) -> Html:
+def strip_markup(run: Counted) -> Html:
     """The <svg>: one path for each outcome that occurs, however many calls there are. Holds no foreign text."""
+    return _drawn(run.strip, strip_label(run))
+
+
+@lru_cache(maxsize=4096)
+def _drawn(letters: str, label: str) -> Html:
     bars: dict[str, list[str]] = {}
     for index, letter in enumerate(letters):
         outcome = OUTCOMES.get(letter, OUTCOMES["u"])
         bars.setdefault(outcome.name, []).append(f"M{index * STEP + 1} {outcome.top}V{HEIGHT}")
     paths = "".join(f'<path data-outcome="{name}" d="{"".join(drawn)}"/>' for name, drawn in bars.items())
-    width, label = max(STEP, len(letters) * STEP), strip_label(letters)
+    width = max(STEP, len(letters) * STEP)
     return Html(
         f'<svg class="marks" role="img" aria-label="{label}" viewBox="0 0 {width} {HEIGHT}" width="{width}" '
         f'preserveAspectRatio="none"><title>{label}</title>{paths}</svg>'
     )
 
 
-def strip_label(letters: str) -> str:
+def strip_label(run: Counted) -> str:
     """What the strip says to who does not see it: 12 ok, 2 failed, 1 cut."""
+    if run.call_count > len(run.strip) == STRIP_LETTERS:
+        told = ((run.failed_count, "failed"), (run.cut_count, "cut"), (run.unanswered_count, "unanswered"))
+        worse = ", ".join(f"{number:,} {word}" for number, word in told if number)
+        return f"{run.call_count:,} calls{': ' if worse else ''}{worse}; a bar is the worst of several"
+    return _counted(run.strip)
+
+
+@lru_cache(maxsize=4096)
+def _counted(letters: str) -> str:
     counts = Counter(OUTCOMES.get(letter, OUTCOMES["u"]).word for letter in letters)
     return ", ".join(f"{number} {word}" for word, number in counts.most_common()) or "no calls"

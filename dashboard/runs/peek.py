@@ -27,7 +27,7 @@ SHOWN = 4  # calls of each list
 class PeekedCall(NamedTuple):
     url: str
     tool: str
-    said: str  # the kind of error, or the summary; may be empty
+    said: str  # the summary, or the kind of error; may be empty
     tokens: int
 
 
@@ -50,11 +50,11 @@ class Peek:
 
     @property
     def strip(self) -> Html:
-        return strip_markup(self.run.strip if self.run else "")
+        return strip_markup(self.run) if self.run else Html("")
 
     @property
     def outcomes(self) -> str:
-        return strip_label(self.run.strip if self.run else "")
+        return strip_label(self.run) if self.run else ""
 
     @property
     def last(self) -> datetime | None:
@@ -97,6 +97,6 @@ def _columns(calls: Ordered) -> Ordered:
 
 def _told(run: Listed, rows: Sequence[Row]) -> list[PeekedCall]:
     return [
-        PeekedCall(f"/calls/{key}/?run={run.pk}", plain(tool), plain(error_kind or summary), tokens)
+        PeekedCall(f"/calls/{key}/?run={run.pk}", plain(tool), plain(summary or error_kind), tokens)
         for key, tool, error_kind, summary, tokens in rows
     ]

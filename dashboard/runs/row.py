@@ -10,7 +10,7 @@ from uuid import UUID
 from dashboard.inert import Html, plain
 from dashboard.models import Run
 from dashboard.runs.outcome_strip import strip_markup
-from dashboard.templatetags.markup import count, duration
+from dashboard.templatetags.markup import COUNTED_IN, count, duration
 
 
 class ListedColumns(NamedTuple):
@@ -57,8 +57,8 @@ HEADS = (
     Head("Calls", "calls", "Calls, inherited ones included"),
     Head("Failed", "failed", "Calls that failed"),
     Head("Cut", "cut", "Calls whose result reached the model cut"),
-    Head("Open", "", "Calls that nothing answered"),
-    Head("Tokens", "tokens", "Tokens that the model got; ≈ marks an estimate", is_wide=True),
+    Head("Unanswered", "", "Calls that nothing answered"),
+    Head("Tokens", "tokens", f"Tokens that the model got, {COUNTED_IN}; ≈ marks an estimate", is_wide=True),
     Head("Duration", "duration", "From the first stamp to the last", is_wide=True),
     Head("Age", "newest", "Since the run began"),
 )
@@ -93,7 +93,7 @@ def run_row(run: Listed, now: datetime, peek: str) -> RunRow:
         status=status,
         status_key=status.partition(" ")[0],
         is_child=run.parent_id is not None,
-        strip=strip_markup(run.strip),
+        strip=strip_markup(run),
         numbers=_numbers(run, now),
     )
 
@@ -106,7 +106,7 @@ def _numbers(run: Listed, now: datetime) -> Html:
         f'<td data-number data-label="calls">{count(run.call_count)}</td>'
         f'<td data-number data-label="failed" class="failed">{_some(run.failed_count)}</td>'
         f'<td data-number data-label="cut" class="cut">{_some(run.cut_count)}</td>'
-        f'<td data-number data-label="open">{_some(run.unanswered_count)}</td>'
+        f'<td data-number data-label="unanswered">{_some(run.unanswered_count)}</td>'
         f'<td data-number data-label="tokens">{"" if is_exact else "≈"}{count(run.token_count)}</td>'
         f'<td data-number data-label="long">{duration(run.duration_ms)}</td>'
         f'<td data-number data-label="ago"><time datetime="{at}Z" title="{at} UTC">{age(now - run.sort_at)}</time></td>'

@@ -1,6 +1,6 @@
 """Every filter and tag of the pages, and the one `mark_safe` of the project.
 
-{{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ text|visible }}  {{ value|short_id }}
+{{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ text|visible }}  {{ value|short_id }}
 {{ html|trusted }}  {% stamp at %}  {% icon "name" %}
 """
 
@@ -21,6 +21,9 @@ register = template.Library()
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 SIZES = ("B", "KB", "MB", "GB")
+COUNTED_IN = (
+    "counted in o200k_base when they were taken in (four characters a token where the extra 'tokens' is missing)"
+)
 
 
 @register.filter
@@ -56,6 +59,13 @@ def size(n: int | None) -> str:
 @register.filter
 def count(n: int | None) -> str:
     return "–" if n is None else f"{n:,}"
+
+
+@register.filter
+def counted(certainty: str) -> str:
+    """How the tokens of what was taken in were counted, and what that is worth: for a title."""
+    worth = "exact for this model" if certainty == "exact" else "an estimate for this model"
+    return f"Tokens {COUNTED_IN}: {worth}"
 
 
 @register.filter

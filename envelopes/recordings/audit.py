@@ -71,7 +71,8 @@ class Fields:
     def needed(self, *names: str) -> str:
         found = self.text(*names)
         if not found:
-            raise Untrusted(f"no {names[0]}, or one that is no string", f"$.{names[0]}")
+            place = next((name for name in names if name in self._left), names[0])
+            raise Untrusted(f"no {' or '.join(names)}, or one that is no string", f"$.{place}")
         return found
 
     def time(self, *names: str) -> str | None:

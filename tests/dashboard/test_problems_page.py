@@ -56,6 +56,7 @@ def test_an_empty_file_is_a_problem_without_bytes(reader: Client, project: Proje
     import_paths(project, [tmp_path])
     html = text_of(reader)
     assert "the file is empty" in html
+    assert "the whole file" in html
     raw = reader.get(f"/problems/{Problem.objects.get().pk}/raw")
     assert (raw.status_code, b"".join(raw)) == (200, b"")
 

@@ -46,6 +46,28 @@ def test_the_panel_tells_a_run_and_links_to_few_of_its_calls(operator_client: Cl
     assert f'href="?q=agent%3Aclaude-code&amp;sort=tokens&amp;peek={run.pk.hex}"' in html
 
 
+def test_a_run_with_more_calls_than_bars_is_told_in_its_own_counts(operator_client: Client, project: Project) -> None:
+    """128 calls are 120 bars; the words spoke of the bars."""
+    run = create_run(project, call_count=128, failed_count=6, cut_count=1, strip="o" * 114 + "e" * 5 + "x")
+    said = "128 calls: 6 failed, 1 cut; a bar is the worst of several"
+    html = text_of(operator_client, f"/runs/?peek={run.pk}")
+    assert said in panel_of(html)
+    assert html.count(f'aria-label="{said}"') == 2
+
+
+@pytest.mark.parametrize(("certainty", "worth"), [("exact", "exact for this model"), ("estimate", "an estimate for")])
+def test_a_sum_of_tokens_names_its_encoding_and_its_worth(
+    operator_client: Client, project: Project, certainty: str, worth: str
+) -> None:
+    run = create_run(project, token_count=12, token_certainty=certainty)
+    for page in (
+        panel_of(text_of(operator_client, f"/runs/?peek={run.pk}")),
+        text_of(operator_client, f"/runs/{run.pk}/"),
+    ):
+        assert "o200k_base" in page
+        assert worth in page
+
+
 def test_the_fragment_is_the_panel_of_the_same_address(operator_client: Client, run: Run) -> None:
     address = f"/runs/?peek={run.pk}"
     response = operator_client.get(address, headers=FRAGMENT)

@@ -99,7 +99,7 @@ def test_an_exported_call_is_known_by_the_agents_own_id_and_result() -> None:
     ("raw", "path"),
     [
         (b'{"runId":"r","callId":"c"}', "$.tool"),
-        (b'{"runId":"r","callId":["c"],"tool":"t"}', "$.providerCallId"),
+        (b'{"runId":"r","callId":["c"],"tool":"t"}', "$.callId"),
         (b'{"callId":"c","tool":"t"}', "$.runId"),
         (b'{"runId":"r","callId":"c","tool":"t"', "$"),
         (b"[]", "$"),
