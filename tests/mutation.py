@@ -31,8 +31,7 @@ import pytest
 
 BOUNDS = [f"tests/envelopes/test_{name}.py" for name in ("preview", "contract", "ceiling")]
 TESTS = {
-    "envelopes/pipeline.py": BOUNDS,
-    "envelopes/preview.py": BOUNDS,
+    **dict.fromkeys(("envelopes/pipeline.py", "envelopes/preview.py"), BOUNDS),
     "envelopes/settlement.py": ["tests/envelopes/test_settlement.py", "tests/envelopes/test_codec_settlement.py"],
     "envelopes/outcome.py": ["tests/envelopes/test_outcome.py", "-k", "not mypy"],
 }

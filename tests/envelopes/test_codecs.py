@@ -67,6 +67,23 @@ def test_the_specifications_result_is_understood_field_by_field() -> None:
     assert found.user_message == "Created XYZ/Foo.md"
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "optional"),
+    [
+        (
+            *(TOOL_CALL, ToolCall),
+            "argsHash timeoutMs deadlineAt iteration loopId plannerVersion preview category confirmationId",
+        ),
+        (TOOL_RESULT, ToolResult, "dataHash effects userMessage debugMessage"),
+    ],
+)
+def test_what_has_a_question_mark_in_the_specification_may_be_missing(text: str, kind: Any, optional: str) -> None:
+    document = {name: value for name, value in json.loads(text).items() if name not in optional.split()}
+    assert calls.encode(calls.decode(document, kind)) == document
+    with_nulls = document | dict.fromkeys(optional.split())
+    assert calls.encode(calls.decode(with_nulls, kind)) == document
+
+
 def test_the_optional_fields_have_these_names_on_the_wire() -> None:
     document = json.loads(TOOL_CALL) | {
         "argsHash": "sha256:ab",
