@@ -18,7 +18,7 @@ from envelopes.families.work_item.views import UnfinishedTodos
 from envelopes.pipeline import Projection, project, render
 from envelopes.preview import Cut, head_tail, shorter
 from envelopes.renderings import variants_for
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.result import CanonicalResult, CompleteOutput, ToolError, summary
 from tests.cases import each
 from tests.envelopes.built_in import failure, output, receipt_of, shown
 from tests.envelopes.test_tools_contract import check_bounds
@@ -77,6 +77,17 @@ def test_the_ceiling_is_a_policy_that_every_tool_keeps(tool: str, sort: str, cha
     check_bounds(projection, sink)
     text = receipt_of(projection.canonical).text
     assert all(artifact.path in text for artifact in projection.canonical.artifacts)
+
+
+@each("characters", [24_000, 2_000, 400])
+@each(("tool", "sort"), GALLERY)
+def test_whatever_is_cut_the_outer_fields_stay_as_they_are(tool: str, sort: str, characters: int) -> None:
+    complete = samples(tool)[sort]
+    document = lowered(complete, characters)[0].canonical.to_json()
+    assert list(document)[:5] == ["tool_name", "status", "summary_text", "result", "error"]
+    assert (document["tool_name"], document["status"]) == (tool, complete.status)
+    assert document["summary_text"] == summary(complete.summary_text)
+    assert (document["result"] is None, document["error"] is None) == (complete.result is None, complete.error is None)
 
 
 def test_of_a_result_of_many_short_fields_only_the_way_to_it_is_left() -> None:

@@ -84,6 +84,23 @@ def test_what_has_a_question_mark_in_the_specification_may_be_missing(text: str,
     assert calls.encode(calls.decode(with_nulls, kind)) == document
 
 
+def test_an_error_and_effects_may_say_no_more_than_they_have_to() -> None:
+    document = json.loads(TOOL_RESULT) | {
+        "status": "error",
+        "ok": False,
+        "error": {"code": "CONFLICT", "message": "etag differs"},
+        "effects": {
+            "modified": [{"path": "a", "kind": "file"}],
+            "deleted": [{"path": "b", "kind": "folder"}],
+        },
+    }
+    del document["data"]
+    found = calls.decode(document, ToolResult)
+    assert calls.encode(found) == document
+    assert found.effects is not None
+    assert (found.effects.side_effects_observed, found.effects.created, found.effects.renamed) == (None, None, None)
+
+
 def test_the_optional_fields_have_these_names_on_the_wire() -> None:
     document = json.loads(TOOL_CALL) | {
         "argsHash": "sha256:ab",
@@ -158,6 +175,8 @@ def test_an_event_has_these_names_on_the_wire() -> None:
         (TOOL_CALL, ToolCall, ("attempt",), 0, "$", "attempt: 0 is less than 1"),
         (TOOL_CALL, ToolCall, ("runId",), None, "$", "missing required field `runId`"),
         (TOOL_CALL, ToolCall, ("createdAt",), "now", "$", "createdAt: 'now'"),
+        (TOOL_CALL, ToolCall, ("deadlineAt",), "soon", "$", "deadlineAt: 'soon'"),
+        (TOOL_CALL, ToolCall, ("cancellable",), "yes", "$.cancellable", "Expected `bool`"),
         (TOOL_CALL, ToolCall, ("riskLevel",), "none", "$.riskLevel", "Invalid enum value"),
         (TOOL_CALL, ToolCall, ("policy", "sandbox", "allowedRoots"), "/", "$.policy.sandbox.allowedRoots", "Expected"),
         (TOOL_CALL, ToolCall, ("policy", "confirmationsRequired"), 1, "$.policy.confirmationsRequired", "Expected"),

@@ -90,6 +90,16 @@ def test_an_output_without_exactly_the_half_of_its_status_is_refused(
         CanonicalResult.from_json({**stored, **halves})
 
 
+def test_an_error_says_kind_message_and_whether_to_try_again_and_may_say_more() -> None:
+    least = {"kind": "timeout", "message": "No answer in 30 s", "retryable": True}
+    found = msgspec.convert(least, ToolError)
+    assert (found.details, found.recovery_hint) == (None, None)
+    assert msgspec.convert(msgspec.to_builtins(TIMED_OUT), ToolError) == TIMED_OUT
+    for name in least:
+        with pytest.raises(msgspec.ValidationError, match=f"missing required field `{name}`"):
+            msgspec.convert({key: value for key, value in least.items() if key != name}, ToolError)
+
+
 @pytest.mark.parametrize("status", ["success", "error"])
 def test_an_output_without_a_summary_is_refused(status: Status) -> None:
     halves = {"result": Answer("4")} if status == "success" else {"error": TIMED_OUT}

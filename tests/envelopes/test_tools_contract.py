@@ -104,6 +104,7 @@ def test_a_gallery_shows_each_sort_of_outcome(tool: str) -> None:
 def test_a_gallery_holds_what_the_definition_says(tool: str, sort: str) -> None:
     complete, definition = samples(tool)[sort], builtin(tool)[1]
     assert complete.tool_name == tool
+    assert projected(complete)[0].canonical.tool_name == tool
     if complete.error is None:
         assert type(complete.result) in definition.result
     else:
