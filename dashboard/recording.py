@@ -42,6 +42,7 @@ from dashboard.models import (
     Problem,
     Project,
     Receipt,
+    ReceiptFingerprint,
     Run,
     RunCall,
     Source,
@@ -273,6 +274,7 @@ class _BatchWrite:
         _update(Observation, [new for one in rows.values() for new in one.changed_observations], ["selected"])
         insert(Receipt, [new for one in rows.values() for new in one.new_receipts])
         _update(Receipt, [new for one in rows.values() for new in one.changed_receipts])
+        insert(ReceiptFingerprint, [new for one in rows.values() for new in one.fingerprints])
         self._save_derived(rows, derived, drafts)
         self._keep_notes(rows, derived)
         self.written.added["calls"] += len(calls)

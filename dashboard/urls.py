@@ -52,6 +52,7 @@ urlpatterns = [
     path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
     path("artifacts/<uuid:pk>/picture", artifacts.picture, name="artifact-picture"),
     path("renderers/", renderers.index, name="renderer-list"),
+    path("renderers/drifted/", renderers.drifted, name="receipt-drift"),
     path("renderers/<slug:name>/", renderers.detail, name="renderer-detail"),
     path("renderers/<slug:name>/paste/", renderers.paste, name="renderer-paste"),
     path("comparisons/", comparisons.index, name="comparison-list"),

@@ -12,7 +12,8 @@ from dashboard.columns import column_int, column_text, instant, milliseconds
 from dashboard.intake import identity
 from dashboard.intake.bulk import fresh
 from dashboard.intake.drafts import CallDraft
-from dashboard.models import Call, Observation, Receipt, Source
+from dashboard.intake.fingerprints import stated_fingerprint
+from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source
 from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
 from envelopes.untrusted import joined
 
@@ -47,6 +48,7 @@ class CallRows:
     new_receipts: list[Receipt] = field(default_factory=list)
     changed_observations: list[Observation] = field(default_factory=list)
     changed_receipts: list[Receipt] = field(default_factory=list)
+    fingerprints: list[ReceiptFingerprint] = field(default_factory=list)
 
     @property
     def selected(self) -> dict[str, Observation]:
@@ -148,6 +150,8 @@ class CallMerge:
         observation, is_new = self._observe("receipt", record.content, record.fidelity, record.line, record.at)
         if is_new and not self.rows.receipts:
             self._add_receipt(observation, record.line, record.at)
+            sent = stated_fingerprint(self.call.project_id, self.rows.receipts[-1], record) if record.extra else None
+            self.rows.fingerprints += [sent] if sent else []
 
     def _supersede(self, record: SupersedeRecord) -> None:
         for receipt in self.rows.receipts:

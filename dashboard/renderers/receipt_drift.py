@@ -29,9 +29,11 @@ from dashboard.comparisons.pair import rendered_from
 from dashboard.comparisons.subjects import subjects_of
 from dashboard.comparisons.work import results_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
+from envelopes.canonical_json import NotCanonical, hash_of
 from envelopes.families import family
 from envelopes.pipeline import render
 from envelopes.renderings import Variant
+from envelopes.untrusted import tame
 
 OTHER_TEXT = "the same version writes another text"
 Reason = Literal["variant", "policy", "canonical", "text"]
@@ -51,6 +53,14 @@ class Drift:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """`drift` is None when the same would be sent today."""
+
+    fingerprint: ReceiptFingerprint
+    drift: Drift | None
+
+
+@dataclass(frozen=True)
 class Checked:
     """How many texts were written again, and which of them drifted."""
 
@@ -65,10 +75,24 @@ def remember_sent(receipt: Receipt, written_by: Variant, canonical: bytes, text:
         "variant": written_by.id,
         "version": written_by.version,
         "policy": written_by.policy.fingerprint,
-        "canonical_sha256": sha256_of(canonical.decode("utf-8", "surrogatepass")),
+        "canonical_sha256": envelope_sha256(canonical),
         "text_sha256": sha256_of(text),
     }
     return ReceiptFingerprint.objects.update_or_create(receipt=receipt, defaults=fields)[0]
+
+
+def envelope_sha256(canonical: bytes) -> str:
+    """As records state it: over the RFC 8785 form, whatever the order of keys that it is stored with."""
+    try:
+        return hash_of(tame(canonical))[1]
+    except NotCanonical:
+        return sha256_of(canonical.decode("utf-8", "surrogatepass"))
+
+
+def drifts_of(call: Call) -> list[Sent]:
+    """Each receipt that this system sent for the call, and whether it would be another today."""
+    found = ReceiptFingerprint.objects.filter(receipt__call=call).select_related("receipt__call__run")
+    return [Sent(one, _drift_of(one)) for one in found.order_by("receipt__seq")]
 
 
 def check(project: Project | None = None) -> Checked:
@@ -117,7 +141,7 @@ def _drift_of(fingerprint: ReceiptFingerprint) -> Drift | None:
     surfaces = surfaces_of(call, {})
     owner, canonical = rendered_from(surfaces)
     today = current_variant(call.project_id, owner, fingerprint.variant)
-    reason = _changed(fingerprint, today, sha256_of(surfaces.canonical.decode("utf-8", "surrogatepass")))
+    reason = _changed(fingerprint, today, envelope_sha256(surfaces.canonical))
     if reason is None and today is not None:
         text = render(canonical, family(owner), today.policy, variant=today).text
         reason = None if sha256_of(text) == fingerprint.text_sha256 else ("text", OTHER_TEXT)

@@ -18,6 +18,7 @@ from dashboard.models import Call, Project
 from dashboard.renderers.preview import Failed, written
 from dashboard.renderers.preview_subject import NoSubject, Subject, of_call
 from dashboard.renderers.receipt_diff import Difference, difference
+from dashboard.renderers.receipt_drift import Sent, drifts_of
 from dashboard.renderers.variant_list import Offered, offered
 from envelopes.families.base import Family
 from envelopes.finding import Pair
@@ -52,6 +53,7 @@ class Strip:
     family: str
     recorded: TokenCount | None
     cells: tuple[StripCell, ...]
+    sent: tuple[Sent, ...] = ()
     reason: str = ""
 
 
@@ -72,6 +74,7 @@ def variant_strip(project: Project, call: Call) -> Strip:
         family=owner.name,
         recorded=recorded if has_recorded else None,
         cells=tuple(_cells(subject, owner, receipts, counts, recorded.count if has_recorded else None)),
+        sent=tuple(drifts_of(call)),
     )
 
 

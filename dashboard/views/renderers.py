@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.access import OperatorRequest
 from dashboard.renderers import preview_pasted
+from dashboard.renderers.drift_list import drift_list
 from dashboard.renderers.list import renderer_list
 from dashboard.renderers.page import refused_page, renderer_page
 from dashboard.renderers.variant_strip import variant_strip
@@ -24,6 +25,12 @@ NO_FAMILY = "There is no such family."
 @require_GET
 def index(request: OperatorRequest) -> HttpResponse:
     return render(request, "renderers/list.html", {"page": renderer_list(request.project)})
+
+
+@require_GET
+def drifted(request: OperatorRequest) -> HttpResponse:
+    page = drift_list(request.project, request.GET.get("reason", ""), request.GET.get("from", ""))
+    return render(request, "renderers/drifted.html", {"page": page})
 
 
 @require_GET

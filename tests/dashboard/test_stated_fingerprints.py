@@ -1,0 +1,117 @@
+"""Receipts that say which of our variants wrote them: kept on import, checked, told on the pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboard.calls.surfaces import surfaces_of
+from dashboard.calls.variants import rendered
+from dashboard.intake.importing import import_paths
+from dashboard.models import Call, Project, ReceiptFingerprint
+from dashboard.renderers.receipt_drift import check, envelope_sha256
+from tests.dashboard.page_text import text_of
+
+pytestmark = pytest.mark.django_db
+
+DATA = {"exit_status": 0, "stdout_preview": "hello"}
+
+
+@pytest.fixture
+def call(project: Project, tmp_path: Path) -> Call:
+    """An executor's call, imported from its audit folder."""
+    write(tmp_path / "calls.jsonl", {"runId": "r", "callId": "c1", "tool": "Lookup", "args": {"q": "x"}})
+    write(tmp_path / "results.jsonl", {"runId": "r", "callId": "c1", "status": "ok", "data": DATA})
+    import_paths(project, [tmp_path])
+    return Call.objects.get()
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    path.write_text(json.dumps(record) + "\n")
+
+
+def send(call: Call, folder: Path, **changes: Any) -> None:
+    """The receipt as a runtime of ours would record it."""
+    surfaces = surfaces_of(call, {})
+    found = rendered(surfaces, "receipt")
+    record = {
+        "v": 1,
+        "type": "receipt",
+        "run": "r",
+        "call": "c1",
+        "seq": 1,
+        "text": found.receipt.text,
+        "renderer": {"id": found.variant.id, "version": str(found.variant.version)},
+        "fidelity": "exact",
+        "canonical_sha256": f"sha256:{envelope_sha256(surfaces.canonical)}",
+        "render_policy": found.variant.policy.fingerprint,
+    }
+    write(folder / "receipts.jsonl", record | changes)
+    import_paths(call.project, [folder / "receipts.jsonl"])
+
+
+def strip_of(client: Client, call: Call) -> str:
+    return " ".join(text_of(client.get(f"/calls/{call.pk}/variants/").content.decode()).split())
+
+
+def test_a_receipt_that_states_its_variant_is_held_against_today(
+    operator_client: Client, call: Call, tmp_path: Path
+) -> None:
+    send(call, tmp_path)
+    assert check(call.project).sent == 1
+    assert check(call.project).drifted == ()
+    assert "and would be the same today" in strip_of(operator_client, call)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"render_policy": "0" * 16}, "policy"),
+        ({"canonical_sha256": "sha256:" + "0" * 64}, "canonical"),
+        ({"text": "other words"}, "text"),
+        ({"renderer": {"id": "external/receipt", "version": 77}}, "variant"),
+    ],
+)
+def test_the_call_and_the_list_say_which_of_the_four_changed(
+    operator_client: Client, call: Call, tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    send(call, tmp_path, **changes)
+    assert [one.reason for one in check(call.project).drifted] == [reason]
+    said = {"canonical": "The canonical result changed"}.get(reason, f"The {reason} changed")
+    assert said in strip_of(operator_client, call)
+    listed = operator_client.get(f"/renderers/drifted/?reason={reason}").content.decode()
+    assert f"/calls/{call.pk}/variants/#drift" in listed
+    assert "/renderers/drifted/" in operator_client.get("/runs/?preset=drifted").content.decode()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"renderer": {"id": "work.receipt", "version": "1"}},
+        {"renderer": {"id": "external/receipt", "version": "one"}},
+        {"render_policy": None},
+        {"canonical_sha256": "abc"},
+        {"renderer": "external/receipt"},
+    ],
+)
+def test_a_receipt_that_does_not_say_or_is_somebody_elses_has_no_fingerprint(
+    call: Call, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    send(call, tmp_path, **changes)
+    assert call.receipts.count() == 1
+    assert not ReceiptFingerprint.objects.exists()
+
+
+def test_importing_again_keeps_one_fingerprint_and_another_projects_list_is_empty(
+    operator_client: Client, call: Call, tmp_path: Path
+) -> None:
+    send(call, tmp_path, text="other")
+    send(call, tmp_path, text="other")
+    assert ReceiptFingerprint.objects.count() == 1
+    page = text_of(operator_client.get("/renderers/drifted/?from=x").content.decode())
+    assert "1 receipt of this project says which variant wrote it" in " ".join(page.split())
+    assert "Nothing was checked yet" in page
