@@ -5,7 +5,7 @@ DATABASE_URL           another database, e.g. postgres://…
 COUNTERFOIL_ARTIFACTS  the artifact store: a folder, or s3://BUCKET/PREFIX (extra s3)
 COUNTERFOIL_ARTIFACT_CACHE  folder of this machine for what it copies of a bucket
 COUNTERFOIL_ARTIFACT_LIMIT  bytes of a file that an import takes in; 16 GB unless set
-COUNTERFOIL_ARTIFACT_QUOTA  bytes of files that a project may hold; no limit unless set
+COUNTERFOIL_ARTIFACT_QUOTA  bytes of files that a project may hold, of each content once; no limit unless set
 SECRET_KEY             generated on first start and kept in the data folder, mode 0600
 ALLOWED_HOSTS          comma-separated; this machine only unless set
 COUNTERFOIL_UPLOAD_LIMIT  bytes that the import page takes at once; 256 MB unless set

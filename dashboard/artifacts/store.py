@@ -16,28 +16,35 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts.quota import NoRoom, Room, room_of
 from envelopes.artifact import Stored
 
-__all__ = ["Stored", "looking_under", "take_in"]
+__all__ = ["NoRoom", "NotStored", "Room", "Stored", "looking_under", "room_of", "take_in"]
 
-LARGEST = 256 * 1024 * 1024
 KEPT_IN = "tool-results"
 _ROOTS: ContextVar[tuple[Path, ...]] = ContextVar("artifact roots", default=())
 
 
-def take_in(recording: Path, recorded_path: str) -> Stored | None:
-    """The file that `recorded_path` means, when it lies beside `recording`; None when it does not."""
+class NotStored(Exception):
+    """The store did not take a file that is there: its disk is full, or its bucket does not answer."""
+
+
+def take_in(recording: Path, recorded_path: str, room: Room) -> Stored | None:
+    """The file that `recorded_path` means, when it lies beside `recording`; None when it does not.
+
+    Raises NoRoom and NotStored.
+    """
     name = recorded_path.replace("\\", "/").rsplit("/", 1)[-1]
     if not name or name in (".", "..") or "\x00" in name:
         return None
     for folder in _folders(recording):
         descriptor = _open_below(folder, name)
         if descriptor is not None:
-            return _kept(descriptor)
+            return _kept(descriptor, room)
     for root in _ROOTS.get():
         descriptor = _open_inside(root, recorded_path)
         if descriptor is not None:
-            return _kept(descriptor)
+            return _kept(descriptor, room)
     return None
 
 
@@ -52,9 +59,15 @@ def looking_under(roots: Sequence[Path]) -> Iterator[None]:
         _ROOTS.reset(token)
 
 
-def _kept(descriptor: int) -> Stored:
+def _kept(descriptor: int, room: Room) -> Stored:
     with os.fdopen(descriptor, "rb") as file:
-        return artifact_files().put(file)
+        room.admit(file)
+        try:
+            stored = artifact_files().put(file)
+        except OSError as error:
+            raise NotStored(error.strerror or str(error)) from None
+    room.took(stored)
+    return stored
 
 
 def _open_inside(root: Path, recorded_path: str) -> int | None:
@@ -92,8 +105,7 @@ def _open_parts(folder: Path, parts: Sequence[str], *, is_linked_root: bool = Fa
     finally:
         for descriptor in held:
             os.close(descriptor)
-    status = os.fstat(found)
-    if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
+    if stat.S_ISREG(os.fstat(found).st_mode):
         return found
     os.close(found)
     return None

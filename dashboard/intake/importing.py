@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -126,6 +126,9 @@ class FileImport:
                 self._run_in_turns(file, format_name)
         except recordings.UnknownFormat as error:
             self._refuse_file(_what_it_is(self.path) or str(error))
+        except artifact_store.NotStored as error:
+            reason = f"a file that it names could not be stored: {error}; import it again, and it goes on from there"
+            self._refuse_file(reason)
         except FileNotFoundError as error:
             if is_named:
                 self._refuse_file(f"cannot be read: {error.strerror}")
@@ -200,19 +203,33 @@ class FileImport:
             prefix_sha256=prefix_sha256(file, end),
             seen=self._seen(source, records),
         )
-        with taking_in():
-            files = self._taken_in(records)
+        with taking_in(), artifact_store.room_of(self.project.pk) as room:
+            files, refused = self._taken_in(records, room)
+            batch = replace(batch, refusals=[*refusals, *refused])
             written = recording.record(
                 source, batch, is_known=lambda: self._is_known(file), files=files, count=self.count
             )
         self.report.added.update(written.added)
         self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
 
-    def _taken_in(self, records: Sequence[Record]) -> dict[str, artifact_store.Stored]:
-        """Files that the records name and that lie beside the recording: on disk before a row names them."""
-        named = {one.path for one in records if isinstance(one, ArtifactRecord)}
-        found = {path: artifact_store.take_in(self.path, path) for path in sorted(named)}
-        return {path: stored for path, stored in found.items() if stored is not None}
+    def _taken_in(
+        self, records: Sequence[Record], room: artifact_store.Room
+    ) -> tuple[dict[str, artifact_store.Stored], list[Problem]]:
+        """Files that the records name and that lie beside the recording: on disk before a row names them.
+
+        One that there is no room for is a problem of its line, and its reference stays. Raises NotStored.
+        """
+        named = {one.path: one.line for one in records if isinstance(one, ArtifactRecord)}
+        found: dict[str, artifact_store.Stored] = {}
+        refused = []
+        for path, line in sorted(named.items()):
+            try:
+                if stored := artifact_store.take_in(self.path, path, room):
+                    found[path] = stored
+            except artifact_store.NoRoom as full:
+                reason = f"the file that it names was not taken in: {full}; the line itself was"
+                refused.append(Problem(line=line, path=f"file {path}", reason=reason, raw=b"", part=True))
+        return found, refused
 
     def _seen(self, source: Source, records: Sequence[Record]) -> dict[str, int]:
         """What the whole source holds so far, each thing once."""

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from dashboard.artifacts.files import artifact_files
-from dashboard.artifacts.store import looking_under, take_in
+from dashboard.artifacts.store import looking_under, room_of, take_in
 from dashboard.models import Artifact
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
@@ -33,8 +33,8 @@ def folders(settings: Settings, tmp_path: Path) -> Path:
 
 
 def taken(folders: Path, recorded: str) -> bytes | None:
-    with looking_under([folders / "root"]):
-        kept = take_in(folders / "recordings" / "session.jsonl", recorded)
+    with looking_under([folders / "root"]), room_of(1) as room:
+        kept = take_in(folders / "recordings" / "session.jsonl", recorded, room)
     if kept is None:
         return None
     with artifact_files().open(kept.sha256) as stream:
@@ -43,7 +43,8 @@ def taken(folders: Path, recorded: str) -> bytes | None:
 
 def test_a_file_below_a_named_folder_is_taken_in(folders: Path) -> None:
     assert taken(folders, f"{folders}/root/kept/out.txt") == b"the whole output\n"
-    assert take_in(folders / "recordings" / "session.jsonl", f"{folders}/root/kept/out.txt") is None
+    with room_of(1) as room:
+        assert take_in(folders / "recordings" / "session.jsonl", f"{folders}/root/kept/out.txt", room) is None
 
 
 @pytest.mark.parametrize(

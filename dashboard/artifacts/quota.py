@@ -1,0 +1,81 @@
+"""How much a project may hold of files that its recordings name, and how large one of them may be.
+
+Asked before a byte is written. What counts are the bytes of each content once, however many calls name
+it and however well it is compressed; a content that the project holds already needs no room.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from django.conf import settings
+from django.db.models import Max, Sum
+
+from dashboard.artifacts.locks import held
+from dashboard.models import Artifact
+from envelopes.artifact import CHUNK, Stored
+
+
+class NoRoom(Exception):
+    """The message says what was asked for, what is left, and what can be done."""
+
+
+class Room:
+    """What is left for a project; nobody else takes from it meanwhile. Made by `room_of`."""
+
+    def __init__(self, project: int) -> None:
+        self.quota: int = settings.ARTIFACT_QUOTA_BYTES
+        self._kept = Artifact.objects.filter(project=project, observation=None, state=Artifact.State.PRESENT)
+        self._fresh: dict[str, int] = {}
+        self._used: int | None = None
+
+    def admit(self, file: BinaryIO) -> None:
+        """Raises NoRoom. Leaves the file at its beginning."""
+        size = os.fstat(file.fileno()).st_size
+        if size > settings.ARTIFACT_LIMIT_BYTES:
+            raise NoRoom(f"{size:,} bytes, over the limit of {settings.ARTIFACT_LIMIT_BYTES:,} for one file")
+        if self.quota and self.used + size > self.quota and not self._holds(_sha256(file)):
+            raise NoRoom(
+                f"{size:,} bytes, and the project holds {self.used:,} of {self.quota:,}: prune_artifacts makes room, "
+                "COUNTERFOIL_ARTIFACT_QUOTA gives more"
+            )
+
+    def took(self, stored: Stored) -> None:
+        """A file may have grown since it was admitted: raises NoRoom, and nothing names what was stored."""
+        if self.quota and not self._holds(stored.sha256):
+            if self.used + stored.size > self.quota:
+                raise NoRoom(f"it grew to {stored.size:,} bytes, over the project's quota of {self.quota:,}")
+            self._fresh[stored.sha256] = stored.size
+
+    @property
+    def used(self) -> int:
+        if self._used is None:
+            sizes = self._kept.values("sha256").annotate(bytes=Max("size"))
+            self._used = sizes.aggregate(total=Sum("bytes"))["total"] or 0
+        return self._used + sum(self._fresh.values())
+
+    def _holds(self, sha256: str) -> bool:
+        return sha256 in self._fresh or self._kept.filter(sha256=sha256).exists()
+
+
+@contextmanager
+def room_of(project: int) -> Iterator[Room]:
+    """Held until the rows are committed that use it, so that two imports cannot both take what is left."""
+    if not settings.ARTIFACT_QUOTA_BYTES:
+        yield Room(project)
+        return
+    with held(Path(settings.ARTIFACT_CACHE) / f"quota-{project}", is_alone=True):
+        yield Room(project)
+
+
+def _sha256(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+    file.seek(0)
+    return digest.hexdigest()
