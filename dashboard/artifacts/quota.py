@@ -34,8 +34,8 @@ class Room:
         self._fresh: dict[str, int] = {}
         self._used: int | None = None
 
-    def admit(self, file: BinaryIO) -> None:
-        """Raises NoRoom. Leaves the file at its beginning."""
+    def admit(self, file: BinaryIO) -> int:
+        """How many bytes of the file there is room for: all that it has now. Raises NoRoom."""
         size = os.fstat(file.fileno()).st_size
         if size > settings.ARTIFACT_LIMIT_BYTES:
             raise NoRoom(f"{size:,} bytes, over the limit of {settings.ARTIFACT_LIMIT_BYTES:,} for one file")
@@ -44,12 +44,10 @@ class Room:
                 f"{size:,} bytes, and the project holds {self.used:,} of {self.quota:,}: prune_artifacts makes room, "
                 "COUNTERFOIL_ARTIFACT_QUOTA gives more"
             )
+        return size
 
     def took(self, stored: Stored) -> None:
-        """A file may have grown since it was admitted: raises NoRoom, and nothing names what was stored."""
         if self.quota and not self._holds(stored.sha256):
-            if self.used + stored.size > self.quota:
-                raise NoRoom(f"it grew to {stored.size:,} bytes, over the project's quota of {self.quota:,}")
             self._fresh[stored.sha256] = stored.size
 
     @property

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import NoRoom, Room, room_of
@@ -61,13 +62,26 @@ def looking_under(roots: Sequence[Path]) -> Iterator[None]:
 
 def _kept(descriptor: int, room: Room) -> Stored:
     with os.fdopen(descriptor, "rb") as file:
-        room.admit(file)
+        size = room.admit(file)
         try:
-            stored = artifact_files().put(file)
+            stored = artifact_files().put(cast("BinaryIO", _AsItWas(file, size)))
         except OSError as error:
             raise NotStored(error.strerror or str(error)) from None
     room.took(stored)
     return stored
+
+
+class _AsItWas:
+    """The beginning of a file that may grow for as long as it is read."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._left = size
+
+    def read(self, count: int) -> bytes:
+        piece = self._file.read(min(count, self._left))
+        self._left -= len(piece)
+        return piece
 
 
 def _open_inside(root: Path, recorded_path: str) -> int | None:

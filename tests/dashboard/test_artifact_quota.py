@@ -16,7 +16,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from dashboard.artifacts.files import artifact_files
-from dashboard.artifacts.quota import NoRoom, Room, room_of
+from dashboard.artifacts.quota import Room, room_of
 from dashboard.models import Artifact, Call, Problem, Project
 from envelopes.artifact import Stored
 from tests.dashboard.factories import create_project
@@ -95,15 +95,6 @@ def test_one_file_may_not_be_larger_than_the_limit(settings: Settings, tmp_path:
     report = imported(session(tmp_path / "one", 1, {"a.txt": b"x" * 1_000, "b.txt": b"x" * 999}))
     assert states() == {"a.txt": "missing", "b.txt": "present"}
     assert "1,000 bytes, over the limit of 999 for one file" in report["problems"][0]["reason"]
-
-
-def test_a_file_that_grew_behind_its_admission_is_named_by_no_row(settings: Settings, project: Project) -> None:
-    settings.ARTIFACT_QUOTA_BYTES = 1_500
-    with room_of(project.pk) as room:
-        room.took(Stored("a" * 64, 1_000, 1))
-        room.took(Stored("a" * 64, 1_000, 1))
-        with pytest.raises(NoRoom, match="it grew to 501 bytes"):
-            room.took(Stored("b" * 64, 501, 1))
 
 
 def test_only_one_import_at_a_time_takes_what_is_left(settings: Settings, project: Project, tmp_path: Path) -> None:

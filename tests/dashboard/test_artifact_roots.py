@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -19,7 +20,7 @@ SECRET = b"not for the dashboard\n"
 
 
 @pytest.fixture(autouse=True)
-def folders(settings: Settings, tmp_path: Path) -> Path:
+def folders(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings.ARTIFACTS = tmp_path / "store"
     for name in ("root/kept", "root-evil", "outside", "recordings"):
         (tmp_path / name).mkdir(parents=True)
@@ -29,6 +30,10 @@ def folders(settings: Settings, tmp_path: Path) -> Path:
     (tmp_path / "root/link.txt").symlink_to(tmp_path / "outside/secret.txt")
     (tmp_path / "root/linked").symlink_to(tmp_path / "outside")
     os.mkfifo(tmp_path / "root/pipe")
+    (tmp_path / "root/loop").symlink_to(tmp_path / "root")
+    with socket.socket(socket.AF_UNIX) as listening:
+        monkeypatch.chdir(tmp_path)  # the name of a socket may have 107 bytes
+        listening.bind("root/socket")
     return tmp_path
 
 
@@ -72,11 +77,147 @@ def test_a_file_below_a_named_folder_is_taken_in(folders: Path) -> None:
         "/proc/self/environ",
         "kept/out.txt",
         "",
+        "{0}/root/../root-evil/out.txt",
+        "{0}/root/kept/../../root-evil/out.txt",
+        "{0}/root/kept/..",
+        "{0}/root/kept/out.txt/",
+        "{0}/root/kept/out.txt/..",
+        "{0}/root/kept/out.txt\n",
+        "{0}/root/kept/out.txt#x",
+        "{0}/root/kept/out.txt?x",
+        "{0}/root/kept/out.txt:x",
+        "{0}/ROOT/kept/out.txt",
+        "/{0}/root/kept/out.txt",
+        "{0}/./root/kept/out.txt",
+        " {0}/root/kept/out.txt",
+        "{0}/root/loop/loop/kept/out.txt",
+        "{0}/root/socket",
+        "{0}/root/..\\outside\\secret.txt",
+        "{0}/root/..%2foutside%2fsecret.txt",
+        "{0}/root/%c0%ae%c0%ae/outside/secret.txt",
+        "{0}/root/\uff0e\uff0e/outside/secret.txt",
+        "{0}/root/\u2025/outside/secret.txt",
+        "{0}/root/..;/outside/secret.txt",
+        "{0}/root/" + "../" * 40 + "etc/passwd",
+        "{0}/root/" + "a/" * 3_000 + "out.txt",
+        "~/root/kept/out.txt",
+        "$HOME/kept/out.txt",
+        "/dev/stdin",
+        "/dev/zero",
+        "/proc/self/fd/0",
+        "/proc/self/root/{0}/root/kept/out.txt",
+        "\\\\host\\share\\out.txt",
+        "C:\\root\\kept\\out.txt",
+        "http://localhost/root/kept/out.txt",
     ],
 )
 def test_nothing_else_is(folders: Path, path: str) -> None:
     assert taken(folders, path.replace("{0}", folders.as_posix())) is None
     assert not list((folders / "store").rglob("*"))
+
+
+ODD_NAMES = {
+    "spaces": " a b ",
+    "two dots and more": "..hidden",
+    "three dots": "...",
+    "a line end": "a\nb.txt",
+    "an escape": "a\x1b[31m.txt",
+    "a carriage return": "a\r\nSet-Cookie: x.txt",
+    "one character": "\u00e9.txt",
+    "two characters": "e\u0301.txt",
+    "the other direction": "\u202etxt.exe",
+    "percent": "%2e%2e",
+    "a home": "~root",
+    "a variable": "$HOME",
+    "a star": "*",
+    "an option": "-rf",
+    "a device elsewhere": "CON.txt",
+    "a dot at the end": "a.",
+    "a stream elsewhere": "a.txt:b",
+    "a query": "a?b#c;d.txt",
+    "no text": "\udcff\udcfe.txt",
+    "markup": "<img src=x>.svg",
+    "the longest": "a" * 255,
+}
+
+
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
+@pytest.mark.parametrize("place", ["root/kept", "recordings/tool-results"])
+def test_an_odd_name_means_the_file_of_that_very_name(folders: Path, place: str, name: str) -> None:
+    (folders / place).mkdir(exist_ok=True)
+    (folders / place / name).write_bytes(name.encode("utf-8", "surrogateescape"))
+    assert taken(folders, f"{folders}/{place}/{name}") == name.encode("utf-8", "surrogateescape")
+
+
+ACTIVE = {
+    "page.html": b"<script src=//x></script>",
+    "picture.svg": b'<!DOCTYPE svg [<!ENTITY e SYSTEM "file:///etc/passwd">]><svg>&e;</svg>',
+    "bomb.xml": b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><x>&b;</x>',
+    "flood.png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\1\0\0\0\1\0\0\x08\x06\0\0\0",
+    "bundle.zip": b"PK\x03\x04" + b"\0" * 26,
+}
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_what_a_browser_or_a_parser_would_run_is_bytes_and_is_kept_as_it_is(folders: Path, name: str) -> None:
+    (folders / "root/kept" / name).write_bytes(ACTIVE[name])
+    assert taken(folders, f"{folders}/root/kept/{name}") == ACTIVE[name]
+
+
+@pytest.mark.parametrize("linked", ["tool-results", "tool-results/out.txt", "session"])
+def test_nothing_is_opened_through_a_link_beside_the_recording(folders: Path, linked: str) -> None:
+    """`session` is the folder that an agent keeps beside its session's file."""
+    kept = folders / "elsewhere/tool-results"
+    kept.mkdir(parents=True)
+    (kept / "out.txt").write_bytes(SECRET)
+    target = {"tool-results": kept, "tool-results/out.txt": kept / "out.txt", "session": kept.parent}[linked]
+    (folders / "recordings" / linked).parent.mkdir(exist_ok=True)
+    (folders / "recordings" / linked).symlink_to(target)
+    assert taken(folders, "/home/x/tool-results/out.txt") is None
+
+
+def test_a_file_that_becomes_a_link_meanwhile_gives_nothing_from_outside(folders: Path) -> None:
+    place, own, link = folders / "root/kept/out.txt", folders / "own", folders / "link"
+    link.symlink_to(folders / "outside/secret.txt")
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            os.rename(place, own)
+            os.rename(link, place)
+            os.rename(place, link)
+            os.rename(own, place)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        found = {taken(folders, str(place)) for _ in range(400)}
+    finally:
+        stop.set()
+        thread.join()
+    assert found <= {None, b"the whole output\n"}
+
+
+def test_a_file_that_grows_for_ever_is_taken_in_as_it_was(folders: Path) -> None:
+    path = folders / "root/kept/growing.txt"
+    path.write_bytes(b"line\n" * 1_000)
+    stop = threading.Event()
+
+    def grow() -> None:
+        with path.open("ab") as file:
+            while not stop.is_set() and file.tell() < 2**30:
+                file.write(b"line\n" * 200_000)
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    try:
+        kept = taken(folders, str(path))
+    finally:
+        stop.set()
+        thread.join()
+    assert kept is not None
+    assert set(kept.splitlines()) == {b"line"}
+    assert 5_000 <= len(kept) < path.stat().st_size
 
 
 def test_a_folder_that_becomes_a_link_meanwhile_gives_nothing_from_outside(folders: Path) -> None:
