@@ -28,6 +28,7 @@ _REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*("|\Z)', re.DOTALL)
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)|[\[{\]}]', re.DOTALL)
 _WORD = re.compile(rb"[^\s,\]}:\[{\"]+")
 _STEPS = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
+_OPENED = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{[}]")
 Kind: TypeAlias = Literal["object", "array", "string", "word"]
 _KINDS: dict[bytes, Kind] = {b"{": "object", b"[": "array", b'"': "string"}
@@ -247,11 +248,9 @@ def _brackets(piece: bytes, depth: int) -> tuple[int, int, bool]:
     steps = memoryview(b"".join(parts[::2]).translate(_STEPS, _NO_BRACKETS)).cast("b")
     if depth + min(accumulate(steps), default=0) > 0:
         return depth + sum(steps), len(piece), len(parts) % 2 == 0
-    for found in _BRACKETS.finditer(piece):
-        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(found[0], 0)
-        if not depth:
-            return 0, found.end(), False
-    raise AssertionError("a step to none open has its bracket")
+    # A step to none open has its bracket.
+    closed = next(one for one in _BRACKETS.finditer(piece) if not (depth := depth + _OPENED.get(one[0], 0)))
+    return 0, closed.end(), False
 
 
 def _whole_escapes(piece: bytes) -> bytes:

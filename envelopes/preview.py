@@ -95,11 +95,8 @@ def shorter(text: str, cut: Cut | None, budget: int) -> tuple[str, Cut]:
     if cut or "\n" not in text:
         return clipped(text.removesuffix("…") if cut else text, budget, cut.total if cut else len(text))
     preview = head_tail(text, budget)
-    return preview.text, preview.cut or whole(text)
-
-
-def whole(text: str) -> Cut:
-    return Cut("characters", len(text), ((0, len(text)),))
+    assert preview.cut is not None  # it is longer than its budget
+    return preview.text, preview.cut
 
 
 def _between(cut: Cut) -> str:

@@ -11,6 +11,7 @@ from envelopes.artifact import MemorySink
 from envelopes.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.ceiling import fits
 from envelopes.families import builtin, samples, tools
+from envelopes.families.base import Projected
 from envelopes.families.external import FAMILY, Block, Blocks, Value
 from envelopes.families.task.results import ActiveTasks, TaskCommand, TaskDigest
 from envelopes.families.web.results import FetchedPage
@@ -56,6 +57,7 @@ def test_a_name_as_long_as_a_book_is_shortened_and_the_whole_result_kept() -> No
     kept = json.loads(sink.texts[projection.canonical.artifacts[result["result_artifact"]].path])
     assert kept["result"]["resource"] == "r" * 40_000
     assert result["result_characters"] == len(json.dumps(kept, ensure_ascii=False))
+    assert projection.canonical.artifacts[result["result_artifact"]].path.endswith("/result.txt")
     check_bounds(projection, sink)
 
 
@@ -79,7 +81,7 @@ def test_the_ceiling_is_a_policy_that_every_tool_keeps(tool: str, sort: str, cha
     assert all(artifact.path in text for artifact in projection.canonical.artifacts)
 
 
-@each("characters", [24_000, 2_000, 400])
+@each("characters", [24_000, 400])
 @each(("tool", "sort"), GALLERY)
 def test_whatever_is_cut_the_outer_fields_stay_as_they_are(tool: str, sort: str, characters: int) -> None:
     complete = samples(tool)[sort]
@@ -260,3 +262,33 @@ def test_lists_of_a_work_item_and_of_a_wait_say_how_much_they_left_out() -> None
     condition = msgspec.structs.replace(waiting.wait_condition, wake_sources=("task_7",) * 400)
     found = result_of(lowered(output("WaitFor", msgspec.structs.replace(waiting, wait_condition=condition)))[0])
     assert len(found["wait_condition"]["wake_sources"]) + found["wait_condition"]["wake_sources_omitted"] == 400
+
+
+def test_what_is_kept_of_a_result_can_be_read_line_by_line() -> None:
+    waiting = long_wait()
+    waiting = msgspec.structs.replace(waiting, result=msgspec.structs.replace(waiting.result, resource="é" * 40_000))
+    (text,) = lowered(waiting)[1].texts.values()
+    assert ' "tool_name": "WaitFor",\n "status": "success",\n' in text
+    assert f'  "resource": "{"é" * 40_000}"' in text
+
+
+def test_a_result_that_is_no_object_is_kept_elsewhere_as_a_whole() -> None:
+    family = msgspec.structs.replace(FAMILY, project=lambda *_: Projected(result=["row"] * 9_000))
+    complete = CompleteOutput(tool_name="Ask", status="success", summary_text="done", result=Value(1))
+    sink = MemorySink()
+    projection = project(complete, family, ProjectionPolicy(), sink)
+    assert result_of(projection).keys() == {"result_characters", "result_artifact"}
+    assert json.loads(sink.texts[projection.canonical.artifacts[0].path])["result"] == ["row"] * 9_000
+
+
+def test_an_error_is_shortened_only_as_far_as_it_has_to_be_and_its_kind_not_at_all() -> None:
+    error = ToolError(kind="k" * 3_000, message="m" * 9_000, recovery_hint="h" * 9_000, retryable=True)
+    found, sink = lowered(failure("ApplyPatch", error), 9_000)
+    assert found.canonical.error is not None
+    assert found.canonical.error.kind == error.kind
+    assert len(found.canonical.error.message) == 2_000
+    assert found.canonical.artifacts[0].path.endswith("/error.txt")
+    assert found.canonical.error.details == {"error_characters": len(*sink.texts.values()), "error_artifact": 0}
+    least = lowered(failure("ApplyPatch", error), 2_000)[0].canonical.error
+    assert least is not None
+    assert (least.kind, len(least.message), len(least.recovery_hint or "")) == (error.kind, 30, 30)

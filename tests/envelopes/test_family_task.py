@@ -66,6 +66,7 @@ HEAD_LINKS = [
             f"{HEAD}<output>\npartial\n</output>\n\n<error>\nboom\n</error>",
             [*HEAD_LINKS, ("/task/output", "partial"), ("/task/error", "boom")],
         ),
+        (task(error="boom"), f"{HEAD}<error>\nboom\n</error>", [*HEAD_LINKS, ("/task/error", "boom")]),
         (task(output="else"), f"{HEAD}<output>\nsomething\n</output>", HEAD_LINKS),
     ],
 )

@@ -107,3 +107,24 @@ def test_a_hundred_megabytes_are_passed_over_piece_by_piece() -> None:
     assert found.end == len(raw)
     assert answers == len(raw) // json_members.PASSED_OVER + 1
     assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize("long", ["x" * 200, [7] * 100, {"a": "b" * 200}], ids=["text", "list", "object"])
+def test_a_long_member_that_is_left_in_its_middle_is_passed_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, long: object
+) -> None:
+    raw = json.dumps([long, 1, 2]).encode()
+    monkeypatch.setattr(json_members, "PASSED_OVER", 20)
+    monkeypatch.setattr(json_members, "PIECE", 8)
+    found = listed(raw, most=2)
+    places = [(one.start, one.end) for one in found.members]
+    while found.onward is not None:
+        found = listed(raw, begin=found.onward, most=1)
+        places += [(one.start, one.end) for one in found.members]
+    assert places == [(1, -1), (len(raw) - 5, len(raw) - 4), (len(raw) - 2, len(raw) - 1)]
+
+
+@pytest.mark.parametrize(("raw", "kind", "end"), [(b' "a b" ', "string", 6), (b"\n-1.5\n", "word", 5)])
+def test_a_value_without_members_has_its_place(raw: bytes, kind: str, end: int) -> None:
+    found = listed(raw)
+    assert (found.kind, found.start, found.end, found.members) == (kind, 1, end, ())

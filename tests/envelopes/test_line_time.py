@@ -136,3 +136,14 @@ def test_a_place_in_much_content_costs_as_little_as_in_a_little() -> None:
     assert place.line
     assert Counted.taken < 8 * NEAR < len(content) // 2
     assert time.process_time() - started < 2
+
+
+def test_a_day_by_the_name_of_its_month_is_of_the_year_of_the_lines() -> None:
+    assert found(log("date"), "Nov 23 00:00:30").endswith(" message 630")
+
+
+def test_a_file_that_became_shorter_meanwhile_has_no_line_behind_its_end() -> None:
+    content = log("date")
+    reading = read(content)
+    place = first_at(io.BytesIO(content[:1_000]), len(content), reading, reading.wanted("2026-11-25") or 0)
+    assert place.line is None

@@ -206,7 +206,7 @@ def test_the_first_break_with_enough_around_it_tells_and_an_escaped_backslash_is
 
 def test_a_text_without_enough_around_its_breaks_is_not_looked_for() -> None:
     for told in ("some longer line\\\\nhere", "some longer line\\nhere and there"):
-        assert names(pair(f'{{"text": "{told}"}}', result={"text": "a\nb\nc"})) == []
+        assert names(pair(f'{{"text": "{told}"}}', result={"text": "a\nb\nc\n" * 9})) == []
 
 
 @pytest.mark.parametrize("said", ["un élément\\nsuivant", "un \\u00e9l\\u00e9ment\\nsuivant"])
