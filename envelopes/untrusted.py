@@ -129,6 +129,7 @@ def _is_deep(raw: bytes) -> bool:
     """The running sum of opened and closed brackets; those inside strings do not count.
 
     Innermost pairs go first, all at once: what is ordinary is gone after a few rounds and need not be summed.
+    A round that takes hardly anything is a sign of depth, and 100 of them would take longer than the sum.
     """
     if len(raw) <= DEPTH or len(raw.translate(None, _NOT_OPENING)) <= DEPTH:
         return False
@@ -139,7 +140,7 @@ def _is_deep(raw: bytes) -> bool:
     left = outside
     for _ in range(DEPTH // 2):  # a round takes two levels at most
         before, left = left, left.replace(b"[]", b"").replace(b"{}", b"")
-        if len(left) in (0, len(before)):
+        if len(left) * 8 > len(before) * 7 or not left:
             break
     steps = memoryview(outside.translate(_STEPS)).cast("b")
     return bool(left) and max(accumulate(steps), default=0) > DEPTH

@@ -26,7 +26,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 NUMBERS = count()
 GOLDENS = Path(__file__).resolve().parent / "golden"
 # How many examples a property test draws: `--hypothesis-profile thorough` is the long run's.
-drawing.register_profile("brief", max_examples=20, deadline=None)
+drawing.register_profile("brief", max_examples=10, deadline=None)
 drawing.register_profile("thorough", max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
 drawing.load_profile("brief")
 

@@ -46,9 +46,14 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(text(path), filename=str(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(path)))
+
+
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """The name of each function with the lines it spans, decorators left out, nested ones on their own as well."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{path}:{node.lineno} {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -68,7 +73,7 @@ def imported_with_the_module(path: Path) -> set[str]:
 def imports(path: Path) -> set[str]:
     """Every module that a file imports, wherever it does; `from a import b` gives both `a` and `a.b`."""
     found: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -78,6 +83,6 @@ def imports(path: Path) -> set[str]:
 
 def method_calls(path: Path) -> Iterator[tuple[int, str, str]]:
     """`(line, receiver as written, method)` for each `receiver.method(…)`."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             yield node.lineno, ast.unparse(node.func.value), node.func.attr

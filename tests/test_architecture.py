@@ -21,7 +21,6 @@ from tests.source import (
     templates,
     text,
     tracked,
-    tree,
 )
 
 SOURCE = ("dashboard", "envelopes")
@@ -212,7 +211,7 @@ def test_views_are_functions() -> None:
 
 
 def _classes(path: Path) -> list[str]:
-    return [node.name for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
+    return [node.name for node in nodes(path) if isinstance(node, ast.ClassDef)]
 
 
 def test_the_top_level_holds_the_fixed_entries_and_nothing_else() -> None:

@@ -1,8 +1,9 @@
 """The write path and the pages a second time, on the other database.
 
 Left out there is what another database cannot change: tests that ask none, and tests marked `rendering`. A test
-may be marked so when it says what a page makes of what was read (its markup, its windows, samples that come out
-of the code) and another test, which runs on both, opens the same page.
+may be marked so when it says what a page makes of what was read (its markup, its windows, files of the store,
+samples that come out of the code) and another test, which runs on both, opens the same page; or when what it
+brings is refused before a row is written.
 """
 
 from __future__ import annotations

@@ -198,6 +198,7 @@ def test_an_index_that_this_machine_lost_comes_from_the_bucket(
     assert not list(tmp_path.rglob("incoming-*"))
 
 
+@pytest.mark.rendering
 @pytest.mark.django_db
 def test_the_pages_show_and_search_and_serve_what_either_holds(artifact_store: str, client: Client) -> None:
     call = create_call(create_run(create_project("ledger")))

@@ -34,16 +34,19 @@ def call(client: Client, settings: Settings, tmp_path: Path) -> Call:
     return create_call(create_run(project))
 
 
+@pytest.mark.rendering
 def test_an_empty_file_says_so(client: Client, call: Call) -> None:
     assert "The output is empty" in body(client, stored(call, b""))
 
 
+@pytest.mark.rendering
 def test_a_file_without_a_newline_at_the_end_has_its_last_line(client: Client, call: Call) -> None:
     page = body(client, stored(call, b"first\nlast"))
     assert rows_of(page) == [(1, "first"), (2, "last")]
     assert "Go on in this line" not in page
 
 
+@pytest.mark.rendering
 def test_carriage_returns_and_nul_bytes_are_marks_that_hide_nothing(client: Client, call: Call) -> None:
     page = body(
         client,
@@ -56,12 +59,14 @@ def test_carriage_returns_and_nul_bytes_are_marks_that_hide_nothing(client: Clie
     ]
 
 
+@pytest.mark.rendering
 def test_bytes_that_are_no_utf_8_are_marks_and_the_encoding_is_called_a_guess(client: Client, call: Call) -> None:
     page = body(client, stored(call, b"good\nbad \xff\xfe bytes\n"))
     assert rows_of(page)[1] == (2, "bad \udcff\udcfe bytes")
     assert "guessed" in page
 
 
+@pytest.mark.rendering
 def test_a_guessed_encoding_can_be_switched(client: Client, call: Call) -> None:
     artifact = stored(call, "Привет мир, это проверка\n".encode("cp1251") * 20)
     page = body(client, artifact)
@@ -71,6 +76,7 @@ def test_a_guessed_encoding_can_be_switched(client: Client, call: Call) -> None:
     assert rows_of(body(client, artifact, "?encoding=nonsense"))[0] == (1, "Привет мир, это проверка")
 
 
+@pytest.mark.rendering
 def test_utf_16_is_read_by_its_mark_and_its_lines_are_found(client: Client, call: Call) -> None:
     text = "".join(f"строка {number} \u010a\u0a0a\n" for number in range(1, 3_001))
     artifact = stored(call, text.encode("utf-16"))
@@ -80,6 +86,7 @@ def test_utf_16_is_read_by_its_mark_and_its_lines_are_found(client: Client, call
     assert "guessed" not in page
 
 
+@pytest.mark.rendering
 def test_a_million_lines_of_terminal_output_are_windows_of_a_size(client: Client, call: Call) -> None:
     artifact = stored(call, (ANSI * 1_000_000).encode())
     page = body(client, artifact, "?line=999990")
@@ -89,6 +96,7 @@ def test_a_million_lines_of_terminal_output_are_windows_of_a_size(client: Client
     assert len(page) < 300_000
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("sequence", "shown"),
     [
@@ -113,11 +121,13 @@ def test_what_would_act_on_a_terminal_is_a_mark(client: Client, call: Call, sequ
         assert f">{shown}</i>" in page
 
 
+@pytest.mark.rendering
 def test_a_colour_goes_on_over_the_lines_before_a_window(client: Client, call: Call) -> None:
     text = "\x1b[34mblue begins\n" + "still\n" * 100
     assert '<span class="a-4">still</span>' in body(client, stored(call, text.encode()), "?line=50&as=ansi")
 
 
+@pytest.mark.rendering
 def test_a_diff_is_marked_line_by_line(client: Client, call: Call) -> None:
     diff = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
     page = body(client, stored(call, diff))
@@ -125,6 +135,7 @@ def test_a_diff_is_marked_line_by_line(client: Client, call: Call) -> None:
     assert kinds == ["file", "file", "file", "at", "", "del", "add"]
 
 
+@pytest.mark.rendering
 def test_a_table_keeps_line_numbers_and_bounds_its_columns(client: Client, call: Call) -> None:
     wide = ",".join(str(number) for number in range(500))
     artifact = stored(call, f'name,note,n\n"a, b",<b>x</b>,1\n{wide}\n"open,2\n'.encode(), path="/x/rows.csv")
@@ -135,6 +146,7 @@ def test_a_table_keeps_line_numbers_and_bounds_its_columns(client: Client, call:
     assert 'id="L4"' in page
 
 
+@pytest.mark.rendering
 def test_a_picture_is_measured_before_anything_decodes_it(client: Client, call: Call) -> None:
     artifact = stored(call, PNG)
     page = body(client, artifact)
@@ -147,6 +159,7 @@ def test_a_picture_is_measured_before_anything_decodes_it(client: Client, call: 
     assert "89 50 4e 47" in body(client, artifact, "?as=hex")
 
 
+@pytest.mark.rendering
 def test_a_flood_of_pixels_is_never_served_as_a_picture(client: Client, call: Call) -> None:
     flood = PNG[:16] + (20_000).to_bytes(4, "big") * 2 + PNG[24:]
     artifact = stored(call, flood)
@@ -156,6 +169,7 @@ def test_a_flood_of_pixels_is_never_served_as_a_picture(client: Client, call: Ca
     assert client.get(f"/artifacts/{artifact.pk}/picture").status_code == 404
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize("content", [b"<svg xmlns='http://www.w3.org/2000/svg'><script>x</script></svg>", b"<html>hi"])
 def test_html_and_svg_are_text(client: Client, call: Call, content: bytes) -> None:
     artifact = stored(call, content)
@@ -163,6 +177,7 @@ def test_html_and_svg_are_text(client: Client, call: Call, content: bytes) -> No
     assert client.get(f"/artifacts/{artifact.pk}/picture").status_code == 404
 
 
+@pytest.mark.rendering
 def test_bytes_can_be_walked_to_the_end(client: Client, call: Call) -> None:
     artifact = stored(call, bytes(range(256)) * 100)
     page = body(client, artifact, "?tail")
@@ -191,6 +206,7 @@ def test_a_stored_file_that_changed_is_shown_by_state_and_never_fails(client: Cl
     assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
 
 
+@pytest.mark.rendering
 def test_the_head_is_readable_while_the_lines_are_counted(
     client: Client, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

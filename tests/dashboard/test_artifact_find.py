@@ -51,6 +51,7 @@ def test_hits_are_listed_with_their_lines(client: Client, log: Artifact, query: 
     assert rows_of(client.get(found[1][0]).content.decode())[0][0] == 70_000
 
 
+@pytest.mark.rendering
 def test_a_hit_leads_to_its_line_where_it_is_set_off(client: Client, log: Artifact) -> None:
     response = client.get(f"/artifacts/{log.pk}/find/?q=ERROR&next=0")
     assert response.status_code == 302
@@ -60,6 +61,7 @@ def test_a_hit_leads_to_its_line_where_it_is_set_off(client: Client, log: Artifa
     assert "4000 <mark>ERROR</mark>: no such file &lt;b&gt;" in page
 
 
+@pytest.mark.rendering
 def test_the_first_line_that_looks_like_an_error_is_one_key_away(client: Client, log: Artifact) -> None:
     assert f'href="/artifacts/{log.pk}/find/?errors&amp;next=0"' in body(client, log)
     page = client.get(f"/artifacts/{log.pk}/find/?errors&next=0", follow=True).content.decode()
@@ -69,6 +71,7 @@ def test_the_first_line_that_looks_like_an_error_is_one_key_away(client: Client,
     assert "No further hit that way" in page
 
 
+@pytest.mark.rendering
 def test_hits_are_stepped_through_both_ways_and_the_last_says_so(client: Client, log: Artifact) -> None:
     def step(page: str, key: str) -> str:
         href = re.search(rf'href="([^"]*)"[^>]*data-key="{key}"', page)
@@ -110,6 +113,7 @@ def test_a_search_that_ends_before_the_output_goes_on_and_can_be_stopped(
     assert "2 hits in the whole output" in text
 
 
+@pytest.mark.rendering
 def test_more_hits_than_a_page_lists_are_counted_and_reached(client: Client, log: Artifact) -> None:
     page = body(client, log, "find/?q=fine")
     assert len(hits_of(page)) == 50
@@ -121,6 +125,7 @@ def test_more_hits_than_a_page_lists_are_counted_and_reached(client: Client, log
     assert "89,998 hits in the whole output" in following
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("query", "said"),
     [
@@ -137,6 +142,7 @@ def test_what_cannot_be_found_is_said(client: Client, log: Artifact, query: str,
     assert said in html.unescape(body(client, log, f"find/?{query}"))
 
 
+@pytest.mark.rendering
 def test_an_expression_without_end_is_stopped(client: Client, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact_find, "SECONDS", 0.2)
     artifact = stored(call, b"a" * 45 + b"!\n")
@@ -144,11 +150,13 @@ def test_an_expression_without_end_is_stopped(client: Client, call: Call, monkey
     assert client.get(f"/artifacts/{artifact.pk}/?q=(a|aa)%2B%24&regex=1&as=text").status_code == 200
 
 
+@pytest.mark.rendering
 def test_what_is_looked_for_is_shown_as_text(client: Client, log: Artifact) -> None:
     page = body(client, log, "find/?q=%3Cscript%3Ealert(1)%3C/script%3E")
     assert "<script>alert" not in page
 
 
+@pytest.mark.rendering
 def test_a_hit_far_into_a_line_opens_there(client: Client, call: Call) -> None:
     artifact = stored(call, b"x" * 500_000 + b"needle" + b"y" * 1_000 + b"\nz\n")
     response = client.get(f"/artifacts/{artifact.pk}/find/?q=needle&next=0")

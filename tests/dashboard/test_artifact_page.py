@@ -65,6 +65,7 @@ def test_an_artifact_on_its_own_is_described_by_its_record(client: Client, call:
         assert fact in page
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("query", "first"),
     [("?line=500", 500), ("?line=9999999", 1_000), ("?line=0", 1), ("?line=x", 1), ("?at=50", 507), ("?offset=7", 2)],
@@ -73,6 +74,7 @@ def test_any_window_can_be_asked_for(client: Client, call: Call, query: str, fir
     assert rows_of(body(client, field_artifact(call, LINES), query))[0] == (first, f"line {first}")
 
 
+@pytest.mark.rendering
 def test_every_line_has_a_permalink(client: Client, call: Call) -> None:
     page = body(client, field_artifact(call, LINES), "?line=120")
     assert '<a href="?line=120#L120"' in page
@@ -87,6 +89,7 @@ def test_what_the_model_saw_is_marked_and_the_next_unseen_line_is_one_step_away(
     assert "60 of 1,000 lines" in page
 
 
+@pytest.mark.rendering
 def test_a_line_of_5_mb_is_read_in_stretches_that_join(client: Client, call: Call) -> None:
     artifact = field_artifact(call, "é" * 2_500_000)
     page = body(client, artifact, "?offset=1000001")
@@ -99,6 +102,7 @@ def test_a_line_of_5_mb_is_read_in_stretches_that_join(client: Client, call: Cal
     assert rows_of(body(client, artifact, "?tail"))[0][1].endswith("é")
 
 
+@pytest.mark.rendering
 def test_hostile_output_is_shown_as_text(client: Client, call: Call) -> None:
     artifact = field_artifact(call, HOSTILE)
     for form in ("text", "ansi", "table", "diff", "hex"):
@@ -115,12 +119,14 @@ def test_a_stored_file_is_read_by_its_hash(client: Client, call: Call) -> None:
     assert rows_of(page) == [(1, "first"), (2, "second\udcff")]
 
 
+@pytest.mark.rendering
 def test_binary_content_is_shown_as_bytes(client: Client, call: Call) -> None:
     page = body(client, stored(call, b"\x7fELF" + bytes(range(32)) * 20))
     assert ">@0</a><pre data-exact>7f 45 4c 46 00 01" in html.unescape(page)
     assert "Encoding" not in page
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize("fault", ["gone", "link", "folder", "pipe"])
 def test_what_is_no_regular_file_in_the_store_is_missing(
     client: Client, call: Call, settings: Settings, tmp_path: Path, fault: str

@@ -76,6 +76,7 @@ def test_every_serving_route_is_inert(client: Client, call: Call, name: str, tmp
     assert b"".join(response)
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("asked", "status", "start", "end"),
     [
@@ -129,6 +130,7 @@ def test_content_that_is_known_is_not_sent_again(client: Client, artifact: Artif
     assert not again.content
 
 
+@pytest.mark.rendering
 def test_a_download_holds_a_piece_at_a_time(client: Client, call: Call) -> None:
     artifact = stored(call, b"some output of a long run\n" * 1_600_000)  # 40 MB
     tracemalloc.start()
@@ -142,6 +144,7 @@ def test_a_download_holds_a_piece_at_a_time(client: Client, call: Call) -> None:
     assert peak < 8_000_000
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     "role", ['a"; filename="evil.html', "x\r\nSet-Cookie: a=b", "../../etc/passwd", "\u202egnp.exe", "a" * 64, ""]
 )

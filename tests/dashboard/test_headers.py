@@ -74,6 +74,7 @@ def assert_headers(response: object) -> None:
     assert response["Referrer-Policy"] == "same-origin"
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize("name", sorted(ADDRESSES))
 def test_every_answer_carries_the_headers(client: Client, name: str) -> None:
     assert_headers(client.get(ADDRESSES[name]))
@@ -159,6 +160,7 @@ def test_https_is_insisted_on_when_it_is_set(client: Client) -> None:
     assert client.get("/healthz").status_code == 200  # whoever watches the process asks it directly
 
 
+@pytest.mark.rendering
 def test_check_deploy_finds_nothing_with_https() -> None:
     environment = os.environ | {"COUNTERFOIL_HTTPS": "1"}
     environment.pop("DJANGO_ALLOW_ASYNC_UNSAFE", None)  # of the browser tests

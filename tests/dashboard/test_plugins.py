@@ -109,6 +109,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_package_is_listed_with_its_error_and_harms_nothing(
     install: Install, operator_client: Client, project: Project, name: str
@@ -124,6 +125,7 @@ def test_a_broken_package_is_listed_with_its_error_and_harms_nothing(
     assert operator_client.get("/renderers/command/").status_code == 200
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("name", "row", "reason"),
     [
@@ -144,6 +146,7 @@ def test_a_family_that_would_take_anothers_place_is_refused(install: Install, na
     assert all_families() == families.FAMILIES
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("written", "instead", "reason"),
     [
@@ -167,6 +170,7 @@ def test_a_family_without_a_receipt_or_with_anothers_tools_is_refused(
     assert all_families() == families.FAMILIES
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [

@@ -77,6 +77,7 @@ def test_a_recorded_call_is_found_by_its_address_and_by_the_agents_own_id(client
         assert receipt_of(html).startswith("Command finished; no exit code was recorded")
 
 
+@pytest.mark.rendering
 def test_the_text_is_linked_to_the_canonical_half(client: Client, run: Run) -> None:
     html = page(client, f"{PAGE}?call={bash(run, OUTPUT).pk}&against=none")
     linked = re.search(r'<span class="from" data-pointer="(/result/[^"]+)" data-at="0-(\d+)">line 0', html)
@@ -84,6 +85,7 @@ def test_the_text_is_linked_to_the_canonical_half(client: Client, run: Run) -> N
     assert f'data-pointer="{linked[1]}">&quot;line 0' in html
 
 
+@pytest.mark.rendering
 def test_a_budget_in_tokens_is_kept_and_says_what_fell_out(client: Client, run: Run) -> None:
     address = f"{PAGE}?call={bash(run, OUTPUT).pk}&budget=100"
     html = page(client, address)
@@ -95,6 +97,7 @@ def test_a_budget_in_tokens_is_kept_and_says_what_fell_out(client: Client, run: 
     assert "receipt shortened here: first" in receipt_of(html)
 
 
+@pytest.mark.rendering
 def test_a_field_names_the_budget_from_which_it_stands_whole(client: Client, run: Run) -> None:
     call = bash(run, OUTPUT)
     told = page(client, f"{PAGE}?call={call.pk}&budget=60").partition('id="fields-title"')[2]
@@ -107,6 +110,7 @@ def test_a_field_names_the_budget_from_which_it_stands_whole(client: Client, run
     assert re.search(r"all \d+ fields stand whole", words(whole))
 
 
+@pytest.mark.rendering
 def test_the_slider_at_its_end_asks_for_the_whole_of_any_variant(client: Client, run: Run) -> None:
     call = bash(run, OUTPUT)
     whole = page(client, f"{PAGE}?call={call.pk}&variant=markdown")
@@ -114,6 +118,7 @@ def test_the_slider_at_its_end_asks_for_the_whole_of_any_variant(client: Client,
     assert receipt_of(page(client, f"{PAGE}?call={call.pk}&variant=markdown&budget=89&of=90")) != receipt_of(whole)
 
 
+@pytest.mark.rendering
 def test_the_share_of_the_beginning_and_the_way_of_cutting_are_knobs(client: Client, run: Run) -> None:
     address = f"{PAGE}?call={bash(run, OUTPUT).pk}&budget=150"
     first = receipt_of(page(client, f"{address}&head=100"))
@@ -125,6 +130,7 @@ def test_the_share_of_the_beginning_and_the_way_of_cutting_are_knobs(client: Cli
     assert "characters]" in receipt_of(page(client, f"{address}&cut=characters"))
 
 
+@pytest.mark.rendering
 def test_tokens_by_role_and_by_field_sum_up_to_the_receipts_own(client: Client, run: Run) -> None:
     html = page(client, f"{PAGE}?call={bash(run, OUTPUT).pk}&variant=tagged")
     total = re.search(r"<b>([\d,]+)</b> tokens", html)
@@ -141,6 +147,7 @@ def test_the_difference_to_the_recorded_receipt_is_the_default(client: Client, r
     assert '<option value="recorded" selected>' in html
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize("view", ["side", "unified"])
 def test_a_variant_is_compared_with_another_and_with_itself(client: Client, run: Run, view: str) -> None:
     address = f"{PAGE}?call={bash(run, OUTPUT).pk}&view={view}"
@@ -149,11 +156,13 @@ def test_a_variant_is_compared_with_another_and_with_itself(client: Client, run:
     assert "Difference to" not in page(client, f"{address}&against=none").partition('id="told"')[2]
 
 
+@pytest.mark.rendering
 def test_a_finding_of_the_rules_stands_with_the_receipt(client: Client, run: Run) -> None:
     html = page(client, f"{PAGE}?sample=ExecCommand/large&variant=canonical_json")
     assert "escaped_json" in part(html, "written")
 
 
+@pytest.mark.rendering
 def test_htmx_gets_the_workbench_alone(client: Client, run: Run) -> None:
     html = page(client, f"{PAGE}?call={bash(run, OUTPUT).pk}&budget=100", **HTMX)
     assert "<html" not in html
@@ -161,6 +170,7 @@ def test_htmx_gets_the_workbench_alone(client: Client, run: Run) -> None:
     assert 'id="told"' in html
 
 
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
@@ -267,6 +277,7 @@ def test_a_paste_that_is_no_envelope_is_refused_with_its_place(
     assert not PastedEnvelope.objects.exists()
 
 
+@pytest.mark.rendering
 def test_an_envelope_that_the_family_cannot_write_says_why_and_breaks_nothing(client: Client, run: Run) -> None:
     odd = envelope(result={"items": 7, "completed_count": 1})
     html = page(client, client.post(f"{PAGE}paste/", {"envelope": json.dumps(odd)})["Location"])
@@ -291,6 +302,7 @@ def test_a_paste_of_another_project_is_not_found(client: Client, run: Run) -> No
     assert "no longer kept" in page(client, location)
 
 
+@pytest.mark.rendering
 def test_hostile_output_is_text_under_every_variant(client: Client, run: Run) -> None:
     call = bash(run, HOSTILE)
     for variant in ("receipt", "canonical_json", "outcome_json", "tagged", "markdown"):

@@ -114,11 +114,13 @@ def test_every_sample_stands_there_under_every_variant(reader: Client, name: str
         assert sample.rendered[0].variant.name == "receipt"
 
 
+@pytest.mark.rendering
 def test_a_refused_example_says_why(reader: Client) -> None:
     shown = words(page(reader, f"/tools/{TOOL}/"))
     assert "`sha256` is result metadata and never startup input" in shown
 
 
+@pytest.mark.rendering
 def test_a_bounded_sample_says_what_was_left_out(reader: Client) -> None:
     sample = tool_samples(TOOL)["large"]
     html = page(reader, f"/tools/{TOOL}/?sample=large")
@@ -129,6 +131,7 @@ def test_a_bounded_sample_says_what_was_left_out(reader: Client) -> None:
     assert f"{sample.rendered[0].characters:,} characters" in html
 
 
+@pytest.mark.rendering
 def test_htmx_gets_the_gallery_alone(reader: Client) -> None:
     response = reader.get(f"/tools/{TOOL}/?sample=error", headers={"HX-Request": "true"})
     html = response.content.decode()

@@ -10,9 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
+from django.db import connection
+
+from dashboard.models import Run
 from tests.conftest import CHECKOUT
 
 INTERRUPTIBLE = """
@@ -46,15 +50,21 @@ def manage(store: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def migrated_store(store: Path) -> Path:
-    """A new store. The tables are made once and copied: to make them takes a process of its own."""
-    shutil.copytree(_pattern(), store)
+    """A new store. The tables are made once and copied."""
+    shutil.copytree(pattern(), store)
     return store
 
 
 @cache
-def _pattern() -> Path:
+def pattern() -> Path:
+    """The test database as long as it is empty; on another database than SQLite a process of its own makes one."""
     folder = Path(os.environ["COUNTERFOIL_DATA"]) / "migrated"
-    manage(folder, "migrate")
+    if connection.vendor != "sqlite" or Run.objects.exists():
+        manage(folder, "migrate")
+        return folder
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "counterfoil.db")) as kept:
+        connection.connection.backup(kept)
     return folder
 
 

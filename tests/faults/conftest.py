@@ -1,0 +1,16 @@
+"""What every test of faults may ask for."""
+
+from __future__ import annotations
+
+import pytest
+from pytest_django import DjangoDbBlocker
+
+from tests.faults.imports import pattern
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_are_made_once(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Stores of processes are copies of the test database, which no test has written to for good."""
+    del django_db_setup
+    with django_db_blocker.unblock():
+        pattern()
