@@ -18,6 +18,7 @@ from tests.source import (
     imports,
     method_calls,
     modules,
+    nodes,
     templates,
     text,
     tracked,
