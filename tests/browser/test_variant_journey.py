@@ -1,0 +1,129 @@
+"""From a budget that is dragged to a variant that is decided on: the preview, a template, a comparison, verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dashboard.comparisons.work import work_until_idle
+from dashboard.models import Comparison, Project
+from tests.browser.conftest import Serious
+from tests.dashboard.comparisons import import_commands
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MENDED = "{{ summary_text | headline }}\n{{ result.stdout_preview | last_lines: 5 }}"
+JUDGED = "abtxabtxab"
+
+
+def outputs(count: int) -> list[str]:
+    """Builds and listings of all lengths; no two alike."""
+    return ["\n".join(f"step {number}.{line}: compiled" for line in range(number % 37)) for number in range(count)]
+
+
+def test_fields_fall_out_while_the_budget_is_dragged(operator_page: Page, project: Project) -> None:
+    operator_page.goto("/renderers/command/?sample=ExecCommand/large&variant=canonical_json")
+    told = operator_page.locator("#told")
+    expect(told).to_contain_text("fields stand whole")
+    handle = operator_page.locator("#budget").bounding_box()
+    assert handle is not None
+    middle = handle["y"] + handle["height"] / 2
+    operator_page.mouse.move(handle["x"] + handle["width"] - 8, middle)
+    operator_page.mouse.down()
+    for share in (0.8, 0.5):
+        operator_page.mouse.move(handle["x"] + handle["width"] * share, middle)
+    expect(told.locator('tr[data-state="shortened"]').first).to_be_visible()  # while one still drags
+    operator_page.mouse.move(handle["x"] + handle["width"] * 0.02, middle)
+    operator_page.mouse.up()
+    expect(told.locator('tr[data-state="gone"]').first).to_be_visible()
+    assert "budget=" in operator_page.url
+    before = told.locator('tr[data-state="gone"]').count()
+    operator_page.keyboard.press("b")
+    operator_page.keyboard.press("End")
+    expect(told.locator('tr[data-state="gone"]')).to_have_count(0)
+    assert before > 0
+
+
+@pytest.mark.parametrize("calls", [60, pytest.param(1_000, marks=pytest.mark.long)])
+def test_a_template_is_mended_compared_judged_and_exported(
+    operator_page: Page, project: Project, tmp_path: Path, troubles: list[str], serious: Serious, *, calls: int
+) -> None:
+    import_commands(project, tmp_path, outputs(calls))
+    write_a_template(operator_page, troubles)
+    compare(operator_page)
+    comparison = Comparison.objects.get()
+    assert comparison.call_count == calls
+    assert not serious(operator_page)
+    open_the_worst_call(operator_page)
+    assert not serious(operator_page)
+    lines = judge(operator_page, comparison, tmp_path, serious)
+    assert len(lines) == len(JUDGED)
+    assert {line["variant"]["id"] for line in lines} == {"template/command/terse"}
+    assert {line["baseline"]["id"] for line in lines} == {"command/receipt"}
+
+
+def write_a_template(page: Page, troubles: list[str]) -> None:
+    """With an error first, which is told while one types and again when one saves."""
+    page.goto("/renderers/command/templates/?sample=ExecCommand/large")
+    page.get_by_label("Name").fill("terse")
+    page.get_by_label("Template, in Liquid").fill("{{ summary_text }}\n{{ nothing }}")
+    expect(page.locator("#yielded")).to_contain_text("Line 2: there is no 'nothing'")
+    page.get_by_role("button", name="Save as a new version").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not saved. Line 2")
+    troubles[:] = [one for one in troubles if "422" not in one]  # which the browser tells of as an error
+    page.get_by_label("Template, in Liquid").fill(MENDED)
+    expect(page.locator("#yielded")).to_contain_text("showing last 5 of")
+    page.get_by_role("button", name="Save as a new version").click()
+    page.wait_for_url("**/renderers/command/?*variant=terse")
+
+
+def compare(page: Page) -> None:
+    page.goto("/comparisons/new/?family=command")
+    page.get_by_label("Baseline").select_option("receipt")
+    page.get_by_role("checkbox", name="terse").check()
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("#progress")).to_contain_text("of")
+    work_until_idle("browser")
+    expect(page.get_by_role("heading", name="Totals and differences")).to_be_visible(timeout=20_000)
+
+
+def open_the_worst_call(page: Page) -> None:
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Text by terse")).to_contain_text("showing last 5 of")
+    page.wait_for_load_state()
+    page.keyboard.press("u")
+    expect(page.get_by_role("heading", name="Totals and differences")).to_be_visible()
+
+
+def judge(page: Page, comparison: Comparison, folder: Path, serious: Serious) -> list[dict[str, Any]]:
+    """Ten pairs by keys alone; the fifth is taken back and judged again."""
+    page.keyboard.press("v")
+    page.get_by_role("button", name="Start a review").first.click()
+    done = page.locator(".page-head .actions")
+    expect(done).to_contain_text("0 of")
+    assert not serious(page)
+    for number, key in enumerate(JUDGED, 1):
+        press(page, key, lambda number=number: expect(done).to_contain_text(f"{number} of"))
+        if number == 5:
+            press(page, "z", lambda: expect(done).to_contain_text("4 of"))
+            press(page, key, lambda: expect(done).to_contain_text("5 of"))
+    page.keyboard.press("u")
+    expect(page.locator(".verdict-tally").first).to_contain_text("10 of")
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Verdicts", exact=True).click()
+    path = folder / "verdicts.jsonl"
+    started.value.save_as(path)
+    assert not serious(page)
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def press(page: Page, key: str, seen: Callable[[], None]) -> None:
+    page.wait_for_load_state()
+    page.keyboard.press(key)
+    seen()
