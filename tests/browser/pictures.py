@@ -135,7 +135,8 @@ def _first_artifact(page: Page, runs: list[str]) -> list[str]:
 def _links(page: Page, path: str, pattern: re.Pattern[str]) -> list[str]:
     """The addresses of that kind on a page, in their order, each once."""
     page.goto(path)
-    hrefs = page.eval_on_selector_all("a[href]", "all => all.map(one => new URL(one.href).pathname)")
+    address = "one => new URL(one.getAttribute('href'), location.href).pathname"  # a link in a drawing has no other
+    hrefs = page.eval_on_selector_all("a[href]", f"all => all.map({address})")
     return list(dict.fromkeys(href for href in hrefs if pattern.match(href)))
 
 
