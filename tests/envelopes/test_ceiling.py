@@ -203,6 +203,27 @@ def test_a_message_of_any_length_is_bounded_and_kept_with_its_details() -> None:
         assert f"[error shortened: all {len(whole)} characters are in {projection.canonical.artifacts[0].path}]" in text
 
 
+def test_a_kind_is_never_cut_even_where_nothing_else_is_left_to_cut() -> None:
+    error = ToolError(kind="k" * 900, message="m" * 700, recovery_hint="h\n" * 700, retryable=False)
+    found = lowered(failure("WebFetch", error), 1_000)[0].canonical.error
+    assert found is not None
+    assert (found.kind, found.message, found.retryable) == ("k" * 900, "m" * 29 + "…", False)
+    less = lowered(failure("WebFetch", error), 2_000)[0].canonical
+    assert less.error is not None
+    assert (less.error.kind, len(less.error.message)) == ("k" * 900, 250)
+    assert length(less) <= 2_000
+
+
+def test_a_list_from_a_package_of_its_own_is_kept_as_a_whole() -> None:
+    family = msgspec.structs.replace(FAMILY, project=lambda *_: Projected(result=["x" * 50] * 1_000))
+    complete = CompleteOutput(tool_name="x.y", status="success", summary_text="a list", result=Value(1))
+    sink = MemorySink()
+    projection = project(complete, family, family.projection, sink)
+    (artifact,) = projection.canonical.artifacts
+    assert json.loads(sink.texts[artifact.path])["result"] == ["x" * 50] * 1_000
+    assert render(projection.canonical, family, RenderPolicy()).text.startswith("a list\n[result shortened: all ")
+
+
 def test_an_error_that_fits_is_as_its_tool_made_it() -> None:
     error = ToolError(kind="network_failed", message="m" * 11_000, recovery_hint="h" * 11_000, retryable=True)
     projection, sink = lowered(failure("WebFetch", error))

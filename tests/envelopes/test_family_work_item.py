@@ -148,6 +148,7 @@ def test_an_update_without_success_is_a_verdict_inside_a_success() -> None:
             "1 work item\n#1 [pending] A, owner ada",
         ),
         ("TaskList", {"tasks": [{"id": "1", "subject": "A"}, {"id": "2"}]}, "2 work items\n#1 A\n#2 "),
+        ("TaskList", {"tasks": [{"subject": "A", "status": "pending"}]}, "1 work item\n[pending] A"),
     ],
 )
 def test_work_items_are_shown_with_what_was_recorded_of_them(tool: str, result: JsonValue, text: str) -> None:

@@ -1,0 +1,237 @@
+"""References become concrete arguments: what each form gives, and what is refused before anything is dispatched."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envelopes.call import Iteration
+from envelopes.canonical_json import args_hash
+from envelopes.codecs import call as calls
+from envelopes.families import tools
+from envelopes.plan.gates import Admitted, Gates
+from envelopes.plan.references import DEEPEST, Reference, Scope, UnresolvedReference, check_names, references, resolve
+from envelopes.plan.schema import Foreach, Plan, Retry, Step, read_plan
+from envelopes.untrusted import Untrusted
+from tests.cases import each
+from tests.envelopes.settled import JSON, call, settled
+
+PARSED = {"items": [{"path": "a.md", "size": 3}, {"path": "b.md"}], "count": 2, "ok": True, "none": None}
+SCOPE = Scope(
+    steps={"parse": PARSED, "step-2": "whole"},
+    vars={"total": 12, "notes": ["x"]},
+    bindings={"item": {"path": "XYZ/Foo.md", "tags": ["t"]}, "index": 3},
+)
+STEP = {"id": "s5", "tool": "vault.createFile", "args": {"path": "{item.path}", "content": "..."}}
+
+
+def plan(**changed: Any) -> dict[str, Any]:
+    return {"version": "1.0", "goal": "File the notes", "riskLevel": "writes", "steps": [STEP], **changed}
+
+
+@each(
+    ("text", "value"),
+    [
+        ("$steps.parse", PARSED),
+        ("$steps.parse.items[0].path", "a.md"),
+        ("$steps.parse.items", PARSED["items"]),
+        ("$steps.parse.none", None),
+        ("$steps.step-2", "whole"),
+        ("$vars.total", 12),
+        ("$vars.notes[0]", "x"),
+        ("{item}", {"path": "XYZ/Foo.md", "tags": ["t"]}),
+        ("{item.path}", "XYZ/Foo.md"),
+        ("{index}", 3),
+        ("{$steps.parse.count}", 2),
+        ("note {index}: {item.path}", "note 3: XYZ/Foo.md"),
+        ("{$steps.parse.count} of {$vars.total}, {$steps.parse.ok}", "2 of 12, true"),
+        ("{{index}} }}{{", "{index} }{"),
+        ("costs $5 and $vars", "costs $5 and $vars"),
+        ("$HOME/x", "$HOME/x"),
+        ("", ""),
+    ],
+)
+def test_a_reference_gives(text: str, value: Any) -> None:
+    assert resolve(text, SCOPE) == value
+    assert type(resolve(text, SCOPE)) is type(value)
+
+
+@each(
+    ("text", "said"),
+    [
+        ("$steps.later.x", "$steps.later.x: there is no such step"),
+        ("$vars.unset", "$vars.unset: there is no such variable"),
+        ("{other.path}", "other.path: there is no such name in a foreach"),
+        ("$steps.parse.missing", "there is no 'missing'"),
+        ("$steps.parse.items[2]", "there is no 2"),
+        ("$steps.parse.items.length", "there is no 'length'"),
+        ("$steps.parse.count.__class__", "there is no '__class__'"),
+        ("$vars.total[0]", "there is no 0"),
+        ("$steps.parse.items[0].path extra", "in a longer text it stands in braces"),
+        ("$steps", "is no reference"),
+        ("${item.path}", "without the dollar sign"),
+        ("{item.path", "a brace by itself"),
+        ("{1 + 1}", "is no reference"),
+        ("all of {$steps.parse}", "an object has no form in a text"),
+        ("all of {$steps.parse.items}", "an array has no form in a text"),
+        ("it is {$steps.parse.none}", "null has no form in a text"),
+        ("$steps.parse" + ".x" * 40, f"more than {DEEPEST} steps"),
+    ],
+)
+def test_what_is_no_reference_or_leads_nowhere_is_fatal(text: str, said: str) -> None:
+    with pytest.raises(UnresolvedReference) as raised:
+        resolve({"to": [text]}, SCOPE)
+    assert said in raised.value.reason
+    assert raised.value.pointer == "/to/0"
+
+
+def test_arguments_are_resolved_at_every_depth_and_their_keys_never() -> None:
+    args = {"{index}": {"paths": ["{item.path}", "x"], "size": "$steps.parse.items[0].size"}, "n": 1.5, "no": None}
+    assert resolve(args, SCOPE) == {"{index}": {"paths": ["XYZ/Foo.md", "x"], "size": 3}, "n": 1.5, "no": None}
+    deep: Any = "x"
+    for _ in range(DEEPEST + 2):
+        deep = [deep]
+    with pytest.raises(UnresolvedReference, match=f"deeper than {DEEPEST} levels"):
+        resolve(deep, SCOPE)
+
+
+def test_what_a_reference_brings_in_is_not_resolved_again() -> None:
+    scope = Scope(steps={"read": {"text": "$steps.secret {index} {{"}, "secret": "s"}, bindings={"index": 1})
+    assert resolve({"text": "$steps.read.text"}, scope) == {"text": "$steps.secret {index} {{"}
+    assert resolve("got {$steps.read.text}", scope) == "got $steps.secret {index} {{"
+
+
+@given(JSON)
+def test_resolving_changes_neither_its_arguments_nor_its_scope(value: Any) -> None:
+    before, scope = copy.deepcopy(value), copy.deepcopy(SCOPE)
+    outcomes = []
+    for _ in range(2):
+        try:
+            outcomes.append(resolve(value, SCOPE))
+        except UnresolvedReference as error:
+            outcomes.append(error.args)
+    assert outcomes[0] == outcomes[1]
+    assert (value, SCOPE) == (before, scope)
+
+
+@given(st.text())
+def test_any_text_is_a_text_a_value_or_refused(text: str) -> None:
+    with contextlib.suppress(UnresolvedReference):
+        resolve(text, SCOPE)
+    escaped = text.replace("{", "{{").replace("}", "}}")
+    if "${" not in escaped and not text.startswith(("$steps", "$vars")):
+        assert resolve(escaped, SCOPE) == text
+
+
+def test_names_that_nothing_will_give_are_found_before_anything_runs() -> None:
+    args = {"a": "$steps.parse.anything.at.all", "b": ["{$vars.total} {item.x}"]}
+    assert [(at, one.source, one.name) for at, one in references(args)] == [
+        ("/a", "steps", "parse"),
+        ("/b/0", "vars", "total"),
+        ("/b/0", "binding", "item"),
+    ]
+    assert next(references(args))[1] == Reference(
+        "steps", "parse", ("anything", "at", "all"), "$steps.parse.anything.at.all"
+    )
+    check_names(args, SCOPE)
+    for name, scope in (("a", Scope()), ("b/0", Scope(steps={"parse": 1}))):
+        with pytest.raises(UnresolvedReference, match=f"^/{name}: "):
+            check_names(args, scope)
+
+
+def test_a_call_holds_the_arguments_that_were_resolved_and_their_hash() -> None:
+    """A step of a plan, one round of its foreach, and the call that its tool gets (CALL-011, CALL-080)."""
+    step = read_plan(plan(steps=[{**STEP, "foreach": {"from": "$steps.parse.items", "itemName": "item"}}])).steps[0]
+    assert step.foreach is not None
+    rounds = resolve(step.foreach.source, SCOPE)
+    bound = Scope(SCOPE.steps, SCOPE.vars, {step.foreach.item_name: rounds[0], step.foreach.index_name: 0})
+    args = resolve(step.args, bound)
+    made = call(
+        tool=step.tool,
+        step_id=step.id,
+        args=args,
+        args_hash=args_hash(args),
+        iteration=Iteration(index=0, item_name="item", item_value=rounds[0]),
+    )
+    written = calls.encode(made)
+    assert written["args"] == {"path": "a.md", "content": "..."}
+    assert written["argsHash"] == args_hash({"path": "a.md", "content": "..."})
+    assert written["iteration"] == {"index": 0, "itemName": "item", "itemValue": {"path": "a.md", "size": 3}}
+
+
+def test_a_step_takes_the_data_of_a_result_and_passes_the_gates_with_it() -> None:
+    data = settled("fits", data={"cmd": "make", "wait": 500}).data
+    args = resolve({"cmd": "$steps.s1.cmd", "yield_time_ms": "$steps.s1.wait"}, Scope(steps={"s1": data}))
+    admitted = Gates(registry=tools().get).admit(call(args=args))
+    assert isinstance(admitted, Admitted)
+    assert (admitted.args, admitted.coercions) == ({"cmd": "make", "yield_time_ms": 500}, ())
+
+
+def test_a_plan_is_read_with_all_that_its_author_may_say() -> None:
+    found = read_plan(
+        plan(
+            steps=[
+                {"id": "list", "tool": "vault.list", "args": {}, "captureAs": "notes"},
+                {
+                    **STEP,
+                    "preview": "Create {item.path}",
+                    "dependsOn": ["list"],
+                    "foreach": {"from": "$steps.list.items", "itemName": "item", "indexName": "n", "concurrency": 2},
+                    "onError": "retry",
+                    "retry": {"maxAttempts": 3},
+                    "timeoutMs": 30_000,
+                    "tags": ["notes"],
+                },
+            ],
+            assumptions=["the folder is there"],
+            contextRequests=[{"kind": "selection"}],
+            defaults={"onError": "skip", "retry": {"maxAttempts": 2, "backoffMs": 0}},
+            outputs={"showCommandRuns": False},
+            uiHints={"title": "Notes"},
+        )
+    )
+    assert isinstance(found, Plan)
+    step = found.steps[1]
+    assert isinstance(step, Step)
+    assert (step.id, step.tool, step.args) == ("s5", "vault.createFile", {"path": "{item.path}", "content": "..."})
+    assert step.foreach == Foreach(source="$steps.list.items", item_name="item", index_name="n", concurrency=2)
+    assert (step.on_error, step.retry, step.timeout_ms) == ("retry", Retry(max_attempts=3, backoff_ms=250), 30_000)
+    assert (found.defaults.on_error, found.outputs.show_command_runs, found.steps[0].capture_as) == (
+        *("skip", False),
+        "notes",
+    )
+
+
+@each(
+    ("changed", "path", "said"),
+    [
+        ({"steps": []}, "$.steps", "length >= 1"),
+        ({"version": "1"}, "$.version", "matching regex"),
+        ({"goal": ""}, "$.goal", "length >= 1"),
+        ({"riskLevel": "safe"}, "$.riskLevel", "Invalid enum value"),
+        ({"why": "x"}, "$", "unknown field `why`"),
+        ({"steps": [{**STEP, "id": "5s"}]}, "$.steps[0].id", "matching regex"),
+        ({"steps": [{**STEP, "args": []}]}, "$.steps[0].args", "Expected `object`"),
+        ({"steps": [{**STEP, "retry": {"maxAttempts": 11}}]}, "$.steps[0].retry.maxAttempts", "<= 10"),
+        ({"steps": [{**STEP, "captureAs": "a.b"}]}, "$.steps[0].captureAs", "matching regex"),
+        ({"steps": [{"tool": "x", "args": {}}]}, "$.steps[0]", "missing required field `id`"),
+        ({"steps": [STEP, STEP]}, "$.steps", "id 's5' is said 2 times"),
+        (
+            {"steps": [{**STEP, "captureAs": "a"}, {**STEP, "id": "b", "captureAs": "a"}]},
+            "$.steps",
+            "captureAs 'a' is said 2 times",
+        ),
+        ({"steps": [{**STEP, "dependsOn": ["s9"]}]}, "$.steps[0].dependsOn", "'s9' is no other step"),
+        ({"steps": [{**STEP, "dependsOn": ["s5"]}]}, "$.steps[0].dependsOn", "'s5' is no other step"),
+    ],
+)
+def test_what_is_no_plan_is_refused_with_its_place(changed: dict[str, Any], path: str, said: str) -> None:
+    with pytest.raises(Untrusted) as raised:
+        read_plan(plan(**changed))
+    assert raised.value.path == path
+    assert said in raised.value.reason
