@@ -58,7 +58,7 @@ def _call_json(surfaces: Surfaces) -> str:
     call = surfaces.call
     recorded = {
         "args": surfaces.args,
-        "canonical": surfaces.canonical,
+        "canonical": surfaces.canonical if surfaces.is_answered else b"null",
         "recorded": surfaces.result or b"null",
         "receipt": surfaces.content or b"null",
     }
@@ -76,7 +76,7 @@ def _blocks(surfaces: Surfaces) -> list[tuple[str, str]]:
     receipt = half_text(surfaces, "receipt") if surfaces.halves.receipt else "(no receipt was recorded)"
     return [
         ("arguments", half_text(surfaces, "args")),
-        ("canonical result", half_text(surfaces, "canonical")),
+        ("canonical result", half_text(surfaces, "canonical") if surfaces.is_answered else "(no result was recorded)"),
         ("receipt", receipt),
     ]
 

@@ -53,6 +53,11 @@ class Surfaces:
         observation = self.chosen.get(surface)
         return None if observation is None else bytes(observation.data)
 
+    @property
+    def is_answered(self) -> bool:
+        """Of a call that nothing answered there is no result: its envelope would claim a success."""
+        return self.call.status != Call.Status.UNKNOWN
+
     def of_surface(self, surface: str) -> list[Observation]:
         return [one for one in self.observations if one.surface == surface]
 

@@ -71,6 +71,7 @@ class Choice(NamedTuple):
     label: str
     href: str
     is_current: bool
+    key: str  # of the keyboard
 
 
 class Column(NamedTuple):
@@ -168,7 +169,7 @@ def run_page(project: Project, state: ListState) -> RunPage:
         problems=(*query.problems, *problem, *_unknown_view(state)),
         rows=rows,
         columns=[_column(state, head) for head in HEADS],
-        presets=[_preset_choice(preset, state) for preset in PRESETS],
+        presets=[_preset_choice(preset, state, str(number)) for number, preset in enumerate(PRESETS, start=1)],
         digest=digest,
         next_href=state.address(after=_cursor(runs[PAGE - 1], state.sort)) if len(runs) > PAGE else "",
         first_href=state.address() if state.after else "",
@@ -238,9 +239,9 @@ def _column(state: ListState, head: Head) -> Column:
     return Column(head, href, state.sort == head.sort)
 
 
-def _preset_choice(preset: Preset, state: ListState) -> Choice:
+def _preset_choice(preset: Preset, state: ListState, key: str) -> Choice:
     is_current = (preset.query, preset.sort) == (state.text, state.sort)
-    return Choice(preset.label, f"?preset={preset.id}", is_current)
+    return Choice(preset.label, f"?preset={preset.id}", is_current, key)
 
 
 def _after(runs: QuerySet[Run], column: str, value: Given, key: Given) -> QuerySet[Run]:

@@ -54,7 +54,8 @@ def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
     part = request.GET.get("part")
     if part is not None:
         return _picture(surfaces, part)
-    data = surfaces.canonical if surface == "canonical" else surfaces.bytes_of(surface)
+    is_envelope = surface == "canonical" and surfaces.is_answered
+    data = surfaces.canonical if is_envelope else surfaces.bytes_of(surface)
     if data is None or surface not in (*SURFACES, "canonical"):
         raise Http404
     return attachment(data, "application/json", file_name(f"{call.tool}-{surface}", call.external_id, "json"))

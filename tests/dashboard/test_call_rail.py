@@ -115,13 +115,25 @@ def test_a_recap_that_saves_nothing_says_that_the_receipt_would_stay(client: Cli
     assert words not in body(client, bash(run, "line of output\n" * 400), "?right=compacted")
 
 
+def test_a_call_that_nothing_answered_has_no_envelope_that_claims_a_success(client: Client, run: Run) -> None:
+    call = create_call(run, status="unknown")
+    page = body(client, call)
+    assert 'class="rail"' not in page
+    assert "No result was recorded" in page
+    assert "No receipt was recorded" in page
+    for claim in ('data-pointer="/status"', "completed", "This call under every variant"):
+        assert claim not in page
+    assert client.get(f"/calls/{call.pk}/?as=json").json()["canonical"] is None
+    assert client.get(f"/calls/{call.pk}/raw/canonical").status_code == 404
+
+
 def test_what_was_not_recorded_is_no_link(client: Client, run: Run) -> None:
-    page = body(client, create_call(run, status="unknown"))
-    found = stops(page)
+    call = create_call(run, status="success")
+    found = stops(body(client, call))
     assert found[0] == "Complete output not recorded"
     assert found[2] == "Receipt not recorded"
     assert found[3] == "Wire no receipt to send"
-    assert client.get(f"/calls/{create_call(run).pk}/?as=wire-mcp").status_code == 404
+    assert client.get(f"/calls/{call.pk}/?as=wire-mcp").status_code == 404
 
 
 @pytest.mark.parametrize("right", ["nothing", "wire-", "anthropic", "wire-%3Cscript%3E"])

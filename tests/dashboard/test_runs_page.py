@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -274,3 +275,12 @@ def test_only_operators_of_the_project_delete(client: Client, project: Project) 
     client.force_login(create_user("charlie", project=create_project("other")))
     assert client.get(address).status_code == client.post(address).status_code == 404
     assert Run.objects.filter(pk=run.pk).exists()
+
+
+@pytest.mark.usefixtures("alice")
+def test_every_preset_has_a_key_of_its_own(client: Client, project: Project) -> None:
+    """From the sign-in link to both halves of a failed call: Enter, 2, j, Enter, f, Enter."""
+    create_run(project)
+    keys = re.findall(r'data-key="([0-9])" data-does="([^"]*)" data-hotkey="click"', text_of(client))
+    assert keys[:2] == [("1", "All runs"), ("2", "Errors")]
+    assert len({key for key, _ in keys}) == len(keys) == 8
