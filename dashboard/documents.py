@@ -14,7 +14,10 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "docs"
 # Reading order of the index; a file that is not named here is not served.
-ORDER = ("recordings", "reading-a-call", "fidelity", "query", "renderers", "comparisons", "keys", "storage", "runtime")
+ORDER = (
+    *("recordings", "reading-a-call", "fidelity", "query", "renderers", "comparisons", "changing-receipts"),
+    *("keys", "storage", "runtime"),
+)
 SPAN = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
 ADDRESS = re.compile(r"https://|/(?!/)|#|[a-z-]+/?$")
 HEADING = re.compile(r"(#{1,3}) (.+)")
