@@ -29,9 +29,19 @@ class UnknownVariant(ValueError):
         super().__init__(f"The {owner.name} family has no variant {name!r}. It has: {', '.join(self.names)}.")
 
 
+class UninstalledFamily(ValueError):
+    """The family that wrote the stored envelope is of a package that is not here."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"This call was read by the family {name!r}, of a package that is not installed.")
+
+
 def rendered(surfaces: Surfaces, name: str = "receipt") -> Rendered:
-    """The envelope is the one that the Call page shows. Raises UnknownVariant."""
-    owner, canonical = canonical_of(surfaces)
+    """The envelope is the one that the Call page shows. Raises UnknownVariant and UninstalledFamily."""
+    try:
+        owner, canonical = canonical_of(surfaces)
+    except KeyError as gone:
+        raise UninstalledFamily(gone.args[0]) from None
     try:
         found = variant(owner, name)
     except KeyError:

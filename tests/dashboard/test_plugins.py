@@ -12,7 +12,7 @@ from django.test import Client
 
 from dashboard.models import Project
 from dashboard.renderers.variant_list import offered
-from envelopes import families, renderings
+from envelopes import families, plugins, renderings
 from envelopes.families import all_families, family, foreign
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import text_of
@@ -189,3 +189,13 @@ def test_a_variant_that_fails_says_so_where_it_is_asked(
     strip = operator_client.get(f"/calls/{call.pk}/variants/").content.decode()
     assert strip.count("could not be written") == 1
     assert "markdown" in strip
+
+
+def test_an_import_that_never_ends_is_listed_and_holds_nobody_up(
+    install: Install, operator_client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "IMPORTED_WITHIN", 0.05)
+    install("slow_pkg", "counterfoil.variants", "slow = slow_pkg:VARIANT", "import threading; threading.Event().wait()")
+    page = text_of(operator_client.get("/renderers/").content.decode())
+    assert "its import did not end within 0.05 seconds" in page
+    assert operator_client.get("/renderers/command/").status_code == 200

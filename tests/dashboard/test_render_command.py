@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from dashboard.intake.importing import import_paths
-from dashboard.models import Call, Project
+from dashboard.models import Call, CanonicalProjection, Project
 from envelopes.families import family
 from envelopes.renderings import variants_for
 from tests.dashboard.factories import create_call, create_project, create_run
@@ -71,6 +71,12 @@ def test_one_json_document_says_which_variant_wrote_the_text(imported: Project) 
 def test_an_unknown_variant_lists_those_that_there_are(imported: Project) -> None:
     with pytest.raises(CommandError, match="The file family has no variant 'poem'. It has: receipt, canonical_json, "):
         printed("toolu_02", "--variant", "poem")
+
+
+def test_a_call_of_a_package_that_is_not_installed_is_an_error_in_words(imported: Project) -> None:
+    CanonicalProjection.objects.update(mapping="tickets:claude-code:1")
+    with pytest.raises(CommandError, match="by the family 'tickets', of a package that is not installed"):
+        printed("toolu_01")
 
 
 def test_an_agent_may_have_uuids_of_its_own(project: Project) -> None:
