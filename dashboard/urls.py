@@ -48,6 +48,7 @@ urlpatterns = [
     path("artifacts/<uuid:pk>/", artifacts.detail, name="artifact-detail"),
     path("artifacts/<uuid:pk>/fold/", artifacts.fold, name="artifact-fold"),
     path("artifacts/<uuid:pk>/difference/", artifacts.difference, name="artifact-difference"),
+    path("artifacts/<uuid:pk>/follow/", artifacts.follow, name="artifact-follow"),
     path("artifacts/<uuid:pk>/find/", artifacts.find, name="artifact-find"),
     path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
     path("artifacts/<uuid:pk>/picture", artifacts.picture, name="artifact-picture"),

@@ -9,6 +9,8 @@ from django.http import QueryDict
 
 from dashboard.artifacts.content import Content, Missing, content_of
 from dashboard.artifacts.find import Asked, asked_of, number
+from dashboard.artifacts.following import FORMS as FOLLOWED
+from dashboard.artifacts.following import Followed, begun, can_follow
 from dashboard.artifacts.forms import Form, chosen, forms_of
 from dashboard.artifacts.naming import Naming, later_namings
 from dashboard.artifacts.picture import Picture, picture_of
@@ -66,6 +68,8 @@ class Shown:
     asked: Asked | None  # what is set off in the window
     steps: Steps | None
     kept: str  # the part of the query string that other windows keep, "&…" or nothing
+    can_follow: bool
+    followed: Followed | None  # where it is being followed
     percents: tuple[int, ...] = (25, 50, 75)
 
 
@@ -134,6 +138,8 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         asked=asked,
         steps=_steps(artifact, asked, query, window) if asked and asked.query else None,
         kept=kept,
+        can_follow=can_follow(artifact) and form.name in FOLLOWED,
+        followed=begun(artifact, content, window) if "follow" in query else None,
     )
 
 

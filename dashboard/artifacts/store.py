@@ -20,7 +20,7 @@ from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import NoRoom, Room, room_of
 from envelopes.artifact import Stored
 
-__all__ = ["NoRoom", "NotStored", "Room", "Stored", "looking_under", "room_of", "take_in"]
+__all__ = ["NoRoom", "NotStored", "Room", "Stored", "kept", "looking_under", "opened", "room_of", "take_in"]
 
 KEPT_IN = "tool-results"
 _ROOTS: ContextVar[tuple[Path, ...]] = ContextVar("artifact roots", default=())
@@ -35,17 +35,23 @@ def take_in(recording: Path, recorded_path: str, room: Room) -> Stored | None:
 
     Raises NoRoom and NotStored.
     """
+    descriptor = opened(recording, recorded_path)
+    return None if descriptor is None else kept(descriptor, room)
+
+
+def opened(recording: Path, recorded_path: str) -> int | None:
+    """The same file, not yet taken in; the caller closes it, or gives it to `kept`."""
     name = recorded_path.replace("\\", "/").rsplit("/", 1)[-1]
     if not name or name in (".", "..") or "\x00" in name:
         return None
     for folder in _folders(recording):
         descriptor = _open_below(folder, name)
         if descriptor is not None:
-            return _kept(descriptor, room)
+            return descriptor
     for root in _ROOTS.get():
         descriptor = _open_inside(root, recorded_path)
         if descriptor is not None:
-            return _kept(descriptor, room)
+            return descriptor
     return None
 
 
@@ -60,7 +66,8 @@ def looking_under(roots: Sequence[Path]) -> Iterator[None]:
         _ROOTS.reset(token)
 
 
-def _kept(descriptor: int, room: Room) -> Stored:
+def kept(descriptor: int, room: Room) -> Stored:
+    """Closes it. Raises NoRoom and NotStored."""
     with os.fdopen(descriptor, "rb") as file:
         size = room.admit(file)
         try:

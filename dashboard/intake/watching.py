@@ -1,4 +1,4 @@
-"""Follows recordings that grow. Each change is read from where the source stood, never from the start."""
+"""Follows recordings that grow, and files that they name. A recording is read from where it stood, never anew."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from threading import Event
 
 from watchfiles import watch
 
+from dashboard.intake.growing import Growing
 from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Project
 
@@ -40,6 +41,7 @@ def follow(
         yield_on_timeout=True,
         recursive=bool(folders),
     )
+    growing = Growing(project)
     for changes in rounds:
         changed = sorted({Path(name) for _, name in changes})
         found = [_as_given(path, named, folders) for path in changed] if settled else list(paths)
@@ -47,6 +49,7 @@ def follow(
         settled = True
         if wanted:
             tell(import_paths(project, wanted, format_name=format_name))
+        growing.look()
 
 
 def _as_given(path: Path, named: Mapping[Path, Path], folders: Mapping[Path, Path]) -> Path | None:

@@ -16,6 +16,7 @@ from dashboard.artifacts.content import Missing, content_of, stream_of
 from dashboard.artifacts.difference import difference_page
 from dashboard.artifacts.download import download
 from dashboard.artifacts.find import asked_of, hit_from, slice_of
+from dashboard.artifacts.following import followed
 from dashboard.artifacts.page import artifact_page
 from dashboard.artifacts.picture import picture_of
 from dashboard.artifacts.tree import tree_of
@@ -70,6 +71,18 @@ def fold(request: OperatorRequest, pk: UUID) -> HttpResponse:
     with content.stream:
         branch = tree_of(content, request.GET)
     return render(request, "artifacts/_branch.html", {"artifact": artifact, "branch": branch})
+
+
+@require_safe
+def follow(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    """What was added to a growing file since the cursor; 204 while nothing was."""
+    artifact = _artifact(request, pk)
+    if not request.htmx:
+        return redirect(f"{artifact.get_absolute_url()}?tail&follow=1")
+    found = followed(artifact, request.GET)
+    if found is None:
+        return HttpResponse(status=204)
+    return render(request, "artifacts/_followed.html", {"artifact": artifact, "followed": found})
 
 
 @require_safe

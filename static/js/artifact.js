@@ -81,5 +81,15 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+/* What is followed stays in sight for who stands at its end, and only then. */
+let wasAtEnd = false;
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.target.id === "follow") wasAtEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
+});
+document.addEventListener("htmx:afterSettle", () => {
+  if (wasAtEnd) document.getElementById("follow")?.scrollIntoView({ block: "end" });
+  wasAtEnd = false;
+});
+
 addEventListener("hashchange", followFragment);
 followFragment();
