@@ -147,6 +147,17 @@ def test_a_subagent_of_a_stream_and_of_its_own_file_is_one_run(
     assert set(run.sources.all()) <= set(Source.objects.all())
 
 
+def test_two_streams_of_one_session_without_ids_of_their_lines_lose_no_message(
+    project: Project, tmp_path: Path
+) -> None:
+    """An older release that was asked twice: both outputs speak of one session, from line 1 on."""
+    for name in ("first", "second"):
+        said = {"type": "user", "session_id": SESSION, "message": {"role": "user", "content": f"the {name} question"}}
+        import_paths(project, [write(tmp_path / f"{name}.jsonl", [said])])
+    kept = [bytes(data) for data in Message.objects.order_by("data").values_list("data", flat=True)]
+    assert kept == [b'"the first question"', b'"the second question"']
+
+
 def test_a_subagent_whose_call_has_an_id_of_its_session_stays_two_runs(project: Project, tmp_path: Path) -> None:
     """`call_0` is no certain name: two runs are shown rather than one that may be wrong."""
     raw = [json.dumps(line).replace("toolu_01", "call_0").encode() for line in STREAMED]

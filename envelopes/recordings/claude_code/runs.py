@@ -162,5 +162,10 @@ def _text_slice(content: bytes) -> bytes:
     return b""
 
 
+def message_key(uuid: str | None, number: int, raw: bytes) -> str:
+    """Unique in a run, which may be told by several files: without an id, a line's place and what it says."""
+    return uuid or f"{number}-{_digest(raw)}"
+
+
 def _digest(prompt: bytes) -> str:
     return blake2s(prompt, digest_size=16).hexdigest()

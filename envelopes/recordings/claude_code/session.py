@@ -28,7 +28,7 @@ from envelopes.recordings.claude_code import compaction, subagents
 from envelopes.recordings.claude_code.line import Line, arrive, read_entry
 from envelopes.recordings.claude_code.memory import CHOSEN, GENERATED, SUMMARY, Memory, remember
 from envelopes.recordings.claude_code.place import Whereabouts, whereabouts
-from envelopes.recordings.claude_code.runs import after
+from envelopes.recordings.claude_code.runs import after, message_key
 from envelopes.recordings.claude_code.shapes import opening
 from envelopes.recordings.claude_code.turns import read_message, turn_records
 from envelopes.result import summary
@@ -105,7 +105,7 @@ def _system(line: Line) -> Found:
         yield MessageRecord(
             line=line.number,
             run=line.run,
-            key=line.entry.uuid or str(line.number),
+            key=message_key(line.entry.uuid, line.number, line.raw),
             role="system",
             content=bytes(line.entry.content),
             at=line.at,

@@ -159,7 +159,7 @@ def _turn(line: Line) -> Found:
         run=line.run,
         session=line.session,
         role=entry.type or "",
-        key=entry.uuid or str(line.number),
+        key=runs.message_key(entry.uuid, line.number, line.raw),
         at=line.at,
         result=entry.tool_use_result,
     )
@@ -213,7 +213,7 @@ def _system(line: Line) -> Found:
         yield MessageRecord(
             line=line.number,
             run=line.run,
-            key=line.entry.uuid or str(line.number),
+            key=runs.message_key(line.entry.uuid, line.number, line.raw),
             role="system",
             content=bytes(line.entry.content),
             at=line.at,

@@ -17,7 +17,7 @@ from envelopes.recordings.base import Problem, Record, instant
 from envelopes.recordings.claude_code.line import Line, read_entry
 from envelopes.recordings.claude_code.memory import remember
 from envelopes.recordings.claude_code.outcomes import Turn, is_global_id
-from envelopes.recordings.claude_code.runs import after, child_run, spawning_call
+from envelopes.recordings.claude_code.runs import after, child_run, message_key, spawning_call
 from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, reader
 from envelopes.recordings.claude_code.turns import read_message, turn_records
 from envelopes.untrusted import Untrusted
@@ -71,7 +71,7 @@ def _turn(line: Line, run: str, entry: Entry, at: str | None) -> Turn:
         run=run,
         session=line.session,
         role=entry.type or "",
-        key=entry.uuid or str(line.number),
+        key=message_key(entry.uuid, line.number, line.raw),
         at=at,
         path="$.data.message.message",
         result=entry.tool_use_result,
