@@ -28,6 +28,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from dashboard.intake.importing import import_paths
 from dashboard.models import Project
+from envelopes.tokens import count_tokens
 from tests.browser.chromium import FLAGS, Chromium, NoChromium, find
 from tests.conftest import CHECKOUT
 
@@ -134,6 +135,7 @@ def operator_page(browse: Browse) -> Page:
 
 @pytest.fixture
 def bundled(project: Project) -> Project:
+    count_tokens("")  # with the vocabulary here, no import starts a process to count beside it
     import_paths(project, [SAMPLES])
     return project
 

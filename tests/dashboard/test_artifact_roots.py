@@ -216,7 +216,7 @@ def test_a_file_that_grows_for_ever_is_taken_in_as_it_was(folders: Path) -> None
         stop.set()
         thread.join()
     assert kept is not None
-    assert set(kept.splitlines()) == {b"line"}
+    assert kept == (b"line\n" * (len(kept) // 5 + 1))[: len(kept)]  # a write may be under way, so within a line too
     assert 5_000 <= len(kept) < path.stat().st_size
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -55,6 +56,11 @@ def data_of(result: Any) -> dict[str, Any]:
     return found
 
 
+@cache
+def schema_of(tool: str) -> Draft202012Validator:
+    return Draft202012Validator(builtin(tool)[1].output_schema())
+
+
 def returned(tool: str, data: dict[str, Any] | None, **more: Any) -> ToolResult:
     known = {"call_id": "c1", "run_id": "r1", "step_id": "s1", "attempt": 1, "status": "ok", "ok": True}
     return ToolResult(tool=tool, data=data, started_at=AT, ended_at=AT, duration_ms=1, **{**known, **more})
@@ -64,7 +70,7 @@ def returned(tool: str, data: dict[str, Any] | None, **more: Any) -> ToolResult:
 def test_what_a_tool_returns_is_taken_by_its_schema_and_read_as_the_same_struct(tool: str, sort: str) -> None:
     result, definition = samples(tool)[sort].result, builtin(tool)[1]
     data = data_of(result)
-    Draft202012Validator(definition.output_schema()).validate(data)
+    schema_of(tool).validate(data)
     assert definition.read_data(data) == result
     check_data(returned(tool, data), definition)
 
@@ -85,7 +91,7 @@ def test_any_data_of_a_tool_is_read_again(tool: str, data: st.DataObject) -> Non
 def test_data_of_another_type_is_refused_by_the_schema_and_by_the_reader(tool: str) -> None:
     definition, (member, value) = builtin(tool)[1], BROKEN[tool]
     data = data_of(samples(tool)["success"].result) | {member: value}
-    assert not Draft202012Validator(definition.output_schema()).is_valid(data)
+    assert not schema_of(tool).is_valid(data)
     with pytest.raises(InvalidToolOutput, match=rf"^{tool}: .*`\$\.{member}"):
         definition.read_data(data)
     with pytest.raises(InvalidCall, match=rf"^data: {tool}: "):

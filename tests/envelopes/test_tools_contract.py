@@ -143,7 +143,7 @@ def test_an_error_receipt_says_kind_message_hint_and_whether_to_try_again(tool: 
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@settings(DRAWN, max_examples=12)
+@settings(DRAWN, max_examples=6)
 @given(data=st.data())
 def test_any_output_of_a_tool_keeps_the_contract(tool: str, data: st.DataObject) -> None:
     check_halves(data.draw(outputs(tool)), data.draw(st.integers(0, 600) | st.sampled_from(LIMITS)))
