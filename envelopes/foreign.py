@@ -93,7 +93,8 @@ class ItemLinks(Mapping[str, str]):
         if name not in self._names or not item.startswith(self._recorded):
             return None
         index = item[len(self._recorded) :]
-        return f"{self._canonical}{index}/{self._names[name]}" if self._is_item(index) else None
+        is_item = index.isascii() and index.isdigit() and int(index) < self._count
+        return f"{self._canonical}{index}/{self._names[name]}" if is_item else None
 
     def __iter__(self) -> Iterator[str]:
         yield from self._links
@@ -102,9 +103,6 @@ class ItemLinks(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._links) + self._count * len(self._names)
-
-    def _is_item(self, index: str) -> bool:
-        return index.isascii() and index.isdigit() and int(index) < self._count
 
 
 class ForeignTool(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,26 +120,29 @@ def _survey(value: JsonValue, pointer: str, place: _Place) -> Survey:
 
 
 def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, place: _Place) -> Survey:
-    found = [(key, child, _survey(child, join(pointer, key), place.below(key))) for key, child in children]
-    texts = [text for _, _, one in found for text in one.texts]
-    members = [member for key, child, one in found for member in _members(key, child, one, pointer)]
-    rows = [row for key, child, one in found for row in _rows(key, child, one, pointer)]
-    is_loose = any(isinstance(key, str) and not one.has_handle for key, _, one in found)
-    return Survey(
-        has_handle=any(one.has_handle for _, _, one in found),
-        size=2 + sum(one.size + _key_size(key) for key, _, one in found),
-        texts=tuple(texts),
-        members=tuple(members),
-        rows=tuple(rows),
-        loose=is_loose + sum(one.loose for _, _, one in found),
-    )
+    texts: list[Text] = []
+    members: list[Members] = []
+    rows: list[Rows] = []
+    size, loose = 2, 0
+    has_handle = is_loose = False
+    for key, child in children:
+        found = _survey(child, join(pointer, key), place.below(key))
+        has_handle = has_handle or found.has_handle
+        is_loose = is_loose or (isinstance(key, str) and not found.has_handle)
+        size += found.size + _key_size(key)
+        loose += found.loose
+        texts += found.texts
+        if isinstance(child, dict | list):
+            members += _members(key, child, found, pointer)
+            rows += _rows(key, child, found, pointer)
+    return Survey(has_handle, size, tuple(texts), tuple(members), tuple(rows), is_loose + loose)
 
 
 def _members(key: str | int, child: JsonValue, found: Survey, pointer: str) -> Iterable[Members]:
     """An object in a list goes with the whole list or stays, so that the list's rows stay alike."""
     if found.has_handle or isinstance(key, int) and isinstance(child, dict):
         return found.members
-    is_large = isinstance(child, dict | list) and found.size > SHORT + _key_size(key)
+    is_large = found.size > SHORT + _key_size(key)
     return (Members(join(pointer, key), found.size),) if is_large else ()
 
 

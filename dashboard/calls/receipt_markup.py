@@ -6,8 +6,8 @@ A piece carries up to three pointers, one for each place where the field can be 
     data-recorded   in the source's own result
     data-args       in the arguments
 
-`data-at` are the characters of that string which these are. What has no pointer is the runtime's own
-words.
+`data-at` are the characters of that string which these are. All of a window stands in one element of the
+class `own`: what is in no piece is the runtime's own words.
 """
 
 from __future__ import annotations
@@ -130,17 +130,19 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
                 break
             is_inside = begins >= start and ends <= stop
             piece = segment.text if is_inside else text[max(start, begins) : min(stop, ends)]
-            out.append(_piece(piece, segment.source, links, spaces=spaces))
+            written = _piece(inert(piece, spaces=spaces), segment.source, links)
+            out.append(written)
             end = min(stop, ends)
-            room -= len(out[-1])
+            room -= len(written)
         begins = ends
-    return Window(html=Html("".join(out)), start=start, end=end, total=len(text))
+    html = f'<span class="own">{"".join(out)}</span>' if out else ""
+    return Window(html=Html(html), start=start, end=end, total=len(text))
 
 
-def _piece(text: str, source: Source | None, links: Links, *, spaces: bool) -> str:
-    body = inert(text, spaces=spaces)
+def _piece(body: str, source: Source | None, links: Links) -> str:
+    """The runtime's own words stand as they are: an element for each would double the elements of a page."""
     if source is None:
-        return f'<span class="own">{body}</span>'
+        return body
     if source.start is None or not source.end:
         return f"{links.opened(source)}>{body}</span>"
     return f'{links.opened(source)} data-at="{source.start}-{source.end}">{body}</span>'

@@ -168,17 +168,16 @@ def _align_list(recorded: Members, text: str) -> Iterator[Span]:
     """`#1 [pending] subject` a line, with owner and blockers after the subject."""
     at = 0
     for index, task in enumerate(map(Members, recorded.listed("tasks"))):
-        spans: list[Span] = []
-        for before, name in (("#", "id"), (" [", "status"), ("] ", "subject")):
-            said = task.text(name) or ""
-            if not text.startswith(before + said, at):
-                return
-            at += len(before) + len(said)
-            spans += [Span(at - len(said), at, f"/tasks/{index}/{name}", 0, len(said))] if said else []
-        ending = _AFTER_SUBJECT.match(text, at)
+        number, state, subject = task.text("id") or "", task.text("status") or "", task.text("subject") or ""
+        line = f"#{number} [{state}] {subject}"
+        ending = _AFTER_SUBJECT.match(text, at + len(line)) if text.startswith(line, at) else None
         if ending is None:
             return
-        yield from spans
+        at += 1
+        for said, name, after in ((number, "id", 2), (state, "status", 2), (subject, "subject", 0)):
+            if said:
+                yield Span(at, at + len(said), f"/tasks/{index}/{name}", 0, len(said))
+            at += len(said) + after
         at = ending.end()
 
 
