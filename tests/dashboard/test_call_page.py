@@ -113,8 +113,7 @@ def test_the_runtimes_own_words_are_told_apart(client: Client, run: Run) -> None
     page = body(
         client, recorded(run, "Read", {"file_path": "/a"}, read_result("one\ntwo", 1, 2), "     1→one\n     2→two\n")
     )
-    piece = '<span class="from" data-pointer="/result/content_preview" data-recorded="/file/content" data-at='
-    assert f'<span class="own">     1→{piece}"0-3">one</span>\n     2→{piece}"4-7">two</span>\n</span>' in page
+    assert re.search('"own">     1→<span [^>]* data-at="0-3">one</span>\n     2→<span [^>]*>two</span>\n</span>', page)
     assert "the rest are the runtime" in page
 
 
