@@ -41,9 +41,22 @@ class Bucket:
     def put(self, name: str, content: Path) -> None:
         """The object is there as a whole or not at all. The service checks the bytes by their SHA-256."""
         with _as_os_errors(), content.open("rb") as file:
-            self._obstore.put(self._store, name, file, use_multipart=True, chunk_size=PART, max_concurrency=2)
+            begin = file.read(PART)
+            if len(begin) < PART:
+                self._obstore.put(self._store, name, begin, use_multipart=False)
+            else:
+                self._put_parts(name, begin, file)
         if (found := self.size_of(name)) != content.stat().st_size:
             raise OSError(errno.EIO, f"the bucket holds {found} bytes of {content.stat().st_size} of {name}")
+
+    def _put_parts(self, name: str, begin: bytes, rest: BinaryIO) -> None:
+        """Not by the library's put, which was seen to wait for ever. Closing makes the object, so an error must not."""
+        target = self._obstore.open_writer(self._store, name, buffer_size=PART, max_concurrency=2)
+        piece = begin
+        while piece:
+            target.write(piece)
+            piece = rest.read(PART)
+        target.close()
 
     def size_of(self, name: str) -> int:
         with _as_os_errors():

@@ -57,9 +57,13 @@ def migrated_store(store: Path) -> Path:
 
 @cache
 def pattern() -> Path:
-    """The test database as long as it is empty; on another database than SQLite a process of its own makes one."""
+    """The test database as long as it is empty; on another database than SQLite a process of its own makes one.
+
+    So it does where no test of the run asks for a database, for then pytest-django makes none.
+    """
     folder = Path(os.environ["COUNTERFOIL_DATA"]) / "migrated"
-    if connection.vendor != "sqlite" or Run.objects.exists():
+    has_tables = Run._meta.db_table in connection.introspection.table_names()
+    if connection.vendor != "sqlite" or not has_tables or Run.objects.exists():
         manage(folder, "migrate")
         return folder
     folder.mkdir()
