@@ -120,8 +120,8 @@ def _shaped(text: str) -> Iterator[tuple[int, int, str]]:
     likely = dict.fromkeys([number for number, piece in CERTAIN if piece in text])
     for number in likely:
         shape = SHAPES[number]
-        if shape.certain is not None:
-            yield from ((found.start(), found.end(), shape.kind) for found in shape.certain.finditer(text))
+        assert shape.certain is not None  # CERTAIN has no other
+        yield from ((found.start(), found.end(), shape.kind) for found in shape.certain.finditer(text))
 
 
 def _in_addresses(text: str) -> Iterator[tuple[int, int, str]]:

@@ -224,6 +224,7 @@ def test_an_image_is_read_as_one() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8h"}
     found = content_blocks.decode({"content": [{"type": "image", "source": source}]})
     assert found.receipt.parts == (ImagePart("image/png", "aGVsbG8h", 6),)
+    assert content_blocks.encode(found) == {"content": [{"type": "image", "source": source}]}
 
 
 def test_a_text_in_place_of_blocks_is_one_block() -> None:

@@ -253,3 +253,14 @@ def test_a_stored_output_without_a_summary_takes_the_envelopes() -> None:
     assert outcomes.encode(settlement, canonical_of(settlement), MemorySink()) == ToolArtifactReference(
         "c1", "ExecCommand", "a1", "it ran", 5
     )
+
+
+def test_each_outcome_gives_its_settlement_what_it_holds() -> None:
+    kept = outcomes.decode(ToolArtifactReference("c1", "T", "a1", "40 hits", 9), ended_at=AT)
+    assert kept.stored == StoredOutput(artifact_id="a1", summary="40 hits", size_bytes=9)
+    failed = outcomes.decode(ToolFailure("c1", "T", "no disk", retryable=False, elapsed_ms=7), ended_at=AT)
+    assert failed.error == ToolError(kind="tool_execution_failed", message="no disk", retryable=False)
+    assert failed.duration_ms == 7
+    denied = outcomes.decode(ToolDenied("c1", "T", "blocked", "it failed before"), ended_at=AT)
+    assert denied.error == ToolError(kind="non_retryable_tool_failure", message="it failed before", retryable=False)
+    assert (denied.phase, denied.end) == ("pre_dispatch", "skipped")

@@ -142,6 +142,7 @@ def test_an_update_without_success_is_a_verdict_inside_a_success() -> None:
         ),
         ("TaskCreate", {"task": {}}, "Work item created: (no id)"),
         ("TaskList", {"tasks": []}, "No work items"),
+        ("TaskList", {"tasks": [{"subject": "A"}]}, "1 work item\nA"),
         (
             "TaskList",
             {"tasks": [{"id": "1", "subject": "A", "status": "pending", "owner": "ada"}]},
@@ -159,7 +160,8 @@ def test_the_links_of_a_list_lead_to_each_member_of_each_item_and_nowhere_else()
     links = TOOLS["TaskList"].read(recorded("TaskList", {"tasks": [{"id": "1"}, {"id": "2"}]})).links
     assert links["/tasks"] == "/result/work_items"
     assert links["/tasks/1/subject"] == "/result/work_items/1/objective"
-    assert dict(links) == {one: links[one] for one in links}
+    assert dict(links) == {one: links[one] for one in links} == {one: links.get(one) for one in links}
+    assert links.get("/tasks/2/id", "nowhere") == "nowhere"
     assert len(links) == len(dict(links)) == 1 + 2 * 7
     for pointer in ("/tasks/2/id", "/tasks/-1/id", "/tasks/x/id", "/tasks/0/other", "/other/0/id"):
         assert pointer not in links

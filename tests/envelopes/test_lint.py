@@ -343,3 +343,11 @@ def test_over_all_recorded_calls_the_rules_find_what_is_there_and_cry_no_wolf(re
             )
             found.update({(call.tool, finding.rule) for finding in lint_recorded(halves)})
     assert found == {("WebSearch", "escaped_json"): 2, ("Glob", "marker_without_size"): 1}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_beside_another_receipt_a_result_is_found_as_it_would_be_alone(name: str) -> None:
+    one, other = BROKEN[name], pair("Process exited with code 10", **CUT)
+    alone = msgspec.structs.replace(one, receipt=other.receipt)
+    assert lint(one.beside(other.receipt)) == lint(alone)
+    assert names(one.beside(one.receipt)) == names(one)

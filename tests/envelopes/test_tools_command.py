@@ -393,3 +393,34 @@ def test_the_description_shows_what_the_schema_takes_and_refuses(tool: str, abse
     for example in definition.counter_examples:
         assert refusal(tool, example)
     assert described_names(tool) == absent
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (
+            CommandResult(disposition="already_running", task=TaskHandle(task_id="t1", kind=COMMAND_TASK), stdout="a"),
+            "Command is still running in the background\nTask: t1\nStatus: running\n\nInitial output:\na",
+        ),
+        (
+            CommandResult(interrupted=True),
+            "Command was interrupted before it finished\n\nNo output was captured.",
+        ),
+        (
+            RunningCommand(task=TaskHandle(task_id="t1", kind=COMMAND_TASK)),
+            "Command is already running; no second one was started\nTask: t1\nStatus: running\n\nNo output yet.",
+        ),
+    ],
+)
+def test_a_command_that_has_not_ended_by_itself_says_so_first(result: Any, text: str) -> None:
+    assert shown(output("ExecCommand", result)) == text
+
+
+def test_an_item_of_a_batch_says_no_more_than_is_known_of_it() -> None:
+    items = (
+        BatchItem(cmd="a", status="failed", error_kind="command_timed_out"),
+        BatchItem(cmd="b", status="completed"),
+    )
+    text = shown(output("ExecCommandBatch", batch(*items)))
+    assert "[1] a\nfailed=command_timed_out\n" in text
+    assert text.endswith("[2] b\ncompleted")

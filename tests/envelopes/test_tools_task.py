@@ -226,6 +226,8 @@ def test_a_refusal_without_a_reason_says_how_the_task_stands() -> None:
 def test_one_byte_is_no_plural() -> None:
     text = shown(output("TaskInput", InputOffered(task=gallery.PROMPT, accepted_input=True, bytes_written=1)))
     assert text.startswith("Input delivered to task task_8 (1 byte)\n")
+    unsaid = shown(output("TaskInput", InputOffered(task=gallery.PROMPT, accepted_input=True)))
+    assert unsaid.startswith("Input delivered to task task_8\n")
 
 
 def test_a_list_of_tasks_has_50_rows_and_keeps_the_rest_as_an_artifact() -> None:
