@@ -62,6 +62,15 @@ def decode(data: bytes, name: str) -> str:
     return data.decode(name, "replace" if name.startswith("utf-16") else "surrogateescape")
 
 
+def whole_characters(data: bytes) -> bytes:
+    """UTF-8 that was cut anywhere, without the part of a character at its end."""
+    for back in range(1, min(4, len(data)) + 1):
+        if data[-back] & 0xC0 != 0x80:
+            width = 1 if data[-back] < 0x80 else 2 if data[-back] < 0xE0 else 3 if data[-back] < 0xF0 else 4
+            return data[:-back] if width > back else data
+    return data
+
+
 def _is_utf8(head: bytes) -> bool:
     """The head may end within a character."""
     try:

@@ -94,7 +94,7 @@ def index_of(stream: BinaryIO, size: int, sha256: str, encoding: str) -> LineInd
     try:
         return indexes.load(sha256, size, encoding)
     except NotIndexed:
-        pass
+        pass  # the usual first look: it is built below, and the page has the head meanwhile
     builder = threading.Thread(target=_build, args=(sha256, encoding), daemon=True)
     builder.start()
     deadline = time.monotonic() + PATIENCE

@@ -15,7 +15,7 @@ from dashboard.artifacts.content import Content
 from dashboard.artifacts.find import number
 from dashboard.inert import Html, inert
 from envelopes.json_members import Cursor, Kind, Member, NoJson, members
-from envelopes.text_encoding import MARKS, decode
+from envelopes.text_encoding import MARKS, decode, whole_characters
 
 ROOM = 64 * 1024  # bytes on one page
 LONG = 600  # bytes of a string
@@ -85,6 +85,11 @@ def value_address(offset: int) -> str:
     return urlencode({"as": "json", "value": offset})
 
 
+def _named(name: bytes) -> str:
+    """As it is written; of a long one the beginning."""
+    return decode(name, "utf-8") if len(name) <= LONG else f"{decode(whole_characters(name[:LONG]), 'utf-8')}…"
+
+
 def _behind_mark(head: bytes) -> int:
     return next((len(mark) for mark in MARKS if head.startswith(mark)), 0)
 
@@ -128,7 +133,7 @@ class _Grower:
         )
 
     def _twig(self, one: Member, depth: int) -> Twig:
-        name = Html(inert(decode(one.name[:LONG], "utf-8") if one.name else f"{one.index:,}"))
+        name = Html(inert(_named(one.name) if one.name else f"{one.index:,}"))
         size = one.end - one.start if one.end >= 0 else -1
         self._room -= len(one.name)
         if one.kind in BRACKETS:
@@ -152,5 +157,6 @@ class _Grower:
         data = self._content.stream.read(length)
         self._room -= len(data)
         is_whole = end >= 0 and len(data) == end - start
+        data = data if is_whole else whole_characters(data)
         rest = "" if is_whole else urlencode({"as": "text", "offset": start + len(data)})
         return Html(inert(decode(data, "utf-8"))), rest

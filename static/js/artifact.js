@@ -91,5 +91,6 @@ document.addEventListener("htmx:afterSettle", () => {
   wasAtEnd = false;
 });
 
+document.getElementById("follow")?.scrollIntoView({ block: "end" });
 addEventListener("hashchange", followFragment);
 followFragment();

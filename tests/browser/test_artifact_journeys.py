@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
+from pathlib import Path
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
+from pytest_django import Settings
 
-from dashboard.models import Artifact, Project
+from dashboard.artifacts.files import artifact_files
+from dashboard.models import Artifact, Project, Run
 from tests.browser.conftest import Browse
-from tests.dashboard.artifacts import field_artifact
+from tests.dashboard.artifacts import field_artifact, stored
 from tests.dashboard.factories import create_call, create_run
 
 LINES = [f"line {number}: {'ERROR out of memory' if number % 250 == 0 else 'ok'}" for number in range(1, 2_001)]
@@ -97,3 +103,42 @@ def test_a_fragment_of_another_tool_is_understood(operator_page: Page, cut: Arti
     operator_page.goto(f"{cut.get_absolute_url()}#L1200-L1203")
     operator_page.wait_for_url(re.compile(r"line=1200-1203#L1200"))
     assert set_off(operator_page) == ["L1200", "L1201", "L1202", "L1203"]
+
+
+def test_a_fold_of_json_is_asked_for_when_it_is_opened(
+    operator_page: Page, browse: Browse, project: Project, settings: Settings, tmp_path: Path
+) -> None:
+    settings.ARTIFACTS = tmp_path / "artifacts"
+    content = json.dumps({"rows": [{"id": number, "text": "word " * 40} for number in range(1_000)]}).encode()
+    artifact = stored(create_call(create_run(project)), content)
+    page = operator_page
+    page.goto(artifact.get_absolute_url())
+    page.locator(".tree summary").first.focus()
+    page.keyboard.press("Enter")
+    members = page.locator(".unfolded > .tree > li > details > .tree > li")
+    expect(members).to_have_count(200)
+    page.get_by_role("link", name="Later members").click()
+    expect(members).to_have_count(400)
+    expect(members.last.locator("summary .nt").first).to_have_text("399")
+    plain = browse(signed_in=True, java_script_enabled=False)
+    plain.goto(artifact.get_absolute_url())
+    plain.locator(".tree summary").first.click()
+    plain.get_by_role("link", name="Open it by itself").click()
+    expect(plain.locator(".unfolded > .tree > li")).to_have_count(200)
+
+
+def test_what_is_added_to_a_followed_file_appears_by_itself(
+    operator_page: Page, project: Project, settings: Settings, tmp_path: Path
+) -> None:
+    settings.ARTIFACTS = tmp_path / "artifacts"
+    artifact = stored(create_call(create_run(project, last_at=timezone.now())), b"one\n")
+    page = operator_page
+    page.goto(artifact.get_absolute_url())
+    page.keyboard.press("o")
+    page.wait_for_url("**follow**")
+    longer = artifact_files().put(io.BytesIO(b"one\ntwo <b>\n"))
+    Artifact.objects.update(sha256=longer.sha256, size=longer.size, lines=longer.lines)
+    expect(page.locator(".lines pre")).to_have_text(["one", "two <b>"])
+    Run.objects.update(ended_at=timezone.now())
+    expect(page.locator("#follow")).to_contain_text("The run is over")
+    assert page.locator("#follow[hx-get]").count() == 0

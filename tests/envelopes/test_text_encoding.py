@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from envelopes.text_encoding import ENCODINGS, Encoding, decode, detect
+from envelopes.text_encoding import ENCODINGS, Encoding, decode, detect, whole_characters
 
 RUSSIAN = "Привет мир, это проверка кодировки. " * 20
 JAPANESE = "こんにちは世界、今日は良い天気です。\n" * 10
@@ -54,3 +54,14 @@ def test_an_encoding_has_a_name_for_people_and_bytes_have_none() -> None:
 def test_without_the_library_that_guesses_the_letters_are_latin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "charset_normalizer", None)
     assert detect(RUSSIAN.encode("cp1251")) == Encoding("cp1252", "guess")
+
+
+@pytest.mark.parametrize("text", ["a", "é", "€", "😀", "x€", ""])
+def test_a_cut_anywhere_leaves_whole_characters(text: str) -> None:
+    data = ("ab" + text).encode()
+    for end in range(2, len(data) + 1):
+        kept = whole_characters(data[:end])
+        assert kept[:2] == b"ab"
+        assert kept.decode() == ("ab" + text)[: len(kept.decode())]
+    assert whole_characters(data) == data
+    assert whole_characters(b"\x80\x80\x80\x80\x80") == b"\x80\x80\x80\x80\x80"
