@@ -93,7 +93,7 @@ def shorter(text: str, cut: Cut | None, budget: int) -> tuple[str, Cut]:
         shown = again(before, after, cut, budget)
         return shown.text, shown.cut or cut
     if cut or "\n" not in text:
-        return clipped(text.removesuffix("…") if cut else text, budget, cut.total if cut else len(text))
+        return clipped(text, budget, cut.total if cut else len(text))
     preview = head_tail(text, budget)
     assert preview.cut is not None  # it is longer than its budget
     return preview.text, preview.cut

@@ -14,7 +14,7 @@ from envelopes.families import FAMILIES
 from envelopes.families.base import FieldCut
 from envelopes.finding import Shortened
 from envelopes.pipeline import Projection, ReceiptTooLong, render, rendered_pair
-from envelopes.preview import Cut, Preview, fitting_lines, head_tail, split_lines
+from envelopes.preview import Cut, Preview, fitting_lines, head_tail, shorter, split_lines
 from envelopes.receipt import Segment, text_receipt
 from envelopes.result import CanonicalResult, ToolError
 from tests.envelopes.built_in import failure, projected
@@ -153,3 +153,15 @@ def test_both_halves_of_a_call_hold_the_cuts_of_their_projection() -> None:
 def test_what_was_cut_cannot_be_changed(thing: Any, field: str) -> None:
     with pytest.raises(AttributeError):
         setattr(thing, field, None)
+
+
+def test_a_preview_that_is_cut_again_gives_each_of_its_ends_half() -> None:
+    once = head_tail("".join(f"{number:03}\n" for number in range(100)), 40)
+    text, cut = shorter(once.text, once.cut, 24)
+    assert cut == Cut("lines", 100, ((0, 3), (97, 100)))
+    assert text == f"000\n001\n002\n...\n{cut.marker()}\n...\n097\n098\n099\n"
+
+
+@pytest.mark.parametrize(("budget", "shown", "count"), [(0, "", 0), (1, "…", 0), (3, "ab…", 2)])
+def test_a_text_on_one_line_is_cut_before_its_ellipsis(budget: int, shown: str, count: int) -> None:
+    assert shorter("abcdef", None, budget) == (shown, Cut("characters", 6, ((0, count),)))
