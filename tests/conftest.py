@@ -34,17 +34,22 @@ drawing.load_profile("brief")
 LONGEST = (
     "tests/test_postgresql.py",
     "tests/browser/test_every_page.py",
-    "tests/faults/test_hostile_recordings.py",
     "tests/browser/test_journeys.py",
-    "tests/faults/test_odd_files.py",
+    "tests/browser/test_comparisons.py",
+    "tests/browser/test_variant_journey.py",
+    "tests/browser/test_artifact_journeys.py",
+    "tests/browser/test_peek.py",
+    "tests/faults/test_hostile_recordings.py",
     "tests/test_house.py",
+    "tests/faults/test_odd_files.py",
     "tests/test_wheel.py",
+    "tests/envelopes/test_tools_contract.py",
+    "tests/envelopes/test_renderings.py",
+    "tests/envelopes/test_line_time.py",
     "tests/faults/test_two_imports.py",
     "tests/faults/test_followed_import.py",
-    "tests/envelopes/test_renderings.py",
-    "tests/envelopes/test_tools_contract.py",
-    "tests/envelopes/test_family_bounds.py",
-    "tests/envelopes/test_tool_registry.py",
+    "tests/envelopes/test_transports.py",
+    "tests/dashboard/test_tools_page.py",
 )
 
 
