@@ -128,6 +128,10 @@ def test_any_text_is_a_text_a_value_or_refused(text: str) -> None:
         assert resolve(escaped, SCOPE) == text
 
 
+def test_what_is_no_text_refers_to_nothing() -> None:
+    assert list(references({"count": 3, "rows": [None, True, 1.5], "text": "plain"})) == []
+
+
 def test_names_that_nothing_will_give_are_found_before_anything_runs() -> None:
     args = {"a": "$steps.parse.anything.at.all", "b": ["{$vars.total} {item.x}"]}
     assert [(at, one.source, one.name) for at, one in references(args)] == [
