@@ -1,6 +1,6 @@
 """Recordings that name files, taken in by processes that are killed while others take in and collect garbage.
 
-    python -m tests.faults.artifact_load RECORDINGS SECONDS SEED    as long as something is missing
+    python -m tests.faults.artifact_load RECORDINGS SECONDS SEED LONGEST    as long as something is missing
 
 Everything happens in forks of one process that has Django and no connection, so that a kill costs no start.
 """
@@ -40,15 +40,15 @@ def write_recordings(folder: Path, artifacts: int) -> None:
         write(folder / f"{session}.jsonl", lines)
 
 
-def main(recordings: Path, seconds: float, seed: int) -> dict[str, object]:
-    """Kills at random moments until all is there, then looks once more; what was wrong after any kill."""
+def main(recordings: Path, seconds: float, seed: int, longest: float) -> dict[str, object]:
+    """Kills after `longest` seconds at most until all is there, then looks once more; what was wrong after any kill."""
     _prepare()
     chance, faults = random.Random(seed), set[str]()
     kills = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end and _in_fork(lambda: _left(recordings)):
         children = [_fork(lambda: _take_in(recordings)) for _ in range(2)] + [_fork(_collect)]
-        time.sleep(chance.uniform(0.05, 0.6))
+        time.sleep(chance.uniform(0.05, longest))
         for child in children:
             os.kill(child, signal.SIGKILL)
         kills += sum(os.WIFSIGNALED(os.waitpid(child, 0)[1]) for child in children[:2])
@@ -143,4 +143,4 @@ def _in_fork(work: Callable[[], object]) -> object:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
