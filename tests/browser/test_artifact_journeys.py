@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,25 @@ def test_what_is_added_to_a_followed_file_appears_by_itself(
     Run.objects.update(ended_at=timezone.now())
     expect(page.locator("#follow")).to_contain_text("The run is over")
     assert page.locator("#follow[hx-get]").count() == 0
+
+
+def test_the_views_of_an_artifact_are_accessible(
+    operator_page: Page,
+    assert_accessible: Callable[[Page], None],
+    project: Project,
+    settings: Settings,
+    tmp_path: Path,
+) -> None:
+    settings.ARTIFACTS = tmp_path / "artifacts"
+    run = create_run(project, last_at=timezone.now())
+    stamped = b"".join(b"2026-11-22 10:00:%02d \x1b[31mred\x1b[0m line\n" % second for second in range(60))
+    log, other = stored(create_call(run), stamped), stored(create_call(run), stamped + b"more\n")
+    tree = stored(create_call(run), b'{"a": [1, {"b": null}], "c": "text"}')
+    rows = stored(create_call(run), b'{"a": 1}\n{"a": 2}\n')
+    views = [f"{log.pk}/?go=10:00:30", f"{log.pk}/?tail&follow=1", f"{tree.pk}/", f"{rows.pk}/"]
+    views += [f"{log.pk}/difference/", f"{log.pk}/difference/?with={other.pk}", f"{log.pk}/find/?q=red"]
+    for view in views:
+        for scheme in ("light", "dark"):
+            operator_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            operator_page.goto(f"/artifacts/{view}")
+            assert_accessible(operator_page)
