@@ -13,7 +13,8 @@ from typing import BinaryIO
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-INERT_POLICY = "default-src 'none'; sandbox"
+from dashboard.headers import inert
+
 PIECE = 256 * 1024
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
@@ -25,11 +26,11 @@ def download(
     quoted = f'"{etag}"' if etag else ""
     if etag and quoted in request.headers.get("If-None-Match", ""):
         stream.close()
-        return _inert(HttpResponseNotModified(), quoted)
+        return _revalidated(HttpResponseNotModified(), quoted)
     span = _asked_range(request, size, quoted)
     if span is not None and span[0] >= span[1]:
         stream.close()
-        return _inert(HttpResponse(status=416, headers={"Content-Range": f"bytes */{size}"}), quoted)
+        return _revalidated(HttpResponse(status=416, headers={"Content-Range": f"bytes */{size}"}), quoted)
     start, end = span or (0, size)
     response = StreamingHttpResponse(
         _Pieces(stream, start, end), status=206 if span else 200, content_type=content_type
@@ -39,16 +40,14 @@ def download(
     response["Accept-Ranges"] = "bytes"
     if span:
         response["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-    return _inert(response, quoted)
+    return _revalidated(response, quoted)
 
 
-def _inert(response: HttpResponseBase, etag: str) -> HttpResponseBase:
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = INERT_POLICY
+def _revalidated(response: HttpResponseBase, etag: str) -> HttpResponseBase:
     response["Vary"] = "Cookie"
     if etag:
         response["ETag"] = etag
-    return response
+    return inert(response)
 
 
 def _asked_range(request: HttpRequest, size: int, etag: str) -> tuple[int, int] | None:

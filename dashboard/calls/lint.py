@@ -105,9 +105,19 @@ def recorded_findings(halves: Halves, missing: Container[str], reach: int = LOOK
 
 
 def _line(finding: Finding, links: Links) -> FindingLine:
-    icon, tone = SIGNS[finding.severity]
     is_recorded = finding.document == "complete"
     canonical = links.canonical(finding.pointer) if is_recorded and finding.pointer else finding.pointer
+    return finding_line(
+        finding,
+        canonical="" if finding.document == "args" else canonical or "",
+        recorded=finding.pointer if is_recorded else "",
+        args=finding.pointer if finding.document == "args" else "",
+    )
+
+
+def finding_line(finding: Finding, *, canonical: str = "", recorded: str = "", args: str = "") -> FindingLine:
+    """With the pointer into each document that it names a field of."""
+    icon, tone = SIGNS[finding.severity]
     return FindingLine(
         rule=finding.rule,
         severity=finding.severity,
@@ -115,9 +125,9 @@ def _line(finding: Finding, links: Links) -> FindingLine:
         tone=tone,
         sentence=finding.sentence,
         span=f"{finding.span[0]}-{finding.span[1]}" if finding.span else "",
-        canonical="" if finding.document == "args" else canonical or "",
-        recorded=finding.pointer if is_recorded else "",
-        args=finding.pointer if finding.document == "args" else "",
+        canonical=canonical,
+        recorded=recorded,
+        args=args,
     )
 
 

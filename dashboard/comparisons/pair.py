@@ -7,7 +7,7 @@ numbers stay those of the comparison.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -40,6 +40,8 @@ class Written:
     links: Links
     cell: Cell | None
     problem: str
+    call: Call
+    role: str = ""
 
     @property
     def window(self) -> ReceiptWindow | None:
@@ -78,7 +80,7 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
     columns = todays_columns(frozen_rows(comparison))
     ordinal = column_of(query, len(columns))
     surfaces = surfaces_of(call, {})
-    baseline = written(surfaces, columns[0], row.cells[0])
+    baseline = replace(written(surfaces, columns[0], row.cells[0]), role="baseline")
     column = written(surfaces, columns[ordinal], row.cells[ordinal])
     canonical = json_markup.pretty(surfaces.canonical)
     previous, following, place = _walk(comparison, call, ordinal, query.get("changed", ""))
@@ -106,7 +108,7 @@ def column_of(query: Mapping[str, str], columns: int) -> int:
 def written(surfaces: Surfaces, column: Column, cell: Cell | None) -> Written:
     links = Links(surfaces.halves.reading.links if column.is_recorded else {})
     receipt, problem = _receipt(surfaces, column)
-    return Written(name=column.name, receipt=receipt, links=links, cell=cell, problem=problem)
+    return Written(name=column.name, receipt=receipt, links=links, cell=cell, problem=problem, call=surfaces.call)
 
 
 def _receipt(surfaces: Surfaces, column: Column) -> tuple[Receipt | None, str]:

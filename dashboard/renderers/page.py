@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dashboard.calls import json_markup
-from dashboard.calls.lint import SIGNS, FindingLine
+from dashboard.calls.lint import FindingLine, finding_line
 from dashboard.models import Call, Project
 from dashboard.renderers.preview import Failed, Preview, preview
 from dashboard.renderers.preview_knobs import Knobs, knobs
@@ -16,7 +16,6 @@ from dashboard.renderers.variant_list import Offered, offered
 from dashboard.windows import FIRST, Window
 from envelopes.families import family
 from envelopes.families.base import Family
-from envelopes.finding import Finding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,21 +96,6 @@ def _with_preview(page: RendererPage, shown: Subject, query: Mapping[str, str]) 
         knobs=turned,
         preview=found,
         failure=failure,
-        findings=tuple(_line(one) for one in found.findings) if found else (),
+        findings=tuple(finding_line(one, canonical=one.pointer) for one in found.findings) if found else (),
         samples=tuple(replace(one, is_current=one.name == sample) for one in page.samples),
-    )
-
-
-def _line(finding: Finding) -> FindingLine:
-    icon, tone = SIGNS[finding.severity]
-    return FindingLine(
-        rule=finding.rule,
-        severity=finding.severity,
-        icon=icon,
-        tone=tone,
-        sentence=finding.sentence,
-        span=f"{finding.span[0]}-{finding.span[1]}" if finding.span else "",
-        canonical=finding.pointer,
-        recorded="",
-        args="",
     )

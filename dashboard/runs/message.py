@@ -8,12 +8,12 @@ from uuid import UUID
 from django.http import Http404, HttpResponse
 
 from dashboard.bounded_text import labelled_parts
+from dashboard.headers import inert as bare
 from dashboard.inert import Html, inert
 from dashboard.models import Message, Run
 from dashboard.windows import NEXT, window_end
 
 # Recorded text never runs: no type of its own, no scripts, not shown in the page's origin.
-RAW_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def whole_message(run: Run, key: str, start: str | None) -> WholeMessage:
 def raw_message(run: Run, key: str) -> HttpResponse:
     """The message's JSON, byte for byte as recorded, as a download. Raises Http404."""
     message = _message(run, key)
-    headers = {"Content-Disposition": f'attachment; filename="message-{message.pk.hex[:12]}.json"'} | RAW_HEADERS
-    return HttpResponse(bytes(message.data), content_type="application/octet-stream", headers=headers)
+    response = HttpResponse(bytes(message.data), content_type="application/octet-stream")
+    return bare(response, file_name=f"message-{message.pk.hex[:12]}.json")
 
 
 def _message(run: Run, key: str) -> Message:

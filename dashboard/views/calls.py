@@ -17,11 +17,10 @@ from dashboard.calls.page import call_page
 from dashboard.calls.panes import TITLES, Half, half_window
 from dashboard.calls.queries import call_of
 from dashboard.calls.surfaces import SURFACES, Surfaces, surfaces_of
+from dashboard.headers import inert
 from dashboard.models import Call
 from dashboard.views.rendering import render_page
 from dashboard.windows import NEXT
-
-INERT_POLICY = "default-src 'none'; sandbox"
 
 
 @require_GET
@@ -64,10 +63,7 @@ def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
 def attachment(data: bytes, content_type: str, name: str) -> HttpResponse:
     """Never rendered as a page of ours, whatever it holds (reliability.md section 0, 7)."""
     response = HttpResponse(data, content_type=content_type)
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = INERT_POLICY
-    return response
+    return inert(response, file_name=name)
 
 
 def file_name(what: str, key: object, ending: str) -> str:
@@ -88,9 +84,7 @@ def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:
         raise Http404
     content_type, text = found
     response = HttpResponse(text, content_type=f"{content_type}; charset=utf-8")
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = INERT_POLICY
-    return response
+    return inert(response)
 
 
 def _picture(surfaces: Surfaces, part: str) -> HttpResponse:

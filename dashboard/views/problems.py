@@ -7,6 +7,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
+from dashboard.headers import inert
 from dashboard.problem_list import BIGGEST_ID, problem_page
 from dashboard.views.rendering import render_page
 
@@ -24,6 +25,4 @@ def raw(request: OperatorRequest, pk: int) -> HttpResponse:
         raise Http404
     problem = get_object_or_404(request.project.problems, pk=pk)
     response = HttpResponse(bytes(problem.raw), content_type="application/octet-stream")
-    response["Content-Disposition"] = f'attachment; filename="problem-{problem.pk}.bin"'
-    response["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'; sandbox"
-    return response
+    return inert(response, file_name=f"problem-{problem.pk}.bin")

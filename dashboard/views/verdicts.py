@@ -17,8 +17,9 @@ from dashboard.comparisons.facts import json_pieces
 from dashboard.comparisons.verdict_export import preference_lines, verdict_lines
 from dashboard.comparisons.verdict_queue import pair_of, queue_page
 from dashboard.comparisons.verdict_tally import verdict_page
+from dashboard.headers import inert
 from dashboard.models import Comparison, Review
-from dashboard.views.calls import INERT_POLICY, file_name
+from dashboard.views.calls import file_name
 
 NOT_ACCEPTED = 422
 Export = Callable[[Comparison], Iterator[str]]
@@ -52,10 +53,7 @@ def export(request: OperatorRequest, pk: UUID, what: str) -> HttpResponseBase:
         raise Http404
     lines, content_type, ending = EXPORTS[what]
     response = StreamingHttpResponse(lines(comparison), content_type=content_type)
-    response["Content-Disposition"] = f'attachment; filename="{file_name(what, comparison.pk, ending)}"'
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = INERT_POLICY
-    return response
+    return inert(response, file_name=file_name(what, comparison.pk, ending))
 
 
 def _finished(request: OperatorRequest, pk: UUID) -> Comparison:
