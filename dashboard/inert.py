@@ -63,6 +63,11 @@ def plain(text: str) -> str:
     return _MARKED.sub(_plain_mark, text)
 
 
+def has_live(text: str) -> bool:
+    """Whether `inert` would change anything, when it draws no spaces."""
+    return _LIVE.search(text) is not None
+
+
 def inert(text: str, *, spaces: bool = False) -> str:
     """Escaped text for the body of an element, with marks; `spaces` draws white space as well."""
     if not spaces and _LIVE.search(text) is None:

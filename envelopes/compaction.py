@@ -73,9 +73,12 @@ def compact(canonical: CanonicalResult, budget: int, *, measure: Measure = envel
     Compacting twice gives what compacting once to the smaller budget gives.
     """
     order = _order(canonical)
+    smallest = _without(canonical, order)
+    if measure(smallest) > budget:
+        return Compacted(smallest, tuple(order), fits=False)
     count = bisect_left(range(len(order)), 1, key=lambda n: measure(_without(canonical, order[:n])) <= budget)
     kept = _without(canonical, order[:count])
-    return Compacted(kept, tuple(order[:count]), measure(kept) <= budget)
+    return Compacted(kept, tuple(order[:count]), fits=True)
 
 
 def _order(canonical: CanonicalResult) -> list[Dropped]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -80,21 +80,22 @@ class ItemLinks(Mapping[str, str]):
         self._recorded, self._canonical = f"{recorded}/", f"{canonical}/"
         self._count, self._names, self._links = count, names, links
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        return self._names
+
     def __getitem__(self, pointer: str) -> str:
-        found = self._of_item(pointer)
-        return self._links[pointer] if found is None else found
+        above, _, name = pointer.rpartition("/")
+        item = self.item(above)
+        if item is None or name not in self._names:
+            return self._links[pointer]
+        return f"{item}/{self._names[name]}"
 
-    def get(self, pointer: str, default: Any = None) -> Any:
-        """Asked of thousands of pieces; what `Mapping` has raises an error for each that is not here."""
-        return self._of_item(pointer) or self._links.get(pointer, default)
-
-    def _of_item(self, pointer: str) -> str | None:
-        item, _, name = pointer.rpartition("/")
-        if name not in self._names or not item.startswith(self._recorded):
-            return None
-        index = item[len(self._recorded) :]
+    def item(self, pointer: str) -> str | None:
+        """Where the item at that pointer stands in the envelope; None: it is no item of this list."""
+        index = pointer[len(self._recorded) :] if pointer.startswith(self._recorded) else ""
         is_item = index.isascii() and index.isdigit() and int(index) < self._count
-        return f"{self._canonical}{index}/{self._names[name]}" if is_item else None
+        return f"{self._canonical}{index}" if is_item else None
 
     def __iter__(self) -> Iterator[str]:
         yield from self._links

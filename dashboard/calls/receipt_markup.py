@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboard.calls.image_part import Picture, picture_of
-from dashboard.inert import Html, attribute, inert
+from dashboard.inert import Html, attribute, has_live, inert
 from dashboard.windows import ROOM, Window, window_end
+from envelopes.foreign import ItemLinks
 from envelopes.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
 
 
@@ -53,31 +54,63 @@ class ReceiptWindow:
 NAMED: dict[Document, str] = {"args": "data-args", "canonical": "data-pointer", "complete": "data-recorded"}
 
 
+@dataclass(slots=True)
+class _Stem:
+    """What the start tags of all members of one list or item begin with; `names` are those called otherwise here.
+
+    None where what they lie in has no place in the canonical document.
+    """
+
+    above: str
+    names: Mapping[str, str]
+    opening: str | None
+    between: str
+
+
 class Links:
     """From where a segment came from to where that is shown; the longest recorded prefix wins."""
 
     def __init__(self, recorded_to_canonical: Mapping[str, str]) -> None:
         self._links = recorded_to_canonical
-        self._above: dict[str, str | None] = {}  # by what a pointer lies in: all items of a list ask for the same
         self._opened: dict[tuple[str, str], str] = {}
+        self._stem: _Stem | None = None
 
     def canonical(self, recorded: str) -> str | None:
-        own = self._links.get(recorded)
-        if own is not None or not recorded:
-            return own
-        above, _, name = recorded.rpartition("/")
-        if above not in self._above:
-            self._above[above] = self.canonical(above)
-        found = self._above[above]
-        return None if found is None else f"{found}/{name}"
+        prefix = recorded
+        while prefix not in self._links:
+            if not prefix:
+                return None
+            prefix = prefix.rpartition("/")[0]
+        return self._links[prefix] + recorded[len(prefix) :]
 
     def opened(self, source: Source) -> str:
         """The start tag of a linked piece, open for more attributes."""
         key = (source.document, source.pointer)
-        found = self._opened.get(key)
+        if key in self._opened:
+            return self._opened[key]
+        found = self._of_member(source.pointer) if source.document == "complete" else None
         if found is None:
             found = self._opened[key] = self._named(source)
         return found
+
+    def _of_member(self, pointer: str) -> str | None:
+        """A long list has thousands: what they lie in is looked up and escaped once for all that follow each other."""
+        above, _, name = pointer.rpartition("/")
+        if self._stem is None or self._stem.above != above:
+            self._stem = self._stem_of(above)
+        stem = self._stem
+        renamed = stem.names.get(name)
+        if stem.opening is None or (renamed is None and pointer in self._links):
+            return None
+        step = attribute(name)
+        return f'{stem.opening}{step if renamed is None else attribute(renamed)}{stem.between}{step}"'
+
+    def _stem_of(self, above: str) -> _Stem:
+        item = self._links.item(above) if isinstance(self._links, ItemLinks) else None
+        canonical = self.canonical(above) if item is None else item
+        names = self._links.names if isinstance(self._links, ItemLinks) and item is not None else {}
+        opening = None if canonical is None else f'<span class="from" data-pointer="{attribute(canonical)}/'
+        return _Stem(above, names, opening, f'" data-recorded="{attribute(above)}/')
 
     def _named(self, source: Source) -> str:
         own = f'{NAMED[source.document]}="{attribute(source.pointer)}"'
@@ -123,6 +156,7 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
     stop = window_end(text, start, limit, spaces=spaces)
     out: list[str] = []
     begins, end, room = 0, start, ROOM
+    is_plain = not spaces and not has_live(text[start:stop])
     for segment in part.segments:
         ends = begins + len(segment.text)
         if ends > start:
@@ -130,7 +164,8 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
                 break
             is_inside = begins >= start and ends <= stop
             piece = segment.text if is_inside else text[max(start, begins) : min(stop, ends)]
-            written = _piece(inert(piece, spaces=spaces), segment.source, links)
+            body = piece if is_plain else inert(piece, spaces=spaces)
+            written = _piece(body, segment.source, links)
             out.append(written)
             end = min(stop, ends)
             room -= len(written)
