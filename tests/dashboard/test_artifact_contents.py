@@ -154,7 +154,7 @@ def test_a_picture_is_measured_before_anything_decodes_it(client: Client, call: 
     response = client.get(f"/artifacts/{artifact.pk}/picture")
     assert b"".join(response.streaming_content) == PNG
     assert response["Content-Type"] == "image/png"
-    assert response["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    assert response["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
     assert rows_of(body(client, artifact, "?as=hex")) == []
     assert "89 50 4e 47" in body(client, artifact, "?as=hex")
 

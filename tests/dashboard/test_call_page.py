@@ -375,7 +375,7 @@ def test_the_recorded_bytes_come_as_an_attachment(client: Client, run: Run) -> N
     response = client.get(f"/calls/{call.pk}/raw/result")
     assert response.content == b'{"stdout": "a",  "n": 1.00}'
     assert response["Content-Disposition"].startswith("attachment;")
-    assert response["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    assert response["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
     assert response["X-Content-Type-Options"] == "nosniff"
 
 

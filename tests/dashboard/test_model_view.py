@@ -220,7 +220,7 @@ def test_a_message_comes_raw_as_it_was_recorded(client: Client, run: Run) -> Non
     response = client.get(f"/runs/{run.pk}/model/?message={message.pk}&raw=1")
     assert response.content == b'{"a": 1.0, "a": 1.00}'
     assert response["Content-Disposition"].startswith("attachment")
-    assert response["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    assert response["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
     assert response["Content-Type"] == "application/octet-stream"
 
 
