@@ -137,11 +137,10 @@ def _is_deep(raw: bytes) -> bool:
     structure = unescaped.translate(None, _NOT_STRUCTURE)
     # Two quotes that meet may go: every bracket stays as far inside or outside of a string as it was.
     outside = b"".join(structure.replace(b'""', b"").split(b'"')[::2])
-    left = outside
-    for _ in range(DEPTH // 2):  # a round takes two levels at most
+    left, is_flat, rounds = outside, True, 0
+    while left and is_flat and rounds < DEPTH // 2:  # a round takes two levels at most
         before, left = left, left.replace(b"[]", b"").replace(b"{}", b"")
-        if len(left) * 8 > len(before) * 7 or not left:
-            break
+        is_flat, rounds = len(left) * 8 <= len(before) * 7, rounds + 1
     steps = memoryview(outside.translate(_STEPS)).cast("b")
     return bool(left) and max(accumulate(steps), default=0) > DEPTH
 

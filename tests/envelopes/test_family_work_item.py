@@ -89,6 +89,12 @@ def shown(tool: str, result: JsonValue) -> str:
             [("/tasks/0/id", "1"), ("/tasks/0/status", "x"), ("/tasks/0/subject", "A")],
         ),
         ("TaskList", {"tasks": [{"id": "1", "subject": "A", "status": "x"}]}, "#1 [x] A and more", []),
+        (
+            "TaskList",
+            {"tasks": [{"id": "1", "subject": "A", "status": ""}]},
+            "#1 [] A",
+            [("/tasks/0/id", "1"), ("/tasks/0/subject", "A")],
+        ),
     ],
 )
 def test_a_work_item_receipt_is_linked_to_the_recorded_field(
