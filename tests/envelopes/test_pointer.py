@@ -1,0 +1,19 @@
+"""RFC 6901: keys that hold its own two characters, and places where nothing is."""
+
+from __future__ import annotations
+
+from envelopes.pointer import join, resolve, split, text_at
+
+DOCUMENT = {"a/b": {"~": "deep"}, "rows": ["first", 2]}
+
+
+def test_a_key_that_holds_a_slash_or_a_tilde_is_found_again() -> None:
+    pointer = join(join("", "a/b"), "~")
+    assert pointer == "/a~1b/~0"
+    assert split(pointer) == ["a/b", "~"]
+    assert resolve(DOCUMENT, pointer) == "deep"
+
+
+def test_a_text_is_asked_for_where_there_may_be_none() -> None:
+    found = {at: text_at(DOCUMENT, at) for at in ("/rows/0", "/rows/1", "/rows/2", "/none")}
+    assert found == {"/rows/0": "first", "/rows/1": None, "/rows/2": None, "/none": None}
