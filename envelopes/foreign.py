@@ -49,6 +49,15 @@ class OutputField(msgspec.Struct, frozen=True):
     start: int = 0
 
 
+class FieldSlice(msgspec.Struct, frozen=True):
+    """Characters [start, end) of a recorded string that are another canonical field than the rest of it is."""
+
+    pointer: str
+    start: int
+    end: int
+    canonical: str
+
+
 class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`links` maps pointers into the recorded result to pointers into the canonical envelope.
 
@@ -62,6 +71,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     fidelity: ResultFidelity
     links: Mapping[str, str] = {}
     outputs: tuple[OutputField, ...] = ()
+    slices: tuple[FieldSlice, ...] = ()
 
     @cached_property
     def complete(self) -> CompleteOutput:

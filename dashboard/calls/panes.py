@@ -126,7 +126,7 @@ def half_window(surfaces: Surfaces, half: Half, start: int, *, spaces: bool) -> 
     """The window of a half that begins at character `start`."""
     if half == "receipt":
         receipt = surfaces.halves.receipt or Receipt(())
-        links = Links(surfaces.halves.reading.links)
+        links = Links(surfaces.halves.reading.links, surfaces.halves.reading.slices)
         shown = receipt_window(receipt, links, min(start, len(receipt.text)), NEXT, spaces=spaces)
         return HalfWindow(half=half, title=TITLES[half], shown=shown, json=None, receipt=shown)
     text = half_text(surfaces, half)
@@ -182,9 +182,9 @@ def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
     if receipt is None:
         return None
     text = surfaces.receipt_text
-    links = Links(surfaces.halves.reading.links)
+    links = Links(surfaces.halves.reading.links, surfaces.halves.reading.slices)
     looked_at = min(len(text), len(text) if surfaces.halves.aligned is None else surfaces.halves.aligned)
-    characters = _characters(receipt, looked_at)
+    characters = _characters(receipt, looked_at, links)
     first = islice(characters.items(), FIELDS_SHOWN)
     shown = surfaces.chosen.get("receipt")
     return ReceiptPane(
@@ -212,7 +212,7 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
 
 
-def _characters(receipt: Receipt, looked_at: int) -> dict[tuple[str, str], int]:
+def _characters(receipt: Receipt, looked_at: int, links: Links) -> dict[tuple[str, str], int]:
     """Of the first `looked_at`, by document and pointer, in the order in which they first appear."""
     counts: dict[tuple[str, str], int] = {}
     room = looked_at
@@ -221,7 +221,8 @@ def _characters(receipt: Receipt, looked_at: int) -> dict[tuple[str, str], int]:
             break
         length, source = len(segment.text), segment.source
         if source is not None:
-            key = (source.document, source.pointer)
+            field = links.sliced(source) if links.slices else None
+            key = (source.document, source.pointer) if field is None else ("canonical", field)
             counts[key] = counts.get(key, 0) + (length if length < room else room)
         room -= length
     return counts

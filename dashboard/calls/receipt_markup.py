@@ -12,13 +12,13 @@ class `own`: what is in no piece is the runtime's own words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboard.calls.image_part import Picture, picture_of
 from dashboard.inert import Html, attribute, has_live, inert
 from dashboard.windows import ROOM, Window, window_end
-from envelopes.foreign import ItemLinks
+from envelopes.foreign import FieldSlice, ItemLinks
 from envelopes.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
 
 
@@ -70,8 +70,9 @@ class _Stem:
 class Links:
     """From where a segment came from to where that is shown; the longest recorded prefix wins."""
 
-    def __init__(self, recorded_to_canonical: Mapping[str, str]) -> None:
+    def __init__(self, recorded_to_canonical: Mapping[str, str], slices: Sequence[FieldSlice] = ()) -> None:
         self._links = recorded_to_canonical
+        self.slices = slices
         self._opened: dict[tuple[str, str], str] = {}
         self._stem: _Stem | None = None
 
@@ -83,8 +84,23 @@ class Links:
             prefix = prefix.rpartition("/")[0]
         return self._links[prefix] + recorded[len(prefix) :]
 
+    def of(self, source: Source) -> str | None:
+        """Where in the envelope a recorded source is; None: nowhere, or it is of another document."""
+        return self.sliced(source) or (self.canonical(source.pointer) if source.document == "complete" else None)
+
+    def sliced(self, source: Source) -> str | None:
+        """The canonical field of a part of a recorded string that is another field than the rest of it."""
+        if source.document != "complete" or source.start is None or source.end is None:
+            return None
+        for one in self.slices:
+            if one.pointer == source.pointer and one.start <= source.start and source.end <= one.end:
+                return one.canonical
+        return None
+
     def opened(self, source: Source) -> str:
         """The start tag of a linked piece, open for more attributes."""
+        if self.slices and self.sliced(source):
+            return self._named(source)
         key = (source.document, source.pointer)
         if key in self._opened:
             return self._opened[key]
@@ -114,7 +130,7 @@ class Links:
 
     def _named(self, source: Source) -> str:
         own = f'{NAMED[source.document]}="{attribute(source.pointer)}"'
-        canonical = self.canonical(source.pointer) if source.document == "complete" else None
+        canonical = self.of(source)
         if canonical is None:
             return f'<span class="from" {own}'
         return f'<span class="from" data-pointer="{attribute(canonical)}" {own}'

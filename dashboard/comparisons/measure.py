@@ -17,7 +17,7 @@ from envelopes.coverage import dropped_fields, field_names, telling_fields
 from envelopes.finding import Pair
 from envelopes.lint import lint
 from envelopes.pipeline import render
-from envelopes.receipt import Receipt, Source, text_receipt
+from envelopes.receipt import Receipt, text_receipt
 from envelopes.renderings.template import TemplateRefused
 from envelopes.tokens import count_all
 from envelopes.variant import Variant
@@ -95,13 +95,9 @@ def _recorded(subject: Subject, fields: dict[str, str]) -> Measured | None:
     halves = subject.surfaces.halves if subject.surfaces else None
     if halves is None or halves.receipt is None:
         return None
-    links = Links(halves.reading.links)
-
-    def pointer_of(source: Source) -> str | None:
-        return links.canonical(source.pointer) if source.document == "complete" else None
-
+    links = Links(halves.reading.links, halves.reading.slices)
     found, _ = recorded_findings(halves, subject.missing)
-    dropped = dropped_fields(fields, halves.receipt, pointer_of)
+    dropped = dropped_fields(fields, halves.receipt, links.of)
     is_cut = any(not one.cut.is_whole for one in halves.outputs)
     return _cell(halves.receipt, dropped, tuple(one.rule for one in found), is_cut=is_cut)
 

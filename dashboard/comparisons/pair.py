@@ -106,7 +106,8 @@ def column_of(query: Mapping[str, str], columns: int) -> int:
 
 
 def written(surfaces: Surfaces, column: Column, cell: Cell | None) -> Written:
-    links = Links(surfaces.halves.reading.links if column.is_recorded else {})
+    reading = surfaces.halves.reading
+    links = Links(reading.links, reading.slices) if column.is_recorded else Links({})
     receipt, problem = _receipt(surfaces, column)
     return Written(name=column.name, receipt=receipt, links=links, cell=cell, problem=problem, call=surfaces.call)
 

@@ -95,7 +95,7 @@ def of_call(call: Call, owner: Family) -> Subject:
         canonical=canonical,
         call=call,
         recorded=halves.receipt,
-        links=Links(halves.reading.links),
+        links=Links(halves.reading.links, halves.reading.slices),
         cuts=tuple(Shortened(one.pointer, one.cut) for one in halves.projection.cuts) if is_current else (),
         model=call.run.model,
     )

@@ -161,6 +161,10 @@ def test_a_failed_command_shows_its_exit_code_beside_the_status(client: Client, 
     call = recorded(run, "Bash", {"command": "false"}, "Error: Exit code 1\nno", "Exit code 1\nno", source_error=True)
     page = body(client, call)
     assert "exit 1</span>" in page
+    assert '<span class="from" data-pointer="/result/exit_status" data-recorded="" data-at="7-19">Exit code 1\n' in page
+    assert (
+        '<span class="from" data-pointer="/result/combined_output_preview" data-recorded="" data-at="19-21">no' in page
+    )
     assert "source says error" in page
     assert "The source flags this call as an error." in page
 

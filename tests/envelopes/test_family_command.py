@@ -11,7 +11,7 @@ from envelopes.artifact import MemorySink
 from envelopes.budget import RenderPolicy
 from envelopes.families.command import FAMILY
 from envelopes.families.command.results import CommandResult, SavedOutput, shares
-from envelopes.foreign import Evidence, ForeignTool, Reading
+from envelopes.foreign import Evidence, FieldSlice, ForeignTool, Reading
 from envelopes.pipeline import project, render
 from envelopes.result import CanonicalResult, CompleteOutput, JsonValue
 
@@ -85,7 +85,8 @@ def test_a_failed_command_shows_every_recorded_line_to_the_model() -> None:
     evidence = recorded("Error: Exit code 2\nno rule", "Exit code 2\nno rule", is_error=True)
     (field,) = read(evidence).outputs
     spans = BY_TOOL["Bash"].align(evidence, "Exit code 2\nno rule")
-    assert linked(evidence) == [("Exit code 2\nno rule", "")]
+    assert linked(evidence) == [("Exit code 2\n", ""), ("no rule", "")]
+    assert read(evidence).slices == (FieldSlice("", 7, 19, "/result/exit_status"),)
     assert cut_of("Error: Exit code 2\nno rule", spans, start=field.start).is_whole
 
 

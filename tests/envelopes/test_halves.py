@@ -28,7 +28,7 @@ def halves(**more: Any) -> Halves:
 
 
 @pytest.mark.parametrize(
-    ("kept_under", "summary"), [("command:claude-code:1", "as it was stored"), ("command:other:1", "")]
+    ("kept_under", "summary"), [("command:claude-code:2", "as it was stored"), ("command:other:1", "")]
 )
 def test_an_envelope_that_is_stored_under_the_mapping_is_not_made_again(kept_under: str, summary: str) -> None:
     fresh = halves()
@@ -39,7 +39,7 @@ def test_an_envelope_that_is_stored_under_the_mapping_is_not_made_again(kept_und
 
     found = halves(stored=stored)
     assert found.projection.canonical.summary_text == (summary or fresh.projection.canonical.summary_text)
-    assert (found.receipt, found.outputs, found.mapping) == (fresh.receipt, fresh.outputs, "command:claude-code:1")
+    assert (found.receipt, found.outputs, found.mapping) == (fresh.receipt, fresh.outputs, "command:claude-code:2")
 
 
 @pytest.mark.parametrize("space", ["\n\n", " \t\r\n", "\u2003\u00a0\u3000\ufeff\n"])

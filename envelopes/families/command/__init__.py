@@ -53,7 +53,7 @@ FAMILY = Family(
     tools=TOOLS,
     foreign=(
         ForeignTool(
-            agent="claude-code", tools=("Bash", "PowerShell"), version=1, read=read_command, align=align_command
+            agent="claude-code", tools=("Bash", "PowerShell"), version=2, read=read_command, align=align_command
         ),
         ForeignTool(
             agent="claude-code", tools=("BashOutput",), version=1, read=read_background, align=align_background

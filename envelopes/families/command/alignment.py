@@ -15,7 +15,7 @@ import re
 
 from envelopes.alignment import Span, match_once, match_prefix
 from envelopes.failures import align_failure, recorded_offset
-from envelopes.families.command.claude_code import PERSISTED
+from envelopes.families.command.claude_code import EXIT_CODE, PERSISTED
 from envelopes.foreign import Evidence
 from envelopes.patchwork import Patchwork, Piece
 from envelopes.recorded import Members
@@ -58,7 +58,10 @@ def _written(result: JsonValue) -> Patchwork:
     """What the agent had to say before it shortened anything."""
     if isinstance(result, str):
         offset = recorded_offset(result)
-        return Patchwork([Piece("", result[offset:], offset)])
+        exited = EXIT_CODE.match(result, offset)
+        output = exited.end() if exited else offset
+        line = [Piece("", result[offset:output], offset)] if output > offset else []
+        return Patchwork([*line, Piece("", result[output:], output)])
     recorded = Members(result)
     pieces: list[Piece] = []
     for pointer in ("/stdout", "/stderr"):

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+import msgspec
+
 from envelopes.failures import FailureText, failure_text, read_failure
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, outcome
-from envelopes.foreign import Evidence, OutputField, Reading, ResultFidelity
+from envelopes.foreign import Evidence, FieldSlice, OutputField, Reading, ResultFidelity
 from envelopes.handles import TaskHandle
 from envelopes.outline import outline_text
 from envelopes.recorded import Members
@@ -115,9 +117,17 @@ def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) 
     )
     if failure.offset is None:
         return _reading(evidence, result, failure.fidelity)
-    outputs = (OutputField("", start=failure.offset),)
-    target = "/result/combined_output_preview" if output else "/result/exit_status"
-    return _reading(evidence, result, failure.fidelity, {"": target}, outputs)
+    if not output:
+        return _reading(evidence, result, failure.fidelity, {"": "/result/exit_status"})
+    line = FieldSlice("", failure.offset, failure.offset + exited.end(), "/result/exit_status")
+    found = _reading(
+        evidence,
+        result,
+        failure.fidelity,
+        {"": "/result/combined_output_preview"},
+        (OutputField("", start=line.end),) if output.strip() else (),
+    )
+    return msgspec.structs.replace(found, slices=(line,))
 
 
 def _read_text(evidence: Evidence) -> Reading:
