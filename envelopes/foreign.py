@@ -88,18 +88,14 @@ class ItemLinks(Mapping[str, str]):
         self, recorded: str, canonical: str, count: int, names: Mapping[str, str], links: Mapping[str, str]
     ) -> None:
         self._recorded, self._canonical = f"{recorded}/", f"{canonical}/"
-        self._count, self._names, self._links = count, names, links
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        return self._names
+        self._count, self.names, self._links = count, names, links
 
     def __getitem__(self, pointer: str) -> str:
         above, _, name = pointer.rpartition("/")
         item = self.item(above)
-        if item is None or name not in self._names:
+        if item is None or name not in self.names:
             return self._links[pointer]
-        return f"{item}/{self._names[name]}"
+        return f"{item}/{self.names[name]}"
 
     def item(self, pointer: str) -> str | None:
         """Where the item at that pointer stands in the envelope; None: it is no item of this list."""
@@ -110,10 +106,10 @@ class ItemLinks(Mapping[str, str]):
     def __iter__(self) -> Iterator[str]:
         yield from self._links
         for index in range(self._count):
-            yield from (f"{self._recorded}{index}/{name}" for name in self._names)
+            yield from (f"{self._recorded}{index}/{name}" for name in self.names)
 
     def __len__(self) -> int:
-        return len(self._links) + self._count * len(self._names)
+        return len(self._links) + self._count * len(self.names)
 
 
 class ForeignTool(msgspec.Struct, frozen=True, kw_only=True):

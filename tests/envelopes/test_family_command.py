@@ -90,6 +90,14 @@ def test_a_failed_command_shows_every_recorded_line_to_the_model() -> None:
     assert cut_of("Error: Exit code 2\nno rule", spans, start=field.start).is_whole
 
 
+def test_a_failed_command_that_printed_nothing_is_its_exit_code_alone() -> None:
+    evidence = recorded("Error: Exit code 1", "Exit code 1", is_error=True)
+    found = read(evidence)
+    assert (found.links, found.outputs, found.slices) == ({"": "/result/exit_status"}, (), ())
+    assert outcome(evidence)["exit_status"] == 1
+    assert linked(evidence) == [("Exit code 1", "")]
+
+
 def test_a_failed_command_without_a_result_is_read_from_its_receipt() -> None:
     evidence = recorded(None, "Exit code 1\nno such file", is_error=True)
     assert read(evidence).fidelity == "parsed_from_receipt"
