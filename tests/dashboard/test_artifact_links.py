@@ -12,22 +12,10 @@ from django.test import Client
 from dashboard.artifacts.place import lines_of
 from dashboard.models import Artifact, Project
 from tests.dashboard.artifacts import body, field_artifact, rows_of
-from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.factories import create_call, create_run
 
 pytestmark = pytest.mark.rendering
 LINES = "".join(f"line {number}\n" for number in range(1, 1_001))
-
-
-@pytest.fixture
-def project(db: None) -> Project:
-    return create_project()
-
-
-@pytest.fixture
-def alice(project: Project, client: Client) -> User:
-    user = create_user("alice", project=project)
-    client.force_login(user)
-    return user
 
 
 @pytest.fixture

@@ -21,21 +21,9 @@ HOSTILE = '<script>alert(1)</script><b hx-post="/runs/">\u202e\x1b[31m'
 LINES = "".join(f"line {number}\n" for number in range(1, 1_001))
 
 
-@pytest.fixture
-def project(db: None) -> Project:
-    return create_project()
-
-
 @pytest.fixture(autouse=True)
 def store(settings: Settings, tmp_path: Path) -> None:
     settings.ARTIFACTS = tmp_path / "artifacts"
-
-
-@pytest.fixture
-def alice(project: Project, client: Client) -> User:
-    user = create_user("alice", project=project)
-    client.force_login(user)
-    return user
 
 
 @pytest.fixture

@@ -37,18 +37,6 @@ HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e
 
 
 @pytest.fixture
-def project(db: None) -> Project:
-    return create_project()
-
-
-@pytest.fixture
-def alice(project: Project, client: Client) -> User:
-    user = create_user("alice", project=project)
-    client.force_login(user)
-    return user
-
-
-@pytest.fixture
 def run(project: Project, alice: User) -> Run:
     return create_run(project, "session-one", title="Fix the login")
 

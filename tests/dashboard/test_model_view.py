@@ -6,7 +6,6 @@ import re
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -19,26 +18,12 @@ from tests.dashboard.factories import (
     create_call,
     create_event,
     create_message,
-    create_project,
     create_receipt,
     create_run,
-    create_user,
 )
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
-
-
-@pytest.fixture
-def project(db: None) -> Project:
-    return create_project()
-
-
-@pytest.fixture
-def alice(project: Project, client: Client) -> User:
-    user = create_user("alice", project=project)
-    client.force_login(user)
-    return user
 
 
 @pytest.fixture

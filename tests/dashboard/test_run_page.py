@@ -7,7 +7,6 @@ from datetime import timedelta
 from itertools import product
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
@@ -23,18 +22,6 @@ from tests.dashboard.factories import START, create_call, create_project, create
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
 SECOND = 1_000
-
-
-@pytest.fixture
-def project(db: None) -> Project:
-    return create_project()
-
-
-@pytest.fixture
-def alice(project: Project, client: Client) -> User:
-    user = create_user("alice", project=project)
-    client.force_login(user)
-    return user
 
 
 @pytest.fixture

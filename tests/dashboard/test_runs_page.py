@@ -7,7 +7,6 @@ from datetime import timedelta
 from urllib.parse import quote
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
@@ -16,18 +15,6 @@ from tests.dashboard.factories import START, create_project, create_run, create_
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
-
-
-@pytest.fixture
-def project(db: None) -> Project:
-    return create_project()
-
-
-@pytest.fixture
-def alice(project: Project, client: Client) -> User:
-    user = create_user("alice", project=project)
-    client.force_login(user)
-    return user
 
 
 def text_of(client: Client, address: str = "/runs/", **headers: str) -> str:
