@@ -1,4 +1,4 @@
-"""Who most tests of pages are: alice, signed in, in a project of her own."""
+"""Who most tests of pages are: alice, signed in, an operator of the test's project."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dashboard.models import Project
-from tests.dashboard.factories import create_project, create_user
-
-
-@pytest.fixture
-def project(db: None) -> Project:
-    return create_project()
+from tests.dashboard.factories import create_user
 
 
 @pytest.fixture
