@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dashboard.calls import json_markup
 from dashboard.calls.lint import FindingLine, finding_line
@@ -30,22 +31,38 @@ class RefusedPaste:
 
 @dataclass(frozen=True, kw_only=True)
 class RendererPage:
-    """Without a subject `missing` says why, and `missing_href` leads on where that is known."""
+    """Without a subject `missing` says why, and `missing_href` leads on where that is known.
 
+    What no knob changes is made when it is asked for: a fragment of a turn asks for none of it.
+    """
+
+    project: Project
     family: Family
     variants: tuple[Offered, ...]
     subject: Subject | None
     missing: str
     missing_href: str
-    canonical: Window | None
     knobs: Knobs | None
     preview: Preview | None
     failure: str
     findings: tuple[FindingLine, ...]
-    samples: tuple[SampleName, ...]
-    calls: tuple[Call, ...]
     paste_limit: int
     refused: RefusedPaste | None = None
+
+    @cached_property
+    def canonical(self) -> Window | None:
+        if self.subject is None:
+            return None
+        return json_markup.head(json_markup.pretty(self.subject.raw), FIRST, "data-pointer")
+
+    @cached_property
+    def samples(self) -> tuple[SampleName, ...]:
+        current = self.subject.named.get("sample") if self.subject else None
+        return tuple(SampleName(name=one, is_current=one == current) for one in sample_outputs(self.family))
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(recent_calls(self.project, self.family))
 
 
 def renderer_page(project: Project, name: str, query: Mapping[str, str]) -> RendererPage:
@@ -53,18 +70,16 @@ def renderer_page(project: Project, name: str, query: Mapping[str, str]) -> Rend
     owner = family(name)
     variants = offered(project, owner, also=[query.get("variant", ""), query.get("against", "")])
     empty = RendererPage(
+        project=project,
         family=owner,
         variants=variants,
         subject=None,
         missing="",
         missing_href="",
-        canonical=None,
         knobs=None,
         preview=None,
         failure="",
         findings=(),
-        samples=tuple(SampleName(name=one, is_current=False) for one in sample_outputs(owner)),
-        calls=tuple(recent_calls(project, owner)),
         paste_limit=LIMIT,
     )
     try:
@@ -88,14 +103,11 @@ def _with_preview(page: RendererPage, shown: Subject, query: Mapping[str, str]) 
         found = preview(shown, page.family, turned, page.variants)
     except Failed as error:
         failure = str(error)
-    sample = shown.named.get("sample")
     return replace(
         page,
         subject=shown,
-        canonical=json_markup.head(json_markup.pretty(shown.raw), FIRST, "data-pointer"),
         knobs=turned,
         preview=found,
         failure=failure,
         findings=tuple(finding_line(one, canonical=one.pointer) for one in found.findings) if found else (),
-        samples=tuple(replace(one, is_current=one.name == sample) for one in page.samples),
     )

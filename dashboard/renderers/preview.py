@@ -35,6 +35,7 @@ from envelopes.variant import Variant
 ROWS_SHOWN = 80
 REMEMBERED_FOR = 600  # seconds
 SMALLEST_BUDGET = 16
+DIFF_ROOM = 64 * 1024  # characters of markup that come with each turn of a knob; the rest is one key away
 
 
 class Failed(ValueError):
@@ -231,16 +232,20 @@ def _compared(
     if not knobs.against:
         return None
     try:
-        title, before = _other(subject, owner, knobs, variants)
+        title, before, tokens = _other(subject, owner, knobs, variants)
     except Failed as error:
         return Compared(title=knobs.against, reason=str(error))
-    page = diff_page(difference(before.text, receipt.text), knobs.view, spaces=knobs.spaces, start=knobs.row)
-    return Compared(title=title, tokens=count_tokens(before.text, model=subject.model), page=page)
+    found = difference(before, receipt.text)
+    page = diff_page(found, knobs.view, spaces=knobs.spaces, start=knobs.row, room=DIFF_ROOM)
+    return Compared(title=title, tokens=tokens, page=page)
 
 
-def _other(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offered, ...]) -> tuple[str, Receipt]:
+def _other(
+    subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offered, ...]
+) -> tuple[str, str, TokenCount | None]:
     """What is compared with: the recorded receipt, or another variant under its own policy."""
     if knobs.against == RECORDED and subject.recorded is not None:
-        return "the recorded receipt", subject.recorded
+        return "the recorded receipt", subject.recorded, subject.recorded_tokens
     other = by_key(variants, knobs.against) or variants[0]
-    return other.variant.id, written(subject, owner, other.variant, other.variant.policy)
+    text = written(subject, owner, other.variant, other.variant.policy).text
+    return other.variant.id, text, count_tokens(text, model=subject.model)

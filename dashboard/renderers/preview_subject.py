@@ -8,24 +8,26 @@ Without any of them it is the first sample, so that every family has something t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from uuid import UUID
 
 import msgspec
 
-from dashboard.calls.receipt_markup import Links
-from dashboard.calls.surfaces import surfaces_of
+from dashboard.calls.queries import call_of
+from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.calls.variants import canonical_of
 from dashboard.models import Call, Project, RunFacet
 from dashboard.renderers.preview_pasted import kept, parsed
 from envelopes.artifact import MemorySink
-from envelopes.families.base import Family
+from envelopes.families.base import Family, FieldCut
 from envelopes.finding import Shortened
 from envelopes.pipeline import project as to_canonical
-from envelopes.receipt import Receipt
 from envelopes.result import CanonicalResult, CompleteOutput, InvalidOutput
+from envelopes.tokens import TokenCount
 from envelopes.untrusted import Untrusted, dump
 
+NO_LINKS = 0  # of the recorded receipt the text is compared, and nothing else is asked of it
 RECENT_RUNS = 4
 RECENT_CALLS = 12
 
@@ -40,19 +42,19 @@ class NoSubject(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """`named` is its part of the address. `recorded` is the receipt that the model got of a recorded call."""
+    """`named` is its part of the address. `recorded` is the text that the model got of a recorded call, if any."""
 
     kind: str  # call | sample | pasted
     title: str
     named: Mapping[str, str]
     canonical: CanonicalResult
     call: Call | None = None
-    recorded: Receipt | None = None
-    links: Links = field(default_factory=lambda: Links({}))
+    recorded: str | None = None
+    recorded_tokens: TokenCount | None = None
     cuts: tuple[Shortened, ...] = ()
     model: str = ""
 
-    @property
+    @cached_property
     def raw(self) -> bytes:
         return dump(self.canonical.to_json())
 
@@ -74,7 +76,7 @@ def subject(project: Project, owner: Family, query: Mapping[str, str]) -> Subjec
 
 def of_call(call: Call, owner: Family) -> Subject:
     """Raises NoSubject for a call of another family, and for one whose stored envelope is none."""
-    surfaces = surfaces_of(call, {})
+    surfaces = surfaces_of(call, {}, first=NO_LINKS)
     try:
         found, canonical = canonical_of(surfaces)
     except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
@@ -86,28 +88,35 @@ def of_call(call: Call, owner: Family) -> Subject:
             f"This call is one of the {found.name} family, not of {owner.name}.",
             f"/renderers/{found.name}/?call={call.pk}",
         )
-    halves = surfaces.halves
-    is_current = canonical == halves.projection.canonical
     return Subject(
         kind="call",
         title=f"{call.tool}: {call.summary}",
         named={"call": str(call.pk)},
         canonical=canonical,
         call=call,
-        recorded=halves.receipt,
-        links=Links(halves.reading.links, halves.reading.slices),
-        cuts=tuple(Shortened(one.pointer, one.cut) for one in halves.projection.cuts) if is_current else (),
+        recorded=surfaces.receipt_text if surfaces.halves.receipt else None,
+        recorded_tokens=surfaces.receipt_tokens if surfaces.halves.receipt else None,
+        cuts=cuts_of(surfaces),
         model=call.run.model,
     )
 
 
+def cuts_of(surfaces: Surfaces) -> tuple[Shortened, ...]:
+    """What the envelope says less of than the tool did, as it was stored with it."""
+    stored = surfaces.projection
+    lost = surfaces.halves.projection.cuts
+    if stored is not None:
+        lost = msgspec.json.decode(bytes(stored.cuts), type=tuple[FieldCut, ...])
+    return tuple(Shortened(one.pointer, one.cut) for one in lost)
+
+
 def _call(project: Project, key: str) -> Call:
     """By the id in its address, or by the agent's own id."""
-    calls = project.calls.select_related("run", "source")
     try:
-        found = calls.filter(pk=UUID(key)).first()
+        found = call_of(project, UUID(key))
     except ValueError:
-        found = calls.filter(external_id=key).order_by("-started_at", "pk").first()
+        named = project.calls.filter(external_id=key).select_related("run", "source")
+        found = named.order_by("-started_at", "pk").first()
     if found is None:
         raise NoSubject("There is no such call in this project: give the id of its address, or the agent's own id.")
     return found

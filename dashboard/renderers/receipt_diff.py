@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 
 from rapidfuzz.distance import Indel
 
@@ -69,11 +70,8 @@ def difference(before: str, after: str) -> Difference:
     left, right = split_lines(before), split_lines(after)
     uncompared = max(0, max(len(left), len(right)) - LINES)
     left, right = left[:LINES], right[:LINES]
-    numbers: dict[str, int] = {}
-    aligned = _Aligned(
-        [numbers.setdefault(line, len(numbers)) for line in left],
-        [numbers.setdefault(line, len(numbers)) for line in right],
-    )
+    numbers = dict(zip(dict.fromkeys(chain(left, right)), count(), strict=False))
+    aligned = _Aligned(list(map(numbers.__getitem__, left)), list(map(numbers.__getitem__, right)))
     aligned.align(0, len(left), 0, len(right))
     blocks = tuple(_merged(aligned.blocks))
     return Difference(left=left, right=right, blocks=blocks, is_rough=aligned.is_rough, uncompared=uncompared)
@@ -136,18 +134,18 @@ class _Aligned:
 
 
 def _equal_ends(left: Sequence[object], right: Sequence[object]) -> int:
-    count = 0
+    equal = 0
     for one, other in zip(left, right, strict=False):
         if one != other:
             break
-        count += 1
-    return count
+        equal += 1
+    return equal
 
 
 def _anchors(left: list[int], right: list[int]) -> list[tuple[int, int]]:
     """Lines that occur once on each side, as many as stand in the same order on both."""
-    once = {line for line, count in Counter(left).items() if count == 1}
-    once &= {line for line, count in Counter(right).items() if count == 1}
+    once = {line for line, times in Counter(left).items() if times == 1}
+    once &= {line for line, times in Counter(right).items() if times == 1}
     places = {line: at for at, line in enumerate(right) if line in once}
     pairs = [(at, places[line]) for at, line in enumerate(left) if line in once]
     ends: list[int] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Literal, TypeAlias
 
 from dashboard.inert import Html, inert
@@ -16,6 +16,7 @@ from dashboard.renderers.receipt_diff import Block, Difference, Piece, paired, w
 
 AROUND = 3  # equal lines before and after a change
 ROOM = 200_000  # characters of markup on one page
+ROW = 200  # of those, what a row takes beside its text
 LINE = 4_000  # characters of one line; more is said, never left out in silence
 PAIRED = 2_000  # lines of a changed block that are laid beside each other by likeness
 
@@ -39,6 +40,36 @@ class Row:
     right: Side | None = None
     count: int = 0
 
+    @property
+    def is_gap(self) -> bool:
+        return self.kind == "gap"
+
+    @property
+    def gap(self) -> str:
+        return f"{self.count:,} equal line{'' if self.count == 1 else 's'}"
+
+    @property
+    def is_line(self) -> bool:
+        return self.kind != "gap"
+
+    @property
+    def is_added(self) -> bool:
+        return self.left is None
+
+    @property
+    def is_removed(self) -> bool:
+        return self.right is None
+
+    @property
+    def one(self) -> Side | None:
+        """The line of a unified row."""
+        return self.right or self.left
+
+    @property
+    def means(self) -> str:
+        """Of a unified row: it stood there, it stands there now, or both."""
+        return "was" if self.right is None else "same" if self.left else "is"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DiffPage:
@@ -48,9 +79,8 @@ class DiffPage:
     next_row: int | None
 
 
-def diff_page(found: Difference, view: View, *, spaces: bool, start: int = 0) -> DiffPage:
+def diff_page(found: Difference, view: View, *, spaces: bool, start: int = 0, room: int = ROOM) -> DiffPage:
     rows: list[Row] = []
-    room = ROOM
     next_row = None
     drawn = _rows(found, view, spaces=spaces)
     for index, row in islice(enumerate(drawn), start, None):
@@ -58,7 +88,7 @@ def diff_page(found: Difference, view: View, *, spaces: bool, start: int = 0) ->
             next_row = index
             break
         rows.append(row)
-        room -= 200 + sum(len(side.html) for side in (row.left, row.right) if side)
+        room -= ROW + sum(len(side.html) for side in (row.left, row.right) if side)
     return DiffPage(difference=found, rows=tuple(rows), first_row=start, next_row=next_row)
 
 
@@ -118,9 +148,8 @@ class _Drawn:
     def _pairs(self, block: Block) -> Iterable[tuple[int | None, int | None]]:
         left = self._found.left[block.left_start : block.left_end]
         right = self._found.right[block.right_start : block.right_end]
-        pairs = paired(left[:PAIRED], right[:PAIRED])
-        pairs += zip_longest(range(PAIRED, len(left)), range(PAIRED, len(right)))
-        for one, other in pairs:
+        rest = zip_longest(range(PAIRED, len(left)), range(PAIRED, len(right)))
+        for one, other in chain(paired(left[:PAIRED], right[:PAIRED]), rest):
             yield (
                 None if one is None else block.left_start + one,
                 None if other is None else block.right_start + other,

@@ -67,13 +67,12 @@ def variant_strip(project: Project, call: Call) -> Strip:
         )
     receipts = [(one, *_written(subject, owner, one)) for one in offered(project, owner)]
     texts = [receipt.text if receipt else "" for _, receipt, _ in receipts]
-    recorded_text = "" if subject.recorded is None else subject.recorded.text
-    *counts, recorded = count_all([*texts, recorded_text], model=subject.model)
-    has_recorded = subject.recorded is not None
+    counts = count_all(texts, model=subject.model)
+    recorded = subject.recorded_tokens
     return Strip(
         family=owner.name,
-        recorded=recorded if has_recorded else None,
-        cells=tuple(_cells(subject, owner, receipts, counts, recorded.count if has_recorded else None)),
+        recorded=recorded,
+        cells=tuple(_cells(subject, owner, receipts, counts, recorded.count if recorded else None)),
         sent=tuple(drifts_of(call)),
     )
 
@@ -107,5 +106,5 @@ def _cells(
             change=None if recorded is None else tokens.count - recorded,
             is_cut=any(segment.role == "marker" for segment in receipt.segments),
             findings=len(lint(Pair(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint)),
-            difference=None if subject.recorded is None else difference(subject.recorded.text, receipt.text),
+            difference=None if subject.recorded is None else difference(subject.recorded, receipt.text),
         )

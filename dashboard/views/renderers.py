@@ -39,7 +39,8 @@ def detail(request: OperatorRequest, name: str) -> HttpResponse:
         page = renderer_page(request.project, name, request.GET.dict())
     except KeyError:
         raise Http404(NO_FAMILY) from None
-    return render_page(request, "renderers/detail.html", {"page": page}, partial="workbench")
+    partial = "turned" if request.htmx.target == "written" else "workbench"
+    return render_page(request, "renderers/detail.html", {"page": page}, partial=partial)
 
 
 @require_GET

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from typing import Any
 
+import msgspec
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.models import PastedEnvelope, Project, Run, RunFacet
+from dashboard.models import CanonicalProjection, PastedEnvelope, Project, Run, RunFacet
+from dashboard.renderers.preview import DIFF_ROOM
 from dashboard.renderers.preview_pasted import KEPT, LIMIT
-from dashboard.renderers.preview_subject import sample_outputs
-from envelopes.families import FAMILIES
+from dashboard.renderers.preview_subject import of_call, sample_outputs
+from envelopes.families import FAMILIES, family
+from envelopes.families.base import FieldCut
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import text_of
 from tests.dashboard.test_call_page import HOSTILE, bash, receipt_of
@@ -53,18 +57,18 @@ def test_every_family_stands_in_the_list_with_its_variants_and_its_use(client: C
     RunFacet.objects.create(run=run, project=run.project, kind="family", value="command", sort_at=run.sort_at, count=7)
     html = page(client, "/renderers/")
     assert "How does each family speak to the model?" in html
-    for family in FAMILIES:
-        assert f'href="/renderers/{family.name}/?variant=receipt"' in html
+    for one in FAMILIES:
+        assert f'href="/renderers/{one.name}/?variant=receipt"' in html
     assert 'href="/renderers/command/?variant=tail_first"' in html
     assert '<a href="/runs/?q=family%3Acommand">7 calls in 1 run</a>' in html
 
 
 @pytest.mark.rendering
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
-def test_samples_of_every_family_have_their_preview(client: Client, run: Run, family: Any) -> None:
-    names = list(sample_outputs(family))
+@pytest.mark.parametrize("owner", FAMILIES, ids=lambda one: one.name)
+def test_samples_of_every_family_have_their_preview(client: Client, run: Run, owner: Any) -> None:
+    names = list(sample_outputs(owner))
     for name in {names[0], names[-1], *(one for one in names if one.endswith("/error"))}:
-        html = page(client, f"/renderers/{family.name}/?sample={name}")
+        html = page(client, f"/renderers/{owner.name}/?sample={name}")
         assert "Written now, not what a model got." in words(html), name
         assert 'class="own"' in html or 'class="from"' in html, name
 
@@ -171,6 +175,48 @@ def test_htmx_gets_the_workbench_alone(client: Client, run: Run) -> None:
 
 
 @pytest.mark.rendering
+def test_a_turn_of_a_knob_is_answered_with_what_it_changes_and_nothing_besides(client: Client, run: Run) -> None:
+    call = bash(run, OUTPUT)
+    html = page(client, f"{PAGE}?call={call.pk}&budget=100", **HTMX, **{"HX-Target": "written"})
+    assert re.findall(r'^ *<(?:section|div)[^>]* id="(\w+)"', html, re.MULTILINE) == ["written", "told"]
+    assert 'id="knobs"' not in html
+    assert "Canonical result" not in html
+    assert "for a budget of 100 tokens" in words(html)
+
+
+@pytest.mark.rendering
+def test_a_long_difference_shows_its_first_rows_and_leads_to_the_next_by_a_key(client: Client, run: Run) -> None:
+    call = bash(run, "".join(f"line {number} of many that were printed\n" for number in range(4_000)))
+    told = part(page(client, f"{PAGE}?call={call.pk}"), "told")
+    shown = len(re.findall("<tr data-kind", told))
+    assert len(told) < 2 * DIFF_ROOM
+    assert f"Shown here: the first {shown} rows of the difference. It goes on." in words(told)
+    following = re.search(r'href="([^"]+row=(\d+)#diff-title)" data-hotkey="click" data-key="M"', told)
+    assert following
+    assert int(following[2]) == shown
+    rest = part(page(client, unescape(following[1]).replace("?", f"{PAGE}?", 1)), "told")
+    assert f"from row {shown + 1} of the difference on" in words(rest)
+    assert text_of(told.rpartition("<tr data-kind")[2]) not in text_of(rest)
+
+
+def test_the_rules_know_of_a_stored_envelope_what_was_cut_when_it_was_made(client: Client, run: Run) -> None:
+    """The same findings as in a comparison, which reads the cuts beside the envelope."""
+    call = bash(run, "".join(f"line {number} of many that were printed\n" for number in range(4_000)))
+    held = CanonicalProjection.objects.get(call=call)
+    about = of_call(call, family("command"))
+    assert [one.pointer for one in about.cuts] == ["/result/stdout_preview"]
+    assert about.cuts[0].cut == msgspec.json.decode(bytes(held.cuts), type=tuple[FieldCut, ...])[0].cut
+
+
+def test_the_recorded_receipt_is_not_counted_again(client: Client, run: Run) -> None:
+    call = bash(run, OUTPUT)
+    receipt = call.receipts.get()
+    receipt.tokens, receipt.characters = 4_321, len(OUTPUT)
+    receipt.save()
+    assert "4,321 → " in words(page(client, f"{PAGE}?call={call.pk}"))
+
+
+@pytest.mark.rendering
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
@@ -231,7 +277,7 @@ def test_the_queries_are_few_and_the_same_however_much_is_recorded(
     call = bash(run, OUTPUT)
     page(client, f"{PAGE}?call={call.pk}")
     for _ in range(2):
-        with django_assert_num_queries(8):
+        with django_assert_num_queries(7):
             page(client, f"{PAGE}?call={call.pk}&budget=99", **HTMX)
         for number in range(20):
             bash(run, f"output {number}")
