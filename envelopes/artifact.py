@@ -10,6 +10,7 @@ of another kind needs to be the same (names, hashes, checks) are functions here.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -34,12 +35,16 @@ from envelopes.durable_files import (
 from envelopes.index_folder import INDEX_NAME, IndexFolder
 from envelopes.line_index import IndexBuilder, LineIndex, load
 from envelopes.result import ArtifactRef
-from envelopes.seekable import compress, open_frames, zstd
+from envelopes.seekable import Damaged, compress, open_frames, zstd
 
 COMPRESS_FROM = 1024 * 1024  # bytes
 INDEX_FROM = 1024 * 1024  # bytes; the lines of what is smaller are counted when they are asked for
 CHUNK = 1024 * 1024
 COMPRESSED = ".zst"
+NO_FILE = "it is no regular file"
+# What was once put leaves its folder: a row that names content says that this is not where it was put.
+NEVER_USED = "nothing was ever stored in the store's folder; is its disk mounted?"
+LINKED = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR)  # a link, a folder's place taken, a socket
 LOCK = "lock"  # of those who use the store; no artifact
 VIRTUAL = re.compile(r"artifacts/([0-9a-f]{16,64})/[^/]+")
 STORED_NAME = re.compile(r"([0-9a-f]{64})(?:\.zst)?")
@@ -61,7 +66,11 @@ class MemorySink:
 
 
 class MissingArtifact(LookupError):
-    """Nothing is stored under this path, or more than one thing begins with its digits."""
+    """Nothing is stored under this path, or more than one thing begins with its digits. The store said so."""
+
+
+class Unreachable(OSError):
+    """The store cannot be asked now, and nothing follows from that about what it holds."""
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -120,7 +129,8 @@ class FileStore:
     def open(self, path: str) -> BinaryIO:
         """The content under a virtual path or a sha256, as a stream that can seek.
 
-        Links are not followed, neither a file nor a folder. Raises MissingArtifact, or OSError for damage.
+        Links are not followed, neither a file nor a folder. Raises MissingArtifact; Damaged for what is no
+        file or not the one that was written; Unreachable; any other OSError is of this one file.
         """
         return self._opened(self._name(path))
 
@@ -131,7 +141,10 @@ class FileStore:
             return stream.read(size)
 
     def check(self) -> tuple[Fault, ...]:
-        """Reads everything and names what is not the content that its name says, and what is no artifact."""
+        """Reads everything and names what is not the content that its name says, and what is no artifact.
+
+        Raises Unreachable: a store that cannot be asked has no faults to be told of.
+        """
         return tuple(fault for name in sorted(self._names()) if (fault := self._checked(name)) is not None)
 
     def sizes(self) -> dict[str, int]:
@@ -154,7 +167,9 @@ class FileStore:
 
     def _name(self, path: str) -> str:
         digits = digits_of(path)
-        names = [name for name in listed(self.root / digits[:2]) if name.startswith(digits)]
+        names = [name for name in self._listed(digits[:2]) if name.startswith(digits)]
+        if not names and not self._listed(""):
+            raise Unreachable(errno.ENOENT, NEVER_USED)
         names = [name for name in names if STORED_NAME.fullmatch(name)]
         if len({name.removesuffix(COMPRESSED) for name in names}) != 1:
             raise MissingArtifact(path)
@@ -164,7 +179,7 @@ class FileStore:
         descriptor = _open_below(self.root, name)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise MissingArtifact(f"{name}: not a regular file")
+            raise Damaged(NO_FILE)
         # Unbuffered: a window says how much it wants, and a buffer would read that much beside it.
         stream: BinaryIO = cast("BinaryIO", os.fdopen(descriptor, "rb", buffering=0))
         if not name.endswith(COMPRESSED):
@@ -183,6 +198,12 @@ class FileStore:
         except (MissingArtifact, OSError, ValueError):
             return False
 
+    def _listed(self, folder: str) -> list[str]:
+        try:
+            return listed(self.root / folder)
+        except OSError as error:
+            raise Unreachable(error.errno, error.strerror) from None
+
     def _publish_compressed(self, file: IncomingFile, target: Path) -> None:
         file.seek(0)
         with incoming(self.root) as smaller:
@@ -190,14 +211,14 @@ class FileStore:
             publish(smaller, target)
 
     def _names(self) -> Iterator[str]:
-        for entry in listed(self.root):
+        for entry in self._listed(""):
             if re.fullmatch("[0-9a-f]{2}", entry):
                 yield from self._names_in(entry)
             elif entry != LOCK:
                 yield entry
 
     def _names_in(self, folder: str) -> Iterator[str]:
-        return (f"{folder}/{name}" for name in listed(self.root / folder))
+        return (f"{folder}/{name}" for name in self._listed(folder))
 
     def _checked(self, name: str) -> Fault | None:
         if name.startswith(INCOMING):
@@ -249,6 +270,8 @@ def fault_of(
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
                 builder.add(chunk)
+    except Unreachable:
+        raise
     except Exception as error:
         return Fault(name, f"cannot be read ({type(error).__name__}: {error})")
     if digest.hexdigest() != sha256:
@@ -259,6 +282,8 @@ def fault_of(
 def _index_fault(name: str, counted: LineIndex, kept_index: Callable[[int], LineIndex | None]) -> Fault | None:
     try:
         kept = kept_index(counted.size)
+    except Unreachable:
+        raise
     except Exception as error:
         return Fault(name, f"cannot be read ({type(error).__name__})")
     if kept is None or (kept.lines == counted.lines and list(kept.before) == list(counted.before)):
@@ -295,7 +320,7 @@ def _size(path: Path) -> int:
 
 
 def _open_below(root: Path, name: str) -> int:
-    """A descriptor of `<folder>/<file>` in the root, without following a link at either. Raises MissingArtifact."""
+    """A descriptor of `<folder>/<file>` in the root, without following a link at either. Raises as `open` does."""
     folder, _, own = name.rpartition("/")
     try:
         held = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -303,8 +328,12 @@ def _open_below(root: Path, name: str) -> int:
             return os.open(own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
         finally:
             os.close(held)
+    except FileNotFoundError:
+        raise MissingArtifact(name) from None
     except OSError as error:
-        raise MissingArtifact(f"{name}: {error.strerror}") from None
+        if error.errno in LINKED:
+            raise Damaged(NO_FILE) from None
+        raise
 
 
 def encoded(text: str) -> bytes:

@@ -1,7 +1,7 @@
 """Objects of an S3 bucket below a prefix: put whole, read by ranges, listed, removed.
 
-What the client library raises becomes OSError here, and FileNotFoundError for an object that is not
-there, so that nobody behind this module needs to know the library. Credentials and region come from the
+What the client library raises becomes Unreachable here, an OSError, and FileNotFoundError for an object
+that is not there, so that nobody behind this module needs to know the library. Credentials and region come from the
 environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, AWS_ALLOW_HTTP …) or from the role of the machine.
 """
 
@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
+from envelopes.artifact import Unreachable
+
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
@@ -28,6 +30,8 @@ LEAST = 128 * 1024  # bytes of a request in the middle of an object
 MOST = 4 * 1024 * 1024  # of a request of somebody who reads on and on
 STEP = 16 * 1024  # where requests begin, so that a look a few bytes back needs no other
 PART = 8 * 1024 * 1024  # of an upload, a few of them in memory
+EMPTY = ("416 Range Not Satisfiable", "non-partial response")  # what a range of an empty object is answered with
+NO_BUCKET = "<Code>NoSuchBucket</Code>"  # in the service's answer, which is a 404 as for a missing object
 SECONDS = timedelta(seconds=20)  # in which a request is tried again; a page waits for it
 
 
@@ -63,16 +67,13 @@ class Bucket:
             return self._obstore.head(self._store, name)["size"]
 
     def open(self, name: str) -> ObjectReader:
-        """Its size and its end come with the first request. Raises FileNotFoundError."""
+        """Its size and its end come with the first request. Raises FileNotFoundError and Unreachable."""
         try:
             with _as_os_errors():
                 found = self._obstore.get(self._store, name, options={"range": {"suffix": TAIL}})
                 size, tail = found.meta["size"], bytes(found.bytes())
-        except FileNotFoundError:
-            raise
-        except OSError:
-            # No range of an empty object can be asked for.
-            if self.size_of(name):
+        except Unreachable as error:
+            if not any(said in str(error) for said in EMPTY) or self.size_of(name):
                 raise
             size, tail = 0, b""
         return ObjectReader(lambda start, length: self._range(name, start, length), size, tail)
@@ -179,9 +180,11 @@ def _as_os_errors() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as missing:
+        if NO_BUCKET in str(missing):
+            raise Unreachable(errno.EIO, "there is no such bucket") from None
         raise FileNotFoundError(errno.ENOENT, _first_line(missing)) from None
     except (BaseError, OSError, ValueError) as error:
-        raise OSError(errno.EIO, _first_line(error)) from None
+        raise Unreachable(errno.EIO, _first_line(error)) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -1,13 +1,19 @@
 """The content of an artifact: a field of a recorded result, or a file in the artifact store.
 
-It is found by the artifact's row and never by a path from a request.
+It is found by the artifact's row and never by a path from a request. Where there is none to show, an
+Absence says why: what is lost, what cannot be asked for at the moment and what is another content now
+are three things for whoever has to do something about it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import BinaryIO
 
 from dashboard.artifacts.files import index_of, open_stored
@@ -15,12 +21,73 @@ from dashboard.models import Artifact
 from envelopes.artifact import MissingArtifact
 from envelopes.line_index import LineIndex
 from envelopes.pointer import text_at
+from envelopes.seekable import Damaged
 from envelopes.text_encoding import ENCODINGS, SNIFFED, Encoding, detect
 from envelopes.untrusted import tame
 
+HASHED = 1024 * 1024  # bytes: 2 ms. What is larger is held against its size, and its hash by check_store
 
-class Missing(Exception):
-    """The content is not in the store: its recording named it but did not hold it, or it was taken away."""
+
+class Why(StrEnum):
+    UNTAKEN = "untaken"  # the recording names it, and it was not there or refused when that was imported
+    REMOVED = "removed"  # by retention
+    MISSING = "missing"  # the store says that it has none: it is lost
+    UNREACHABLE = "unreachable"  # the store does not say anything now
+    CHANGED = "changed"  # what lies there is not what was stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absence:
+    """`reason` is of the store, in one line; empty where `why` says it all."""
+
+    why: Why
+    reason: str = ""
+
+    @property
+    def heading(self) -> str:
+        return SAID[self.why][0]
+
+    @property
+    def sentence(self) -> str:
+        return f"{SAID[self.why][1]}{f': {self.reason}' if self.reason else ''}."
+
+    @property
+    def advice(self) -> str:
+        return SAID[self.why][2]
+
+
+IMPORT_AGAIN = "Import the recording again where the file lies beside it"
+# What it is called, what is the case, and what can be done.
+SAID = {
+    Why.UNTAKEN: (
+        "The content is not here",
+        "The recording names this output, and it was not taken in with it: the file was not there, or there was "
+        "no room for it, as the Problems page says then",
+        f"{IMPORT_AGAIN}.",
+    ),
+    Why.REMOVED: ("The content is not here", "It was taken out by retention", ""),
+    Why.MISSING: (
+        "The content is lost",
+        "The artifact store says that it has nothing under this hash",
+        f"{IMPORT_AGAIN}, or restore the store from a copy.",
+    ),
+    Why.UNREACHABLE: (
+        "The artifact store cannot be reached",
+        "The artifact store cannot be reached now, so that nothing is known of the content",
+        "Nothing that was stored is lost by that. Look again later.",
+    ),
+    Why.CHANGED: (
+        "The content is not what was stored",
+        "It was changed or damaged in the artifact store, and is not shown",
+        f"{IMPORT_AGAIN}, or restore the store from a copy; check_store lists all that is damaged.",
+    ),
+}
+
+
+class NoContent(Exception):
+    def __init__(self, absence: Absence) -> None:
+        super().__init__(absence.sentence)
+        self.absence = absence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,31 +110,59 @@ class Content:
 
 
 def stream_of(artifact: Artifact) -> BinaryIO:
-    """The content as a stream that can seek. Raises Missing."""
+    """The content from its beginning, as a stream that can seek. Raises NoContent, but not while it is read."""
     if artifact.observation_id is not None:
         return _field_stream(artifact)
     if artifact.state != Artifact.State.PRESENT:
-        raise Missing(artifact.path)
-    try:
-        return open_stored(artifact.sha256)
-    except (MissingArtifact, OSError):
-        raise Missing(artifact.sha256) from None
+        raise NoContent(Absence(why=Why.REMOVED if artifact.state == Artifact.State.REMOVED else Why.UNTAKEN))
+    with _errors_told():
+        stream = open_stored(artifact.sha256)
+        try:
+            _check(stream, artifact)
+        except BaseException:
+            stream.close()
+            raise
+    return stream
 
 
-def content_of(artifact: Artifact, encoding: str = "") -> Content:
-    """`encoding` is what the operator chose. Raises Missing."""
-    stream = stream_of(artifact)
-    try:
+@contextmanager
+def content_of(artifact: Artifact, encoding: str = "") -> Iterator[Content]:
+    """Open content, closed at the end. `encoding` is what the operator chose.
+
+    Raises NoContent, also for what fails to be read within: a frame may be damaged, a bucket may go.
+    """
+    with stream_of(artifact) as stream, _errors_told():
         size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
         head = stream.read(SNIFFED)
         found = Encoding(encoding, "stated") if encoding in ENCODINGS else _detected(artifact, head)
         stored = "" if artifact.observation_id is not None else artifact.sha256
         index = index_of(stream, size, stored, found.name or "utf-8")
-    except OSError:
-        stream.close()
-        raise Missing(artifact.sha256) from None
-    return Content(stream=stream, size=size, head=head, encoding=found, index=index)
+        yield Content(stream=stream, size=size, head=head, encoding=found, index=index)
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    try:
+        yield
+    except (MissingArtifact, FileNotFoundError):
+        raise NoContent(Absence(why=Why.MISSING)) from None
+    except Damaged as damage:
+        raise NoContent(Absence(why=Why.CHANGED, reason=str(damage))) from None
+    except OSError as error:
+        raise NoContent(Absence(why=Why.UNREACHABLE, reason=error.strerror or str(error))) from None
+
+
+def _check(stream: BinaryIO, artifact: Artifact) -> None:
+    """Raises Damaged, or what reading its beginning raises. Afterwards the stream is there again."""
+    size = stream.seek(0, os.SEEK_END)
+    if size != artifact.size:
+        raise Damaged(f"{size:,} bytes, where {artifact.size:,} were stored")
+    stream.seek(0)
+    begin = stream.read(HASHED if size <= HASHED else SNIFFED)
+    stream.seek(0)
+    if size <= HASHED and hashlib.sha256(begin).hexdigest() != artifact.sha256:
+        raise Damaged("as many bytes, with another hash")
 
 
 def _detected(artifact: Artifact, head: bytes) -> Encoding:
@@ -79,5 +174,5 @@ def _field_stream(artifact: Artifact) -> BinaryIO:
     document = tame(bytes(artifact.observation.data)) if artifact.observation else None
     text = text_at(document, artifact.pointer)
     if text is None:
-        raise Missing(artifact.pointer)
+        raise NoContent(Absence(why=Why.CHANGED, reason="the recorded result has no text at its place"))
     return io.BytesIO(text.encode("utf-8", "surrogatepass"))

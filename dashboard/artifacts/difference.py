@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from dashboard.artifacts.content import Content, Missing, content_of
+from dashboard.artifacts.content import Content, NoContent, content_of
 from dashboard.models import Artifact, Project
 from dashboard.renderers.receipt_diff import difference
 from dashboard.renderers.receipt_diff_markup import DiffPage, View, diff_page
@@ -85,11 +85,10 @@ def difference_page(artifact: Artifact, project: Project, query: Mapping[str, st
 
 def side_of(artifact: Artifact) -> Side:
     try:
-        content = content_of(artifact)
-    except Missing:
-        return Side(artifact=artifact, problem="Its content is not here.")
-    with content.stream:
-        return _read(artifact, content)
+        with content_of(artifact) as content:
+            return _read(artifact, content)
+    except NoContent as no:
+        return Side(artifact=artifact, problem=no.absence.sentence)
 
 
 def _read(artifact: Artifact, content: Content) -> Side:

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from django.urls import reverse
 
-from dashboard.artifacts.content import Content, Missing, content_of
+from dashboard.artifacts.content import Content, NoContent, Why, content_of
 from dashboard.artifacts.find import number
 from dashboard.artifacts.window import ArtifactWindow, Marks, Row, window_of
 from dashboard.models import Artifact
@@ -27,7 +27,7 @@ FORMS = ("text", "ansi", "diff")
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """`href` asks for what comes next; empty when following is over, and `sentence` says why."""
+    """`href` asks for what comes next; empty when following is over. `sentence` says why, or why nothing comes now."""
 
     rows: tuple[Row, ...] = ()
     href: str = ""
@@ -56,11 +56,12 @@ def followed(artifact: Artifact, query: QueryDict) -> Followed | None:
     if is_the_same and artifact.size == here:
         return None if can_follow(artifact) else Followed(sentence=OVER)
     try:
-        content = content_of(artifact, query.get("encoding", ""))
-    except Missing:
+        with content_of(artifact, query.get("encoding", "")) as content:
+            return _since(artifact, content, here, query)
+    except NoContent as no:
+        if no.absence.why == Why.UNREACHABLE:
+            return Followed(href=f"{_address(artifact)}?{query.urlencode()}", sentence=no.absence.sentence)
         return Followed(sentence="The content was taken away while you were reading it.", is_broken=True)
-    with content.stream:
-        return _since(artifact, content, here, query)
 
 
 def _since(artifact: Artifact, content: Content, here: int, query: QueryDict) -> Followed:
@@ -81,7 +82,11 @@ def _href(artifact: Artifact, stream: BinaryIO, window: ArtifactWindow) -> str:
         "was": artifact.sha256[:16] if window.end == window.size else "",
         "as": window.form,
     }
-    return f"{reverse('artifact-follow', args=[artifact.pk])}?{urlencode(said)}"
+    return f"{_address(artifact)}?{urlencode(said)}"
+
+
+def _address(artifact: Artifact) -> str:
+    return reverse("artifact-follow", args=[artifact.pk])
 
 
 def _mark(stream: BinaryIO, end: int) -> str:

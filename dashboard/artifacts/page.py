@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from dashboard.artifacts.content import Content, Missing, content_of
+from dashboard.artifacts.content import Absence, Content, NoContent, content_of
 from dashboard.artifacts.find import Asked, asked_of, number
 from dashboard.artifacts.following import FORMS as FOLLOWED
 from dashboard.artifacts.following import Followed, begun, can_follow
@@ -32,7 +32,7 @@ KEPT = ("as", "encoding", "q", "regex", "any_case")  # what a link to another pl
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactPage:
-    """What is known of the artifact; `shown` is None when its content is missing."""
+    """What is known of the artifact. Where `shown` is None, `absence` says why there is no content."""
 
     artifact: Artifact
     call: Call
@@ -41,6 +41,7 @@ class ArtifactPage:
     same: tuple[Artifact, ...]  # other calls of the project with the same content
     named_by: tuple[Naming, ...]  # later calls of the run
     shown: Shown | None
+    absence: Absence | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,7 @@ class Steps:
 
 
 def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
+    shown = _shown(artifact, query)
     return ArtifactPage(
         artifact=artifact,
         call=artifact.call,
@@ -90,17 +92,17 @@ def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
         others=tuple(artifact.call.artifacts.exclude(pk=artifact.pk).order_by("ordinal")),
         same=tuple(artifact.with_same_content()[:OTHERS_SHOWN]),
         named_by=later_namings(artifact),
-        shown=_shown(artifact, query),
+        shown=shown if isinstance(shown, Shown) else None,
+        absence=shown if isinstance(shown, Absence) else None,
     )
 
 
-def _shown(artifact: Artifact, query: QueryDict) -> Shown | None:
+def _shown(artifact: Artifact, query: QueryDict) -> Shown | Absence:
     try:
-        content = content_of(artifact, query.get("encoding", ""))
-    except Missing:
-        return None
-    with content.stream:
-        return _opened(content, artifact, query)
+        with content_of(artifact, query.get("encoding", "")) as content:
+            return _opened(content, artifact, query)
+    except NoContent as no:
+        return no.absence
 
 
 def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.models import Artifact, Observation
-from envelopes.artifact import MissingArtifact
+from envelopes.artifact import MissingArtifact, Unreachable
 
 ROWS_AT_ONCE = 200  # a row may hold megabytes
 
@@ -22,11 +22,28 @@ class Finding:
     reason: str
 
 
-def check_store() -> Iterator[Finding]:
+@dataclass(frozen=True)
+class Checked:
+    """`unreachable` says why the store could not be asked: of its files nothing is known then, good or bad."""
+
+    findings: tuple[Finding, ...]
+    unreachable: str = ""
+
+
+def check_store() -> Checked:
+    """The rows are checked whether the store of files answers or not."""
+    files, unreachable = list[Finding](), ""
+    try:
+        files += _files()
+        files += _references()
+    except Unreachable as error:
+        unreachable = error.strerror or str(error)
+    return Checked((*files, *_observations()), unreachable)
+
+
+def _files() -> Iterator[Finding]:
     for fault in artifact_files().check():
         yield Finding("file", fault.name, fault.reason)
-    yield from _references()
-    yield from _observations()
 
 
 def _references() -> Iterator[Finding]:
@@ -37,7 +54,9 @@ def _references() -> Iterator[Finding]:
         try:
             files.open(sha256).close()
         except MissingArtifact as missing:
-            yield Finding("artifact", str(pk), f"its content cannot be opened: {missing}")
+            yield Finding("artifact", str(pk), f"its content is missing: {missing}")
+        except Unreachable:
+            raise
         except OSError as damage:
             yield Finding("artifact", str(pk), f"its content is damaged: {damage}")
 

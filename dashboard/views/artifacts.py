@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
-from dashboard.artifacts.content import Missing, content_of, stream_of
+from dashboard.artifacts.content import NoContent, Why, content_of, stream_of
 from dashboard.artifacts.difference import difference_page
 from dashboard.artifacts.download import download
 from dashboard.artifacts.find import asked_of, hit_from, slice_of
@@ -44,17 +44,17 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The hits, a slice at a time; with `?next=` or `?before=` the way to one hit from a place."""
     artifact = _artifact(request, pk)
+    query, found, absence = request.GET, None, None
+    asked = asked_of(query, "utf-8")
     try:
-        content = content_of(artifact, request.GET.get("encoding", ""))
-    except Missing:
-        return redirect(artifact)
-    query = request.GET
-    with content.stream:
-        asked = asked_of(query, content.index.encoding)
-        if asked and asked.query and ("next" in query or "before" in query):
-            return _to_hit(request, artifact, *hit_from(content, artifact, asked, query))
-        found = slice_of(content, artifact, asked, query) if asked and asked.query else None
-    context = {"artifact": artifact, "asked": asked, "slice": found, "steps": None}
+        with content_of(artifact, query.get("encoding", "")) as content:
+            asked = asked_of(query, content.index.encoding)
+            if asked and asked.query and ("next" in query or "before" in query):
+                return _to_hit(request, artifact, *hit_from(content, artifact, asked, query))
+            found = slice_of(content, artifact, asked, query) if asked and asked.query else None
+    except NoContent as no:
+        absence = no.absence
+    context = {"artifact": artifact, "asked": asked, "slice": found, "absence": absence, "steps": None}
     return render_page(request, "artifacts/find.html", context, partial="slice")
 
 
@@ -65,11 +65,10 @@ def fold(request: OperatorRequest, pk: UUID) -> HttpResponse:
     if not request.htmx:
         return redirect(f"{artifact.get_absolute_url()}?{request.GET.urlencode()}")
     try:
-        content = content_of(artifact)
-    except Missing:
-        raise Http404 from None
-    with content.stream:
-        branch = tree_of(content, request.GET)
+        with content_of(artifact) as content:
+            branch = tree_of(content, request.GET)
+    except NoContent as no:
+        return _not_served(no)
     return render(request, "artifacts/_branch.html", {"artifact": artifact, "branch": branch})
 
 
@@ -108,8 +107,8 @@ def raw(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
     artifact = _artifact(request, pk)
     try:
         stream = stream_of(artifact)
-    except Missing:
-        raise Http404 from None
+    except NoContent as no:
+        return _not_served(no)
     head = stream.read(SNIFFED)
     is_text = b"\0" not in head
     return download(
@@ -128,8 +127,8 @@ def picture(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
     artifact = _artifact(request, pk)
     try:
         stream = stream_of(artifact)
-    except Missing:
-        raise Http404 from None
+    except NoContent as no:
+        return _not_served(no)
     found = picture_of(stream.read(SNIFFED))
     if found is None or not found.is_small_enough:
         stream.close()
@@ -142,6 +141,13 @@ def picture(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
         content_type=found.media_type,
         etag=artifact.sha256,
     )
+
+
+def _not_served(no: NoContent) -> HttpResponse:
+    """A store that cannot be asked may have it: nobody should take that for an answer for good."""
+    if no.absence.why != Why.UNREACHABLE:
+        raise Http404
+    return HttpResponse(f"{no}\n", status=503, content_type="text/plain", headers={"Retry-After": "30"})
 
 
 def _artifact(request: OperatorRequest, pk: UUID) -> Artifact:

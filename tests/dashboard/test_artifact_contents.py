@@ -202,7 +202,7 @@ def test_a_stored_file_that_changed_is_shown_by_state_and_never_fails(client: Cl
     damaged = {"shrinks": b"", "is replaced": b"other content\n" * 9, "is cut": path.read_bytes()[:5_000]}[fault]
     path.write_bytes(damaged)
     page = body(client, artifact, "?line=150000")
-    assert "The content is not here" in page
+    assert "The content is not what was stored" in page
     assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
 
 

@@ -116,7 +116,7 @@ def test_binary_content_is_shown_as_bytes(client: Client, call: Call) -> None:
 
 @pytest.mark.rendering
 @pytest.mark.parametrize("fault", ["gone", "link", "folder", "pipe"])
-def test_what_is_no_regular_file_in_the_store_is_missing(
+def test_what_is_no_regular_file_in_the_store_is_not_read(
     client: Client, call: Call, settings: Settings, tmp_path: Path, fault: str
 ) -> None:
     artifact = stored(call, b"content")
@@ -132,7 +132,7 @@ def test_what_is_no_regular_file_in_the_store_is_missing(
     }
     make[fault]()
     page = body(client, artifact)
-    assert "The content is not here" in page
+    assert ("The content is lost" if fault == "gone" else "The content is not what was stored") in page
     assert "not for the web" not in page
     assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
 

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import LOCK, Fault, FileStore, MemorySink, MissingArtifact
+from envelopes.artifact import LOCK, Fault, FileStore, MemorySink, MissingArtifact, Unreachable
+from envelopes.seekable import Damaged
 from tests.conftest import CHECKOUT
 
 LARGE = "".join(f"line {number} of the log\n" for number in range(40_000))
@@ -134,7 +135,7 @@ def test_a_link_in_the_store_is_not_followed(store: FileStore, tmp_path: Path) -
     kept = store.root / files(store)[0]
     kept.unlink()
     kept.symlink_to(tmp_path / "secret")
-    with pytest.raises(MissingArtifact), store.open(path):
+    with pytest.raises(Damaged, match="no regular file"), store.open(path):
         pass
     assert [fault.reason for fault in store.check()] == ["is not a regular file"]
 
@@ -144,7 +145,7 @@ def test_a_pipe_in_the_store_is_not_waited_for(store: FileStore) -> None:
     kept = store.root / files(store)[0]
     kept.unlink()
     os.mkfifo(kept)
-    with pytest.raises(MissingArtifact, match="not a regular file"):
+    with pytest.raises(Damaged, match="no regular file"):
         store.read_window(path, 0, 9)
 
 
@@ -203,8 +204,24 @@ def test_a_folder_that_is_a_link_is_not_followed(store: FileStore, tmp_path: Pat
     sha256 = store.put(io.BytesIO(b"hello\n")).sha256
     (store.root / sha256[:2]).rename(tmp_path / "elsewhere")
     (store.root / sha256[:2]).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(MissingArtifact):
+    with pytest.raises(Damaged, match="no regular file"):
         store.open(sha256)
+
+
+@pytest.mark.parametrize("fault", ["gone", "empty", "in a circle"])
+def test_a_folder_that_cannot_be_the_store_says_nothing_of_what_is_missing(store: FileStore, fault: str) -> None:
+    sha256 = store.put(io.BytesIO(b"hello\n")).sha256
+    store.root.rename(store.root.with_name("not mounted"))
+    {"gone": lambda: None, "empty": store.root.mkdir, "in a circle": lambda: store.root.symlink_to(store.root)}[fault]()
+    with pytest.raises(Unreachable, match="symbolic links" if fault == "in a circle" else "is its disk mounted"):
+        store.open(sha256)
+
+
+def test_a_store_that_cannot_be_listed_has_no_faults_to_tell(store: FileStore) -> None:
+    store.root.symlink_to(store.root)
+    for ask in (store.check, store.sizes):
+        with pytest.raises(Unreachable):
+            ask()
 
 
 def test_what_is_no_artifact_is_named(store: FileStore) -> None:

@@ -1,4 +1,8 @@
-"""`check_store`: re-hashes what is stored and follows every reference; exit 1 when something is wrong."""
+"""`check_store`: re-hashes what is stored and follows every reference.
+
+Exit status: 0 all is whole; 1 something is not; 2 the artifact store could not be asked, so that
+nothing is known of its files.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from dashboard.artifacts.store_check import check_store
+from dashboard.artifacts.store_check import Checked, check_store
 from dashboard.columns import printable
 
 
@@ -21,12 +25,21 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        found = list(check_store())
+        found = check_store()
+        ok = not found.findings and not found.unreachable
         if options["as_json"]:
-            self.stdout.write(json.dumps({"ok": not found, "findings": [asdict(one) for one in found]}))
+            self.stdout.write(json.dumps({"ok": ok} | asdict(found)))
         else:
-            for one in found:
-                self.stdout.write(printable(f"{one.kind} {one.name}: {one.reason}"))
-            self.stdout.write(f"{len(found)} findings." if found else "All that is stored is whole.")
-        if found:
-            sys.exit(1)
+            self._tell(found)
+        if not ok:
+            sys.exit(2 if found.unreachable else 1)
+
+    def _tell(self, found: Checked) -> None:
+        for one in found.findings:
+            self.stdout.write(printable(f"{one.kind} {one.name}: {one.reason}"))
+        if found.unreachable:
+            self.stdout.write(printable(f"The artifact store cannot be reached: {found.unreachable}"))
+            self.stdout.write("Its files are not checked, and none is known to be missing; the rest is.")
+        if found.findings or not found.unreachable:
+            count = len(found.findings)
+            self.stdout.write(f"{count} findings." if count else "All that is stored is whole.")
