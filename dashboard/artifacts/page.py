@@ -12,7 +12,7 @@ from dashboard.artifacts.find import Asked, asked_of, number
 from dashboard.artifacts.following import FORMS as FOLLOWED
 from dashboard.artifacts.following import Followed, begun, can_follow
 from dashboard.artifacts.forms import Form, chosen, forms_of
-from dashboard.artifacts.naming import Naming, later_namings
+from dashboard.artifacts.naming import Namings, later_namings
 from dashboard.artifacts.picture import Picture, picture_of
 from dashboard.artifacts.place import Wanted, place_of
 from dashboard.artifacts.seen import seen_of
@@ -39,7 +39,7 @@ class ArtifactPage:
     got: str
     others: tuple[Artifact, ...]  # of the same call
     same: tuple[Artifact, ...]  # other calls of the project with the same content
-    named_by: tuple[Naming, ...]  # later calls of the run
+    namings: Namings
     shown: Shown | None
     absence: Absence | None
 
@@ -91,7 +91,7 @@ def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
         got=of_receipt(artifact.call.receipt_fidelity).got,
         others=tuple(artifact.call.artifacts.exclude(pk=artifact.pk).order_by("ordinal")),
         same=tuple(artifact.with_same_content()[:OTHERS_SHOWN]),
-        named_by=later_namings(artifact),
+        namings=later_namings(artifact, number(query, "later")),
         shown=shown if isinstance(shown, Shown) else None,
         absence=shown if isinstance(shown, Absence) else None,
     )

@@ -1,4 +1,4 @@
-"""What the model saw of a stored file, and which later call named it."""
+"""What the model saw of a stored file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from django.test import Client
 from pytest_django import Settings
 
 from dashboard.artifacts import seen as seen_module
-from dashboard.artifacts.naming import names
 from dashboard.models import Run
 from tests.dashboard.artifacts import body, stored
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
@@ -76,49 +75,3 @@ def test_of_a_file_that_the_receipt_does_not_show_nothing_is_said(client: Client
     page = body(client, stored(create_call(run, receipt=receipt), FILE, path=PATH))
     assert "data-seen" not in page
     assert "Next unseen" not in page
-
-
-def test_a_later_call_that_names_the_file_is_linked(client: Client, run: Run) -> None:
-    earlier = create_call(run, args={"command": f"cat {PATH}"})
-    call = create_call(run, receipt=receipt_of(LINES[:40]))
-    create_call(run, args={"command": "ls"})
-    reads = create_call(run, tool="Read", args={"file_path": PATH, "offset": 41})
-    prints = create_call(run, args={"command": f"tail -n 5 '{PATH}' 2>/dev/null | head"})
-    create_call(run, args={"command": f"cat {PATH}.bak"})
-    elsewhere = create_call(create_run(run.project, "two"), args={"file_path": PATH})
-    page = body(client, stored(call, FILE, path=PATH))
-    assert re.findall(r'href="/calls/([0-9a-f-]+)/">call (\d), (\w+)', page) == [
-        (str(reads.pk), "4", "Read"),
-        (str(prints.pk), "5", "Bash"),
-    ]
-    assert str(earlier.pk) not in page
-    assert str(elsewhere.pk) not in page
-
-
-@pytest.mark.parametrize(
-    ("args", "is_named"),
-    [
-        ('{"file_path": "/a/b c.txt"}', True),
-        ('{"edits": [{"path": "/a/b c.txt"}]}', True),
-        ('{"command": "cat \\"/a/b c.txt\\" >out"}', True),
-        ('{"command": "grep x </a/b\\\\ c.txt"}', True),
-        ('{"command": "cat /a/b\\\\ c.txt; ls"}', True),
-        ('{"command": "cat /a/b c.txt"}', False),
-        ('{"command": "cat \'/a/b c.txt"}', False),
-        ('{"file_path": "/a/b c.txt/d"}', False),
-        ('{"text": "see /a/b c.txt"}', False),
-        ('{"/a/b c.txt": 1}', False),
-        ("no json", False),
-    ],
-)
-def test_only_a_path_that_stands_whole_is_a_naming(args: str, is_named: bool) -> None:  # noqa: FBT001
-    assert names("/a/b c.txt", args.encode()) is is_named
-
-
-def test_a_path_that_json_escapes_is_found(client: Client, run: Run) -> None:
-    path = 'C:\\logs\\"größe".txt'
-    call = create_call(run)
-    for args in ({"file_path": path}, {"path": [path]}):
-        create_call(run, tool="Read", args=args)
-    create_call(run, tool="Read", args=b'{"file_path": "C:\\\\logs\\\\\\"gr\\u00f6\\u00dfe\\".txt"}')
-    assert body(client, stored(call, FILE, path=path)).count("Named later by") == 3
