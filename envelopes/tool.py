@@ -131,12 +131,12 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidToolInput(self._refused(str(error))) from None
         return parsed
 
-    def input_schema(self) -> dict[str, Any]:
+    def input_schema(self, *, has_conditions: bool = True) -> dict[str, Any]:
         """An object at the top, as providers ask for; nested structs are under `$defs`."""
         (own,), components = msgspec.json.schema_components([self.input], ref_template="#/$defs/{name}")
         schema = components.pop(own["$ref"].rpartition("/")[2])
         definitions = {"$defs": components} if components else {}
-        return {**schema, **self.conditions, **definitions}
+        return {**schema, **(self.conditions if has_conditions else {}), **definitions}
 
     def output_schema(self) -> dict[str, Any]:
         schemas, components = msgspec.json.schema_components(self.result, ref_template="#/$defs/{name}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from dashboard.calls import json_markup
 from dashboard.models import Project
+from dashboard.tools.declared import SCHEMA, Declared, Form, bodies
 from dashboard.tools.list import ForeignRow, ToolRow, foreign_names, foreign_rows, tool_row, uses
 from dashboard.tools.samples import Rendered, Sample, tool_samples
 from dashboard.tools.shape import Shape, shapes
@@ -59,7 +60,7 @@ class ToolPage:
     family: str
     description: str
     hint: str
-    schema: Window
+    declared: Declared
     taken: tuple[Example, ...]
     refused: tuple[Example, ...]
     error_kinds: tuple[str, ...]
@@ -69,8 +70,8 @@ class ToolPage:
     foreign: tuple[ForeignRow, ...]
 
 
-def tool_page(project: Project, name: str, *, sort: str) -> ToolPage:
-    """One query. Raises KeyError for an unknown tool and for a sample that it does not have."""
+def tool_page(project: Project, name: str, *, sort: str, form: str) -> ToolPage:
+    """One query. Raises KeyError for an unknown tool, and for a sample or a form that it does not have."""
     family, definition = builtin(name)
     used = uses(project, {name, *foreign_names([family])})
     return ToolPage(
@@ -78,7 +79,7 @@ def tool_page(project: Project, name: str, *, sort: str) -> ToolPage:
         family=family.title,
         description=definition.description,
         hint=definition.hint,
-        schema=_window(definition.input_schema()),
+        declared=_declared(definition, form),
         taken=tuple(_example(definition, one) for one in definition.examples),
         refused=tuple(_example(definition, one) for one in definition.counter_examples),
         error_kinds=definition.error_kinds,
@@ -86,6 +87,15 @@ def tool_page(project: Project, name: str, *, sort: str) -> ToolPage:
         shapes=shapes(definition.result),
         gallery=_gallery(tool_samples(name), sort),
         foreign=tuple(foreign_rows(family, used)),
+    )
+
+
+def _declared(definition: ToolDefinition, form: str) -> Declared:
+    found = bodies(definition)
+    return Declared(
+        forms=tuple(Form(name=name, title=title, is_current=name == form) for name, (title, _) in found.items()),
+        window=_window(found[form][1]),
+        without_conditions=form != SCHEMA and bool(definition.conditions),
     )
 
 

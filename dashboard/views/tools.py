@@ -20,7 +20,8 @@ def index(request: OperatorRequest) -> HttpResponse:
 @require_GET
 def detail(request: OperatorRequest, name: str) -> HttpResponse:
     try:
-        page = tool_page(request.project, name, sort=request.GET.get("sample", ""))
+        asked = request.GET
+        page = tool_page(request.project, name, sort=asked.get("sample", ""), form=asked.get("form", ""))
     except KeyError:
-        raise Http404("There is no such tool, or it has no such sample.") from None
+        raise Http404("There is no such tool, or it has no such sample or form.") from None
     return render_page(request, "tools/detail.html", {"page": page}, partial="gallery")

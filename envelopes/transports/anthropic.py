@@ -12,6 +12,7 @@ import msgspec
 from envelopes.receipt import ImagePart, Receipt
 from envelopes.result import CanonicalResult, JsonValue
 from envelopes.settlement import native_is_error
+from envelopes.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
     Blocks,
@@ -22,6 +23,7 @@ from envelopes.transports.base import (
     Transport,
     image_part,
     is_address,
+    parameters,
     read_text,
 )
 
@@ -48,6 +50,15 @@ def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body
 def decode(body: JsonValue) -> Delivered:
     found = msgspec.convert(body, _ToolResult)
     return Delivered(receipt=BLOCKS.receipt(found.content), provider_call_id=found.tool_use_id, is_error=found.is_error)
+
+
+def declare(definition: ToolDefinition) -> Body:
+    """An entry of `tools`."""
+    return {
+        "name": definition.name,
+        "description": definition.description,
+        "input_schema": parameters(definition),
+    }
 
 
 def _text(text: str) -> Block:
@@ -78,4 +89,4 @@ BLOCKS = Blocks(
     readers={"text": read_text, "image": _read_image},
     passed=frozenset({"document", "search_result", "tool_reference", "browser_state", "image"}),
 )
-TRANSPORT = Transport(name="anthropic", title="Anthropic Messages", encode=encode, decode=decode)
+TRANSPORT = Transport(name="anthropic", title="Anthropic Messages", encode=encode, decode=decode, declare=declare)

@@ -2,6 +2,7 @@
 
     encode(receipt, result, call_ids) -> the provider's body for one answered call
     decode(body)                      -> Delivered: the receipt's parts, the id, the flag
+    declare(definition)               -> the provider's entry for a tool that the model may call
 
 The text comes from the receipt alone. From the canonical result a transport takes the tool's name and
 the native error flag, and nothing else; a provider without a flag gets none (RFC-132, RFC-133).
@@ -16,6 +17,7 @@ import msgspec
 
 from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
 from envelopes.result import CanonicalResult, JsonValue
+from envelopes.tool import ToolDefinition
 from envelopes.untrusted import dump
 
 Body: TypeAlias = dict[str, Any]
@@ -43,7 +45,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotCarried(ValueError):
-    """The receipt has a part that this provider's answer cannot hold. Nothing is dropped in silence."""
+    """The provider has no form for this part of a receipt, or for this tool. Nothing is dropped in silence."""
 
 
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +55,7 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     encode: Callable[[Receipt, CanonicalResult, CallIds], Body]
     decode: Callable[[JsonValue], Delivered]
+    declare: Callable[[ToolDefinition], Body]
 
 
 class Blocks(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +97,15 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
         read = self.readers.get(str(block.get("type")))
         part = read(block) if read else None
         return part if part is not None else other_part(str(block.get("type", "object")), block)
+
+
+def parameters(definition: ToolDefinition) -> Body:
+    """The input's schema without the conditions between fields: `parse` holds those, the description says them.
+
+    Anthropic and OpenAI refuse `oneOf`, `anyOf` and `allOf` at the top of a schema, OpenAI `not` as well,
+    and one refused schema fails the whole request. A client hands an MCP server's schemas on to them.
+    """
+    return definition.input_schema(has_conditions=False)
 
 
 def text_part(text: str) -> TextPart:

@@ -14,6 +14,7 @@ import msgspec
 from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
 from envelopes.result import CanonicalResult, JsonValue
 from envelopes.settlement import native_is_error
+from envelopes.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
     Body,
@@ -23,6 +24,7 @@ from envelopes.transports.base import (
     image_part,
     is_address,
     other_part,
+    parameters,
     passed_on,
     text_part,
 )
@@ -66,6 +68,15 @@ def decode(body: JsonValue) -> Delivered:
     )
 
 
+def declare(definition: ToolDefinition) -> Body:
+    """An entry of `functionDeclarations`."""
+    return {
+        "name": definition.name,
+        "description": definition.description,
+        "parametersJsonSchema": parameters(definition),
+    }
+
+
 def _media(part: ImagePart | OtherPart) -> Block:
     if isinstance(part, OtherPart):
         return passed_on(part, PASSED, "gemini")
@@ -83,4 +94,4 @@ def _part(block: Block) -> Part:
     return other_part(next(iter(block), "object"), block)
 
 
-TRANSPORT = Transport(name="gemini", title="Gemini", encode=encode, decode=decode)
+TRANSPORT = Transport(name="gemini", title="Gemini", encode=encode, decode=decode, declare=declare)

@@ -13,6 +13,7 @@ import msgspec
 from envelopes.receipt import ImagePart, Receipt
 from envelopes.result import CanonicalResult, JsonValue
 from envelopes.settlement import native_is_error
+from envelopes.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
     Blocks,
@@ -23,6 +24,7 @@ from envelopes.transports.base import (
     Transport,
     image_part,
     is_address,
+    parameters,
     read_text,
 )
 
@@ -40,6 +42,16 @@ def encode(receipt: Receipt, result: CanonicalResult, _call_ids: CallIds) -> Bod
 def decode(body: JsonValue) -> Delivered:
     found = msgspec.convert(body, _CallToolResult)
     return Delivered(receipt=BLOCKS.receipt(found.content), is_error=found.is_error)
+
+
+def declare(definition: ToolDefinition) -> Body:
+    """A `Tool` of `tools/list`. Without `outputSchema`: a server that names one must send `structuredContent`."""
+    return {
+        "name": definition.name,
+        "description": definition.description,
+        "inputSchema": parameters(definition),
+        "annotations": {"readOnlyHint": definition.risk == "read-only"},
+    }
 
 
 def _text(text: str) -> Block:
@@ -66,4 +78,4 @@ BLOCKS = Blocks(
     readers={"text": read_text, "image": _read_image},
     passed=frozenset({"audio", "resource_link", "resource"}),
 )
-TRANSPORT = Transport(name="mcp", title="Model Context Protocol", encode=encode, decode=decode)
+TRANSPORT = Transport(name="mcp", title="Model Context Protocol", encode=encode, decode=decode, declare=declare)

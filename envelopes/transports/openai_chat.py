@@ -11,7 +11,18 @@ import msgspec
 
 from envelopes.receipt import ImagePart, Receipt
 from envelopes.result import CanonicalResult, JsonValue
-from envelopes.transports.base import Block, Blocks, Body, CallIds, Delivered, NotCarried, Transport, read_text
+from envelopes.tool import ToolDefinition
+from envelopes.transports.base import (
+    Block,
+    Blocks,
+    Body,
+    CallIds,
+    Delivered,
+    NotCarried,
+    Transport,
+    parameters,
+    read_text,
+)
 
 
 class _ToolMessage(msgspec.Struct, frozen=True):
@@ -30,6 +41,18 @@ def decode(body: JsonValue) -> Delivered:
     return Delivered(receipt=BLOCKS.receipt(found.content), provider_call_id=found.tool_call_id)
 
 
+def declare(definition: ToolDefinition) -> Body:
+    """An entry of `tools`."""
+    return {
+        "type": "function",
+        "function": {
+            "name": definition.name,
+            "description": definition.description,
+            "parameters": parameters(definition),
+        },
+    }
+
+
 def _text(text: str) -> Block:
     return {"type": "text", "text": text}
 
@@ -39,4 +62,6 @@ def _image(part: ImagePart) -> Block:
 
 
 BLOCKS = Blocks(provider="openai_chat", text=_text, image=_image, readers={"text": read_text})
-TRANSPORT = Transport(name="openai_chat", title="OpenAI Chat Completions", encode=encode, decode=decode)
+TRANSPORT = Transport(
+    name="openai_chat", title="OpenAI Chat Completions", encode=encode, decode=decode, declare=declare
+)

@@ -3,7 +3,8 @@
     {"type": "function_call_output",    "call_id": …, "output": text or content}
     {"type": "custom_tool_call_output", "call_id": …, "output": text or content}
 
-Neither has an error flag: what went wrong stands in the receipt.
+Neither has an error flag: what went wrong stands in the receipt. A custom tool takes raw text instead
+of arguments: the one text field of a tool that has no other, such as the patch of ApplyPatch.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ import msgspec
 
 from envelopes.receipt import ImagePart, Receipt
 from envelopes.result import CanonicalResult, JsonValue
+from envelopes.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
     Blocks,
     Body,
     CallIds,
     Delivered,
+    NotCarried,
     Transport,
     image_part,
     is_address,
+    parameters,
     read_text,
 )
 
@@ -52,6 +56,29 @@ def decode(body: JsonValue) -> Delivered:
     return Delivered(receipt=BLOCKS.receipt(found.output), provider_call_id=found.call_id)
 
 
+def declare(definition: ToolDefinition) -> Body:
+    """Not `strict`: that demands every field, and inputs here have fields that may be left out."""
+    return {
+        "type": "function",
+        "name": definition.name,
+        "description": definition.description,
+        "parameters": parameters(definition),
+        "strict": False,
+    }
+
+
+def declare_custom(definition: ToolDefinition) -> Body:
+    """Raises NotCarried for a tool whose input is more than one text."""
+    if [field.get("type") for field in parameters(definition)["properties"].values()] != ["string"]:
+        raise NotCarried(f"openai_responses_custom: the input of {definition.name} is not one text")
+    return {
+        "type": "custom",
+        "name": definition.name,
+        "description": definition.description,
+        "format": {"type": "text"},
+    }
+
+
 def _text(text: str) -> Block:
     return {"type": "input_text", "text": text}
 
@@ -76,7 +103,11 @@ BLOCKS = Blocks(
     readers={"input_text": read_text, "input_image": _read_image},
     passed=frozenset({"input_file", "input_image"}),
 )
-TRANSPORT = Transport(name="openai_responses", title="OpenAI Responses", encode=encode, decode=decode)
+TRANSPORT = Transport(name="openai_responses", title="OpenAI Responses", encode=encode, decode=decode, declare=declare)
 CUSTOM = Transport(
-    name="openai_responses_custom", title="OpenAI Responses, custom tool", encode=encode_custom, decode=decode
+    name="openai_responses_custom",
+    title="OpenAI Responses, custom tool",
+    encode=encode_custom,
+    decode=decode,
+    declare=declare_custom,
 )

@@ -16,6 +16,7 @@ from dashboard.tools.samples import SORTS, tool_samples
 from dashboard.tools.shape import kind_of
 from envelopes.families import builtin, tools
 from envelopes.renderings import variants_for
+from envelopes.transports import TRANSPORTS
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import text_of
 
@@ -175,3 +176,28 @@ def test_a_stranger_sees_no_tools(client: Client, project: Project) -> None:
 )
 def test_a_field_is_said_in_words(schema: dict[str, object], said: str) -> None:
     assert kind_of(schema) == said
+
+
+@pytest.mark.rendering
+def test_the_definition_stands_there_as_each_provider_is_told_it(reader: Client) -> None:
+    _, definition = builtin("UseWorkspace")
+    for one in TRANSPORTS:
+        address = f"/tools/UseWorkspace/?form={one.name}"
+        if one.name == "openai_responses_custom":
+            assert reader.get(address).status_code == 404  # its input is more than one text
+            continue
+        html = page(reader, address)
+        panel = html.partition('id="schema-title"')[2]
+        assert json.loads(
+            unescape(text_of(panel.partition("data-exact>")[2].partition("</section>")[0]))
+        ) == one.declare(definition)
+        assert re.findall(r'aria-current="true">([^<]+)</a>', panel.partition("</nav>")[0]) == [one.title]
+        assert "Rules between fields are left out here" in panel
+
+
+@pytest.mark.rendering
+def test_the_schema_alone_has_its_conditions(reader: Client) -> None:
+    html = page(reader, "/tools/UseWorkspace/")
+    assert "oneOf" in words(html)
+    assert "Rules between fields are left out" not in html
+    assert "Rules between fields" not in page(reader, "/tools/TaskList/?form=anthropic")
