@@ -91,8 +91,9 @@ def match_items(text: str, at: int, items: Iterable[str], pointer: str) -> Itera
     for index, item in enumerate(items):
         if not item or not _ends_line(text, at, item):
             break
-        yield Span(at, at + len(item), f"{pointer}/{index}", 0, len(item))
-        at += len(item) + 1
+        length = len(item)
+        yield Span(at, at + length, f"{pointer}/{index}", 0, length)
+        at += length + 1
 
 
 def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
@@ -154,7 +155,10 @@ def _after_number(text: str, at: int, number: int, separators: Sequence[str]) ->
         if digits.strip(" ") != str(number) or not text.startswith(digits, at):
             return None
     at += len(digits)
-    return next((at + len(mark) for mark in separators if text.startswith(mark, at)), None)
+    for mark in separators:
+        if text.startswith(mark, at):
+            return at + len(mark)
+    return None
 
 
 def _ends_line(text: str, at: int, line: str) -> bool:

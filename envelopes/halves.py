@@ -9,7 +9,6 @@ to `external`, and `Halves.note` says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import takewhile
 from typing import TypeAlias
 
 import msgspec
@@ -24,9 +23,9 @@ from envelopes.lint import lint
 from envelopes.pipeline import Projection, project
 from envelopes.pointer import text_at
 from envelopes.preview import Cut
-from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
+from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, text_part
 from envelopes.result import CanonicalResult, JsonValue
-from envelopes.untrusted import Untrusted, dump, tame
+from envelopes.untrusted import Untrusted, dump, read_admitted
 
 Recorded: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 Stored: TypeAlias = Callable[[str], CanonicalResult | None]  # the envelope that is kept under a mapping
@@ -66,7 +65,8 @@ def read_halves(
     is_linked: bool = True,
     first: int | None = None,
 ) -> Halves:
-    """`content` is the receipt's recorded JSON. Undecodable surfaces are treated as absent and noted.
+    """`content` is the receipt's recorded JSON. Undecodable surfaces are treated as absent and noted. All three
+    lie within lines that `untrusted.admit` let in.
 
     An envelope that is `stored` under the mapping is taken as it is and not made again. Not `is_linked`:
     the receipt's characters come without their sources, for who only counts them.
@@ -137,7 +137,7 @@ def _other(value: JsonValue) -> OtherPart:
 
 def _tamed(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
     try:
-        return tame(raw)
+        return read_admitted(raw)
     except Untrusted as error:
         notes.append(f"{surface}: {error.reason}")
         return None
@@ -215,7 +215,12 @@ def _taken(spans: Iterable[Span], until: int | None) -> list[Span]:
         return list(spans)
     if isinstance(spans, list):
         return [one for one in spans if one.start < until]
-    return list(takewhile(lambda one: one.start < until, spans))
+    found: list[Span] = []
+    for one in spans:
+        if one.start >= until:
+            break
+        found.append(one)
+    return found
 
 
 def _mapping(family: Family, row: ForeignTool) -> str:
@@ -228,7 +233,7 @@ def _nothing_stored(_mapping: str) -> CanonicalResult | None:
 
 def _receipt(parts: tuple[Recorded, ...], spans: list[list[Span]]) -> Receipt:
     found: list[Part] = [
-        TextPart(to_segments(part, part_spans)) if isinstance(part, str) else part
+        text_part(part, to_segments(part, part_spans)) if isinstance(part, str) else part
         for part, part_spans in zip(parts, spans, strict=True)
     ]
     return Receipt(tuple(found))

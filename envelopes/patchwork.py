@@ -41,7 +41,8 @@ class Patchwork:
             begin, piece = self._starts[index], self._pieces[index]
             if begin >= end:
                 break
-            low, high = max(start, begin), min(end, begin + len(piece.text))
+            behind = begin + len(piece.text)
+            low, high = start if start > begin else begin, end if end < behind else behind
             if piece.pointer is not None and low < high:
                 offset = piece.start - begin
                 yield Span(at + low - start, at + high - start, piece.pointer, low + offset, high + offset)

@@ -76,7 +76,16 @@ class Receipt(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
+        if len(self.parts) == 1 and isinstance(self.parts[0], TextPart):
+            return self.parts[0].segments
         return tuple(segment for part in self.parts if isinstance(part, TextPart) for segment in part.segments)
+
+
+def text_part(text: str, segments: tuple[Segment, ...]) -> TextPart:
+    """Of segments that were cut from `text`, which need not be put together again."""
+    part = TextPart(segments)
+    vars(part)["text"] = text
+    return part
 
 
 def text_receipt(segments: Iterable[Segment]) -> Receipt:

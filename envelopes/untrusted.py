@@ -52,6 +52,14 @@ def decode_utf8(raw: bytes) -> str:
 
 def tame(raw: bytes) -> JsonValue:
     """The JSON value in `raw`, numbers and strings as written. Raises Untrusted."""
+    value = read_admitted(raw)
+    if _is_deep(raw):
+        raise Untrusted(f"nested deeper than {DEPTH}")
+    return value
+
+
+def read_admitted(raw: bytes) -> JsonValue:
+    """The same of bytes that lie within what `admit` let in: how deep they are was looked at then."""
     try:
         value: JsonValue = msgspec.json.decode(raw)
     except RecursionError:
@@ -59,8 +67,6 @@ def tame(raw: bytes) -> JsonValue:
         raise Untrusted(f"nested deeper than {DEPTH}") from None
     except ValueError:  # msgspec's errors, and invalid UTF-8
         value = _lenient(decode_utf8(raw))
-    if _is_deep(raw):
-        raise Untrusted(f"nested deeper than {DEPTH}")
     return value
 
 

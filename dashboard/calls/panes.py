@@ -189,7 +189,7 @@ def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
     shown = surfaces.chosen.get("receipt")
     return ReceiptPane(
         window=receipt_window(receipt, links, 0, FIRST, spaces=spaces),
-        size=Size(bytes=utf8_length(text), lines=_lines(text), tokens=surfaces.receipt_tokens),
+        size=Size(bytes=surfaces.receipt_bytes, lines=_lines(text), tokens=surfaces.receipt_tokens),
         fidelity=of_receipt(shown.fidelity if shown else "absent"),
         share=_share(characters, looked_at, is_whole=looked_at == len(text)),
         fields=tuple(_field(*source, count, links) for source, count in first),
@@ -207,21 +207,16 @@ def _lines(text: str) -> int:
     return text.count("\n") + 1 if text else 0
 
 
-def utf8_length(text: str) -> int:
-    """Bytes of `text` in UTF-8, its lone surrogates as \\udxxx; ASCII, most of what there is, is not encoded for it."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
-
-
 def _characters(receipt: Receipt, looked_at: int, links: Links) -> dict[tuple[str, str], int]:
     """Of the first `looked_at`, by document and pointer, in the order in which they first appear."""
     counts: dict[tuple[str, str], int] = {}
-    room = looked_at
+    room, has_slices = looked_at, bool(links.slices)
     for segment in receipt.segments:
         if room <= 0:
             break
         length, source = len(segment.text), segment.source
         if source is not None:
-            field = links.sliced(source) if links.slices else None
+            field = links.sliced(source) if has_slices else None
             key = (source.document, source.pointer) if field is None else ("canonical", field)
             counts[key] = counts.get(key, 0) + (length if length < room else room)
         room -= length

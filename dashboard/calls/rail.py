@@ -13,9 +13,8 @@ from functools import partial
 from django.http import QueryDict
 
 from dashboard.calls import json_markup
-from dashboard.calls.panes import utf8_length
 from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
-from dashboard.calls.surfaces import Surfaces
+from dashboard.calls.surfaces import Surfaces, utf8_length
 from dashboard.windows import FIRST, Window
 from envelopes.compaction import Compacted, compact, recap
 from envelopes.receipt import Receipt
@@ -169,7 +168,7 @@ def _receipt(way: _Way) -> Stop:
         name="receipt",
         title="Receipt",
         href=way.address(right=None),
-        bytes=utf8_length(way.surfaces.receipt_text),
+        bytes=way.surfaces.receipt_bytes,
         tokens=way.surfaces.receipt_tokens,
         is_current=way.asked is None and way.right != COMPACTED,
     )

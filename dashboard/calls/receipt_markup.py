@@ -72,8 +72,10 @@ class Links:
 
     def __init__(self, recorded_to_canonical: Mapping[str, str], slices: Sequence[FieldSlice] = ()) -> None:
         self._links = recorded_to_canonical
+        self._items = recorded_to_canonical if isinstance(recorded_to_canonical, ItemLinks) else None
         self.slices = slices
         self._opened: dict[tuple[str, str], str] = {}
+        self._steps: dict[str, str] = {}
         self._stem: _Stem | None = None
 
     def canonical(self, recorded: str) -> str | None:
@@ -118,13 +120,22 @@ class Links:
         renamed = stem.names.get(name)
         if stem.opening is None or (renamed is None and pointer in self._links):
             return None
-        step = attribute(name)
-        return f'{stem.opening}{step if renamed is None else attribute(renamed)}{stem.between}{step}"'
+        step = self._step(name)
+        return f'{stem.opening}{step if renamed is None else self._step(renamed)}{stem.between}{step}"'
+
+    def _step(self, name: str) -> str:
+        """Escaped. An index needs no escapes, and the members of all items have the same few names."""
+        if name.isascii() and name.isdigit():
+            return name
+        found = self._steps.get(name)
+        if found is None:
+            found = self._steps[name] = attribute(name)
+        return found
 
     def _stem_of(self, above: str) -> _Stem:
-        item = self._links.item(above) if isinstance(self._links, ItemLinks) else None
+        item = self._items.item(above) if self._items is not None else None
         canonical = self.canonical(above) if item is None else item
-        names = self._links.names if isinstance(self._links, ItemLinks) and item is not None else {}
+        names = self._items.names if self._items is not None and item is not None else {}
         opening = None if canonical is None else f'<span class="from" data-pointer="{attribute(canonical)}/'
         return _Stem(above, names, opening, f'" data-recorded="{attribute(above)}/')
 
@@ -174,26 +185,25 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
     begins, end, room = 0, start, ROOM
     is_plain = not spaces and not has_live(text[start:stop])
     for segment in part.segments:
-        ends = begins + len(segment.text)
+        piece, source = segment.text, segment.source
+        ends = begins + len(piece)
         if ends > start:
             if begins >= stop or room < 0:
                 break
-            is_inside = begins >= start and ends <= stop
-            piece = segment.text if is_inside else text[max(start, begins) : min(stop, ends)]
+            if begins < start or ends > stop:
+                piece = text[max(start, begins) : min(stop, ends)]
             body = piece if is_plain else inert(piece, spaces=spaces)
-            written = _piece(body, segment.source, links)
+            # The runtime's own words stand as they are: an element for each would double the elements of a page.
+            written = body if source is None else _linked(body, source, links)
             out.append(written)
-            end = min(stop, ends)
+            end = ends if ends < stop else stop
             room -= len(written)
         begins = ends
     html = f'<span class="own">{"".join(out)}</span>' if out else ""
     return Window(html=Html(html), start=start, end=end, total=len(text))
 
 
-def _piece(body: str, source: Source | None, links: Links) -> str:
-    """The runtime's own words stand as they are: an element for each would double the elements of a page."""
-    if source is None:
-        return body
+def _linked(body: str, source: Source, links: Links) -> str:
     if source.start is None or not source.end:
         return f"{links.opened(source)}>{body}</span>"
     return f'{links.opened(source)} data-at="{source.start}-{source.end}">{body}</span>'

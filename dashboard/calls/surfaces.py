@@ -111,6 +111,10 @@ class Surfaces:
         return self.halves.receipt.text if self.halves.receipt else ""
 
     @cached_property
+    def receipt_bytes(self) -> int:
+        return utf8_length(self.receipt_text)
+
+    @cached_property
     def receipt_tokens(self) -> TokenCount:
         """As the import counted them, for whose words no encoding is named; a receipt chosen by hand is counted now."""
         row = self.receipt
@@ -161,6 +165,11 @@ def surfaces_from(
         if (found := _chosen(surface, observations, receipts, wanted.get(surface, ""))) is not None
     }
     return Surfaces(call, observations, receipts, chosen, stored, first)
+
+
+def utf8_length(text: str) -> int:
+    """Bytes of `text` in UTF-8, its lone surrogates as \\udxxx; ASCII, most of what there is, is not encoded for it."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
 
 
 def _envelope(data: bytes) -> CanonicalResult | None:

@@ -202,15 +202,16 @@ def _lines_from(text: str, at: int, first: int, new: Patchwork, recorded: Member
         return
     rest, number, counted = before[-1], first, 0
     offset = len(new.text) - len(rest)
-    patched = dict(_patch_lines(recorded))
+    patched = {} if recorded.has_any(("content",)) else dict(_patch_lines(recorded))
     for line in match_numbered(text, at, rest, "", first=first):
         start, end = line.value_start + offset, line.value_end + offset
-        number, counted = number + rest.count("\n", counted, line.value_start), line.value_start
-        pointer, held = patched.get(number, ("", ""))
-        if held == new.text[start:end] and not recorded.has_any(("content",)):
-            yield Span(line.start, line.end, pointer, 1, 1 + len(held))
-        else:
-            yield from new.spans(line.start, start, end)
+        if patched:
+            number, counted = number + rest.count("\n", counted, line.value_start), line.value_start
+            pointer, held = patched.get(number, ("", ""))
+            if held and held == new.text[start:end]:
+                yield Span(line.start, line.end, pointer, 1, 1 + len(held))
+                continue
+        yield from new.spans(line.start, start, end)
 
 
 def _from_patch(text: str, at: int, recorded: Members) -> list[Span]:

@@ -173,11 +173,12 @@ def _align_list(recorded: Members, text: str) -> Iterator[Span]:
         ending = _AFTER_SUBJECT.match(text, at + len(line)) if text.startswith(line, at) else None
         if ending is None:
             return
-        at += 1
-        for said, name, after in ((number, "id", 2), (state, "status", 2), (subject, "subject", 0)):
-            if said:
-                yield Span(at, at + len(said), f"/tasks/{index}/{name}", 0, len(said))
-            at += len(said) + after
+        pointer, at = f"/tasks/{index}", at + 1
+        for said, member in ((number, "/id"), (state, "/status"), (subject, "/subject")):
+            length = len(said)
+            if length:
+                yield Span(at, at + length, pointer + member, 0, length)
+            at += length + 2  # "] " or " [" between two of them
         at = ending.end()
 
 
