@@ -15,7 +15,7 @@ from dashboard.artifacts.forms import Form, chosen, forms_of
 from dashboard.artifacts.naming import Namings, later_namings
 from dashboard.artifacts.picture import Picture, picture_of
 from dashboard.artifacts.place import Wanted, place_of
-from dashboard.artifacts.seen import seen_of
+from dashboard.artifacts.seen import Seen, Unseen, seen_of
 from dashboard.artifacts.times import Jump, jump_to, stamps_of
 from dashboard.artifacts.tree import Branch, tree_of
 from dashboard.artifacts.window import ArtifactWindow, Marks, window_of
@@ -23,7 +23,6 @@ from dashboard.calls.fidelity import of_receipt
 from dashboard.models import Artifact, Call
 from envelopes.find import LONGEST_QUERY
 from envelopes.line_window import Place
-from envelopes.preview import Cut
 from envelopes.text_encoding import ENCODINGS, Encoding
 
 OTHERS_SHOWN = 20
@@ -57,8 +56,9 @@ class Shown:
     encodings: tuple[tuple[str, str], ...]
     lines: int
     indexed_percent: int
-    seen: Cut | None
-    next_unseen: int
+    seen: Seen | None
+    next_unseen: Unseen | None
+    unseen_said: str  # where the first line that the model never saw was asked for, and there is none
     before_line: int
     before_offset: int  # where no line is known; -1 for none
     jump: Jump | None  # where a time was asked for
@@ -109,12 +109,13 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
     stamps = stamps_of(content)
     wanted = place_of(query)
     jump = jump_to(content, wanted.time, stamps) if wanted.time else None
-    wanted = jump.wanted if jump else wanted
+    seen = seen_of(artifact, content)
+    first_unseen = seen.first if seen and "unseen" in query else None
+    wanted = jump.wanted if jump else first_unseen.wanted if first_unseen else wanted
     forms = forms_of(content, artifact.path)
     asked = asked_of(query, content.index.encoding)
     is_place = asked is not None or jump is not None or wanted != Wanted(place=Place())
     form = chosen(forms, query.get("as", ""), is_place=is_place)
-    seen = seen_of(artifact, content)
     marks = Marks(seen=seen, lines=wanted.lines, query=asked.query if asked else None)
     window = window_of(content, form.name, wanted.place, marks)
     kept = _kept(query)
@@ -129,7 +130,8 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         lines=content.index.lines if content.is_indexed else 0,
         indexed_percent=100 if content.is_indexed else content.indexed_percent,
         seen=seen,
-        next_unseen=_next_unseen(seen, window),
+        next_unseen=_next_unseen(seen, window) if seen else None,
+        unseen_said=_unseen_said(seen) if "unseen" in query and not first_unseen else "",
         before_line=max(1, window.first - len(window.rows)) if window.start and window.first else 0,
         before_offset=max(0, 2 * window.start - window.end) if window.start and not window.first else -1,
         jump=jump,
@@ -171,9 +173,14 @@ def _steps(artifact: Artifact, asked: Asked, query: QueryDict, window: ArtifactW
     )
 
 
-def _next_unseen(seen: Cut | None, window: ArtifactWindow | None) -> int:
-    """The first line of the next stretch below the window that the model never saw; from the top when none is left."""
-    if seen is None or window is None:
-        return 0
-    starts = [start + 1 for start, _ in seen.gaps]
-    return next((start for start in starts if start > window.last), starts[0] if starts else 0)
+def _next_unseen(seen: Seen, window: ArtifactWindow) -> Unseen | None:
+    """None where it is what the window begins with."""
+    found = seen.after(window.last)
+    begins = Unseen(line=window.first, offset=window.start if found and found.offset >= 0 else -1)
+    return found if found != begins else None
+
+
+def _unseen_said(seen: Seen | None) -> str:
+    if seen is not None:
+        return "The model got all of it: there is no line that it never saw."
+    return "Which of these lines the model got is not known: its receipt does not show them as they stand here."

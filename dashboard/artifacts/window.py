@@ -7,7 +7,6 @@ by bytes within the line.
 from __future__ import annotations
 
 import csv
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,12 +14,12 @@ from itertools import accumulate
 from dashboard.artifacts.ansi_markup import PLAIN, ansi_rows, style_after
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.find import marked
+from dashboard.artifacts.seen import Seen
 from dashboard.artifacts.tree import value_address
 from dashboard.inert import Html, inert
 from envelopes.find import Query
 from envelopes.line_index import WIDE
 from envelopes.line_window import LineWindow, Place, read_window
-from envelopes.preview import Cut
 from envelopes.text_encoding import decode
 
 HEX_ROW = 16
@@ -36,13 +35,13 @@ DIFF_KINDS = {"+": "add", "-": "del", "@": "at"}
 class Row:
     """A line, a stretch of one, or 16 bytes. `number` is 0 where no line number is known.
 
-    `seen` is None where nothing says whether the model got it.
+    `seen` is yes, no, or part for a line of which the model got the beginning; empty where nothing says so.
     """
 
     number: int
     offset: int
     html: Html
-    seen: bool | None = None
+    seen: str = ""
     is_asked: bool = False  # the address names this line
     is_continued: bool = False  # begins inside the line
     kind: str = ""
@@ -83,7 +82,7 @@ class ArtifactWindow:
 class Marks:
     """What is said of lines beside their text: which the model got, which the address names, what was looked for."""
 
-    seen: Cut | None = None
+    seen: Seen | None = None
     lines: range = range(0)
     query: Query | None = None
 
@@ -120,7 +119,7 @@ def _line_window(content: Content, form: str, place: Place, marks: Marks) -> Art
             number=first + index if first else 0,
             offset=starts[index],
             html=html,
-            seen=None if marks.seen is None or not first else _is_seen(marks.seen, first + index - 1),
+            seen=marks.seen.of_row(first + index if first else 0, starts[index], window.end) if marks.seen else "",
             is_asked=bool(first) and first + index in marks.lines,
             is_continued=window.is_continued and index == 0,
             kind=kind,
@@ -147,11 +146,6 @@ def _starts(window: LineWindow, texts: list[str], encoding: str) -> list[int]:
     else:
         sizes = [len(line) + 1 for line in window.data.split(b"\n")]
     return list(accumulate(sizes, initial=window.start))
-
-
-def _is_seen(cut: Cut, index: int) -> bool:
-    at = bisect_right(cut.shown, index, key=lambda span: span[0]) - 1
-    return at >= 0 and index < cut.shown[at][1]
 
 
 _Drawn = Sequence[tuple[Html, str, tuple[Html, ...]]]

@@ -1,17 +1,22 @@
 """A cut drawn to scale: which lines of the complete output the model got, and which it never saw.
 
-The drawing is 1,000 units wide. Lines count from 1 here, as an operator reads them.
+The drawing is 1,000 units wide. Lines count from 1 here, as an operator reads them. Where the receipt says
+that the complete output was saved to a file, that file is what leads to the lines that nobody saw: the
+recorded field may itself be a beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dashboard.calls.begun_line import LONG, begun_line, shown_of
 from dashboard.inert import plain
 from dashboard.models import Artifact
+from dashboard.templatetags.markup import size as said_size
 from envelopes.halves import Halves, OutputCut
 from envelopes.pointer import split, text_at
+from envelopes.receipt import Receipt
 
 WIDTH = 1_000
 LEAST_WIDTH = 2.0  # a single line of a million is still seen
@@ -32,39 +37,87 @@ class CutBar:
     name: str
     sentence: str
     domain: str  # what the call did not ask for, said apart from the cut
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[Stretch, ...]  # none where there is nothing to draw
     is_cut: bool
-    unseen: int
-    first_unseen: int
-    url: str  # the artifact page at the first line that the model never saw
+    url: str  # the artifact page, at the first line that the model never saw where there is one
+    go: str  # what the link says
+    leads_on: bool  # to a line that the model never saw
+    has_key: bool = False  # the first that leads on: what the key `g` opens
 
 
 def cut_bars(halves: Halves, artifacts: Iterable[Artifact], *, got: str) -> tuple[CutBar, ...]:
     """`got` begins the sentence, by the receipt's fidelity. None without a receipt: nothing is known then."""
     if halves.receipt is None:
         return ()
-    pages = {one.pointer: one.get_absolute_url() for one in artifacts if one.pointer}
+    stored = tuple(artifacts)
+    saved = tuple(_saved_bar(one) for one in stored if _is_saved(one, halves.receipt))
+    pages = {one.pointer: one.get_absolute_url() for one in stored if one.pointer}
     recorded = halves.evidence.result
-    return tuple(
-        _bar(one, text_at(recorded, one.field.pointer) or "", pages.get(one.field.pointer, ""), got)
-        for one in halves.outputs
+    bars = list(saved)
+    for one in halves.outputs:
+        text = text_at(recorded, one.field.pointer) or ""
+        output = _Output(one, text, halves.receipt, is_saved=bool(saved))
+        bars.append(_bar(output, pages.get(one.field.pointer, ""), got))
+    key = next((bar for bar in bars if bar.leads_on), None)
+    return tuple(replace(bar, has_key=bar is key) for bar in bars)
+
+
+def _is_saved(artifact: Artifact, receipt: Receipt) -> bool:
+    """Not every file that a call names holds its output: the receipt says it of this one."""
+    return artifact.observation_id is None and f"saved to: {artifact.path}" in receipt.text
+
+
+def _saved_bar(artifact: Artifact) -> CutBar:
+    is_here = artifact.state == Artifact.State.PRESENT
+    size = said_size(artifact.size)
+    lines = "1 line" if artifact.lines == 1 else f"{artifact.lines:,} lines"
+    gone = "was taken out by retention" if artifact.state == Artifact.State.REMOVED else "is not here"
+    held = f"{lines}, {size}." if is_here else f"{size} by the recording. That file {gone}."
+    url = artifact.get_absolute_url()
+    return CutBar(
+        name=plain(artifact.role),
+        sentence=f"The complete output was saved to a file: {held}",
+        domain="",
+        stretches=(),
+        is_cut=True,
+        url=f"{url}?unseen#window" if is_here else url,
+        go="Go to the first line that the model never saw" if is_here else "What is known of it",
+        leads_on=is_here,
     )
 
 
-def _bar(output: OutputCut, text: str, page: str, got: str) -> CutBar:
-    cut, field = output.cut, output.field
-    whole = max(_whole(output, text), field.first_line - 1 + cut.total)
-    gaps = cut.gaps
-    first_unseen = gaps[0][0] + 1 if gaps else 0
+class _Output:
+    """One recorded output, its text, and the beginning of a line that the receipt breaks off."""
+
+    def __init__(self, output: OutputCut, text: str, receipt: Receipt, *, is_saved: bool) -> None:
+        self.field, self.cut, self.text, self.is_saved = output.field, output.cut, text, is_saved
+        self.whole = max(_whole(output, text), output.field.first_line - 1 + output.cut.total)
+        shown = () if output.cut.is_whole else shown_of(receipt, output.field.pointer)
+        self.begun = begun_line(text, shown, output.cut)
+
+    @property
+    def place(self) -> str:
+        """Of the first line that the model never saw, in the artifact of the text; empty where there is none."""
+        if not self.cut.gaps:
+            return ""
+        line = self.cut.gaps[0][0] + 1
+        if self.begun and self.begun.end - self.begun.start > LONG:
+            return f"?offset={len(self.text[: self.begun.end].encode('utf-8', 'surrogatepass'))}#L{line}"
+        return f"?line={line}#L{line}"
+
+
+def _bar(output: _Output, page: str, got: str) -> CutBar:
+    domain = _domain(output)
+    line = output.cut.gaps[0][0] + 1 if output.cut.gaps else 0
     return CutBar(
-        name=plain(_name(field.pointer)),
+        name=plain(_name(output.field.pointer)),
         sentence=_sentence(output, got),
-        domain=_domain(output, whole),
-        stretches=_stretches(output, whole),
-        is_cut=not cut.is_whole,
-        unseen=cut.dropped_count,
-        first_unseen=first_unseen,
-        url=f"{page}?line={first_unseen}#L{first_unseen}" if page and first_unseen else page,
+        domain=domain,
+        stretches=_stretches(output) if domain or not output.cut.is_whole else (),
+        is_cut=not output.cut.is_whole or output.is_saved,
+        url=page + output.place if page and output.place else "",
+        go=f"Go to {'the rest of ' if 'offset' in output.place else ''}line {line:,}",
+        leads_on=bool(page and output.place),
     )
 
 
@@ -81,15 +134,19 @@ def _whole(output: OutputCut, text: str) -> int:
     return total - 1 if reaches_end and text.endswith("\n") else total
 
 
-def _sentence(output: OutputCut, got: str) -> str:
-    cut, before = output.cut, output.field.first_line - 1
+def _sentence(output: _Output, got: str) -> str:
+    cut, before, begun = output.cut, output.field.first_line - 1, output.begun
     if cut.is_whole:
-        return f"{got} all {cut.total:,} lines." if cut.total != 1 else f"{got} its one line."
+        end = ", as far as the recording holds it." if output.is_saved else "."
+        return f"{got} all {cut.total:,} lines{end}" if cut.total != 1 else f"{got} its one line{end}"
+    if begun and cut.total == 1:
+        return f"{got} the first {begun.end:,} of {len(output.text):,} characters of its one line."
+    part = f" Of line {begun.line + before:,} it got the beginning." if begun else ""
     if not cut.shown:
-        return f"{got} none of {cut.total:,} lines."
+        return f"{got} none of {cut.total:,} lines whole.{part}" if begun else f"{got} none of {cut.total:,} lines."
     shown = _said([(start + before + 1, end + before) for start, end in cut.shown])
     lines = "line" if cut.dropped_count == 1 else "lines"
-    return f"{got} {shown} of {cut.total:,}; {cut.dropped_count:,} {lines} never."
+    return f"{got} {shown} of {cut.total:,}; {cut.dropped_count:,} {lines} never.{part}"
 
 
 def _said(ranges: list[tuple[int, int]]) -> str:
@@ -100,8 +157,8 @@ def _said(ranges: list[tuple[int, int]]) -> str:
     return f"{word} {' and '.join([', '.join(said[:-1]), said[-1]] if len(said) > 1 else said)}"
 
 
-def _domain(output: OutputCut, whole: int) -> str:
-    cut, field = output.cut, output.field
+def _domain(output: _Output) -> str:
+    cut, field, whole = output.cut, output.field, output.whole
     if field.total_lines is None or cut.total >= whole:
         return ""
     last = field.first_line - 1 + cut.total
@@ -109,12 +166,19 @@ def _domain(output: OutputCut, whole: int) -> str:
     return f"The call asked for lines {asked}; the other {whole - cut.total:,} were not asked for."
 
 
-def _stretches(output: OutputCut, whole: int) -> tuple[Stretch, ...]:
-    before = output.field.first_line - 1
+def _stretches(output: _Output) -> tuple[Stretch, ...]:
+    before, begun = output.field.first_line - 1, output.begun
+    if begun and output.whole == 1:
+        share = begun.end / len(output.text) * WIDTH
+        said = f"{begun.end:,} of {len(output.text):,} characters"
+        return (
+            Stretch(x="0", width=f"{share:.2f}", kind="seen", title=f"{said} reached the model"),
+            Stretch(x=f"{share:.2f}", width=f"{WIDTH - share:.2f}", kind="unseen", title="the rest never did"),
+        )
     pieces = [(start, end, "seen") for start, end in output.cut.shown]
     pieces += [(start, end, "unseen") for start, end in output.cut.gaps]
     return tuple(
-        _stretch(start + before, end + before, kind, max(whole, 1))
+        _stretch(start + before, end + before, kind, max(output.whole, 1))
         for start, end, kind in sorted(pieces)[:RANGES_DRAWN]
     )
 

@@ -49,6 +49,28 @@ def test_from_a_cut_receipt_to_the_line_that_the_model_never_saw_in_two_keystrok
     expect(operator_page.locator("#window [data-asked] pre")).to_have_text(LINES[40])
 
 
+def test_from_a_receipt_whose_output_was_saved_to_a_file_to_the_line_that_the_model_never_saw(
+    operator_page: Page, project: Project, settings: Settings, tmp_path: Path
+) -> None:
+    """Of the file, not of what the recording holds: that may itself be its beginning."""
+    settings.ARTIFACTS = tmp_path / "artifacts"
+    path = "/home/x/session/tool-results/toolu_1.txt"
+    preview = "\n".join(LINES[:40])
+    receipt = f"<persisted-output>\nOutput too large (9MB). Full output saved to: {path}\n\nPreview (first 2KB):\n"
+    call = create_call(create_run(project), receipt=f"{receipt}{preview}\n...\n</persisted-output>", is_cut=True)
+    call.namespace = "claude-code"
+    call.save()
+    field_artifact(call, "\n".join(LINES[:100]))
+    file = stored(call, "".join(f"{line}\n" for line in LINES * 50).encode(), path=path)
+    operator_page.goto(call.get_absolute_url())
+    operator_page.keyboard.press("g")
+    operator_page.wait_for_url(f"**{file.get_absolute_url()}*")
+    first = operator_page.locator("#window [data-asked]")
+    expect(first).to_have_attribute("data-seen", "no")
+    expect(first.locator("pre")).to_have_text(LINES[40])
+    expect(first).to_be_in_viewport()
+
+
 def test_find_step_through_hits_copy_a_link_and_open_it_in_another_session(
     operator_page: Page, browse: Browse, cut: Artifact
 ) -> None:
