@@ -9,94 +9,130 @@ from __future__ import annotations
 
 import errno
 import io
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
+from dashboard.artifacts.deadline import within
 from envelopes.artifact import Unreachable
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
+T = TypeVar("T")
 SCHEME = "s3://"
 TAIL = 64 * 1024  # bytes fetched with an object's size: most objects whole, and the table of most compressed ones
 LEAST = 128 * 1024  # bytes of a request in the middle of an object
 MOST = 4 * 1024 * 1024  # of a request of somebody who reads on and on
 STEP = 16 * 1024  # where requests begin, so that a look a few bytes back needs no other
-PART = 8 * 1024 * 1024  # of an upload, a few of them in memory
+PART = 8 * 1024 * 1024  # of an upload
+AT_ONCE = 2  # parts on their way
+LISTED = 1_000  # names in one answer
 EMPTY = ("416 Range Not Satisfiable", "non-partial response")  # what a range of an empty object is answered with
+FORKED = "this process was forked from one that had used the bucket already, and cannot use it itself"
 NO_BUCKET = "<Code>NoSuchBucket</Code>"  # in the service's answer, which is a 404 as for a missing object
-SECONDS = timedelta(seconds=20)  # in which a request is tried again; a page waits for it
+SECONDS = timedelta(seconds=20)  # in which a request is tried again
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds after which something that did not answer counts as unreachable."""
+
+    answer: float = 20.0  # of a request, all its tries together; a page waits for it
+    part: float = 90.0  # of one that carries PART bytes
 
 
 class Bucket:
-    def __init__(self, store: S3Store) -> None:
+    """Every call ends: in what was asked for, or in FileNotFoundError or Unreachable, by its limit at the latest."""
+
+    def __init__(self, store: S3Store, limits: Limits | None = None) -> None:
         import obstore
 
         self._obstore = obstore
         self._store = store
+        self._limits = limits or Limits()
 
     def put(self, name: str, content: Path) -> None:
         """The object is there as a whole or not at all. The service checks the bytes by their SHA-256."""
-        with _as_os_errors(), content.open("rb") as file:
+        with content.open("rb") as file:
             begin = file.read(PART)
             if len(begin) < PART:
-                self._obstore.put(self._store, name, begin, use_multipart=False)
+                put = self._obstore.put_async
+                self._ask(lambda: put(self._store, name, begin, use_multipart=False), self._limits.part)
             else:
                 self._put_parts(name, begin, file)
         if (found := self.size_of(name)) != content.stat().st_size:
             raise OSError(errno.EIO, f"the bucket holds {found} bytes of {content.stat().st_size} of {name}")
 
     def _put_parts(self, name: str, begin: bytes, rest: BinaryIO) -> None:
-        """Not by the library's put, which was seen to wait for ever. Closing makes the object, so an error must not."""
-        target = self._obstore.open_writer(self._store, name, buffer_size=PART, max_concurrency=2)
+        """Not by the library's put, whose whole upload has no limit. Closing makes the object, so an error must not."""
+        target = self._obstore.open_writer_async(self._store, name, buffer_size=PART, max_concurrency=AT_ONCE)
         piece = begin
         while piece:
-            target.write(piece)
+            self._ask(partial(target.write, piece), self._limits.part)
             piece = rest.read(PART)
-        target.close()
+        self._ask(target.close, (AT_ONCE + 1) * self._limits.part)
 
     def size_of(self, name: str) -> int:
-        with _as_os_errors():
-            return self._obstore.head(self._store, name)["size"]
+        size: int = self._ask(lambda: self._obstore.head_async(self._store, name))["size"]
+        return size
 
     def open(self, name: str) -> ObjectReader:
         """Its size and its end come with the first request. Raises FileNotFoundError and Unreachable."""
         try:
-            with _as_os_errors():
-                found = self._obstore.get(self._store, name, options={"range": {"suffix": TAIL}})
-                size, tail = found.meta["size"], bytes(found.bytes())
+            size, tail = self._ask(lambda: self._end_of(name))
         except Unreachable as error:
             if not any(said in str(error) for said in EMPTY) or self.size_of(name):
                 raise
             size, tail = 0, b""
         return ObjectReader(lambda start, length: self._range(name, start, length), size, tail)
 
+    async def _end_of(self, name: str) -> tuple[int, bytes]:
+        found = await self._obstore.get_async(self._store, name, options={"range": {"suffix": TAIL}})
+        return found.meta["size"], bytes(await found.bytes_async())
+
     def sizes(self, folder: str = "", *, behind: str = "") -> Iterator[tuple[str, int]]:
         """Names and bytes of what is stored, in the order of the names."""
-        with _as_os_errors():
-            for some in self._obstore.list(self._store, prefix=folder or None, offset=behind or None):
-                yield from ((one["path"], one["size"]) for one in some)
+        pages = self._obstore.list(self._store, prefix=folder or None, offset=behind or None, chunk_size=LISTED)
+        while page := self._ask(lambda: _next(pages)):
+            yield from ((one["path"], one["size"]) for one in page)
 
     def remove(self, names: Sequence[str]) -> None:
         """What is not there is no error."""
-        with _as_os_errors():
-            self._obstore.delete(self._store, list(names))
+        self._ask(lambda: self._obstore.delete_async(self._store, list(names)))
 
     def fetch(self, name: str, target: BinaryIO) -> None:
-        with _as_os_errors():
-            for piece in self._obstore.get(self._store, name).stream(min_chunk_size=LEAST):
-                target.write(memoryview(piece))
+        pieces = self._ask(lambda: self._obstore.get_async(self._store, name)).stream(min_chunk_size=LEAST)
+        while piece := self._ask(lambda: _next(pieces)):
+            target.write(memoryview(piece))
 
     def _range(self, name: str, start: int, length: int) -> bytes:
+        return bytes(self._ask(lambda: self._obstore.get_range_async(self._store, name, start=start, length=length)))
+
+    def _ask(self, work: Callable[[], Awaitable[T]], seconds: float = 0.0) -> T:
+        if _first_process() != os.getpid():
+            raise Unreachable(errno.ECHILD, FORKED)
         with _as_os_errors():
-            return bytes(self._obstore.get_range(self._store, name, start=start, length=length))
+            return within(seconds or self._limits.answer, work)
+
+
+@cache
+def _first_process() -> int:
+    """That began to use the client library. Its threads are not in one that was forked since: it would only wait."""
+    return os.getpid()
+
+
+async def _next(stream: AsyncIterator[T]) -> T | None:
+    return await anext(stream, None)
 
 
 class ObjectReader(io.RawIOBase):
@@ -150,7 +186,7 @@ class ObjectReader(io.RawIOBase):
             raise OSError(errno.EIO, f"the bucket gave {len(self._held)} bytes of {length}")
 
 
-def bucket_at(address: str) -> Bucket:
+def bucket_at(address: str, limits: Limits | None = None) -> Bucket:
     """`s3://bucket/prefix`. Nothing is asked of the service yet. Raises ImproperlyConfigured."""
     try:
         from obstore.store import S3Store
@@ -170,7 +206,7 @@ def bucket_at(address: str) -> Bucket:
         client_options={"connect_timeout": "5s", "timeout": "60s", "allow_http": Env().bool("AWS_ALLOW_HTTP", False)},
         retry_config={"max_retries": 4, "retry_timeout": SECONDS},
     )
-    return Bucket(store)
+    return Bucket(store, limits)
 
 
 @contextmanager
@@ -183,8 +219,17 @@ def _as_os_errors() -> Iterator[None]:
         if NO_BUCKET in str(missing):
             raise Unreachable(errno.EIO, "there is no such bucket") from None
         raise FileNotFoundError(errno.ENOENT, _first_line(missing)) from None
+    except TimeoutError:
+        raise Unreachable(errno.ETIMEDOUT, "the bucket did not answer in time") from None
     except (BaseError, OSError, ValueError) as error:
-        raise Unreachable(errno.EIO, _first_line(error)) from None
+        raise Unreachable(errno.EIO, _reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    """Without address, tries and times: the same every time, so that a problem is told once."""
+    said = _first_line(error).rpartition(" - ")[2]
+    status = said.removeprefix("Server returned non-2xx status code: ")
+    return f"the bucket answered {status}" if status != said else f"the bucket does not answer: {said}"
 
 
 def _first_line(error: Exception) -> str:

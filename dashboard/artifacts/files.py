@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -64,15 +63,15 @@ def artifact_files() -> ArtifactStore:
     """Raises ImproperlyConfigured."""
     address = str(settings.ARTIFACTS)
     if address.startswith(SCHEME):
-        return _bucket_store(address, Path(settings.ARTIFACT_CACHE), os.getpid())
+        return _bucket_store(address, Path(settings.ARTIFACT_CACHE))
     if "://" in address:
         raise ImproperlyConfigured(f"COUNTERFOIL_ARTIFACTS is {address}: a folder, or {SCHEME}BUCKET/PREFIX")
     return FileStore(Path(address))
 
 
 @lru_cache(maxsize=8)
-def _bucket_store(address: str, local: Path, _process: int) -> BucketStore:
-    """Kept, with its connections; but not over a fork, which the client's threads do not survive."""
+def _bucket_store(address: str, local: Path) -> BucketStore:
+    """Kept, with its connections."""
     return BucketStore(bucket_at(address), local)
 
 

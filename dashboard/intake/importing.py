@@ -50,6 +50,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.token_counter import Count, count_here, counting_beside
 
+UNSTORED_AT_MOST = 3
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
 COUNTED = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
 
@@ -74,6 +75,7 @@ class Report:
     lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
     problems: list[dict[str, Any]] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
+    unstored: int = 0  # recordings that wait for the artifact store; importing them again goes on from there
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -83,6 +85,7 @@ class Report:
             "lines": dict(self.lines),
             "problems": self.problems,
             "run_ids": self.run_ids,
+            "unstored": self.unstored,
         }
 
 
@@ -94,15 +97,35 @@ def import_paths(
     progress: Callable[[Progress], None] | None = None,
     shown_as: Callable[[Path], str] = str,
 ) -> Report:
-    """Takes in files and folders. `shown_as` names a file for people: an upload has no path of its own."""
+    """Takes in files and folders. `shown_as` names a file for people: an upload has no path of its own.
+
+    Where the artifact store takes nothing of UNSTORED_AT_MOST recordings in a row, it is down: the rest is
+    not tried, for each try may take minutes.
+    """
     files = list(recordings_under([Path(path) for path in paths]))
     report = Report()
     size = sum(_size(path) for path, _ in files)
     meter = _Meter(progress, size)
     with counting_beside(size) as count:
-        for path, is_named in files:
+        in_a_row = 0
+        for done, (path, is_named) in enumerate(files, start=1):
+            before = report.unstored
             FileImport(project, path, shown_as(path), report, meter, count).run(format_name, is_named=is_named)
+            in_a_row = in_a_row + 1 if report.unstored > before else 0
+            if in_a_row == UNSTORED_AT_MOST and done < len(files):
+                _stop(report, [shown_as(path) for path, _ in files[done:]])
+                break
     return report
+
+
+def _stop(report: Report, left: Sequence[str]) -> None:
+    count = len(left)
+    reason = (
+        f"stopped here: the artifact store took in nothing of {UNSTORED_AT_MOST} recordings in a row. This one and "
+        f"{count - 1} more were not read; import them again when the store is there"
+    )
+    report.unstored += count
+    report.problems.append({"file": left[0], "line": 0, "path": "$", "reason": reason})
 
 
 class FileImport:
@@ -128,6 +151,7 @@ class FileImport:
             self._refuse_file(_what_it_is(self.path) or str(error))
         except artifact_store.NotStored as error:
             reason = f"a file that it names could not be stored: {error}; import it again, and it goes on from there"
+            self.report.unstored += 1
             self._refuse_file(reason)
         except FileNotFoundError as error:
             if is_named:

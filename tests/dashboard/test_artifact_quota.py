@@ -7,11 +7,12 @@ import io
 import json
 import os
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django import Settings
 
@@ -37,9 +38,10 @@ def session(folder: Path, number: int, outputs: dict[str, bytes]) -> Path:
     return write(folder / f"{name}.jsonl", lines)
 
 
-def imported(path: Path, project: str = "default") -> dict[str, Any]:
+def imported(path: Path, project: str = "default", *, is_unstored: bool = False) -> dict[str, Any]:
     out = io.StringIO()
-    call_command("import_runs", str(path), "--project", project, "--json", stdout=out)
+    with pytest.raises(CommandError, match="not in whole") if is_unstored else nullcontext():
+        call_command("import_runs", str(path), "--project", project, "--json", stdout=out)
     found: dict[str, Any] = json.loads(out.getvalue())
     return found
 
@@ -127,11 +129,32 @@ def test_a_full_disk_stops_the_recording_with_a_reason_and_the_next_import_goes_
 
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", full)
-        report = imported(path)
+        report = imported(path, is_unstored=True)
     assert "could not be stored: No space left on device" in report["problems"][0]["reason"]
     assert not Artifact.objects.exists()
     imported(path)
     assert states() == {"a.txt": "present"}
+    assert not Problem.objects.exists()
+
+
+def test_a_store_that_is_down_is_not_tried_with_every_recording(
+    bucket_address: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ARTIFACTS, settings.ARTIFACT_CACHE = bucket_address, tmp_path / "cache"
+    for number in range(6):
+        session(tmp_path / "all", number, {f"{number}.txt": b"%d" % number})
+    with monkeypatch.context() as down:
+        down.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nobody is there
+        report = imported(tmp_path / "all", is_unstored=True)
+        assert report["unstored"] == 6
+    told = [one["reason"] for one in report["problems"]]
+    assert len(told) == 4
+    assert "could not be stored: the bucket does not answer: " in told[0]
+    assert "This one and 2 more were not read" in told[3]
+    assert not Artifact.objects.exists()
+    settings.ARTIFACT_CACHE = tmp_path / "another cache"
+    assert imported(tmp_path / "all")["unstored"] == 0
+    assert set(states().values()) == {"present"}
     assert not Problem.objects.exists()
 
 

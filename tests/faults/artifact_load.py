@@ -14,8 +14,11 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.dashboard.sessions import answers, asks, write
 
@@ -43,7 +46,7 @@ def write_recordings(folder: Path, artifacts: int) -> None:
 def main(recordings: Path, seconds: float, seed: int, longest: float) -> dict[str, object]:
     """Kills after `longest` seconds at most until all is there, then looks once more; what was wrong after any kill."""
     _prepare()
-    chance, faults = random.Random(seed), set[str]()
+    chance, faults, whole = random.Random(seed), set[str](), set[str]()
     kills = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end and _in_fork(lambda: _left(recordings)):
@@ -52,7 +55,9 @@ def main(recordings: Path, seconds: float, seed: int, longest: float) -> dict[st
         for child in children:
             os.kill(child, signal.SIGKILL)
         kills += sum(os.WIFSIGNALED(os.waitpid(child, 0)[1]) for child in children[:2])
-        faults |= set(_in_fork(_faults))
+        found = _in_fork(partial(_looked_at, whole))
+        faults |= set(found["faults"])
+        whole |= set(found["whole"])
     _in_fork(lambda: _take_in(recordings))
     left = _in_fork(lambda: _left(recordings))
     return {"kills": kills, "left": left, "faults": sorted(faults | set(_in_fork(_faults)))}
@@ -96,21 +101,32 @@ def _left(recordings: Path) -> int:
 
 
 def _faults() -> list[str]:
-    """Every row is looked up and its content read whole; what lies in the store is what its name says."""
+    """What lies in the store is what its name says, every row's content is there, and is read whole."""
+    from dashboard.artifacts.files import artifact_files
+
+    found = {fault.reason for fault in artifact_files().check()} - {"left by a write that did not end"}
+    return sorted(found | set(_looked_at(set())["faults"]))
+
+
+def _looked_at(whole: set[str]) -> dict[str, list[str]]:
+    """Every row's content has to be in the store; what is not known to be `whole` is read, from end to end."""
     from dashboard.artifacts.files import artifact_files
     from dashboard.models import Artifact
 
     files = artifact_files()
-    found = {fault.reason for fault in files.check()} - {"left by a write that did not end"}
-    for row in Artifact.objects.filter(observation=None):
+    faults, held, seen = set[str](), files.sizes(), set(whole)
+    for row in Artifact.objects.filter(observation=None).order_by("pk"):
         if row.state != Artifact.State.PRESENT:
-            found.add(f"a row is {row.state}")
-            continue
-        with files.open(row.sha256) as stream:
-            content = stream.read()
-        if (hashlib.sha256(content).hexdigest(), len(content)) != (row.sha256, row.size):
-            found.add("a row's content is not whole")
-    return sorted(found)
+            faults.add(f"a row is {row.state}")
+        elif row.sha256 not in held:
+            faults.add("a row names content that is not in the store")
+        elif row.sha256 not in seen:
+            seen.add(row.sha256)
+            with files.open(row.sha256) as stream:
+                content = stream.read()
+            if (hashlib.sha256(content).hexdigest(), len(content)) != (row.sha256, row.size):
+                faults.add("a row's content is not whole")
+    return {"faults": sorted(faults), "whole": sorted(seen)}
 
 
 def _fork(work: Callable[[], object]) -> int:
@@ -123,23 +139,24 @@ def _fork(work: Callable[[], object]) -> int:
     return child
 
 
-def _in_fork(work: Callable[[], object]) -> object:
-    """What `work` returns, or the name of what it raises as a list: the database stays unopened here."""
+def _in_fork(work: Callable[[], object]) -> Any:
+    """What `work` returns: the database stays unopened here, and the bucket unused. What it raises ends all."""
     read, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            said: object = work()
-        except BaseException as error:
-            said = [f"{type(error).__name__}: {error}"]
-        with os.fdopen(write_end, "w") as out:
-            json.dump(said, out)
-        os._exit(0)
+            with os.fdopen(write_end, "w") as out:
+                json.dump(work(), out)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
     os.close(write_end)
     with os.fdopen(read) as answer:
-        found: object = json.load(answer)
-    os.waitpid(child, 0)
-    return found
+        said = answer.read()
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("a process that looked at the store failed")
+    return json.loads(said)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,10 @@ from envelopes.recordings import RECORDINGS
 
 
 class Command(RichCommand):
-    help = "Import recorded agent runs. Importing again adds only what is new."
+    help = (
+        "Import recorded agent runs. Importing again adds only what is new. Ends with status 1 when the artifact store "
+        "did not take a file; lines that cannot be read are told, and no failure."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders")
@@ -63,6 +66,9 @@ class Command(RichCommand):
             self._tell(report)
         if options["watch"]:
             self._follow(project, options)
+        elif report.unstored:
+            count = report.unstored
+            raise CommandError(f"{count} recordings are not in whole: the artifact store did not take their files")
 
     def _follow(self, project: Project, options: dict[str, Any]) -> None:
         """Ctrl-C is how following ends; a batch that it interrupts is read again the next time."""

@@ -1,0 +1,121 @@
+"""Services in front of a bucket, or in its place, that do everything but answer as they should."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+LINGER_NOT = struct.pack("ii", 1, 0)  # closing resets the connection
+
+
+HALF = (
+    b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-999/1000\r\nContent-Length: 1000\r\n"
+    b"Last-Modified: Sun, 22 Nov 2026 08:00:00 GMT\r\n\r\nbegin"
+)
+
+
+def silent(peer: socket.socket) -> None:
+    while peer.recv(65_536):
+        pass
+
+
+def half_an_answer(peer: socket.socket) -> None:
+    has_content = peer.recv(65_536).startswith(b"GET")
+    peer.sendall(HALF if has_content else HALF[:30])
+    silent(peer)
+
+
+def a_byte_at_a_time(peer: socket.socket) -> None:
+    peer.recv(65_536)
+    for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000:
+        peer.sendall(bytes([byte]))
+        time.sleep(0.05)
+
+
+def resets(peer: socket.socket) -> None:
+    peer.recv(65_536)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+
+
+def errors(peer: socket.socket) -> None:
+    peer.recv(65_536)
+    peer.sendall(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+
+def nonsense(peer: socket.socket) -> None:
+    peer.recv(65_536)
+    peer.sendall(b"\0\xff nothing that is a status line\r\n\r\n")
+
+
+@contextmanager
+def serving(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Yields the address at which every connection is answered so."""
+
+    def one(peer: socket.socket) -> None:
+        with suppress(OSError), peer:
+            answer(peer)
+
+    def all_of_them() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=one, args=(server.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=all_of_them, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+class Door:
+    """A process through which a service is reached. It is killed as the service would be, and comes back.
+
+    What the service holds lives on: it keeps it in memory, and so cannot be killed itself.
+    """
+
+    def __init__(self, behind: str) -> None:
+        self._behind = int(behind.rpartition(":")[2])
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.open()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def open(self) -> None:
+        command = [sys.executable, "-m", "tests.faults.bucket_faults", str(self._port), str(self._behind)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"open\n"
+
+    def kill(self) -> None:
+        """Connections are reset, and then refused."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def pass_on(port: int, behind: int) -> None:
+    with socket.create_server(("127.0.0.1", port)) as server:
+        print("open", flush=True)
+        while True:
+            near = server.accept()[0]
+            far = socket.create_connection(("127.0.0.1", behind))
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=_copy, args=(one, other), daemon=True).start()
+
+
+def _copy(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):
+        while piece := one.recv(65_536):
+            other.sendall(piece)
+        other.shutdown(socket.SHUT_WR)
+
+
+if __name__ == "__main__":
+    pass_on(int(sys.argv[1]), int(sys.argv[2]))
