@@ -25,6 +25,8 @@ from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.calls.walk import Walk, walk
 from dashboard.inert import plain
 from dashboard.models import Artifact, Call, Event, Observation, Project, Receipt, Run
+from dashboard.renderers.receipt_drift import Sent, drifted_of
+from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
 from envelopes.untrusted import tame
 
 EVENTS_SHOWN = EVENTS_READ - 1
@@ -92,6 +94,9 @@ class CallPage:
     receipt: ReceiptPane | None
     receipt_fidelity: Fidelity
     rail: Rail
+    variant: VariantPane | None
+    variants: tuple[VariantKey, ...]
+    drifted: tuple[Sent, ...]
     lint: LintPane | None
     cuts: tuple[CutBar, ...]
     superseded: Receipt | None
@@ -112,6 +117,7 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     fidelity = receipt.fidelity if receipt else of_receipt("absent")
     shows_recorded = query.get("left") == "recorded" and surfaces.result is not None
     way = rail(surfaces, query)
+    variant = variant_pane(project, surfaces, query)
     events = events_of(call)
     return CallPage(
         call=call,
@@ -128,7 +134,10 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         receipt=receipt,
         receipt_fidelity=fidelity,
         rail=way,
-        lint=lint_pane(surfaces, artifacts, reach) if way.shows_receipt else None,
+        variant=variant,
+        variants=variant_keys(project, surfaces, query),
+        drifted=drifted_of(call),
+        lint=lint_pane(surfaces, artifacts, reach) if way.shows_receipt and variant is None else None,
         cuts=cut_bars(surfaces.halves, artifacts, got=fidelity.got),
         superseded=_superseded(surfaces),
         receipts=_receipt_options(surfaces),

@@ -15,6 +15,7 @@ from django.http import QueryDict
 from dashboard.calls import json_markup
 from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces, utf8_length
+from dashboard.renderers.variant_pane import asked_for
 from dashboard.windows import FIRST, Window
 from envelopes.compaction import Compacted, compact, recap
 from envelopes.receipt import Receipt
@@ -170,7 +171,7 @@ def _receipt(way: _Way) -> Stop:
         href=way.address(right=None),
         bytes=way.surfaces.receipt_bytes,
         tokens=way.surfaces.receipt_tokens,
-        is_current=way.asked is None and way.right != COMPACTED,
+        is_current=way.asked is None and way.right != COMPACTED and not asked_for(way.query),
     )
 
 

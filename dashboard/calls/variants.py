@@ -50,8 +50,12 @@ def rendered(surfaces: Surfaces, name: str = "receipt") -> Rendered:
 
 
 def canonical_of(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
-    """The stored envelope belongs to the family that wrote it, which need not be today's."""
+    """The stored envelope belongs to the family that wrote it, which need not be today's. Raises KeyError."""
+    return family_of(surfaces), CanonicalResult.from_json(tame(surfaces.canonical))
+
+
+def family_of(surfaces: Surfaces) -> Family:
+    """Raises KeyError for one that is not installed."""
     stored = surfaces.projection
     mapping = surfaces.halves.mapping if stored is None else stored.mapping
-    owner = family(mapping.partition(":")[0])
-    return owner, CanonicalResult.from_json(tame(surfaces.canonical))
+    return family(mapping.partition(":")[0])

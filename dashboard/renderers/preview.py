@@ -28,7 +28,7 @@ from envelopes.lint import lint
 from envelopes.pipeline import ReceiptTooLong, render
 from envelopes.pointer import join
 from envelopes.receipt import Receipt
-from envelopes.result import JsonValue
+from envelopes.result import CanonicalResult, JsonValue
 from envelopes.tokens import TokenCount, count_tokens
 from envelopes.variant import Variant
 
@@ -103,21 +103,26 @@ class Preview:
 
     @property
     def is_cut(self) -> bool:
-        return any(one.role == "marker" for one in self.receipt.segments)
+        return is_cut(self.receipt)
 
 
-def written(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
+def is_cut(receipt: Receipt) -> bool:
+    """It says itself that it leaves something out."""
+    return any(one.role == "marker" for one in receipt.segments)
+
+
+def written(canonical: CanonicalResult, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
     """Raises Failed, whatever the variant raises: it may be a package's, or an operator's."""
     try:
-        return _rendered(subject, owner, variant, policy)
+        return _rendered(canonical, owner, variant, policy)
     except ReceiptTooLong as error:
         raise Failed(str(error)) from error
 
 
-def _rendered(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
+def _rendered(canonical: CanonicalResult, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
     """Raises ReceiptTooLong, which a search for a budget can go on from, and Failed."""
     try:
-        return render(subject.canonical, owner, policy, variant=variant)
+        return render(canonical, owner, policy, variant=variant)
     except ReceiptTooLong:
         raise
     except Exception as error:
@@ -158,7 +163,7 @@ def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offer
 def _write(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Write:
     def write(characters: int) -> Receipt:
         limited = msgspec.structs.replace(policy, characters=characters)
-        return _rendered(subject, owner, variant, limited)
+        return _rendered(subject.canonical, owner, variant, limited)
 
     return write
 
@@ -169,7 +174,7 @@ def _swept(subject: Subject, owner: Family, variant: Variant, policy: RenderPoli
     key = f"sweep-{owner.name}-{variant.hash}-{policy.fingerprint}-{digest}"
     found = cache.get(key)
     if not isinstance(found, Sweep):
-        written(subject, owner, variant, policy)  # one that breaks its own policy is told so, and goes no further
+        written(subject.canonical, owner, variant, policy)  # one that breaks its policy is told so and goes no further
         found = sweep(_write(subject, owner, variant, policy), policy.characters)
         cache.set(key, found, REMEMBERED_FOR)
     return found
@@ -180,7 +185,7 @@ def _within(subject: Subject, owner: Family, knobs: Knobs, swept: Sweep) -> tupl
     if knobs.budget is not None and knobs.budget < swept.whole.tokens:
         limit = within_tokens(_write(subject, owner, knobs.chosen.variant, policy), knobs.budget, swept)
         policy = msgspec.structs.replace(policy, characters=limit)
-    return written(subject, owner, knobs.chosen.variant, policy), policy
+    return written(subject.canonical, owner, knobs.chosen.variant, policy), policy
 
 
 def _roles(receipt: Receipt, tokens: TokenCount) -> Iterator[RoleLine]:
@@ -247,5 +252,5 @@ def _other(
     if knobs.against == RECORDED and subject.recorded is not None:
         return "the recorded receipt", subject.recorded, subject.recorded_tokens
     other = by_key(variants, knobs.against) or variants[0]
-    text = written(subject, owner, other.variant, other.variant.policy).text
+    text = written(subject.canonical, owner, other.variant, other.variant.policy).text
     return other.variant.id, text, count_tokens(text, model=subject.model)

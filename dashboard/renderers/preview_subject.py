@@ -76,19 +76,25 @@ def subject(project: Project, owner: Family, query: Mapping[str, str]) -> Subjec
 
 def of_call(call: Call, owner: Family) -> Subject:
     """Raises NoSubject for a call of another family, and for one whose stored envelope is none."""
-    surfaces = surfaces_of(call, {}, first=NO_LINKS)
-    try:
-        found, canonical = canonical_of(surfaces)
-    except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
-        raise NoSubject(f"The stored envelope of this call cannot be read: {error}") from None
-    except KeyError as gone:
-        raise NoSubject(f"The family {gone} that read this call is of a package that is not installed.") from None
+    found, subject = of_its_family(call)
     if found.name != owner.name:
         raise NoSubject(
             f"This call is one of the {found.name} family, not of {owner.name}.",
             f"/renderers/{found.name}/?call={call.pk}",
         )
-    return Subject(
+    return subject
+
+
+def of_its_family(call: Call) -> tuple[Family, Subject]:
+    """Raises NoSubject."""
+    surfaces = surfaces_of(call, {}, first=NO_LINKS)
+    try:
+        owner, canonical = canonical_of(surfaces)
+    except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
+        raise NoSubject(f"The stored envelope of this call cannot be read: {error}") from None
+    except KeyError as gone:
+        raise NoSubject(f"The family {gone} that read this call is of a package that is not installed.") from None
+    return owner, Subject(
         kind="call",
         title=f"{call.tool}: {call.summary}",
         named={"call": str(call.pk)},

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from dashboard.calls.surfaces import surfaces_of
@@ -29,6 +29,7 @@ from dashboard.comparisons.pair import rendered_from
 from dashboard.comparisons.subjects import subjects_of
 from dashboard.comparisons.work import results_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
+from dashboard.prepared import given, prepared
 from envelopes.canonical_json import NotCanonical, hash_of
 from envelopes.families import family
 from envelopes.pipeline import render
@@ -58,6 +59,11 @@ class Sent:
 
     fingerprint: ReceiptFingerprint
     drift: Drift | None
+
+    @property
+    def key(self) -> str:
+        """Of the variant, as addresses name it."""
+        return self.fingerprint.variant.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,17 @@ def drifts_of(call: Call) -> list[Sent]:
     """Each receipt that this system sent for the call, and whether it would be another today."""
     found = ReceiptFingerprint.objects.filter(receipt__call=call).select_related("receipt__call__run")
     return [Sent(one, _drift_of(one)) for one in found.order_by("receipt__seq")]
+
+
+@prepared
+def _held() -> QuerySet[Any, Any]:
+    of_call = ReceiptFingerprint.objects.filter(receipt__call=given("call", Receipt, "call"))
+    return of_call.values_list("pk")
+
+
+def drifted_of(call: Call) -> tuple[Sent, ...]:
+    """Those that would be another today. Few calls were sent by this system: of the others one key is asked for."""
+    return tuple(one for one in drifts_of(call) if one.drift) if _held(call=call.pk) else ()
 
 
 def check(project: Project | None = None) -> Checked:

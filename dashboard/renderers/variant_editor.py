@@ -108,7 +108,7 @@ def _yielded(project: Project, owner: Family, query: Mapping[str, str], draft: D
     )
     variant = as_variant(row)
     try:
-        receipt = written(about, owner, variant, variant.policy)
+        receipt = written(about.canonical, owner, variant, variant.policy)
     except Failed as failed:
         cause = failed.__cause__
         line = cause.line if isinstance(cause, TemplateRefused) else None

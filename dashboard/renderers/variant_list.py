@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboard.models import Project
-from dashboard.renderers.variant_templates import Keyed, as_variant, latest_by_family, latest_versions, named_versions
+from dashboard.renderers.variant_templates import (
+    Keyed,
+    as_variant,
+    latest_by_family,
+    latest_versions,
+    named_versions,
+    template_names,
+)
 from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
 from envelopes.plugins import Origin
@@ -30,6 +37,11 @@ def offered(project: Project, owner: Family, also: Iterable[str] = ()) -> tuple[
     """
     templates = latest_versions(project, owner.name) + named_versions(project, owner.name, also)
     return (*_installed(owner), *_written(templates))
+
+
+def offered_keys(project: Project, owner: Family) -> list[str]:
+    """The keys of what is offered, in its order, without reading any template."""
+    return [*(one.name for one in variants_for(owner)), *template_names(project, owner.name)]
 
 
 def offered_by_family(project: Project, also: Iterable[str] = ()) -> dict[str, tuple[Offered, ...]]:

@@ -5,39 +5,36 @@ It is asked for by the page when it comes into view, so that a first screen cost
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from urllib.parse import urlencode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-import msgspec
-from django.urls import reverse
+from django.http import QueryDict
 
-from dashboard.calls.surfaces import surfaces_of
-from dashboard.calls.variants import canonical_of
 from dashboard.models import Call, Project
-from dashboard.renderers.preview import Failed, written
-from dashboard.renderers.preview_subject import NoSubject, Subject, of_call
+from dashboard.renderers.preview import Failed, is_cut, written
+from dashboard.renderers.preview_subject import NoSubject, Subject, of_its_family
 from dashboard.renderers.receipt_diff import Difference, difference
 from dashboard.renderers.receipt_drift import Sent, drifts_of
 from dashboard.renderers.variant_list import Offered, offered
+from dashboard.renderers.variant_pane import VariantKey, keys_of, preview_address
 from envelopes.families.base import Family
 from envelopes.finding import Pair
 from envelopes.lint import lint
 from envelopes.receipt import Receipt
-from envelopes.result import InvalidOutput
 from envelopes.tokens import TokenCount, count_all
-from envelopes.untrusted import Untrusted
+from envelopes.variant import Variant
 
-KEYS = "ABCDEFGHIJKL"  # one each; the small letters are the page's own
+_Receipt: TypeAlias = tuple[Offered, Receipt | None, str]  # or why there is none
 
 
 @dataclass(frozen=True, kw_only=True)
 class StripCell:
     """`change` is in tokens against the recorded receipt; `failure` says why there is nothing."""
 
-    offered: Offered
-    href: str
-    hotkey: str
+    key: VariantKey
+    variant: Variant
+    preview: str
     tokens: TokenCount | None = None
     change: int | None = None
     is_cut: bool = False
@@ -56,55 +53,58 @@ class Strip:
     sent: tuple[Sent, ...] = ()
     reason: str = ""
 
+    @property
+    def drifted(self) -> list[Sent]:
+        return [one for one in self.sent if one.drift]
 
-def variant_strip(project: Project, call: Call) -> Strip:
+    @property
+    def unchanged(self) -> list[Sent]:
+        return [one for one in self.sent if not one.drift]
+
+
+def variant_strip(project: Project, call: Call, query: QueryDict) -> Strip:
+    """`query` is that of the Call page, which the cells lead to."""
     try:
-        owner, _ = canonical_of(surfaces_of(call, {}))
-        subject = of_call(call, owner)
-    except (NoSubject, Untrusted, msgspec.ValidationError, InvalidOutput, KeyError) as error:
+        owner, subject = of_its_family(call)
+    except NoSubject as error:
         return Strip(
-            family=call.family, recorded=None, cells=(), reason=f"There is no envelope to write about: {error}"
+            family=call.family, recorded=None, cells=(), reason=f"There is no envelope to write about. {error}"
         )
     receipts = [(one, *_written(subject, owner, one)) for one in offered(project, owner)]
     texts = [receipt.text if receipt else "" for _, receipt, _ in receipts]
     counts = count_all(texts, model=subject.model)
     recorded = subject.recorded_tokens
+    keys = keys_of(call, query, [one.key for one, _, _ in receipts])
     return Strip(
         family=owner.name,
         recorded=recorded,
-        cells=tuple(_cells(subject, owner, receipts, counts, recorded.count if recorded else None)),
+        cells=tuple(_cells(subject, owner, zip(keys, receipts, counts, strict=True))),
         sent=tuple(drifts_of(call)),
     )
 
 
 def _written(subject: Subject, owner: Family, one: Offered) -> tuple[Receipt | None, str]:
     try:
-        return written(subject, owner, one.variant, one.variant.policy), ""
+        return written(subject.canonical, owner, one.variant, one.variant.policy), ""
     except Failed as error:
         return None, str(error)
 
 
 def _cells(
-    subject: Subject,
-    owner: Family,
-    receipts: list[tuple[Offered, Receipt | None, str]],
-    counts: list[TokenCount],
-    recorded: int | None,
+    subject: Subject, owner: Family, rows: Iterable[tuple[VariantKey, _Receipt, TokenCount]]
 ) -> Iterator[StripCell]:
-    keys = iter(KEYS)
-    for (one, receipt, failure), tokens in zip(receipts, counts, strict=True):
-        query = urlencode({**subject.named, "variant": one.key})
-        href = f"{reverse('renderer-detail', args=[owner.name])}?{query}"
+    for key, (one, receipt, failure), tokens in rows:
+        address = preview_address(subject.call, owner, key.key) if subject.call else ""
+        cell = StripCell(key=key, variant=one.variant, preview=address, failure=failure)
         if receipt is None:
-            yield StripCell(offered=one, href=href, hotkey=next(keys, ""), failure=failure)
+            yield cell
             continue
-        yield StripCell(
-            offered=one,
-            href=href,
-            hotkey=next(keys, ""),
+        recorded = subject.recorded_tokens
+        yield replace(
+            cell,
             tokens=tokens,
-            change=None if recorded is None else tokens.count - recorded,
-            is_cut=any(segment.role == "marker" for segment in receipt.segments),
+            change=None if recorded is None else tokens.count - recorded.count,
+            is_cut=is_cut(receipt),
             findings=len(lint(Pair(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint)),
             difference=None if subject.recorded is None else difference(subject.recorded, receipt.text),
         )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
 
 from dashboard.models import Project, TemplateVariant
+from dashboard.prepared import given, prepared
 from envelopes.budget import RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.families.base import Family
 from envelopes.renderings import variants_for
@@ -46,6 +48,19 @@ def latest_versions(project: Project, family: str) -> Keyed:
     """One query; by name."""
     rows = project.template_variants.filter(family=family).order_by("name", "version")
     return [(name, row) for name, row in {row.name: row for row in rows}.items()]
+
+
+@prepared
+def _names() -> QuerySet[Any, Any]:
+    mine = TemplateVariant.objects.filter(
+        project=given("project", TemplateVariant, "project"), family=given("family", TemplateVariant, "family")
+    )
+    return mine.order_by("name").values_list("name").distinct()
+
+
+def template_names(project: Project, family: str) -> list[str]:
+    """As `latest_versions` has them, for a page that only says which there are."""
+    return [name for (name,) in _names(project=project.pk, family=family)]
 
 
 def latest_by_family(project: Project) -> dict[str, Keyed]:

@@ -6,11 +6,12 @@ from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.access import OperatorRequest
+from dashboard.calls.queries import call_of
 from dashboard.renderers import preview_pasted
 from dashboard.renderers.drift_list import drift_list
 from dashboard.renderers.list import renderer_list
@@ -46,8 +47,10 @@ def detail(request: OperatorRequest, name: str) -> HttpResponse:
 @require_GET
 def strip(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """A call under all variants of its family: a fragment of the Call page, and a page of its own."""
-    call = get_object_or_404(request.project.calls.select_related("run", "source"), pk=pk)
-    shown = variant_strip(request.project, call)
+    call = call_of(request.project, pk)
+    if call is None:
+        raise Http404
+    shown = variant_strip(request.project, call, request.GET)
     return render_page(request, "renderers/strip.html", {"call": call, "strip": shown}, partial="strip")
 
 

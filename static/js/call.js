@@ -80,7 +80,7 @@ function exactRange(field, piece) {
 function spanRange(start, end) {
   const range = new Range();
   let at = 0;
-  for (const part of document.querySelectorAll("[data-half=receipt] .exact")) {
+  for (const part of document.querySelectorAll(":is([data-half=receipt], [data-half=variant]) .exact")) {
     const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const node = walker.currentNode;
@@ -149,9 +149,10 @@ function say(element, others) {
   const field = names.map((name) => `${SPOKEN[name]} ${element.dataset[name] || "(the whole)"}`).join(", ");
   const texts = isText(element) ? [element] : others.filter(isText);
   const count = texts.reduce((sum, one) => sum + plain(one).length, 0);
+  const text = document.querySelector("[data-says]")?.dataset.says ?? "receipt";
   status.textContent = texts.length
-    ? `${field}: ${count.toLocaleString("en")} character${count === 1 ? "" : "s"} in the receipt shown here`
-    : `${field}: nothing of it is in the receipt shown here`;
+    ? `${field}: ${count.toLocaleString("en")} character${count === 1 ? "" : "s"} in the ${text} shown here`
+    : `${field}: nothing of it is in the ${text} shown here`;
   status.hidden = false;
 }
 
@@ -260,13 +261,15 @@ document.addEventListener("click", (event) => {
   else hold(element);
 });
 
-/* Escape lets go of a held link or closes a menu before it means "up". */
+/* Escape lets go of a held link, closes a menu or leaves a variant before it means "up". */
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input:not([type=checkbox]), textarea, select")) return;
   if (document.querySelector("dialog[open]")) return;
   const menu = document.querySelector(".menu[open]");
+  const back = document.querySelector("[data-escape]");
   if (event.key === "Escape" && menu) menu.open = false;
   else if (event.key === "Escape" && held) release();
+  else if (event.key === "Escape" && back) back.click();
   else if (event.key === "n" && document.querySelector("#halves") && step(1)) { /* stepped */ }
   else if (event.key === "p" && document.querySelector("#halves") && step(-1)) { /* stepped */ }
   else return;
@@ -290,9 +293,31 @@ document.addEventListener("change", (event) => {
   } catch { /* storage is refused */ }
 });
 
+/* A variant opens beside what is looked at now, not what was when its link was written. */
+document.addEventListener("htmx:configRequest", (event) => {
+  const link = event.target.closest?.("[data-variant]");
+  if (!link) return;
+  const url = new URL(location.href);
+  url.searchParams.delete("left");
+  url.searchParams.set("right", new URL(link.href).searchParams.get("right"));
+  event.detail.path = url.pathname + url.search;
+});
+
+/* Its text comes into view where the strip was pressed, and stays put where it is seen already. */
+function showVariant(root) {
+  const half = root.querySelector?.("[data-half=variant]");
+  if (!half) return;
+  const { top, bottom } = half.getBoundingClientRect();
+  if (top > innerHeight - 160 || bottom < 160) half.scrollIntoView({ block: "start" });
+}
+
 /* The neighbours open in the form that is open here. */
 document.addEventListener("htmx:pushedIntoHistory", () => {
   const shown = new URLSearchParams(location.search);
+  for (const link of document.querySelectorAll("[data-variant]")) {
+    if (shown.get("right") === `variant-${link.dataset.variant}`) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
   for (const link of document.querySelectorAll(".walk a[rel]")) {
     const url = new URL(link.href);
     for (const name of ["left", "right", "spaces"]) {
@@ -303,8 +328,9 @@ document.addEventListener("htmx:pushedIntoHistory", () => {
   }
 });
 
-document.addEventListener("htmx:afterSettle", () => {
+document.addEventListener("htmx:afterSettle", (event) => {
   held = null;
   restoreToggles();
+  showVariant(event.target);
 });
 restoreToggles();

@@ -49,6 +49,41 @@ def test_fields_fall_out_while_the_budget_is_dragged(operator_page: Page, projec
     assert before > 0
 
 
+def test_a_key_shows_what_a_variant_would_have_said_and_the_same_key_or_escape_goes_back(
+    operator_page: Page, project: Project, tmp_path: Path, serious: Serious
+) -> None:
+    import_commands(project, tmp_path, outputs(3))
+    call = project.calls.order_by("-receipt_characters", "pk")[0]
+    operator_page.goto(f"/calls/{call.pk}/")
+    right = operator_page.locator(".halves > section").nth(1)
+    receipt = right.inner_text()
+    press(operator_page, "G", lambda: expect(right).to_contain_text("What markdown would have said"))
+    expect(right).to_contain_text("not what the model saw")
+    assert operator_page.url.endswith("?right=variant-markdown")
+    assert not serious(operator_page)
+    operator_page.keyboard.press("n")  # a source link: the field lights up in the canonical half
+    expect(operator_page.locator("[data-link-status]")).to_contain_text("in the text of markdown shown here")
+    expect(operator_page.locator("[data-half=canonical] :is(.lit, .around)")).not_to_have_count(0)
+    operator_page.keyboard.press("Escape")  # lets go first
+    expect(right).to_contain_text("What markdown would have said")
+    press(operator_page, "Escape", lambda: expect(right).not_to_contain_text("would have said"))
+    assert right.inner_text() == receipt
+    assert "right=" not in operator_page.url
+    for key, name in (("B", "tail_first"), ("F", "tagged")):
+        press(operator_page, key, lambda name=name: expect(right).to_contain_text(f"What {name} would have said"))
+        expect(operator_page.locator("[data-variant][aria-current]")).to_have_attribute("data-variant", name)
+    press(operator_page, "F", lambda: expect(right).not_to_contain_text("would have said"))
+    operator_page.go_back()
+    expect(right).to_contain_text("What tagged would have said")
+    operator_page.locator("#variants").scroll_into_view_if_needed()
+    expect(operator_page.locator("#variants")).to_contain_text("tok")
+    operator_page.get_by_role("link", name="canonical_json D").click()
+    expect(right).to_contain_text("What canonical_json would have said")
+    expect(right.get_by_role("heading")).to_be_in_viewport()
+    operator_page.keyboard.press("?")
+    expect(operator_page.locator("#help")).to_contain_text("What markdown would have said")
+
+
 @pytest.mark.parametrize("calls", [60, pytest.param(1_000, marks=pytest.mark.long)])
 def test_a_template_is_mended_compared_judged_and_exported(
     operator_page: Page, project: Project, tmp_path: Path, troubles: list[str], serious: Serious, *, calls: int

@@ -54,6 +54,14 @@ def send(call: Call, folder: Path, **changes: Any) -> None:
     import_paths(call.project, [folder / "receipts.jsonl"])
 
 
+def found_version(changes: dict[str, Any]) -> int:
+    return int(changes.get("renderer", {}).get("version", 1))
+
+
+def page_of(client: Client, call: Call) -> str:
+    return client.get(f"/calls/{call.pk}/").content.decode()
+
+
 def strip_of(client: Client, call: Call) -> str:
     return " ".join(text_of(client.get(f"/calls/{call.pk}/variants/").content.decode()).split())
 
@@ -65,6 +73,19 @@ def test_a_receipt_that_states_its_variant_is_held_against_today(
     assert check(call.project).sent == 1
     assert check(call.project).drifted == ()
     assert "and would be the same today" in strip_of(operator_client, call)
+    assert 'id="drift"' not in page_of(operator_client, call)
+
+
+def test_the_call_says_that_it_drifted_before_any_check_and_leads_to_what_it_would_say_today(
+    operator_client: Client, call: Call, tmp_path: Path
+) -> None:
+    send(call, tmp_path, text="other words")
+    html = page_of(operator_client, call)
+    assert html.count('id="drift"') == 1
+    assert "The text changed: the same version writes another text" in " ".join(text_of(html).split())
+    address = f"/calls/{call.pk}/?right=variant-receipt"
+    assert f'<a href="{address}">What it would say today</a>' in html
+    assert "not what the model saw" in operator_client.get(address).content.decode()
 
 
 @pytest.mark.parametrize(
@@ -83,8 +104,11 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     assert [one.reason for one in check(call.project).drifted] == [reason]
     said = {"canonical": "The canonical result changed"}.get(reason, f"The {reason} changed")
     assert said in strip_of(operator_client, call)
+    top = " ".join(text_of(page_of(operator_client, call).partition('id="halves"')[0]).split())
+    assert f"Drifted: this receipt was written by external/receipt version {found_version(changes)}" in top
+    assert said in top
     listed = operator_client.get(f"/renderers/drifted/?reason={reason}").content.decode()
-    assert f"/calls/{call.pk}/variants/#drift" in listed
+    assert f"/calls/{call.pk}/#drift" in listed
     assert "/renderers/drifted/" in operator_client.get("/runs/?preset=drifted").content.decode()
 
 

@@ -36,7 +36,8 @@ def test_the_call_page_asks_for_the_strip_when_it_comes_into_view(client: Client
     html = body(client, call)
     assert f'hx-get="/calls/{call.pk}/variants/" hx-trigger="revealed"' in html
     assert f'<a href="/calls/{call.pk}/variants/" data-hotkey="click" data-key="v"' in html
-    assert not cells(html)
+    assert [one.split()[:2] for one in cells(html)] == [list(pair) for pair in zip(NAMES, "ABCDEFG", strict=True)]
+    assert "tok" not in " ".join(cells(html)), "nothing is written for a first screen"
 
 
 def test_every_variant_has_its_tokens_cut_lint_difference_and_key(client: Client, run: Run) -> None:
@@ -49,6 +50,18 @@ def test_every_variant_has_its_tokens_cut_lint_difference_and_key(client: Client
     assert all(re.search(r"−\d+ \+\d+ lines", one) for one in found)
     assert "1 finding" in found[3]
     assert "<html" not in html
+
+
+def test_a_cell_opens_its_text_in_place_and_keeps_how_the_page_is_looked_at(client: Client, run: Run) -> None:
+    call = bash(run, "hello")
+    for html in (body(client, call, "?q=x&left=recorded"), fragment(client, f"/calls/{call.pk}/variants/?q=x")):
+        found = re.search(r'<a href="([^"]+)"([^>]*)data-variant="markdown"([^>]*)>', html)
+        assert found
+        assert found[1] == f"/calls/{call.pk}/?q=x&amp;right=variant-markdown"
+        assert f'hx-get="{found[1]}" hx-target="#halves"' in found[2]
+        assert 'data-key="G"' in found[3]
+    alone = client.get(f"/calls/{call.pk}/variants/").content.decode()
+    assert f'<a href="/calls/{call.pk}/?right=variant-markdown" data-variant' in alone, "no half to put it into"
 
 
 def test_a_cell_leads_to_its_preview_of_this_call(client: Client, run: Run) -> None:
