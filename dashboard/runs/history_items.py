@@ -141,9 +141,9 @@ def _marks(receipts: Iterable[Placed], compactions: Iterable[Compaction]) -> lis
     found = [Mark(one.line, RANKS["receipt"], one.key, one.tokens) for one in receipts]
     found += _replacements(receipts)
     rank = RANKS["compaction"]
-    found += [
-        Mark(one.line, rank, one.key.hex, 0, "compaction", one.at, {"message": one.message}) for one in compactions
-    ]
+    for one in compactions:
+        row = {"message": one.message, "is_partial": one.is_partial}
+        found.append(Mark(one.line, rank, one.key.hex, 0, "compaction", one.at, row))
     return sorted(found)
 
 

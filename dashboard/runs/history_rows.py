@@ -36,6 +36,7 @@ from dashboard.prepared import Row, given, prepared
 from envelopes.tokens import CHARACTERS_PER_TOKEN
 
 COMPACTION = "compact_boundary"
+PARTIAL_COMPACTION = "partial_compact_boundary"  # some messages before it stayed
 AT_ONCE = 40  # keys that one query of details asks for
 WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
 HEAD_BYTES = 64 * 1024
@@ -91,6 +92,11 @@ class Compaction(NamedTuple):
     key: UUID
     at: datetime | None
     message: str
+    kind: str
+
+    @property
+    def is_partial(self) -> bool:
+        return self.kind == PARTIAL_COMPACTION
 
 
 class Sums(NamedTuple):
@@ -213,8 +219,8 @@ def _receipts() -> QuerySet[Any, Any]:
 
 @prepared
 def _compactions() -> QuerySet[Any, Any]:
-    own = Event.objects.filter(run=given("run", Event, "run"), kind=COMPACTION)
-    return own.values_list("line", "id", "at", "message")
+    own = Event.objects.filter(run=given("run", Event, "run"), kind__in=(COMPACTION, PARTIAL_COMPACTION))
+    return own.values_list("line", "id", "at", "message", "kind")
 
 
 @prepared

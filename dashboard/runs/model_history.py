@@ -27,6 +27,7 @@ PAGE = 40
 PAGE_BYTES = 600_000  # of markup; a page that reaches it ends early and says where it goes on
 GAUGE_TOKENS = 200_000  # a full gauge
 GONE = "compacted away later"
+MAYBE_GONE = "compacted later, perhaps kept"
 ABSENT = Payload(b'""', 2)
 
 
@@ -134,7 +135,7 @@ def _entries(
     for item in items:
         running = 0 if item.kind == "compaction" else max(0, running + item.tokens)
         later = compactions[bisect_right(lines, item.place.line) :][:1]
-        gone = [Note("", GONE, _compacted(one)) for one in later]
+        gone = [Note("", MAYBE_GONE if one.is_partial else GONE, _compacted(one)) for one in later]
         found.append(BUILDERS[item.kind](run, item, running, payloads, gone))
     return found
 
@@ -153,7 +154,8 @@ def _fitting(entries: Sequence[Entry], *, backwards: bool) -> range:
 
 def _compacted(one: Compaction) -> str:
     when = f" ({one.at:%Y-%m-%d %H:%M:%S} UTC)" if one.at else ""
-    return f"The history was compacted at line {one.line}{when}; after that the model no longer saw this."
+    unless = f", unless it is in a message that stayed ({one.message})" if one.is_partial else ""
+    return f"The history was compacted at line {one.line}{when}; after that the model no longer saw this{unless}."
 
 
 def _payloads(items: Sequence[Item], rewritten: Rewritten | None) -> Payloads:
@@ -268,7 +270,8 @@ def _replacement(run: Run, item: Item, running: int, payloads: Payloads, gone: I
 
 def _compaction(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
     said = item.row["message"] or "The history was compacted"
-    return _mark(item, running, f"{said}. The model no longer saw anything above this line.", gone)
+    unseen = "anything else" if item.row["is_partial"] else "anything"
+    return _mark(item, running, f"{said}. The model no longer saw {unseen} above this line.", gone)
 
 
 def _mark(item: Item, running: int, said: str, gone: Iterable[Note]) -> Entry:

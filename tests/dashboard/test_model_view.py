@@ -115,6 +115,16 @@ def test_what_stood_before_a_compaction_is_marked_and_the_gauge_begins_again(run
     assert [entry.running for entry in (before, mark, after)] == [700, 0, 50]
 
 
+def test_of_what_a_compaction_may_have_kept_nobody_says_that_it_was_gone(run: Run) -> None:
+    create_message(run, "long ago", line=1, tokens=700)
+    create_event(run, "partial_compact_boundary", line=2, message="compacted, but for 2 messages that stayed", at=START)
+    before, mark = history_of(run).entries
+    assert notes(before) == ["compacted later, perhaps kept"]
+    unless = "this, unless it is in a message that stayed (compacted, but for 2 messages that stayed)."
+    assert before.notes[0].title.endswith(unless)
+    assert mark.who.endswith("The model no longer saw anything else above this line.")
+
+
 def test_a_replaced_receipt_says_so_where_it_stood_and_where_it_stopped(run: Run) -> None:
     old = receipt_at(1, run, "the whole file", line=2, tokens=900)
     Receipt.objects.filter(pk=old.pk).update(superseded_line=5, superseded_reason="micro-compaction")

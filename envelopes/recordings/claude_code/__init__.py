@@ -8,13 +8,14 @@ outcomes     one tool result: result, receipt, artifacts
 session      the lines of a session file, releases 2.0.64 to 2.1.42 seen
 subagents    progress lines and sidechains that report another run's calls
 compaction   receipts that no longer stand
+journal      what a workflow kept of its agents
 stream_json  `claude -p --output-format stream-json`
 """
 
 from __future__ import annotations
 
 from envelopes.recordings.base import Format
-from envelopes.recordings.claude_code import session, stream_json
+from envelopes.recordings.claude_code import journal, session, stream_json
 from envelopes.recordings.claude_code.outcomes import is_global_id, stand_in, started_by
 
 SESSION = Format(
@@ -39,4 +40,13 @@ STREAM = Format(
     stand_in=stand_in,
     started_by=started_by,
 )
-FORMATS: tuple[Format, ...] = (SESSION, STREAM)
+JOURNAL = Format(
+    name="claude-code-journal",
+    title="Claude Code workflow journal",
+    agent="claude-code",
+    namespace="claude-code",
+    sniff=journal.sniff,
+    read=journal.read,
+    joins=is_global_id,
+)
+FORMATS: tuple[Format, ...] = (SESSION, STREAM, JOURNAL)

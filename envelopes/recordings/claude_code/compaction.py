@@ -12,6 +12,17 @@ from envelopes.recordings.claude_code.shapes import NOTHING, opening, reader, st
 from envelopes.untrusted import Untrusted, elements, tame
 
 
+class Preserved(msgspec.Struct, frozen=True):
+    """`preservedMessages`: the ids of messages before the boundary that the model went on seeing."""
+
+    uuids: msgspec.Raw = NOTHING
+
+
+class Compact(msgspec.Struct, frozen=True, rename="camel"):
+    preserved_segment: msgspec.Raw = NOTHING
+    preserved_messages: msgspec.Raw = NOTHING
+
+
 class Microcompact(msgspec.Struct, frozen=True, rename="camel"):
     compacted_tool_ids: msgspec.Raw = NOTHING
 
@@ -23,13 +34,31 @@ class Replacement(msgspec.Struct, frozen=True, rename="camel"):
     replacement: msgspec.Raw = NOTHING
 
 
+_read_compact = reader(Compact)
+_read_preserved = reader(Preserved)
 _read_microcompact = reader(Microcompact)
 _read_replacement = reader(Replacement)
 
 
 def compacted(line: Line) -> Iterator[Record | Problem]:
-    """From here on no earlier receipt of the run stands."""
-    yield line.event("compact_boundary", "the conversation was compacted", line.raw)
+    """From here on no earlier receipt of the run stands, but for those in messages that were kept."""
+    if kept := _kept(line.entry.compact_metadata):
+        said = f"the conversation was compacted, but for {kept} that stayed"
+        yield line.event("partial_compact_boundary", said, line.raw)
+    else:
+        yield line.event("compact_boundary", "the conversation was compacted", line.raw)
+
+
+def _kept(metadata: msgspec.Raw) -> str:
+    """What a boundary of a newer release says it left as it was. Some tell a segment, some its messages as well."""
+    if opening(metadata) != b"{":
+        return ""
+    found = _read_compact(metadata)
+    if opening(found.preserved_messages) == b"{":
+        uuids = _read_preserved(found.preserved_messages).uuids
+        number = sum(1 for _ in elements(bytes(uuids))) if opening(uuids) == b"[" else 0
+        return f"{number} message{'s' * (number > 1)}" if number else ""
+    return "some messages" if opening(found.preserved_segment) == b"{" else ""
 
 
 def microcompacted(line: Line) -> Iterator[Record | Problem]:

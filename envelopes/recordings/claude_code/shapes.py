@@ -48,6 +48,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     tool_denial_kind: msgspec.Raw = NOTHING
     forked_from: msgspec.Raw = NOTHING
     replacements: msgspec.Raw = NOTHING
+    compact_metadata: msgspec.Raw = NOTHING
     microcompact_metadata: msgspec.Raw = NOTHING
 
 

@@ -31,6 +31,17 @@ RECORDINGS: dict[str, Recorded] = {
             f"{SESSION}/subagents/workflows/wf_1/agent-{AGENT}.jsonl": lines(*CHILD),
         }
     ),
+    "the journal of a workflow": Recorded(
+        {
+            f"{SESSION}/subagents/workflows/wf_1/agent-{AGENT}.jsonl": lines(*CHILD),
+            f"{SESSION}/subagents/workflows/wf_1/journal.jsonl": lines(
+                {"type": "started", "key": "v2:one", "agentId": AGENT},
+                {"type": "result", "key": "v2:one", "agentId": AGENT, "result": {"found": 2}},
+            )
+            + b"{cut\n",
+        },
+        {f"{SESSION}/subagents/workflows/wf_1/journal.jsonl": (3,)},
+    ),
     "a subagent within its session": session(
         user("go", uuid="u0"), SPAWN, *[{**one, "parentUuid": None} for one in CHILD], SPAWNED
     ),
