@@ -14,7 +14,7 @@ from dashboard.models import Comparison
 LABELS: dict[Measure, str] = {
     "tokens": "Tokens",
     "characters": "Characters",
-    "cut": "Cut",
+    "cut": "Cut calls",
     "lint": "Lint findings",
     "dropped": "Fields dropped",
 }
@@ -31,16 +31,25 @@ class Ask:
 
     @classmethod
     def of(cls, query: Mapping[str, str], columns: int) -> Ask:
-        wanted = query.get("column", "")
-        column = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 3 else 1
+        column = _place(query.get("column", ""))
         measure = next((one for one in MEASURES if one == query.get("measure")), MEASURES[0])
         by = "tool" if query.get("by") == "tool" else "family"
-        return cls(column if 0 < column < columns else 1, by, measure, query.get("order", ""))
+        return cls(column if column and column < columns else 1, by, measure, query.get("order", ""))
+
+    @property
+    def place(self) -> int | None:
+        """The column that the grid is ordered by; None for its names."""
+        return _place(self.order)
 
     def address(self, **changes: object) -> str:
         kept = {"column": self.column, "by": self.by, "measure": self.measure, "order": self.order} | changes
         defaults = {"column": 1, "by": "family", "measure": "tokens", "order": ""}
         return "?" + urlencode({name: value for name, value in kept.items() if value != defaults[name]})
+
+
+def _place(text: str) -> int | None:
+    """int() refuses some of what isdigit() takes, such as ²."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 3 else None
 
 
 def calls_href(comparison: Comparison, column: int, **wanted: object) -> str:

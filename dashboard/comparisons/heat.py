@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboard.comparisons.ask import LABELS, Ask, calls_href
@@ -12,23 +13,28 @@ from dashboard.models import Comparison
 
 STEPS = 4  # of the heat, either way
 STEPS_PER_DOUBLING = 4
+MULTIPLE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeatCell:
-    """`heat` from -4 to 4: how far below or above the baseline, in quarters of a doubling."""
+    """`heat` from -4 to 4: how far below or above the baseline, in quarters of a doubling. `part` says of how
+    many calls this is, when that is not all of the row's."""
 
     value: str
     change: str
+    part: str
     heat: int
     href: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeatRow:
+    """`cells` are the column's name and what stands there, if its family has that variant."""
+
     name: str
     calls: int
-    cells: tuple[HeatCell | None, ...]
+    cells: tuple[tuple[str, HeatCell | None], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +56,13 @@ class Heat:
 def heat_of(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> Heat:
     groups = [one.tools if ask.by == "tool" else one.families for one in summary.columns]
     labels = sorted({label for group in groups for label in group})
-    rows = [_heat_row(comparison, label, [group.get(label) for group in groups], ask) for label in labels]
-    heads = [("", "name"), *((str(ordinal), name) for ordinal, name in enumerate(names))]
-    if ask.order.isdigit() and int(ask.order) < len(names):
-        place = int(ask.order)
+    rows = [
+        _heat_row(comparison, label, {name: group.get(label) for name, group in zip(names, groups, strict=True)}, ask)
+        for label in labels
+    ]
+    heads = [("", ask.by), *((str(ordinal), name) for ordinal, name in enumerate(names))]
+    if ask.place is not None and ask.place < len(names):
+        place = ask.place
         rows.sort(key=lambda row: -_mean(groups[place].get(row.name), ask.measure))
     return Heat(
         by=tuple(_choice(one, ask.address(by=one), is_current=ask.by == one) for one in ("family", "tool")),
@@ -74,23 +83,42 @@ def _mean(sums: Sums | None, measure: Measure) -> float:
     return getattr(sums, measure) / sums.calls if sums and sums.calls else 0.0
 
 
-def _heat_row(comparison: Comparison, label: str, sums: list[Sums | None], ask: Ask) -> HeatRow:
-    baseline = _mean(sums[0], ask.measure)
-    return HeatRow(
-        name=label,
-        calls=max((one.calls for one in sums if one), default=0),
-        cells=tuple(
-            None if one is None else _heat_cell(comparison, label, ordinal, _mean(one, ask.measure), baseline, ask)
-            for ordinal, one in enumerate(sums)
-        ),
+def _heat_row(comparison: Comparison, label: str, sums: Mapping[str, Sums | None], ask: Ask) -> HeatRow:
+    calls = max((one.calls for one in sums.values() if one), default=0)
+    first = next(iter(sums.values()))
+    cells = []
+    for ordinal, (name, one) in enumerate(sums.items()):
+        part = "" if one is None or one.calls == calls else f"of {one.calls:,}"
+        href = calls_href(comparison, ordinal, **{ask.by: label})
+        cells.append((name, None if one is None else _heat_cell(first, one, ask.measure, href=href, part=part)))
+    return HeatRow(name=label, calls=calls, cells=tuple(cells))
+
+
+def _heat_cell(first: Sums | None, sums: Sums, measure: Measure, *, href: str, part: str) -> HeatCell:
+    """Where the baseline has no calls of this row, there is nothing to be above or below."""
+    value, baseline = _mean(sums, measure), _mean(first, measure)
+    is_held = first is not None and sums is not first
+    return HeatCell(
+        value=f"{value:.1%}" if measure == "cut" else f"{value:,.1f}",
+        change=_change(value, baseline, measure) if is_held else "",
+        part=part,
+        heat=_steps(value, baseline) if is_held else 0,
+        href=href,
     )
 
 
-def _heat_cell(comparison: Comparison, label: str, ordinal: int, value: float, baseline: float, ask: Ask) -> HeatCell:
-    change = f"{value / baseline - 1:+.0%}" if ordinal and baseline else ""
-    href = calls_href(comparison, ordinal, **{ask.by: label})
-    written = f"{value:.1%}" if ask.measure == "cut" else f"{value:,.1f}"
-    return HeatCell(value=written, change=change, heat=_steps(value, baseline) if ordinal else 0, href=href)
+def _change(value: float, baseline: float, measure: Measure) -> str:
+    """In points of a share; of anything else in per cent, and from three times on as a multiple."""
+    if measure == "cut":
+        return f"{100 * (value - baseline):+.1f} points" if value != baseline else "same"
+    if value == baseline:
+        return "same"
+    if not baseline:
+        return "from 0"
+    ratio = value / baseline
+    if ratio >= MULTIPLE:
+        return f"×{ratio:,.1f}"
+    return f"{ratio - 1:+.0%}" if abs(ratio - 1) >= 0.005 else f"{ratio - 1:+.1%}"
 
 
 def _steps(value: float, baseline: float) -> int:

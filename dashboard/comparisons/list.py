@@ -18,6 +18,11 @@ class ListRow:
     progress: Progress
     tone: str
 
+    @property
+    def is_partial(self) -> bool:
+        """It ended before all of its calls were done."""
+        return not (self.comparison.is_open or self.comparison.is_finished)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonList:

@@ -15,15 +15,15 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils import timezone
 
-from dashboard.comparisons.ask import LABELS, Ask, calls_href
-from dashboard.comparisons.cells import MEASURES, Measure
+from dashboard.comparisons.ask import Ask, calls_href
+from dashboard.comparisons.cells import Measure
 from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
 from dashboard.comparisons.columns import current_variant, frozen_rows
+from dashboard.comparisons.figures import FigureRow, difference_rows, notes_of, rule_rows, total_rows
 from dashboard.comparisons.heat import Heat, heat_of
-from dashboard.comparisons.summary import Bounds, ColumnSummary, Delta, Summary
+from dashboard.comparisons.summary import ColumnSummary, Summary
 from dashboard.comparisons.work import done_count, summary_of
 from dashboard.models import Comparison, ComparisonColumn
-from dashboard.templatetags.markup import count as shown
 
 CHANGE_TITLES: dict[Measure, str] = {
     "tokens": "Changed most in size",
@@ -35,9 +35,9 @@ LISTED = 8  # of the calls that changed most; the rest is one click away
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A renderer behind a column. `today` says what it is now, when that is something else."""
+    """A renderer behind a column, with the families it serves. `today` says what it is now, when that is another."""
 
-    family: str
+    families: str
     id: str
     version: int
     hash: str
@@ -54,25 +54,11 @@ class Head:
 
     @property
     def short(self) -> str:
-        """The version where there is one; a name may stand for a renderer in each family."""
-        numbers = sorted({one.version for one in self.versions})
+        """The version where there is one; a name may stand for a renderer in each family, `recorded` for none."""
+        numbers = sorted({one.version for one in self.versions if one.hash})
+        if not numbers:
+            return ""
         return f"v{numbers[0]}" if len(numbers) == 1 else f"v{numbers[0]} to v{numbers[-1]}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """`tone` is good for fewer and bad for more, when the interval leaves no doubt."""
-
-    value: str
-    detail: str = ""
-    tone: str = ""
-    title: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FigureRow:
-    label: str
-    figures: tuple[Figure | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,19 +172,20 @@ def _heads(rows: list[ComparisonColumn], names: list[str], ask: Ask) -> tuple[He
             name=name,
             href=ask.address(column=ordinal) if ordinal else "",
             is_current=ordinal == ask.column,
-            versions=tuple(
-                Version(
-                    family=row.family,
-                    id=row.variant,
-                    version=row.version,
-                    hash=row.hash,
-                    today=_today(row),
-                )
-                for row in rows
-                if row.ordinal == ordinal
-            ),
+            versions=_versions([row for row in rows if row.ordinal == ordinal]),
         )
         for ordinal, name in enumerate(names)
+    )
+
+
+def _versions(rows: list[ComparisonColumn]) -> tuple[Version, ...]:
+    """One renderer may serve every family: it is named once."""
+    found: dict[tuple[str, int, str, str], list[str]] = {}
+    for row in rows:
+        found.setdefault((row.variant, row.version, row.hash, _today(row)), []).append(row.family)
+    return tuple(
+        Version(families=", ".join(families) or "all", id=variant, version=version, hash=fingerprint, today=today)
+        for (variant, version, fingerprint, today), families in found.items()
     )
 
 
@@ -214,74 +201,16 @@ def _today(row: ComparisonColumn) -> str:
 def _results(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> Results:
     columns = summary.columns
     return Results(
-        totals=tuple(_total_row(measure, columns) for measure in MEASURES),
-        deltas=tuple(_delta_row(measure, columns) for measure in MEASURES),
-        rules=_rule_rows(columns),
-        notes=tuple(_notes(summary, names)),
+        totals=total_rows(summary, names),
+        deltas=difference_rows(columns, names),
+        rules=rule_rows(columns, names),
+        notes=tuple(notes_of(summary, names)),
         heat=heat_of(comparison, summary, names, ask),
         distributions=_distributions(comparison, summary, names, ask),
         changed=tuple(_changed(comparison, measure, columns[ask.column], ask) for measure in CHANGES),
         fields=tuple(columns[ask.column].fields.items()),
         calls=summary.calls,
     )
-
-
-def _total_row(measure: Measure, columns: tuple[ColumnSummary, ...]) -> FigureRow:
-    figures = []
-    for one in columns:
-        total = one.totals[measure]
-        value = shown(total.value)
-        if measure == "cut" and one.calls:
-            value = f"{value} ({total.value / one.calls:.1%})"
-        figures.append(Figure(value=value, detail=_ends(total.interval, sign="")))
-    return FigureRow(label=LABELS[measure], figures=tuple(figures))
-
-
-def _delta_row(measure: Measure, columns: tuple[ColumnSummary, ...]) -> FigureRow:
-    figures = (_delta_figure(one.deltas[measure]) if one.deltas else None for one in columns)
-    return FigureRow(label=LABELS[measure], figures=tuple(figures))
-
-
-def _delta_figure(delta: Delta) -> Figure:
-    share = f" ({delta.change / delta.baseline:+.1%})" if delta.baseline else ""
-    bounds = delta.interval
-    tone = "" if bounds is None or bounds.low <= 0 <= bounds.high else "good" if bounds.high < 0 else "bad"
-    title = (
-        f"{shown(delta.more)} calls have more, {shown(delta.fewer)} fewer, of {shown(delta.calls)}; "
-        f"sign test p {_probability(delta.probability)}"
-    )
-    return Figure(value=f"{delta.change:+,}{share}", detail=_ends(bounds, sign="+"), tone=tone, title=title)
-
-
-def _probability(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
-
-
-def _ends(bounds: Bounds | None, *, sign: str) -> str:
-    return "" if bounds is None else f"{bounds.low:{sign},.0f} to {bounds.high:{sign},.0f}"
-
-
-def _rule_rows(columns: tuple[ColumnSummary, ...]) -> tuple[FigureRow, ...]:
-    rules = sorted({rule for one in columns for rule in one.rules})
-    return tuple(
-        FigureRow(label=rule, figures=tuple(Figure(value=shown(one.rules.get(rule, 0))) for one in columns))
-        for rule in rules
-    )
-
-
-def _notes(summary: Summary, names: list[str]) -> list[str]:
-    notes = [f"{shown(summary.gone)} calls were deleted before their turn."] if summary.gone else []
-    for name, one in zip(names, summary.columns, strict=True):
-        if one.absent:
-            reason = "no receipt was recorded" if name == "recorded" else "their family has no such variant"
-            notes.append(f"{_calls(one.absent)} no text under {name}: {reason}.")
-        if one.problems:
-            notes.append(f"{_calls(one.problems)} no text under {name}, which could not write it: {one.problem}")
-    return notes
-
-
-def _calls(number: int) -> str:
-    return "1 call has" if number == 1 else f"{shown(number)} calls have"
 
 
 def _distributions(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> tuple[Distribution, ...]:

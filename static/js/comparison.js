@@ -35,6 +35,7 @@ function seriesOf(table) {
       stroke: ink,
       fill: ink,
       width: 0,
+      value: (_plot, calls) => (calls === null ? "" : `${calls} call${calls === 1 ? "" : "s"}`),
       points: { show: false },
       paths: uPlot.paths.bars({ size: [table.series.length > 1 ? 0.42 : 0.8, 60], align }),
     };
@@ -51,8 +52,8 @@ function optionsOf(table, width) {
     legend: { live: true },
     scales: { x: { time: false, range: [-0.6, table.labels.length - 0.4] }, y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.05)] } },
     axes: [
-      { ...axis, grid: { show: false }, values: (_plot, places) => places.map((place) => (Number.isInteger(place) ? label(place).split(" to ")[0] : "")), space: 44 },
-      { ...axis, size: 56 },
+      { ...axis, label: "tokens, in steps that double", labelSize: 20, labelFont: axis.font, grid: { show: false }, values: (_plot, places) => places.map((place) => (Number.isInteger(place) ? label(place).split(" to ")[0] : "")), space: 44 },
+      { ...axis, size: 56, label: "calls", labelSize: 18, labelFont: axis.font },
     ],
     series: [{ label: "tokens", value: (_plot, place) => (place === null ? "" : label(place)) }, ...seriesOf(table)],
   };

@@ -11,12 +11,15 @@ from django.test import Client
 from dashboard.comparisons.ask import calls_href
 from dashboard.comparisons.comparing import Selection, start_comparison
 from dashboard.comparisons.work import results_of, work_until_idle
-from dashboard.models import Call, Comparison, Observation, Project
+from dashboard.intake.importing import import_paths
+from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import text_of
+from tests.dashboard.sessions import answers, asks, user, write
 
 OUTPUTS = ["one", "two\nlines", "\n".join(f"line {number} of many" for number in range(900)), 'a "quoted"\ntext here']
+OTHER = "0f5f6d8e-0000-4000-8000-000000000007"
 HOSTILE = '<script>alert(1)</script>"\n<img src=x onerror=alert(1)>'
 
 
@@ -53,7 +56,10 @@ def test_a_comparison_is_started_watched_cancelled_and_resumed(operator_client: 
     assert (comparison.name, comparison.created_by.username) == ("Tails", "olga")
     assert "Queued: 0 of 4 calls." in text_of(page(operator_client, address))
     operator_client.post(address, {"do": "cancel"})
-    assert "Cancelled" in text_of(page(operator_client, address))
+    cancelled = text_of(page(operator_client, address))
+    assert "Cancelled: 0 of 4 calls." in cancelled
+    assert "Numbers of a part are not shown" in cancelled
+    assert "cancelled after 0 of 4" in text_of(page(operator_client, "/comparisons/"))
     operator_client.post(address, {"do": "resume"})
     work_until_idle("worker")
     shown = text_of(page(operator_client, address))
@@ -92,13 +98,67 @@ def test_the_page_shows_the_numbers_that_were_added_up_and_the_versions(
 
 
 @pytest.mark.parametrize(
-    "query", ["?column=99", "?column=x", "?measure=love&by=moon&order=9", "?order=-1", "?column=0"]
+    "query", ["?column=99", "?column=x", "?measure=love&by=moon&order=9", "?order=-1", "?order=²", "?column=0"]
 )
 def test_an_address_that_makes_no_sense_shows_the_page(
     operator_client: Client, project: Project, calls: list[Call], query: str
 ) -> None:
     comparison, _ = compared(project, ["recorded", "receipt"])
     assert "Totals and differences" in page(operator_client, comparison.get_absolute_url() + query)
+
+
+def test_a_total_over_fewer_calls_is_not_shown_as_one_over_all(
+    operator_client: Client, project: Project, calls: list[Call], tmp_path: Path
+) -> None:
+    lines = [
+        user("go", uuid="u2", session=OTHER),
+        asks("toolu_read", tool="Read", args={"file_path": "/a"}, session=OTHER),
+        answers("toolu_read", "1\tx", {"type": "text", "file": {"filePath": "/a", "content": "x"}}, session=OTHER),
+    ]
+    import_paths(project, [write(tmp_path / f"{OTHER}.jsonl", lines)])
+    comparison, _ = compared(project, ["recorded", "receipt", "tail_first"])
+    shown = " ".join(re.sub("<[^>]*>", " ", page(operator_client, comparison.get_absolute_url())).split())
+    assert "Calls with a text 5 5 4 of 5" in shown
+    assert "over 4 calls only" in shown
+    assert "Calls with a text in both – 5 4" in shown
+
+
+def test_a_difference_says_what_it_is_worth_without_colour(
+    operator_client: Client, project: Project, tmp_path: Path
+) -> None:
+    """One long output is cut and decides the total; all the others grow by a headline."""
+    import_commands(project, tmp_path, ["short"] * 8 + ["\n".join(f"{line} and more" for line in range(4_000))])
+    comparison, _ = compared(project, ["recorded", "receipt", "canonical_json"])
+    shown = text_of(page(operator_client, comparison.get_absolute_url()))
+    assert "no clear difference" in shown
+    assert "8 more, 1 fewer, p = 0.039" in shown
+    assert "receipt takes fewer tokens than recorded in all, but more in 8 of 9 calls" in shown
+    assert "+1 (+11.1 points)" in shown
+    assert "the same in every call" in shown
+
+
+def test_calls_that_were_all_deleted_leave_a_page_that_says_so(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison = start_comparison(project, Selection(), ["recorded", "receipt"])
+    Call.objects.all().delete()
+    work_until_idle("worker", comparison)
+    shown = text_of(page(operator_client, comparison.get_absolute_url()))
+    assert "There is nothing to compare" in shown
+    assert "Totals and differences" not in shown
+
+
+def test_a_renderer_that_serves_many_families_is_named_once(
+    operator_client: Client, project: Project, calls: list[Call], tmp_path: Path
+) -> None:
+    comparison, _ = compared(project, ["recorded", "canonical_json"])
+    ComparisonColumn.objects.create(
+        comparison=comparison, ordinal=1, name="canonical_json", family="file", variant="canonical_json",
+        version=1, hash=comparison.columns.get(ordinal=1).hash, policy="p",
+    )  # fmt: skip
+    shown = page(operator_client, comparison.get_absolute_url())
+    assert "command, file" in shown
+    assert shown.count(comparison.columns.filter(ordinal=1)[0].hash) == 1
 
 
 def test_each_bar_of_a_distribution_leads_to_its_calls(
