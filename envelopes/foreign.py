@@ -87,7 +87,7 @@ class ItemLinks(Mapping[str, str]):
     def __init__(
         self, recorded: str, canonical: str, count: int, names: Mapping[str, str], links: Mapping[str, str]
     ) -> None:
-        self._recorded, self._canonical = f"{recorded}/", f"{canonical}/"
+        self.recorded, self.canonical = f"{recorded}/", f"{canonical}/"
         self._count, self.names, self._links = count, names, links
 
     def __getitem__(self, pointer: str) -> str:
@@ -99,14 +99,18 @@ class ItemLinks(Mapping[str, str]):
 
     def item(self, pointer: str) -> str | None:
         """Where the item at that pointer stands in the envelope; None: it is no item of this list."""
-        index = pointer[len(self._recorded) :] if pointer.startswith(self._recorded) else ""
-        is_item = index.isascii() and index.isdigit() and int(index) < self._count
-        return f"{self._canonical}{index}" if is_item else None
+        index = self.index(pointer)
+        return f"{self.canonical}{index}" if index else None
+
+    def index(self, pointer: str) -> str:
+        """As it is written there; empty: it is no item of this list."""
+        found = pointer[len(self.recorded) :] if pointer.startswith(self.recorded) else ""
+        return found if found.isascii() and found.isdigit() and int(found) < self._count else ""
 
     def __iter__(self) -> Iterator[str]:
         yield from self._links
         for index in range(self._count):
-            yield from (f"{self._recorded}{index}/{name}" for name in self.names)
+            yield from (f"{self.recorded}{index}/{name}" for name in self.names)
 
     def __len__(self) -> int:
         return len(self._links) + self._count * len(self.names)

@@ -29,6 +29,7 @@ SHORT = 80  # characters of a string that is never dropped; no mark is longer
 FEW_ROWS = 20
 LEAST_MEMBER = 6  # characters of `,"a":1`, and of what each object loses at least
 ROWS_MARK = 20  # characters of `,"…_reduced":1000` without the name
+CONTAINERS = (dict, list)
 WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-. ]")
 
 
@@ -96,15 +97,17 @@ def _last_word(name: str) -> str:
 
 def is_handle(name: str, value: JsonValue, *, is_row: bool = False) -> bool:
     """By its name. A string of more than 200 characters is none, but its place stays where it went."""
-    if value == "" or isinstance(value, bool) or not isinstance(value, str | int):
-        return False
     word = last_word(name)
-    return word in IDENTITY or word in LOCATION and not is_row
+    if word not in IDENTITY and (is_row or word not in LOCATION):
+        return False
+    return value != "" and isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def json_characters(value: object) -> int:
     if type(value) is str:
         return len(encode_basestring(value))
+    if value is None or value is True or value is False:
+        return 5 if value is False else 4
     return len(str(value)) if type(value) is int else len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -113,10 +116,19 @@ def _survey(value: JsonValue, pointer: str, place: _Place) -> Survey:
         return _container(value.items(), pointer, place)
     if isinstance(value, list):
         return _container(enumerate(value), pointer, place)
+    is_named, size, may_go = _scalar(value, place)
+    texts = (Text(pointer, place.name, len(value)),) if may_go and isinstance(value, str) else ()
+    return Survey(is_named, size, texts)
+
+
+def _scalar(value: JsonValue, place: _Place) -> tuple[bool, int, bool]:
+    """Whether it is a handle, the characters of its JSON or of its mark, and whether it may go; also of `[]`."""
+    if isinstance(value, CONTAINERS):
+        return False, 2, False
     is_named = is_handle(place.name, value, is_row=place.is_row)
     if isinstance(value, str) and len(value) > (SUMMARY_CHARACTERS if is_named else SHORT):
-        return Survey(is_named, len(text_mark(len(value))) + 2, (Text(pointer, place.name, len(value)),))
-    return Survey(is_named, json_characters(value))
+        return is_named, len(text_mark(len(value))) + 2, True
+    return is_named, json_characters(value), False
 
 
 def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, place: _Place) -> Survey:
@@ -126,15 +138,21 @@ def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, pl
     size, loose = 2, 0
     has_handle = is_loose = False
     for key, child in children:
-        found = _survey(child, join(pointer, key), place.below(key))
-        has_handle = has_handle or found.has_handle
-        is_loose = is_loose or (isinstance(key, str) and not found.has_handle)
-        size += found.size + _key_size(key)
-        loose += found.loose
-        texts += found.texts
-        if isinstance(child, dict | list):
+        below = place.below(key)
+        if isinstance(child, CONTAINERS) and child:
+            found = _survey(child, join(pointer, key), below)
+            is_named, length = found.has_handle, found.size
+            loose += found.loose
+            texts += found.texts
             members += _members(key, child, found, pointer)
             rows += _rows(key, child, found, pointer)
+        else:  # most are scalars or empty: a Survey of each would be half of the time
+            is_named, length, may_go = _scalar(child, below)
+            if may_go and isinstance(child, str):
+                texts.append(Text(join(pointer, key), below.name, len(child)))
+        has_handle = has_handle or is_named
+        is_loose = is_loose or (isinstance(key, str) and not is_named)
+        size += length + _key_size(key)
     return Survey(has_handle, size, tuple(texts), tuple(members), tuple(rows), is_loose + loose)
 
 
@@ -155,7 +173,14 @@ def _rows(key: str | int, child: JsonValue, found: Survey, pointer: str) -> Iter
 
 
 def _key_size(key: str | int) -> int:
-    return json_characters(key) + 2 if isinstance(key, str) else 1
+    if isinstance(key, int):
+        return 1
+    return _name_size(key) if len(key) <= SHORT else json_characters(key) + 2
+
+
+@lru_cache
+def _name_size(name: str) -> int:
+    return json_characters(name) + 2
 
 
 def handles_only(value: JsonValue, name: str) -> JsonValue:
@@ -163,10 +188,21 @@ def handles_only(value: JsonValue, name: str) -> JsonValue:
     return _handles_only(value, _Place(name))
 
 
+def _has_handle(value: JsonValue, place: _Place) -> bool:
+    """At or below the value."""
+    match value:
+        case dict():
+            return any(_has_handle(child, place.below(key)) for key, child in value.items())
+        case list():
+            return any(_has_handle(child, place.below(0)) for child in value)
+        case _:
+            return is_handle(place.name, value, is_row=place.is_row)
+
+
 def _handles_only(value: JsonValue, place: _Place) -> JsonValue:
     match value:
         case dict():
-            kept = {key: child for key, child in value.items() if _survey(child, "", place.below(key)).has_handle}
+            kept = {key: child for key, child in value.items() if _has_handle(child, place.below(key))}
             return {key: _handles_only(child, place.below(key)) for key, child in kept.items()}
         case list():
             return [_handles_only(child, place.below(0)) for child in value]

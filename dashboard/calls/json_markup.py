@@ -40,6 +40,7 @@ MARK: str = STANDARD_TYPES[Punctuation]
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LINE = re.compile(rf"( *)(?:({_STRING}): )?(.*)", re.DOTALL)
 _TOKEN = re.compile(rf'(?P<key>{_STRING})(?=:)|(?P<string>{_STRING}?)|(?P<word>[^\s"{{}}\[\],:]+)|[{{}}\[\],:]+|\s+')
+_CLOSING = ("}", "]")
 _OPENING = frozenset(("{", "[", "{\n", "[\n"))
 _ESCAPE = re.compile(r"\\(?:n|&quot;|u[0-9a-fA-F]{4}|.)")
 _RAW_TOKEN = re.compile(rf'{_STRING}|[{{}}\[\],:]|[^\s"{{}}\[\],:]+')
@@ -111,6 +112,7 @@ class _Head:
         self.room = ROOM
         self.stack: list[_Open] = []
         self._keys: dict[str, tuple[str, str]] = {}  # rows of a list have the same ones
+        self._values: dict[str, tuple[str, str]] = {}  # and short values that come again
 
     def add(self, line: str) -> None:
         written = self._line(line)
@@ -120,19 +122,20 @@ class _Head:
     def _line(self, line: str) -> str:
         found = _LINE.match(line)
         indent, key, value = found.groups() if found else ("", None, line)
-        if value[:1] in ("}", "]") and self.stack:
+        if value.startswith(_CLOSING) and self.stack:
             self.stack.pop()
             return f'<div class="jl">{indent}<span class="{MARK}">{inert(value)}</span></div></details>'
-        label, step = self._key(key) if key else ("", "")
-        pointer = self._child(step if key else None) if self.stack else ""
+        label, step = (self._keys.get(key) or self._key(key)) if key else ("", None)
+        pointer = self._child(step) if self.stack else ""
         pointed = f'{self.named}="{pointer}"'
-        if value in _OPENING:
+        if len(value) <= 2 and value in _OPENING:  # a long value would be hashed
             self.stack.append(_Open(pointer))
             return (
                 f'<details open class="jf" {pointed}><summary>{indent}{label}'
                 f'<span class="{MARK}">{value}</span></summary>'
             )
-        return f'<div class="jl">{indent}{label}{_scalar(value, pointed)}</div>'
+        before, after = self._values.get(value) or self._value(value) if len(value) < LONG_WORD else _scalar(value)
+        return f'<div class="jl">{indent}{label}{before}{pointed}{after}</div>'
 
     def _child(self, step: str | None) -> str:
         """The pointer of the next value in the container that is open."""
@@ -143,14 +146,18 @@ class _Head:
 
     def _key(self, key: str) -> tuple[str, str]:
         """Its label, and the escaped step that it is in a pointer."""
-        if key not in self._keys:
-            name = str(json.loads(key)) if "\\" in key else key[1:-1]
-            label = f'<span class="{KEY}">{_string(key)}</span><span class="{MARK}">:</span> '
-            self._keys[key] = label, attribute(join("", name)[1:])
-        return self._keys[key]
+        name = str(json.loads(key)) if "\\" in key else key[1:-1]
+        label = f'<span class="{KEY}">{_string(key)}</span><span class="{MARK}">:</span> '
+        self._keys[key] = found = label, attribute(join("", name)[1:])
+        return found
+
+    def _value(self, value: str) -> tuple[str, str]:
+        self._values[value] = found = _scalar(value)
+        return found
 
 
-def _scalar(value: str, pointed: str) -> str:
+def _scalar(value: str) -> tuple[str, str]:
+    """What stands before and behind its pointer."""
     newline = "\n" if value.endswith("\n") else ""
     core = value[:-1] if newline else value
     comma = newline != "" and core.endswith(",")
@@ -159,9 +166,9 @@ def _scalar(value: str, pointed: str) -> str:
     mark = f'<span class="{MARK}">,</span>' if comma else ""
     body = _string(core) if core.startswith('"') else inert(core)
     if "\\n" in core:  # a block of its own, its comma inside, as it would else stand on a line alone
-        return f'<span class="jv jm {_class_of(core)}" {pointed}>{body}{mark}{newline}</span>'
+        return f'<span class="jv jm {_class_of(core)}" ', f">{body}{mark}{newline}</span>"
     word = " jw" if len(core) > LONG_WORD and " " not in core else ""
-    return f'<span class="jv{word} {_class_of(core)}" {pointed}>{body}</span>{mark}{newline}'
+    return f'<span class="jv{word} {_class_of(core)}" ', f">{body}</span>{mark}{newline}"
 
 
 def _class_of(token: str) -> str:

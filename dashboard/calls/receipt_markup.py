@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dashboard.calls.image_part import Picture, picture_of
 from dashboard.inert import Html, attribute, has_live, inert
@@ -54,17 +55,38 @@ class ReceiptWindow:
 NAMED: dict[Document, str] = {"args": "data-args", "canonical": "data-pointer", "complete": "data-recorded"}
 
 
-@dataclass(slots=True)
-class _Stem:
-    """What the start tags of all members of one list or item begin with; `names` are those called otherwise here.
+class _Stem(NamedTuple):
+    """What the start tags of all members of one list or item begin with; `steps` are those called otherwise here.
 
-    None where what they lie in has no place in the canonical document.
+    `opening` is None where what they lie in has no place in the canonical document.
     """
 
     above: str
-    names: Mapping[str, str]
+    steps: Mapping[str, tuple[str, str]]
     opening: str | None
     between: str
+
+
+NO_STEM = _Stem("\0", {}, None, "")  # above nothing
+
+
+class _Items(NamedTuple):
+    """The same of the items of one list, of which each is known by its index."""
+
+    links: ItemLinks
+    steps: Mapping[str, tuple[str, str]]
+    opening: str
+    between: str
+
+    @classmethod
+    def of(cls, links: ItemLinks) -> _Items:
+        steps = {theirs: (attribute(ours), attribute(theirs)) for theirs, ours in links.names.items()}
+        opening = f'<span class="from" data-pointer="{attribute(links.canonical)}'
+        return cls(links, steps, opening, f'" data-recorded="{attribute(links.recorded)}')
+
+    def stem(self, above: str) -> _Stem | None:
+        index = self.links.index(above)
+        return _Stem(above, self.steps, f"{self.opening}{index}/", f"{self.between}{index}/") if index else None
 
 
 class Links:
@@ -72,11 +94,11 @@ class Links:
 
     def __init__(self, recorded_to_canonical: Mapping[str, str], slices: Sequence[FieldSlice] = ()) -> None:
         self._links = recorded_to_canonical
-        self._items = recorded_to_canonical if isinstance(recorded_to_canonical, ItemLinks) else None
+        self._items = _Items.of(recorded_to_canonical) if isinstance(recorded_to_canonical, ItemLinks) else None
         self.slices = slices
-        self._opened: dict[tuple[str, str], str] = {}
+        self._opened: dict[str, str] = {}
         self._steps: dict[str, str] = {}
-        self._stem: _Stem | None = None
+        self._stem = NO_STEM
 
     def canonical(self, recorded: str) -> str | None:
         prefix = recorded
@@ -100,44 +122,47 @@ class Links:
         return None
 
     def opened(self, source: Source) -> str:
-        """The start tag of a linked piece, open for more attributes."""
+        """The start tag of a linked piece, open for more attributes.
+
+        A long list has thousands: what they lie in is looked up and escaped once for all that follow each other.
+        """
+        pointer = source.pointer
+        if source.document != "complete" or self.slices:
+            return self._opened_alone(source)
+        if pointer in self._opened:
+            return self._opened[pointer]
+        above, _, name = pointer.rpartition("/")
+        if self._stem.above != above:
+            self._stem = self._stem_of(above)
+        _, steps, opening, between = self._stem
+        if name in steps:
+            ours, theirs = steps[name]
+            return f'{opening}{ours}{between}{theirs}"'
+        if opening is None or pointer in self._links:
+            found = self._opened[pointer] = self._named(source)
+            return found
+        step = name if name.isdigit() else self._steps.get(name) or self._step(name)
+        return f'{opening}{step}{between}{step}"'
+
+    def _opened_alone(self, source: Source) -> str:
         if self.slices and self.sliced(source):
             return self._named(source)
-        key = (source.document, source.pointer)
-        if key in self._opened:
-            return self._opened[key]
-        found = self._of_member(source.pointer) if source.document == "complete" else None
-        if found is None:
-            found = self._opened[key] = self._named(source)
-        return found
-
-    def _of_member(self, pointer: str) -> str | None:
-        """A long list has thousands: what they lie in is looked up and escaped once for all that follow each other."""
-        above, _, name = pointer.rpartition("/")
-        if self._stem is None or self._stem.above != above:
-            self._stem = self._stem_of(above)
-        stem = self._stem
-        renamed = stem.names.get(name)
-        if stem.opening is None or (renamed is None and pointer in self._links):
-            return None
-        step = self._step(name)
-        return f'{stem.opening}{step if renamed is None else self._step(renamed)}{stem.between}{step}"'
+        key = f"{source.document}{source.pointer}"
+        if key not in self._opened:
+            self._opened[key] = self._named(source)
+        return self._opened[key]
 
     def _step(self, name: str) -> str:
-        """Escaped. An index needs no escapes, and the members of all items have the same few names."""
-        if name.isascii() and name.isdigit():
-            return name
-        found = self._steps.get(name)
-        if found is None:
-            found = self._steps[name] = attribute(name)
+        """Escaped: the members of all rows have the same few names."""
+        found = self._steps[name] = attribute(name)
         return found
 
     def _stem_of(self, above: str) -> _Stem:
-        item = self._items.item(above) if self._items is not None else None
-        canonical = self.canonical(above) if item is None else item
-        names = self._items.names if self._items is not None and item is not None else {}
+        if self._items is not None and (item := self._items.stem(above)) is not None:
+            return item
+        canonical = self.canonical(above)
         opening = None if canonical is None else f'<span class="from" data-pointer="{attribute(canonical)}/'
-        return _Stem(above, names, opening, f'" data-recorded="{attribute(above)}/')
+        return _Stem(above, {}, opening, f'" data-recorded="{attribute(above)}/')
 
     def _named(self, source: Source) -> str:
         own = f'{NAMED[source.document]}="{attribute(source.pointer)}"'
