@@ -270,8 +270,10 @@ def _replacement(run: Run, item: Item, running: int, payloads: Payloads, gone: I
 
 def _compaction(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
     said = item.row["message"] or "The history was compacted"
-    unseen = "anything else" if item.row["is_partial"] else "anything"
-    return _mark(item, running, f"{said}. The model no longer saw {unseen} above this line.", gone)
+    if item.row["is_partial"]:
+        said = f"{said}. The model no longer saw anything else above this line; what stayed is not in the count below"
+        return _mark(item, running, f"{said}.", gone)
+    return _mark(item, running, f"{said}. The model no longer saw anything above this line.", gone)
 
 
 def _mark(item: Item, running: int, said: str, gone: Iterable[Note]) -> Entry:

@@ -252,7 +252,7 @@ def _row(one: Facts, number: int, tie: str, drawn: _Drawn) -> Row:
         href=f"/calls/{key}/{drawn.suffix}",
         outcome=OUTCOMES[letter],
         state=STATES[letter],
-        tool=plain(one.tool),
+        tool=plain(one.tool) or "not recorded",
         flags=_flags(one),
         summary=plain(one.summary.replace(drawn.folder, "") if drawn.folder else one.summary),
         cut=f"{one.seen_lines:,} / {one.output_lines:,}" if one.is_cut else "",

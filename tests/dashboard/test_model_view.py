@@ -122,7 +122,9 @@ def test_of_what_a_compaction_may_have_kept_nobody_says_that_it_was_gone(run: Ru
     assert notes(before) == ["compacted later, perhaps kept"]
     unless = "this, unless it is in a message that stayed (compacted, but for 2 messages that stayed)."
     assert before.notes[0].title.endswith(unless)
-    assert mark.who.endswith("The model no longer saw anything else above this line.")
+    assert mark.who.endswith(
+        "The model no longer saw anything else above this line; what stayed is not in the count below."
+    )
 
 
 def test_a_replaced_receipt_says_so_where_it_stood_and_where_it_stopped(run: Run) -> None:

@@ -89,3 +89,18 @@ def test_a_call_that_even_the_fallback_cannot_read_does_not_stop_the_import(
     page = operator_client.get(f"/calls/{Call.objects.get(external_id='toolu_1').pk}/")
     assert page.status_code == 200
     assert operator_client.get(f"/calls/{Call.objects.get(external_id='toolu_1').pk}/?as=text").status_code == 200
+
+
+def test_an_answer_without_its_call_says_what_is_not_known(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    import_paths(
+        project, [write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1"), answers("toolu_2")])]
+    )
+    stray, known = (Call.objects.get(external_id=name) for name in ("toolu_2", "toolu_1"))
+    page = operator_client.get(stray.get_absolute_url()).content.decode()
+    assert ">A call that was not recorded</h1>" in page
+    assert "which tool ran, and with which arguments, is not known" in page
+    assert 'aria-label="Arguments' not in page
+    assert 'aria-label="Arguments' in operator_client.get(known.get_absolute_url()).content.decode()
+    assert "<b>not recorded</b>" in operator_client.get(stray.run.get_absolute_url()).content.decode()
