@@ -6,6 +6,7 @@ COUNTERFOIL_ARTIFACTS  the artifact store: a folder, or s3://BUCKET/PREFIX (extr
 COUNTERFOIL_ARTIFACT_CACHE  folder of this machine for what it copies of a bucket
 COUNTERFOIL_ARTIFACT_LIMIT  bytes of a file that an import takes in; 16 GB unless set
 COUNTERFOIL_ARTIFACT_QUOTA  bytes of files that a project may hold, of each content once; no limit unless set
+COUNTERFOIL_ARTIFACT_QUOTAS  the same for single projects: SLUG=BYTES,SLUG=BYTES; 0 for no limit
 SECRET_KEY             generated on first start and kept in the data folder, mode 0600
 ALLOWED_HOSTS          comma-separated; this machine only unless set
 COUNTERFOIL_UPLOAD_LIMIT  bytes that the import page takes at once; 256 MB unless set
@@ -56,6 +57,7 @@ ARTIFACTS = env.str("COUNTERFOIL_ARTIFACTS", default=str(DATA / "artifacts"))
 ARTIFACT_CACHE = Path(env.str("COUNTERFOIL_ARTIFACT_CACHE", default=str(DATA / "artifact-cache")))
 ARTIFACT_LIMIT_BYTES = env.int("COUNTERFOIL_ARTIFACT_LIMIT", default=16_000_000_000)
 ARTIFACT_QUOTA_BYTES = env.int("COUNTERFOIL_ARTIFACT_QUOTA", default=0)
+ARTIFACT_QUOTAS_BYTES = env.dict("COUNTERFOIL_ARTIFACT_QUOTAS", cast={"value": int}, default={})
 DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])

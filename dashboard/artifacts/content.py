@@ -57,6 +57,7 @@ class Absence:
 
 
 IMPORT_AGAIN = "Import the recording again where the file lies beside it"
+RESTORE = f"{IMPORT_AGAIN}, with import_runs --retry-artifacts, or restore the store from a copy"
 # What it is called, what is the case, and what can be done.
 SAID = {
     Why.UNTAKEN: (
@@ -69,7 +70,7 @@ SAID = {
     Why.MISSING: (
         "The content is lost",
         "The artifact store says that it has nothing under this hash",
-        f"{IMPORT_AGAIN}, or restore the store from a copy.",
+        f"{RESTORE}.",
     ),
     Why.UNREACHABLE: (
         "The artifact store cannot be reached",
@@ -79,7 +80,7 @@ SAID = {
     Why.CHANGED: (
         "The content is not what was stored",
         "It was changed or damaged in the artifact store, and is not shown",
-        f"{IMPORT_AGAIN}, or restore the store from a copy; check_store lists all that is damaged.",
+        f"{RESTORE}; check_store lists all that is damaged.",
     ),
 }
 

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db.models import Max, Sum
 
 from dashboard.artifacts.locks import held
-from dashboard.models import Artifact
+from dashboard.models import Artifact, Project
 from envelopes.artifact import CHUNK, Stored
 
 
@@ -29,7 +29,7 @@ class Room:
     """What is left for a project; nobody else takes from it meanwhile. Made by `room_of`."""
 
     def __init__(self, project: int) -> None:
-        self.quota: int = settings.ARTIFACT_QUOTA_BYTES
+        self.quota = quota_of(project)
         self._kept = Artifact.objects.filter(project=project, observation=None, state=Artifact.State.PRESENT)
         self._fresh: dict[str, int] = {}
         self._used: int | None = None
@@ -39,10 +39,10 @@ class Room:
         size = os.fstat(file.fileno()).st_size
         if size > settings.ARTIFACT_LIMIT_BYTES:
             raise NoRoom(f"{size:,} bytes, over the limit of {settings.ARTIFACT_LIMIT_BYTES:,} for one file")
-        if self.quota and self.used + size > self.quota and not self._holds(_sha256(file)):
+        if self.quota and self.used + size > self.quota and not self._holds_file(file, size):
             raise NoRoom(
                 f"{size:,} bytes, and the project holds {self.used:,} of {self.quota:,}: prune_artifacts makes room, "
-                "COUNTERFOIL_ARTIFACT_QUOTA gives more"
+                "COUNTERFOIL_ARTIFACT_QUOTA gives more, and importing again takes it in then"
             )
         return size
 
@@ -57,6 +57,11 @@ class Room:
             self._used = sizes.aggregate(total=Sum("bytes"))["total"] or 0
         return self._used + sum(self._fresh.values())
 
+    def _holds_file(self, file: BinaryIO, size: int) -> bool:
+        """Read to its end only where something that is held has its size."""
+        has_size = size in self._fresh.values() or self._kept.filter(size=size).exists()
+        return has_size and self._holds(sha256_of(file))
+
     def _holds(self, sha256: str) -> bool:
         return sha256 in self._fresh or self._kept.filter(sha256=sha256).exists()
 
@@ -64,14 +69,22 @@ class Room:
 @contextmanager
 def room_of(project: int) -> Iterator[Room]:
     """Held until the rows are committed that use it, so that two imports cannot both take what is left."""
-    if not settings.ARTIFACT_QUOTA_BYTES:
+    if not quota_of(project):
         yield Room(project)
         return
     with held(Path(settings.ARTIFACT_CACHE) / f"quota-{project}", is_alone=True):
         yield Room(project)
 
 
-def _sha256(file: BinaryIO) -> str:
+def quota_of(project: int) -> int:
+    """Bytes, 0 for no limit: the project's own where the settings name it, else that of all."""
+    own: dict[str, int] = settings.ARTIFACT_QUOTAS_BYTES
+    slug = Project.objects.values_list("slug", flat=True).get(pk=project) if own else ""
+    of_all: int = settings.ARTIFACT_QUOTA_BYTES
+    return own.get(slug, of_all)
+
+
+def sha256_of(file: BinaryIO) -> str:
     digest = hashlib.sha256()
     while chunk := file.read(CHUNK):
         digest.update(chunk)

@@ -16,14 +16,12 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from dashboard.artifacts.removal import remove_unnamed, taking_in
-from dashboard.artifacts.store import NoRoom, NotStored, Stored, kept, opened, room_of
-from dashboard.intake.forgetting import still_named
-from dashboard.models import Artifact, Project, Run
+from dashboard.artifacts.store import NoRoom, NotStored, opened
+from dashboard.intake.taking_again import take
+from dashboard.models import Artifact, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 
 logger = logging.getLogger(__name__)
@@ -97,22 +95,8 @@ def _of_live_runs(project: Project, now: datetime) -> QuerySet[Artifact]:
 
 def _take(artifact: Artifact, descriptor: int) -> bool:
     """What the store refuses stays as it was, and is tried again when the file has changed."""
-    with taking_in(), room_of(artifact.project_id) as room:
-        try:
-            file = kept(descriptor, room)
-        except (NoRoom, NotStored) as refused:
-            logger.warning("%s grew and was not taken in: %s", artifact.path, refused)
-            return False
-        if file.sha256 == artifact.sha256 and artifact.state == Artifact.State.PRESENT:
-            return False
-        _turn(artifact, file)
-    remove_unnamed({artifact.sha256} - {""}, still_named)
-    return True
-
-
-def _turn(artifact: Artifact, file: Stored) -> None:
-    with transaction.atomic():
-        Run.objects.filter(pk=artifact.call.run_id).update(revision=F("revision") + 1)
-        Artifact.objects.filter(pk=artifact.pk).update(
-            sha256=file.sha256, size=file.size, lines=file.lines, state=Artifact.State.PRESENT
-        )
+    try:
+        return take(artifact, descriptor)
+    except (NoRoom, NotStored) as refused:
+        logger.warning("%s grew and was not taken in: %s", artifact.path, refused)
+        return False

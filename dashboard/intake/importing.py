@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,6 +33,7 @@ from dashboard.intake.source_files import (
     stretches,
 )
 from dashboard.intake.source_rows import SourceMoved
+from dashboard.intake.taking_again import take_again
 from dashboard.models import Project, Source
 from envelopes import recordings
 from envelopes.recordings.base import (
@@ -55,6 +57,14 @@ COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX
 COUNTED = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
 
 
+class Retry(Enum):
+    """Which files of lines that were read before are looked for again (taking_again.py)."""
+
+    NOTHING = 0
+    MISSING = 1
+    LOST = 2  # and what the store took in and does not have any more
+
+
 @dataclass(frozen=True)
 class Progress:
     """After each batch: `bytes_done` of `bytes_total` over all files, and calls met so far."""
@@ -75,6 +85,7 @@ class Report:
     lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
     problems: list[dict[str, Any]] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
+    taken_later: int = 0  # files that were not there, or had no room, when the lines were read that name them
     unstored: int = 0  # recordings that wait for the artifact store; importing them again goes on from there
 
     def to_json(self) -> dict[str, Any]:
@@ -85,6 +96,7 @@ class Report:
             "lines": dict(self.lines),
             "problems": self.problems,
             "run_ids": self.run_ids,
+            "taken_later": self.taken_later,
             "unstored": self.unstored,
         }
 
@@ -96,6 +108,7 @@ def import_paths(
     format_name: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     shown_as: Callable[[Path], str] = str,
+    retry: Retry = Retry.MISSING,
 ) -> Report:
     """Takes in files and folders. `shown_as` names a file for people: an upload has no path of its own.
 
@@ -110,7 +123,8 @@ def import_paths(
         in_a_row = 0
         for done, (path, is_named) in enumerate(files, start=1):
             before = report.unstored
-            FileImport(project, path, shown_as(path), report, meter, count).run(format_name, is_named=is_named)
+            one = FileImport(project, path, shown_as(path), report, meter, count, retry)
+            one.run(format_name, is_named=is_named)
             in_a_row = in_a_row + 1 if report.unstored > before else 0
             if in_a_row == UNSTORED_AT_MOST and done < len(files):
                 _stop(report, [shown_as(path) for path, _ in files[done:]])
@@ -132,7 +146,14 @@ class FileImport:
     """One file, from where its source stood. Adds to the report; raises nothing for bad content."""
 
     def __init__(
-        self, project: Project, path: Path, name: str, report: Report, meter: _Meter, count: Count = count_here
+        self,
+        project: Project,
+        path: Path,
+        name: str,
+        report: Report,
+        meter: _Meter,
+        count: Count = count_here,
+        retry: Retry = Retry.MISSING,
     ) -> None:
         self.project = project
         self.path = path
@@ -140,6 +161,7 @@ class FileImport:
         self.report = report
         self.meter = meter
         self.count = count
+        self.retry = retry
         self.seen_ids: set[int] = set()  # hashes: a file may hold millions of records
 
     def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
@@ -174,6 +196,8 @@ class FileImport:
         head = file.read(HEAD_BYTES)
         place = Place(self.path.resolve().as_posix())
         source = find_source(self.project, self.name, file, head) or self._begin(file, head, place, format_name)
+        if self.retry is not Retry.NOTHING and not source._state.adding:
+            self.report.taken_later += take_again(source, self.path, is_lost_too=self.retry is Retry.LOST)
         form = recordings.named(source.format)
         skipped = self._skip_newline(file, source)
         for stretch in stretches(file, offset=source.offset + skipped, number=source.lines + 1):

@@ -9,7 +9,7 @@ from threading import Event
 from watchfiles import watch
 
 from dashboard.intake.growing import Growing
-from dashboard.intake.importing import Report, import_paths
+from dashboard.intake.importing import Report, Retry, import_paths
 from dashboard.models import Project
 
 SETTLE_MS = 500  # what was written between the import and the watch's beginning is looked for after this
@@ -48,7 +48,7 @@ def follow(
         wanted = [path for path in found if path is not None]
         settled = True
         if wanted:
-            tell(import_paths(project, wanted, format_name=format_name))
+            tell(import_paths(project, wanted, format_name=format_name, retry=Retry.NOTHING))
         growing.look()
 
 

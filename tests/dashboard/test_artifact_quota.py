@@ -65,7 +65,8 @@ def test_what_is_over_the_quota_is_refused_and_the_rest_is_in(
     assert (problem["line"], problem["path"]) == (4, "file /home/x/tool-results/b.txt")
     assert problem["reason"] == (
         "the file that it names was not taken in: 2,000 bytes, and the project holds 1,000 of 2,500: "
-        "prune_artifacts makes room, COUNTERFOIL_ARTIFACT_QUOTA gives more; the line itself was"
+        "prune_artifacts makes room, COUNTERFOIL_ARTIFACT_QUOTA gives more, and importing again takes it in then; "
+        "the line itself was"
     )
     assert len(artifact_files().sizes()) == 2
     assert artifact_files().check() == ()

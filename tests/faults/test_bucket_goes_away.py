@@ -80,7 +80,7 @@ def away_after(store: Store, door: Door, recordings: Path, more: int) -> int:
     code, report, err = report_of(importing)
     if report["unstored"]:
         assert code == 1
-        assert "recordings are not in whole" in err
+        assert "recordings not in whole: " in err
         reasons = [one["reason"] for one in report["problems"]]
         assert any("could not be stored: the bucket does not answer" in reason for reason in reasons)
     door.open()

@@ -25,7 +25,7 @@ from rich.progress import (
 from dashboard.artifacts.store import looking_under
 from dashboard.columns import printable
 from dashboard.intake import importing, watching
-from dashboard.intake.importing import Report, import_paths
+from dashboard.intake.importing import Report, Retry, import_paths
 from dashboard.models import Project
 from dashboard.projects import DEFAULT, get_or_create_project
 from envelopes.recordings import RECORDINGS
@@ -44,6 +44,9 @@ class Command(RichCommand):
         parser.add_argument(
             "--artifacts-root", action="append", default=[], metavar="FOLDER", help="take in files named below it, too"
         )
+        parser.add_argument(
+            "--retry-artifacts", action="store_true", help="take in again what the artifact store has lost, too"
+        )
         parser.add_argument("--watch", action="store_true", help="follow the files until interrupted")
         parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
 
@@ -59,7 +62,10 @@ class Command(RichCommand):
 
     def _import(self, project: Project, options: dict[str, Any]) -> None:
         with _Bar(self, is_quiet=options["json"]) as bar:
-            report = import_paths(project, options["paths"], format_name=options["format"], progress=bar.show)
+            retry = Retry.LOST if options["retry_artifacts"] else Retry.MISSING
+            report = import_paths(
+                project, options["paths"], format_name=options["format"], progress=bar.show, retry=retry
+            )
         if options["json"]:
             self.stdout.write(json.dumps(report.to_json()))
         else:
@@ -67,8 +73,7 @@ class Command(RichCommand):
         if options["watch"]:
             self._follow(project, options)
         elif report.unstored:
-            count = report.unstored
-            raise CommandError(f"{count} recordings are not in whole: the artifact store did not take their files")
+            raise CommandError(f"the artifact store did not take all files; recordings not in whole: {report.unstored}")
 
     def _follow(self, project: Project, options: dict[str, Any]) -> None:
         """Ctrl-C is how following ends; a batch that it interrupts is read again the next time."""
@@ -85,6 +90,8 @@ class Command(RichCommand):
             f"{added['receipts']} receipts added; lines: {lines['accepted']} accepted, "
             f"{lines['rejected']} rejected, {lines['blank']} blank"
         )
+        if report.taken_later:
+            self.stdout.write(f"{report.taken_later} files were taken in that had been missing")
         for problem in report.problems[:20]:
             place = f"{problem['file']}:{problem['line']} {problem['path']}"
             self.stderr.write(printable(f"{place}: {problem['reason']}"))

@@ -1,0 +1,87 @@
+"""Files that a recording names, taken in later than the lines that name them.
+
+What was not there, or had no room under the quota, is looked for again whenever its recording is
+imported; what the store has lost since only when somebody asks for that, for it means to ask the store
+about every file. What retention took out stays out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.db import transaction
+from django.db.models import F
+
+from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts.quota import sha256_of
+from dashboard.artifacts.removal import remove_unnamed, taking_in
+from dashboard.artifacts.store import NoRoom, NotStored, Stored, kept, opened, room_of
+from dashboard.columns import column_text
+from dashboard.intake.forgetting import still_named
+from dashboard.models import Artifact, Run, Source
+from envelopes.artifact import MissingArtifact
+from envelopes.seekable import Damaged
+
+
+def take_again(source: Source, recording: Path, *, is_lost_too: bool = False) -> int:
+    """How many files were taken in. One that there is still no room for stays a problem. Raises NotStored."""
+    missing = list(_of(source, Artifact.State.MISSING))
+    lost = (row for row in _of(source, Artifact.State.PRESENT) if _is_lost(row)) if is_lost_too else ()
+    return sum(_look(source, recording, row) for row in (*missing, *lost))
+
+
+def take(artifact: Artifact, descriptor: int) -> bool:
+    """Whether the row has other content now than it had. Closes the descriptor. Raises NoRoom and NotStored."""
+    with taking_in(), room_of(artifact.project_id) as room:
+        file = kept(descriptor, room)
+        if file.sha256 == artifact.sha256 and artifact.state == Artifact.State.PRESENT:
+            return False
+        _turn(artifact, file)
+    remove_unnamed({artifact.sha256} - {""}, still_named)
+    return True
+
+
+def _of(source: Source, state: Artifact.State) -> Iterator[Artifact]:
+    rows = Artifact.objects.filter(call__source=source, observation=None, state=state)
+    return rows.select_related("call").order_by("pk").iterator(chunk_size=2_000)
+
+
+def _is_lost(row: Artifact) -> bool:
+    """Raises NotStored where the store cannot be asked."""
+    try:
+        with artifact_files().open(row.sha256) as stream:
+            return stream.seek(0, os.SEEK_END) != row.size
+    except (MissingArtifact, Damaged):
+        return True
+    except OSError as error:
+        raise NotStored(error.strerror or str(error)) from None
+
+
+def _look(source: Source, recording: Path, row: Artifact) -> bool:
+    descriptor = opened(recording, row.path)
+    if descriptor is None:
+        return False
+    if row.sha256 and _hash_of(descriptor) != row.sha256:  # the row's content is another one: it stays lost
+        os.close(descriptor)
+        return False
+    try:
+        take(row, descriptor)
+    except NoRoom:
+        return False
+    source.problems.filter(path=column_text(f"file {row.path}", 500)).delete()
+    return True
+
+
+def _hash_of(descriptor: int) -> str:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return sha256_of(file)
+
+
+def _turn(artifact: Artifact, file: Stored) -> None:
+    with transaction.atomic():
+        Run.objects.filter(pk=artifact.call.run_id).update(revision=F("revision") + 1)
+        Artifact.objects.filter(pk=artifact.pk).update(
+            sha256=file.sha256, size=file.size, lines=file.lines, state=Artifact.State.PRESENT
+        )
