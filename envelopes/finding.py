@@ -48,23 +48,25 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def beside(self, receipt: Receipt) -> Pair:
         """Another receipt for the same result: what was found out about the result is not asked again."""
-        other = Pair(
-            canonical=self.canonical,
-            receipt=receipt,
-            is_recorded=self.is_recorded,
-            complete=self.complete,
-            cuts=self.cuts,
-            has_artifact=self.has_artifact,
-        )
+        other = msgspec.structs.replace(self, receipt=receipt, is_whole=True)
         vars(other).update(scalars=self.scalars, strings=self.strings)
         return other
 
     @cached_property
     def placed(self) -> tuple[tuple[int, Segment], ...]:
-        """Each segment behind the character at which it begins: most rules ask, so they are laid out once."""
+        """Each segment behind the character at which it begins, laid out once for the rules that ask."""
         segments = self.receipt.segments
         starts = accumulate([len(segment.text) for segment in segments], initial=0)
         return tuple(zip(starts, segments, strict=False))
+
+    @cached_property
+    def own_words(self) -> tuple[Segment, ...]:
+        """The renderer's words and its markers; in a recorded receipt, what was not traced."""
+        return tuple([one for one in self.receipt.segments if is_own(one)])
+
+    @cached_property
+    def has_marker(self) -> bool:
+        return "marker" in [one.role for one in self.own_words]
 
     @cached_property
     def scalars(self) -> tuple[tuple[str, JsonValue], ...]:
@@ -76,6 +78,10 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Texts by pointer: of the source's own record where the receipt was recorded, else of the result."""
         scalars = scalars_of(self.complete, "") if self.is_recorded else self.scalars
         return tuple((pointer, one) for pointer, one in scalars if isinstance(one, str))
+
+
+def is_own(segment: Segment) -> bool:
+    return segment.source is None or segment.role == "marker"
 
 
 def scalars_of(value: JsonValue, pointer: str) -> Iterator[tuple[str, JsonValue]]:

@@ -27,7 +27,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting
+from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting, is_own
 from envelopes.outline import scalar_text
 from envelopes.pointer import is_within, text_at
 from envelopes.preview import split_lines
@@ -89,12 +89,11 @@ def said(name: str, what: str, *pointers: str) -> Rule:
     `*` in a pointer is any one step; the items of a list that a marker shortens may be left out.
     """
 
-    patterns = [re.compile(re.escape(one).replace(r"\*", "[^/]*")) for one in pointers]
+    matching = [_matches(one) for one in pointers]
 
     def finds(pair: Pair) -> Iterator[Sighting]:
-        is_cut = any(segment.role == "marker" for _, segment in pair.placed)
-        for pointer, pattern in zip(pointers, patterns, strict=True):
-            unsaid = list(_unsaid(pair, pattern)) if not (is_cut and "*" in pointer) else []
+        for pointer, is_one in zip(pointers, matching, strict=True):
+            unsaid = list(_unsaid(pair, is_one)) if not ("*" in pointer and pair.has_marker) else []
             if unsaid:
                 pointer, text = unsaid[0]
                 more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
@@ -103,9 +102,15 @@ def said(name: str, what: str, *pointers: str) -> Rule:
     return Rule(name=name, severity="warning", finds=finds, needs_all=True)
 
 
-def _unsaid(pair: Pair, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+def _matches(pointer: str) -> Callable[[str], object]:
+    if "*" not in pointer:
+        return pointer.__eq__
+    return re.compile(re.escape(pointer).replace(r"\*", "[^/]*")).fullmatch
+
+
+def _unsaid(pair: Pair, is_one: Callable[[str], object]) -> Iterator[tuple[str, str]]:
     for pointer, value in pair.scalars:
-        if value not in (None, "") and pattern.fullmatch(pointer) and not _says(pair, scalar_text(value)):
+        if is_one(pointer) and value not in (None, "") and not _says(pair, scalar_text(value)):
             yield pointer, scalar_text(value)
 
 
@@ -124,6 +129,8 @@ def _escaped_json(pair: Pair) -> Iterator[Sighting]:
 
 def _escapes(text: str) -> frozenset[str]:
     """Each escaped line break or quote with what stands before it: to look one up is nothing, to search is much."""
+    if "\\" not in text:
+        return frozenset()
     return frozenset(text[found.start() - BEFORE : found.end()] for found in ESCAPE.finditer(text, BEFORE))
 
 
@@ -173,7 +180,7 @@ def _is_slice(segment: Segment, one: Shortened) -> bool:
 
 def _is_silent(pair: Pair, one: Shortened) -> bool:
     text = pair.receipt.text
-    if one.cut.marker() in text or any(SAYS_CUT.search(segment.text) for _, segment in _own_words(pair)):
+    if one.cut.marker() in text or any(SAYS_CUT.search(segment.text) for segment in pair.own_words):
         return False
     if any(_is_sign(segment, one) for _, segment in pair.placed):
         return False
@@ -194,11 +201,13 @@ def _is_lost(pair: Pair, one: Shortened) -> bool:
 
 
 def _marker_without_size(pair: Pair) -> Iterator[Sighting]:
-    text = pair.receipt.text.lower()  # few texts say it at all, and to look for words is cheaper than for the form
-    if not any(word in text for word in LOST):
+    # Few texts say it at all, and to look for words is cheaper than for the form.
+    words = "\n".join([segment.text for segment in pair.own_words])
+    lowered = words.lower()
+    if not any(word in lowered for word in LOST) or not MARKER.search(words):
         return
-    for at, segment in _own_words(pair):
-        for found in MARKER.finditer(segment.text):
+    for at, segment in pair.placed:
+        for found in MARKER.finditer(segment.text) if is_own(segment) else ():
             if not re.search(r"\d", found[0]):
                 yield Sighting(
                     sentence="This says that something is missing, and not how much.",
@@ -234,8 +243,9 @@ def _success_said(pair: Pair) -> Iterator[Sighting]:
 
 
 def _empty_receipt(pair: Pair) -> Iterator[Sighting]:
-    has_parts = any(not isinstance(part, TextPart) for part in pair.receipt.parts)
-    if has_parts or pair.receipt.text.strip():
+    text = pair.receipt.text
+    has_text = bool(text) and not text.isspace()  # which ends at the first character of most texts
+    if has_text or any(not isinstance(part, TextPart) for part in pair.receipt.parts):
         return
     lost = next((one for one in pair.cuts if text_at(pair.complete, one.pointer) or not pair.is_recorded), None)
     if pair.canonical.error is not None:
@@ -255,7 +265,9 @@ def _repeated_text(pair: Pair) -> Iterator[Sighting]:
     text = pair.receipt.text
     fields = list(_strings(pair))
     for document, pointer, value in fields:
-        if len(value) >= REPEATED and text.count(value) > sum(value in other for _, _, other in fields):
+        if not REPEATED <= len(value) <= len(text) // 2:
+            continue
+        if text.count(value) > sum(value in other for _, _, other in fields):
             second = text.index(value, text.index(value) + len(value))
             yield Sighting(
                 sentence=f"This text of {len(value):,} characters stands in the receipt twice.",
@@ -267,13 +279,14 @@ def _repeated_text(pair: Pair) -> Iterator[Sighting]:
 
 def _headline_late(pair: Pair) -> Iterator[Sighting]:
     """Lines of tags or a name before it are no harm; lines of the result are."""
-    is_behind_results = False
-    for at, one in pair.placed:
+    is_behind_results, at = False, 0
+    for one in pair.receipt.segments:
         if one.role == "headline":
             if is_behind_results and "\n" in pair.receipt.text[:at]:
                 yield Sighting(sentence="The outcome comes after parts of the result.", span=(at, at + len(one.text)))
             return
         is_behind_results = is_behind_results or bool(one.source and is_within(one.source.pointer, "/result"))
+        at += len(one.text)
 
 
 def _artifact_unnamed(pair: Pair) -> Iterator[Sighting]:
@@ -296,11 +309,6 @@ def _error_incomplete(pair: Pair) -> Iterator[Sighting]:
 
 def _of_ours(finds: Callable[[Pair], Iterable[Sighting]]) -> Callable[[Pair], Iterable[Sighting]]:
     return lambda pair: () if pair.is_recorded else finds(pair)
-
-
-def _own_words(pair: Pair) -> Iterator[tuple[int, Segment]]:
-    """The renderer's words and its markers; in a recorded receipt, what was not traced."""
-    return ((at, one) for at, one in pair.placed if one.source is None or one.role == "marker")
 
 
 def _strings(pair: Pair) -> Iterator[tuple[Document, str, str]]:

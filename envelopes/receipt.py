@@ -45,7 +45,7 @@ class TextPart(msgspec.Struct, frozen=True, dict=True, tag="text"):
 
     @cached_property
     def text(self) -> str:
-        return "".join(segment.text for segment in self.segments)
+        return "".join([segment.text for segment in self.segments])
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
@@ -72,7 +72,7 @@ class Receipt(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def text(self) -> str:
         """The text parts in order. Images and files stand by themselves and add no characters."""
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+        return "".join([part.text for part in self.parts if isinstance(part, TextPart)])
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -90,4 +90,7 @@ def text_part(text: str, segments: tuple[Segment, ...]) -> TextPart:
 
 def text_receipt(segments: Iterable[Segment]) -> Receipt:
     """A receipt of one text part, as every renderer of ours yields it."""
-    return Receipt((TextPart(tuple(segments)),))
+    part = TextPart(tuple(segments))
+    receipt = Receipt((part,))
+    vars(receipt)["segments"] = part.segments
+    return receipt

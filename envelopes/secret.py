@@ -10,7 +10,10 @@ the command, never in the command.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import methodcaller
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +22,7 @@ REDACTED = "[redacted]"
 
 class Shape(msgspec.Struct, frozen=True):
     """`pieces`: one of them is in every text that holds the shape, and is sought first: that costs a hundredth.
+    Those of one shape begin with the same letter.
 
     `likely` is what may be one, cut short or of another release; None where only what is certain may.
     """
@@ -68,7 +72,6 @@ SHAPES = (
     # Documentation is full of them, so none is certain.
     Shape("a web token", ("eyJ",), None, r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
 )
-CERTAIN = tuple((number, piece) for number, shape in enumerate(SHAPES) if shape.certain for piece in shape.pieces)
 # Every repetition is bounded or stops at a character that the next attempt would need, so that a
 # command of a megabyte takes linear time.
 _NAME = r"(?:key(?!word|board)|token(?!iz)|secret|password|passwd|passphrase|pwd|credentials?|auth(?!or)|cookie)"
@@ -90,6 +93,30 @@ LONGEST_SCHEME = 21
 _SCHEME = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}\Z")
 # What documentation writes in a password's place.
 PLACEHOLDER = re.compile(r"EXAMPLE|example|x{4,}|X{4,}|\*{3}|:(?:pass(?:word)?|secret|pwd|token|user|PASSWORD)@")
+
+
+class Gate(NamedTuple):
+    """Whether one of these shapes may be in a text, and the shapes: kind, and what is certainly one."""
+
+    has_piece: Callable[[str], object]
+    shapes: tuple[tuple[str, re.Pattern[str]], ...]
+
+
+def _gate(shapes: Sequence[Shape]) -> Gate:
+    """Pieces that begin with the same letter are sought in one pass over the text."""
+    pieces = sorted({piece for shape in shapes for piece in shape.pieces})
+    needed = [piece for piece in pieces if not any(other != piece and other in piece for other in pieces)]
+    either = re.compile("|".join(map(re.escape, needed))).search
+    has_piece = methodcaller("__contains__", needed[0]) if len(needed) == 1 else either
+    return Gate(has_piece, tuple((shape.kind, shape.certain) for shape in shapes if shape.certain))
+
+
+def _first_letter(shape: Shape) -> str:
+    return shape.pieces[0][0]
+
+
+_KNOWN = sorted((one for one in SHAPES if one.certain), key=_first_letter)
+GATES = tuple(_gate(list(shapes)) for _, shapes in groupby(_KNOWN, _first_letter))
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -117,15 +144,15 @@ def redacted(text: str) -> str:
 
 
 def _shaped(text: str) -> Iterator[tuple[int, int, str]]:
-    likely = dict.fromkeys([number for number, piece in CERTAIN if piece in text])
-    for number in likely:
-        shape = SHAPES[number]
-        assert shape.certain is not None  # CERTAIN has no other
-        yield from ((found.start(), found.end(), shape.kind) for found in shape.certain.finditer(text))
+    for has_piece, shapes in GATES:
+        for kind, certain in shapes if has_piece(text) else ():
+            yield from ((found.start(), found.end(), kind) for found in certain.finditer(text))
 
 
 def _in_addresses(text: str) -> Iterator[tuple[int, int, str]]:
     """`scheme://user:password@host`, sought from its `://`, for a scheme may begin at any letter."""
+    if "://" not in text:
+        return
     for found in _PASSWORD.finditer(text):
         scheme = _SCHEME.search(text, max(0, found.start() - LONGEST_SCHEME), found.start())
         if scheme:

@@ -36,7 +36,7 @@ def count_all(texts: Sequence[str], *, model: str = "") -> list[TokenCount]:
     count = _batch_counter()
     if count is None:
         return [TokenCount(-(-len(text) // CHARACTERS_PER_TOKEN), "characters/4", "estimate") for text in texts]
-    return counted(count([visible(text) for text in texts], ENCODING), model=model)
+    return counted(count([text if text.isascii() else visible(text) for text in texts], ENCODING), model=model)
 
 
 def counted(counts: Sequence[int], *, model: str) -> list[TokenCount]:

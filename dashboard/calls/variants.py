@@ -36,8 +36,15 @@ class UninstalledFamily(ValueError):
         super().__init__(f"This call was read by the family {name!r}, of a package that is not installed.")
 
 
+class UnansweredCall(ValueError):
+    def __init__(self) -> None:
+        super().__init__("Nothing answered this call: there is no result that a variant could write.")
+
+
 def rendered(surfaces: Surfaces, name: str = "receipt") -> Rendered:
-    """The envelope is the one that the Call page shows. Raises UnknownVariant and UninstalledFamily."""
+    """The envelope is the one that the Call page shows. Raises UnknownVariant, UninstalledFamily, UnansweredCall."""
+    if not surfaces.is_answered:
+        raise UnansweredCall
     try:
         owner, canonical = canonical_of(surfaces)
     except KeyError as gone:

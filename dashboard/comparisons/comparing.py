@@ -32,7 +32,11 @@ class Unusable(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which calls: a filter in the language of the lists, one family or all, all of them or a sample."""
+    """Which calls: a filter in the language of the lists, one family or all, all of them or a sample.
+
+    A sample is drawn of answered calls. Of all, those that nothing answered are left out when they are measured,
+    and counted, so that the numbers of a comparison add up to what the filter finds.
+    """
 
     query: str = ""
     family: str = ""
@@ -56,9 +60,10 @@ class Selection:
     def ids(self, project: Project) -> list[UUID]:
         """Ascending, whatever the database's order. A sample is the calls whose ids hash lowest with the seed:
         the same calls and the same seed give the same sample, and an added call takes the place of one at most."""
-        ids = self.calls(project).order_by("id").values_list("id", flat=True).iterator(chunk_size=2_000)
+        calls = self.calls(project).order_by("id").values_list("id", flat=True)
         if self.sample is None:
-            return list(islice(ids, MOST_CALLS + 1))
+            return list(islice(calls.iterator(chunk_size=2_000), MOST_CALLS + 1))
+        ids = calls.exclude(status=Call.Status.UNKNOWN).iterator(chunk_size=2_000)
         key = self.seed.to_bytes(16, "big", signed=True)
         return sorted(heapq.nsmallest(self.sample, ids, key=lambda one: _lot(one, key)))
 
@@ -81,8 +86,10 @@ def start_comparison(
     if problems:
         raise Unusable(" ".join(problems))
     ids = selection.ids(project)
-    if not ids:
+    if not selection.calls(project).exists():
         raise Unusable("No call matches.")
+    if not selection.calls(project).exclude(status=Call.Status.UNKNOWN).exists():
+        raise Unusable("Nothing answered the calls that match: there is nothing to write.")
     if len(ids) > MOST_CALLS:
         raise Unusable(f"More than {MOST_CALLS:,} calls match; narrow the filter or take a sample.")
     families = selection.calls(project).order_by().values_list("family", flat=True).distinct()

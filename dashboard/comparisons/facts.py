@@ -32,6 +32,7 @@ def comparison_facts(comparison: Comparison) -> dict[str, Any]:
         "variants": variant_facts(comparison),
         "call_count": summary.calls,
         "deleted_calls": summary.gone,
+        "unanswered_calls": summary.unanswered,
         "totals": {name: _total_facts(column) for name, column in zip(names, summary.columns, strict=True)},
     }
 

@@ -104,7 +104,9 @@ def rule_rows(columns: Sequence[ColumnSummary], names: Sequence[str]) -> tuple[F
 
 def notes_of(summary: Summary, names: list[str]) -> list[str]:
     """What the numbers leave out, and where a total says another thing than most of its calls."""
-    notes = [f"{_calls(summary.gone)} deleted before their turn and left out."] if summary.gone else []
+    notes = [f"{_calls(summary.gone)} deleted in the meantime and left out."] if summary.gone else []
+    if summary.unanswered:
+        notes.append(f"{_calls(summary.unanswered)} never answered and left out: there is no result to write.")
     for name, one in zip(names, summary.columns, strict=True):
         if one.absent:
             reason = "no receipt was recorded" if name == "recorded" else "their family has no such variant"

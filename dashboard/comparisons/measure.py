@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -30,8 +29,7 @@ class _Beat(Protocol):
     def __call__(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """A cell but for its tokens, and the text that they are counted in."""
 
     cell: Cell
@@ -46,8 +44,7 @@ def rows_of(subjects: Iterable[Subject], columns: Sequence[Column], *, beat: _Be
         found = measured_columns(subject, columns)
         measured.append(found)
         cells = tuple(None if one is None else one.cell for one in found)
-        call = subject.call
-        rows.append(Row(call.pk.bytes, call.tool, subject.family.name, digest(subject.data), cells))
+        rows.append(Row(subject.key.bytes, subject.tool, subject.family.name, digest(subject.data), cells))
         beat()
     counts = iter(count_all([one.text for some in measured for one in some if one is not None]))
     return [
@@ -85,8 +82,9 @@ def _rendered(subject: Subject, variant: Variant, fields: dict[str, str], first:
         receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
     except Exception as error:  # a variant may be anybody's: what it cannot write is a cell that says so
         return _failed(error)
-    found = lint(first.beside(receipt), subject.family.lint)
-    is_cut = bool(subject.cuts) or any(one.role == "marker" for one in receipt.segments)
+    pair = first.beside(receipt)
+    found = lint(pair, subject.family.lint)
+    is_cut = bool(subject.cuts) or pair.has_marker
     rules = tuple(one.rule for one in found)
     return _cell(receipt, dropped_fields(fields, receipt), rules, is_cut=is_cut)
 

@@ -82,12 +82,13 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     gone: int  # deleted between the start and their batch
+    unanswered: int = 0  # left out: nothing came back that a variant could write
     columns: tuple[ColumnSummary, ...]
     tool_families: dict[str, str]
 
 
 def summarise(batches: Iterable[list[Row]], *, columns: int, calls: int, seed: int) -> Summary:
-    """`calls` were frozen; fewer rows mean that some were deleted before their turn."""
+    """`calls` were frozen; fewer rows mean that some are `gone`, or that nothing answered them."""
     groups = groups_of(calls, seed)
     adding = [Adding(max(groups, default=-1) + 1) for _ in range(columns)]
     tool_families: dict[str, str] = {}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
+import msgspec
 from django.db import OperationalError
 from django.db.models import F, Q, Sum
 from django.utils import timezone
@@ -23,7 +24,7 @@ from dashboard.comparisons.columns import ChangedVariant, Column, frozen_columns
 from dashboard.comparisons.measure import rows_of
 from dashboard.comparisons.subjects import subjects_of
 from dashboard.comparisons.summary import Summary, packed_summary, summarise, unpacked_summary
-from dashboard.models import Comparison, ComparisonBatch
+from dashboard.models import Call, Comparison, ComparisonBatch
 
 LEASE = timedelta(seconds=60)
 RENEWED_AFTER = 10.0  # seconds
@@ -148,20 +149,38 @@ def _add_up(comparison: Comparison, owner: str) -> bool:
     mine = Comparison.objects.filter(_is_free(), pk=comparison.pk, state__in=OPEN)
     if not mine.update(owner=owner, leased_until=timezone.now() + LEASE):
         return False
+    batches = _Batches(comparison)
     summary = summarise(
-        results_of(comparison),
+        batches,
         columns=comparison.columns.values("ordinal").distinct().count(),
         calls=comparison.call_count,
         seed=comparison.seed,
     )
+    left_out = {"unanswered": batches.unanswered, "gone": summary.gone - batches.unanswered}
     done = Comparison.objects.filter(pk=comparison.pk, owner=owner, state__in=OPEN)
     done.update(
         state=Comparison.State.FINISHED,
-        summary=packed_summary(summary),
+        summary=packed_summary(msgspec.structs.replace(summary, **left_out)),
         finished_at=timezone.now(),
         leased_until=None,
     )
     return True
+
+
+class _Batches:
+    """The rows of each batch in order. `unanswered` counts, as they go by, calls that are there and have no row."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+        self.unanswered = 0
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        frozen = self._comparison.batches.order_by("number").values_list("calls", flat=True)
+        for calls, rows in zip(frozen.iterator(chunk_size=8), results_of(self._comparison), strict=True):
+            without = set(unpacked_ids(bytes(calls))) - {row.key for row in rows}
+            if without:
+                self.unanswered += Call.objects.filter(pk__in=without, status=Call.Status.UNKNOWN).count()
+            yield rows
 
 
 def summary_of(comparison: Comparison) -> Summary:

@@ -18,14 +18,14 @@ from django.core.cache import cache
 
 from dashboard.comparisons.columns import RECORDED, Column, UnusableColumns, bound_columns
 from dashboard.comparisons.subjects import subjects_of
-from dashboard.models import Run, RunCall
+from dashboard.models import Call, Run, RunCall
 from envelopes.pipeline import render
 from envelopes.tokens import CHARACTERS_PER_TOKEN, count_all
 
 SLICE_SECONDS = 1.0
 PORTION = 200  # calls between two looks at the clock
 KEPT_FOR = 600  # seconds
-NO_VARIANT, NOT_WRITTEN = -1, -2  # of the call's family; by the variant, for this call
+NO_VARIANT, NOT_WRITTEN = -1, -2  # of the call's family, or nothing to write; by the variant, for this call
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,11 @@ class Member:
     line: int
     args: int
     receipt: int
+    is_answered: bool
+
+    def is_written_by(self, column: Column) -> bool:
+        """Of a call that nothing answered there is no text, whatever would have written it."""
+        return self.is_answered and self.family in column.variants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +90,11 @@ def replayed(run: Run, name: str) -> Replayed:
 
 def _members(run: Run) -> Iterator[Member]:
     found = RunCall.objects.filter(run=run).order_by("ordinal", "call_id")
-    columns = ("call_id", "call__tool", "call__family", "ordinal", "call__args_bytes", "call__tokens")
-    for key, tool, family, line, args, tokens in found.values_list(*columns):
-        yield Member(key, tool, family, line, args // CHARACTERS_PER_TOKEN, tokens)
+    columns = ("call_id", "call__tool", "call__family", "ordinal", "call__args_bytes", "call__tokens", "call__status")
+    for key, tool, family, line, args, tokens, status in found.values_list(*columns):
+        yield Member(
+            key, tool, family, line, args // CHARACTERS_PER_TOKEN, tokens, is_answered=status != Call.Status.UNKNOWN
+        )
 
 
 def _column(run: Run, name: str, families: set[str]) -> Column | None:
@@ -108,8 +115,8 @@ def _slices(members: Sequence[Member], column: Column, model: str) -> Iterator[l
     until = time.monotonic() + SLICE_SECONDS
     for start in range(0, len(members), PORTION):
         some = members[start : start + PORTION]
-        tokens = _tokens([one.key for one in some if one.family in column.variants], column, model)
-        yield [tokens.get(one.key, NOT_WRITTEN if one.family in column.variants else NO_VARIANT) for one in some]
+        tokens = _tokens([one.key for one in some if one.is_written_by(column)], column, model)
+        yield [tokens.get(one.key, NOT_WRITTEN if one.is_written_by(column) else NO_VARIANT) for one in some]
         if time.monotonic() > until:
             return
 
@@ -129,4 +136,4 @@ def texts_under(column: Column, keys: Sequence[UUID]) -> Iterator[tuple[UUID, st
             receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
         except Exception:  # a variant may be anybody's; the call counts as not written, and the page says how many
             continue
-        yield subject.call.pk, receipt.text
+        yield subject.key, receipt.text

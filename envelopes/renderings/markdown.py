@@ -17,7 +17,9 @@ from envelopes.result import CanonicalResult, JsonValue
 from envelopes.variant import Variant
 
 INDENT = "  "
+SHORTEST = "```"
 TICKS = re.compile(r"`+")
+NEW_LINE = Segment("\n", "break")
 ENDED = {"success": "succeeded", "error": "failed"}
 
 
@@ -38,14 +40,14 @@ def _written(canonical: CanonicalResult) -> Iterator[Segment]:
     name, found = half(canonical)
     members = found if isinstance(found, dict) else {name: found}
     if members:
-        yield Segment("\n", "break")
+        yield NEW_LINE
     for key, value in members.items():
         pointer = join(f"/{name}", key) if isinstance(found, dict) else f"/{name}"
         yield from _entry(f"- {key}:", value, pointer, 0)
 
 
 def _entry(mark: str, value: JsonValue, pointer: str, depth: int) -> Iterator[Segment]:
-    yield Segment("\n", "break")
+    yield NEW_LINE
     yield words(f"{INDENT * depth}{mark}")
     match value:
         case dict() if value:
@@ -68,7 +70,7 @@ def _item(value: JsonValue, pointer: str, number: int, depth: int) -> Iterator[S
     elif isinstance(value, list) or any(_is_deep(child) for child in value.values()):
         yield from _entry(f"- {number}:", value, pointer, depth)
     else:
-        yield Segment("\n", "break")
+        yield NEW_LINE
         yield words(f"{INDENT * depth}-")
         for index, (key, child) in enumerate(value.items()):
             yield words(f"{',' if index else ''} {key}: ")
@@ -81,7 +83,8 @@ def _is_deep(value: JsonValue) -> bool:
 
 def _fence(text: str, pointer: str) -> Iterator[Segment]:
     """At the left edge whatever the depth: indented, each line would carry the renderer's blanks."""
-    fence = "`" * max(3, 1 + max((len(run) for run in TICKS.findall(text)), default=0))
+    longest = max(map(len, TICKS.findall(text))) if SHORTEST in text else 0
+    fence = "`" * (longest + 1) if longest else SHORTEST
     yield words(f"\n{fence}\n")
     yield field(text, pointer, "preview")
     yield words(fence if text.endswith("\n") else f"\n{fence}")

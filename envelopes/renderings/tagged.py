@@ -20,6 +20,7 @@ from envelopes.variant import Variant
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 CLOSING = re.compile(r"</([\w.-]+)>")
+NEW_LINE = Segment("\n", "break")
 OUTER = "tool_result"
 OWN_TAGS = frozenset({OUTER, "summary", "member", "item"})  # the others are names of the envelope's members
 
@@ -54,9 +55,10 @@ class _Tags:
 
     def _member(self, name: str, value: JsonValue, pointer: str) -> Iterator[Segment]:
         """On lines of its own. A name that cannot be a tag stands behind the tag of a `member`."""
-        tag = f"{name if PLAIN_NAME.fullmatch(name) else 'member'}{self._mark}"
-        yield Segment("\n", "break")
-        yield words(f"<{tag}>" if PLAIN_NAME.fullmatch(name) else f"<{tag}>{name}: ")
+        is_plain = PLAIN_NAME.fullmatch(name)
+        tag = f"{name if is_plain else 'member'}{self._mark}"
+        yield NEW_LINE
+        yield words(f"<{tag}>" if is_plain else f"<{tag}>{name}: ")
         yield from self._content(value, pointer)
         yield words(f"</{tag}>")
 
@@ -65,25 +67,28 @@ class _Tags:
             case dict() if value:
                 for key, child in value.items():
                     yield from self._member(key, child, join(pointer, key))
-                yield Segment("\n", "break")
+                yield NEW_LINE
             case list() if value:
                 for index, child in enumerate(value):
                     yield from self._member("item", child, join(pointer, index))
-                yield Segment("\n", "break")
+                yield NEW_LINE
             case str() if is_block(value):
-                yield Segment("\n", "break")
+                yield NEW_LINE
                 yield field(value, pointer, "preview")
                 if not value.endswith("\n"):
-                    yield Segment("\n", "break")
+                    yield NEW_LINE
             case _:
                 yield field(value, pointer)
 
 
 def _free_mark(canonical: CanonicalResult) -> str:
     """What the tags end in, so that none of their closing tags stands in a text or in a name."""
-    texts = [*_strings(canonical.to_json()), *_names(canonical.to_json())]
-    taken = {name for text in texts for name in CLOSING.findall(text)}
-    tags = OWN_TAGS | set(_names(canonical.to_json()))
+    document = canonical.to_json()
+    names = list(_names(document))
+    taken = {name for text in (*_strings(document), *names) if "</" in text for name in CLOSING.findall(text)}
+    if not taken:
+        return ""
+    tags = OWN_TAGS | set(names)
     marks = ("" if number == 1 else f"-{number}" for number in count(1))
     return next(mark for mark in marks if not any(tag + mark in taken for tag in tags))
 

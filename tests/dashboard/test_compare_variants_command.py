@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from dashboard.intake.importing import import_paths
-from dashboard.models import Comparison, Project
+from dashboard.models import Call, Comparison, Project
 from tests.dashboard.comparisons import import_commands
 from tests.dashboard.factories import create_project
 
@@ -39,6 +39,7 @@ def recounted(document: dict[str, Any], name: str) -> dict[str, int]:
 
 
 def assert_recounts(document: dict[str, Any]) -> None:
+    assert document["call_count"] == len(document["calls"])
     for name, total in document["totals"].items():
         assert {key: total[key] for key in recounted(document, name)} == recounted(document, name)
     first = document["baseline"]
@@ -68,8 +69,11 @@ def test_totals_can_be_recounted_from_the_calls(project: Project, tmp_path: Path
 
 def test_a_person_gets_a_table_and_may_keep_nothing(project: Project, tmp_path: Path) -> None:
     import_commands(project, tmp_path, ["one", "two"])
+    asked = import_commands(project, tmp_path, ["three"], session="0f5f6d8e-0000-4000-8000-000000000002")[-1]
+    Call.objects.filter(pk=asked.pk).update(status=Call.Status.UNKNOWN)
     table = printed("--project", "ledger", "--variants", "receipt,markdown", "--forget")
     assert "2 calls" in table
+    assert "Left out: 1 without an answer." in table
     assert "Δ tokens" in table
     assert not Comparison.objects.exists()
 

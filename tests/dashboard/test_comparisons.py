@@ -18,6 +18,7 @@ from dashboard.comparisons.cells import Row
 from dashboard.comparisons.changes import bucket, bucket_range
 from dashboard.comparisons.columns import UnusableColumns
 from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
+from dashboard.comparisons.figures import notes_of
 from dashboard.comparisons.work import done_count, results_of, work_once
 from dashboard.models import Call, Comparison, Project
 from envelopes import renderings
@@ -216,6 +217,29 @@ def test_a_call_that_was_deleted_meanwhile_is_said_to_be_gone(project: Project, 
     comparison.refresh_from_db()
     summary = comparison_work.summary_of(comparison)
     assert (summary.calls, summary.gone) == (len(calls) - 1, 1)
+
+
+def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, calls: list[Call]) -> None:
+    asked = [call.pk for call in calls[:2]]
+    Call.objects.filter(pk__in=asked).update(status=Call.Status.UNKNOWN)
+    comparison = start_comparison(project, Selection(), ["recorded", "receipt"])
+    calls[2].delete()
+    comparison_work.work_until_idle("worker", comparison)
+    comparison.refresh_from_db()
+    summary = comparison_work.summary_of(comparison)
+    assert (summary.calls, summary.unanswered, summary.gone) == (len(calls) - 3, 2, 1)
+    assert {row.key for row in rows_of(comparison)} == {call.pk for call in calls[3:]}
+    assert notes_of(summary, ["recorded", "receipt"])[:2] == [
+        "1 call was deleted in the meantime and left out.",
+        "2 calls were never answered and left out: there is no result to write.",
+    ]
+    assert not set(Selection(sample=len(calls)).ids(project)) & set(asked)
+
+
+def test_nothing_is_compared_where_nothing_was_answered(project: Project, calls: list[Call]) -> None:
+    Call.objects.update(status=Call.Status.UNKNOWN)
+    with pytest.raises(Unusable, match="Nothing answered the calls that match"):
+        start_comparison(project, Selection(), ["recorded", "receipt"])
 
 
 def test_a_variant_that_only_one_family_has_leaves_the_others_empty(

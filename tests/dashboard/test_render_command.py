@@ -51,7 +51,8 @@ def test_every_variant_of_the_family_can_be_printed(imported: Project) -> None:
 
 
 def test_a_call_that_nothing_answered_says_so(imported: Project) -> None:
-    assert "no result was recorded" in printed("toolu_03", "--variant", "markdown")
+    with pytest.raises(CommandError, match="Nothing answered this call"):
+        printed("toolu_03", "--variant", "markdown")
 
 
 def test_one_json_document_says_which_variant_wrote_the_text(imported: Project) -> None:

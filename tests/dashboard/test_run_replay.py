@@ -67,6 +67,14 @@ def test_a_recorded_compaction_sets_the_limit(run: Run) -> None:
     assert weights_under(run, "receipt", limit="7").limit == 7
 
 
+def test_a_call_that_nothing_answered_stands_as_it_was_recorded(run: Run) -> None:
+    asked = Call.objects.order_by("line")[0]
+    Call.objects.filter(pk=asked.pk).update(status=Call.Status.UNKNOWN)
+    replayed = replay_page(run, {"with": "receipt"}).under.replayed
+    assert asked.pk not in replayed.tokens
+    assert replayed.failed == 0
+
+
 def test_a_variant_that_no_family_of_the_run_has_changes_nothing(run: Run) -> None:
     Call.objects.update(family="file")
     under = replay_page(run, {"with": "tail_first"}).under

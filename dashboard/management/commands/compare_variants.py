@@ -69,6 +69,8 @@ class Command(RichCommand):
         for measure in MEASURES:
             table.add_row(f"Δ {measure}", *(_delta(total["deltas"].get(measure)) for total in facts["totals"].values()))
         self.console.print(table)
+        if left_out := _left_out(facts):
+            self.console.print(f"Left out: {left_out}.")
 
 
 def _started(options: dict[str, Any]) -> Comparison:
@@ -83,6 +85,11 @@ def _started(options: dict[str, Any]) -> Comparison:
         raise CommandError(printable(f"There is no project {options['project']!r}.")) from None
     except (Unusable, UnusableColumns) as unusable:
         raise CommandError(printable(str(unusable))) from None
+
+
+def _left_out(facts: dict[str, Any]) -> str:
+    counts = ((facts["unanswered_calls"], "without an answer"), (facts["deleted_calls"], "deleted meanwhile"))
+    return ", ".join(f"{count:,} {why}" for count, why in counts if count)
 
 
 def _delta(delta: dict[str, Any] | None) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from dashboard.calls.surfaces import surfaces_of
-from dashboard.calls.variants import UninstalledFamily, UnknownVariant, rendered
+from dashboard.calls.variants import UnansweredCall, UninstalledFamily, UnknownVariant, rendered
 from dashboard.columns import printable
 from dashboard.models import Call
 from envelopes.untrusted import visible
@@ -30,8 +30,8 @@ class Command(BaseCommand):
         call = _call(options["call"])
         try:
             found = rendered(surfaces_of(call, {}), options["variant"])
-        except (UnknownVariant, UninstalledFamily) as unknown:
-            raise CommandError(printable(str(unknown))) from None
+        except (UnknownVariant, UninstalledFamily, UnansweredCall) as reason:
+            raise CommandError(printable(str(reason))) from None
         text = visible(found.receipt.text)
         if options["as_json"]:
             chosen = {"variant": found.variant.id, "version": found.variant.version, "hash": found.variant.hash}
