@@ -66,6 +66,7 @@ urlpatterns = [
     path("comparisons/<uuid:pk>/export/<str:what>", verdicts.export, name="comparison-export"),
     path("renderers/<slug:name>/templates/", templates.editor, name="template-new"),
     path("renderers/<slug:name>/templates/<slug:template>/", templates.editor, name="template-detail"),
+    path("renderers/<slug:name>/templates/<slug:template>/retire/", templates.retire, name="template-retire"),
     path("tools/", tools.index, name="tool-list"),
     path("tools/<str:name>/", tools.detail, name="tool-detail"),
     path("problems/", problems.index, name="problem-list"),

@@ -12,7 +12,7 @@ from dashboard.models.comparisons import (
     Review,
     Verdict,
 )
-from dashboard.models.renderers import PastedEnvelope, TemplateVariant
+from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.saved_views import SavedView
 from dashboard.models.sources import Problem, Source, SourceChunk
@@ -34,6 +34,7 @@ __all__ = [
     "Project",
     "Receipt",
     "ReceiptFingerprint",
+    "RetiredTemplate",
     "Review",
     "Run",
     "RunCall",

@@ -1,4 +1,4 @@
-"""What operators add to the renderers: template variants, and envelopes pasted for a preview."""
+"""What operators add to the renderers: template variants, which are retired, and envelopes pasted for a preview."""
 
 from __future__ import annotations
 
@@ -42,6 +42,22 @@ class TemplateVariant(models.Model):
         if not self._state.adding:
             raise TypeError("A version of a template variant is never changed: write another one.")
         super().save(*args, **options)
+
+
+class RetiredTemplate(models.Model):
+    """A template that is offered no longer. Its versions stay, and what names one of them writes it still."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="retired_templates")
+    family = models.CharField(max_length=32)
+    name = models.CharField(max_length=40)
+    retired_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    retired_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "family", "name"], name="one_retired_template")]
+
+    def __str__(self) -> str:
+        return f"{self.family}/{self.name}"
 
 
 class PastedEnvelope(models.Model):

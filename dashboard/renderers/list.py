@@ -9,7 +9,8 @@ from django.db.models import Count, Sum
 from django.urls import reverse
 
 from dashboard.models import Project, RunFacet
-from dashboard.renderers.variant_list import Offered, offered
+from dashboard.renderers.variant_list import Offered, offered_by_family
+from dashboard.renderers.variant_templates import retired_templates
 from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
 from envelopes.plugins import Broken
@@ -18,12 +19,13 @@ from envelopes.renderings import plugged_variants
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyRow:
-    """`ceiling` in characters, of the family's own policy."""
+    """`ceiling` in characters, of the family's own policy. `retired` are names of templates."""
 
     name: str
     title: str
     url: str
     variants: tuple[Offered, ...]
+    retired: tuple[str, ...]
     ceiling: int
     samples: int
     runs: int
@@ -49,18 +51,29 @@ def renderer_list(project: Project) -> RendererList:
         .values_list("value")
         .annotate(runs=Count("pk"), calls=Sum("count"))
     }
+    offers = offered_by_family(project)
+    retired = [(one.family, one.name) for one in retired_templates(project)]
     return RendererList(
-        families=tuple(_row(project, one, *used.get(one.name, (0, 0))) for one in all_families()),
+        families=tuple(
+            _row(
+                one,
+                offers[one.name],
+                tuple(name for family, name in retired if family == one.name),
+                *used.get(one.name, (0, 0)),
+            )
+            for one in all_families()
+        ),
         broken=(*plugged_families().broken, *plugged_variants().broken),
     )
 
 
-def _row(project: Project, one: Family, runs: int, calls: int) -> FamilyRow:
+def _row(one: Family, offers: tuple[Offered, ...], retired: tuple[str, ...], runs: int, calls: int) -> FamilyRow:
     return FamilyRow(
         name=one.name,
         title=one.title,
         url=reverse("renderer-detail", args=[one.name]),
-        variants=offered(project, one),
+        variants=offers,
+        retired=retired,
         ceiling=one.rendering.characters,
         samples=len(one.samples),
         runs=runs,

@@ -74,7 +74,10 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """`largest` is the slider's right end: the tokens of the whole receipt under the variant's own policy."""
+    """`largest` is the slider's right end: the tokens of the whole receipt under the variant's own policy.
+
+    `is_bounded`: a budget below that was asked for.
+    """
 
     variant: Variant
     policy: RenderPolicy
@@ -82,6 +85,7 @@ class Preview:
     window: ReceiptWindow
     tokens: TokenCount
     largest: int
+    is_bounded: bool
     roles: tuple[RoleLine, ...]
     fields: tuple[FieldLine, ...]
     fields_left: int
@@ -147,6 +151,7 @@ def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offer
         window=receipt_window(receipt, Links({}), 0, FIRST, spaces=knobs.spaces),
         tokens=tokens,
         largest=max(swept.whole.tokens, SMALLEST_BUDGET),
+        is_bounded=knobs.budget is not None and knobs.budget < swept.whole.tokens,
         roles=tuple(_roles(receipt, tokens)),
         fields=tuple(fields[:ROWS_SHOWN]),
         fields_left=max(0, len(fields) - ROWS_SHOWN),

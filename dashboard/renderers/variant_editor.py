@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
+from dashboard.calls import json_markup
 from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
-from dashboard.models import Project, TemplateVariant
+from dashboard.models import Project, RetiredTemplate, TemplateVariant
 from dashboard.renderers.preview import Failed, written
-from dashboard.renderers.preview_subject import NoSubject, subject
-from dashboard.renderers.variant_templates import as_variant, versions
-from dashboard.windows import FIRST
+from dashboard.renderers.preview_subject import NoSubject, Subject, subject
+from dashboard.renderers.variant_templates import as_variant, retired_templates, versions
+from dashboard.windows import FIRST, Window
 from envelopes.budget import RECEIPT_CHARACTERS
 from envelopes.families import family
 from envelopes.families.base import Family
@@ -47,16 +49,27 @@ class Yielded:
 
 @dataclass(frozen=True, kw_only=True)
 class EditorPage:
-    """`shown` is the version whose text stands in the box, None for a new variant."""
+    """`shown` is the version whose text stands in the box, None for a new variant; `retired` when it was.
+
+    `about` is the subject that it is tried on, None where there is none.
+    """
 
     family: Family
     draft: Draft
     shown: TemplateVariant | None
+    retired: RetiredTemplate | None
     versions: tuple[TemplateVariant, ...]
-    subject: str
+    about: Subject | None
     yielded: Yielded
     problem: str = ""
     problem_line: int | None = None
+
+    @cached_property
+    def canonical(self) -> Window | None:
+        """What the template can say: made when it is asked for, as no letter that is typed changes it."""
+        if self.about is None:
+            return None
+        return json_markup.head(json_markup.pretty(self.about.raw), FIRST, "data-pointer")
 
 
 def editor_page(
@@ -67,8 +80,18 @@ def editor_page(
     rows = versions(project, owner.name, template) if template else []
     shown = _version(rows, query.get("version", "")) if template else None
     draft = draft or _draft(owner, shown)
-    title, yielded = _yielded(project, owner, query, draft)
-    return EditorPage(family=owner, draft=draft, shown=shown, versions=tuple(rows), subject=title, yielded=yielded)
+    about, missing = _about(project, owner, query)
+    yielded = _yielded(owner, about, draft) if about else Yielded(reason=missing)
+    gone = retired_templates(project).filter(family=owner.name, name=template).select_related("retired_by").first()
+    return EditorPage(
+        family=owner,
+        draft=draft,
+        shown=shown,
+        retired=gone,
+        versions=tuple(rows),
+        about=about,
+        yielded=yielded,
+    )
 
 
 def _version(rows: list[TemplateVariant], wanted: str) -> TemplateVariant:
@@ -85,16 +108,19 @@ def _draft(owner: Family, shown: TemplateVariant | None) -> Draft:
     return Draft(name=shown.name, title=shown.title, source=shown.source, characters=str(shown.characters))
 
 
-def _yielded(project: Project, owner: Family, query: Mapping[str, str], draft: Draft) -> tuple[str, Yielded]:
+def _about(project: Project, owner: Family, query: Mapping[str, str]) -> tuple[Subject | None, str]:
     try:
-        about = subject(project, owner, query)
+        return subject(project, owner, query), ""
     except NoSubject as missing:
-        return "", Yielded(reason=str(missing))
+        return None, str(missing)
+
+
+def _yielded(owner: Family, about: Subject, draft: Draft) -> Yielded:
     source = draft.source.replace("\r\n", "\n")
     try:
         check(source)
     except TemplateRefused as refused:
-        return about.title, Yielded(reason=f"{refused.reason}.", line=refused.line)
+        return Yielded(reason=f"{refused.reason}.", line=refused.line)
     ceiling = int(draft.characters) if draft.characters.isdigit() and len(draft.characters) < 6 else 0
     row = TemplateVariant(
         family=owner.name,
@@ -113,8 +139,8 @@ def _yielded(project: Project, owner: Family, query: Mapping[str, str], draft: D
         cause = failed.__cause__
         line = cause.line if isinstance(cause, TemplateRefused) else None
         reason = f"{cause.reason}." if isinstance(cause, TemplateRefused) else str(failed)
-        return about.title, Yielded(reason=reason, line=line)
-    return about.title, Yielded(
+        return Yielded(reason=reason, line=line)
+    return Yielded(
         window=receipt_window(receipt, Links({}), 0, FIRST),
         tokens=count_tokens(receipt.text, model=about.model),
         characters=len(receipt.text),

@@ -12,6 +12,7 @@ from dashboard.renderers.variant_templates import (
     latest_by_family,
     latest_versions,
     named_versions,
+    retired_templates,
     template_names,
 )
 from envelopes.families import all_families, plugged_families
@@ -19,6 +20,8 @@ from envelopes.families.base import Family
 from envelopes.plugins import Origin
 from envelopes.renderings import plugged_variants, variants_for
 from envelopes.variant import Variant
+
+TEMPLATE = "template"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +32,21 @@ class Offered:
     variant: Variant
     origin: str  # built in | the package that brings it | template
 
+    @property
+    def template(self) -> str:
+        """The name of the template that it is, or nothing."""
+        return self.key.partition("@")[0] if self.origin == TEMPLATE else ""
+
 
 def offered(project: Project, owner: Family, also: Iterable[str] = ()) -> tuple[Offered, ...]:
-    """The receipt first; templates of the project last, each in its latest version.
+    """The receipt first; templates of the project last, each in its latest version, but for retired ones.
 
-    `also` are keys of older versions, `name@2`, that are wanted besides.
+    `also` are keys that are wanted besides: older versions, `name@2`, and templates that were retired.
     """
-    templates = latest_versions(project, owner.name) + named_versions(project, owner.name, also)
-    return (*_installed(owner), *_written(templates))
+    found = (*_installed(owner), *_written(latest_versions(project, owner.name)))
+    known = {one.key for one in found}
+    missing = [key for key in also if key and key not in known]
+    return (*found, *_written(named_versions(project, owner.name, missing)))
 
 
 def offered_keys(project: Project, owner: Family) -> list[str]:
@@ -46,14 +56,20 @@ def offered_keys(project: Project, owner: Family) -> list[str]:
 
 def offered_by_family(project: Project, also: Iterable[str] = ()) -> dict[str, tuple[Offered, ...]]:
     """The same for every family; the templates of a project are read at once."""
-    latest, older = latest_by_family(project), tuple(also)
+    latest, wanted = latest_by_family(project), tuple(also)
+    retired = {(one.family, one.name) for one in retired_templates(project)} if wanted else set()
     return {
         one.name: (
             *_installed(one),
-            *_written(latest.get(one.name, []) + named_versions(project, one.name, older)),
+            *_written(latest.get(one.name, [])),
+            *_written(named_versions(project, one.name, [key for key in wanted if _is_left_out(one, key, retired)])),
         )
         for one in all_families()
     }
+
+
+def _is_left_out(owner: Family, key: str, retired: set[tuple[str, str]]) -> bool:
+    return "@" in key or (owner.name, key) in retired
 
 
 def _installed(owner: Family) -> tuple[Offered, ...]:
@@ -66,7 +82,7 @@ def _installed(owner: Family) -> tuple[Offered, ...]:
 
 
 def _written(templates: Keyed) -> tuple[Offered, ...]:
-    return tuple(Offered(key=key, variant=as_variant(row), origin="template") for key, row in templates)
+    return tuple(Offered(key=key, variant=as_variant(row), origin=TEMPLATE) for key, row in templates)
 
 
 def _origin(found: Origin | None) -> str:

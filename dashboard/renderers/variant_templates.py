@@ -9,9 +9,9 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Exists, Max, OuterRef, QuerySet
 
-from dashboard.models import Project, TemplateVariant
+from dashboard.models import Project, RetiredTemplate, TemplateVariant
 from dashboard.prepared import given, prepared
 from envelopes.budget import RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.families.base import Family
@@ -45,8 +45,8 @@ def as_variant(row: TemplateVariant) -> Variant:
 
 
 def latest_versions(project: Project, family: str) -> Keyed:
-    """One query; by name."""
-    rows = project.template_variants.filter(family=family).order_by("name", "version")
+    """Of those that are not retired. One query; by name."""
+    rows = _in_use(project.template_variants.filter(family=family)).order_by("name", "version")
     return [(name, row) for name, row in {row.name: row for row in rows}.items()]
 
 
@@ -55,7 +55,7 @@ def _names() -> QuerySet[Any, Any]:
     mine = TemplateVariant.objects.filter(
         project=given("project", TemplateVariant, "project"), family=given("family", TemplateVariant, "family")
     )
-    return mine.order_by("name").values_list("name").distinct()
+    return _in_use(mine).order_by("name").values_list("name").distinct()
 
 
 def template_names(project: Project, family: str) -> list[str]:
@@ -64,9 +64,9 @@ def template_names(project: Project, family: str) -> list[str]:
 
 
 def latest_by_family(project: Project) -> dict[str, Keyed]:
-    """Of every family, with one query."""
+    """Of every family what is not retired, with one query."""
     found: dict[str, dict[str, TemplateVariant]] = defaultdict(dict)
-    for row in project.template_variants.order_by("family", "name", "version"):
+    for row in _in_use(project.template_variants.all()).order_by("family", "name", "version"):
         found[row.family][row.name] = row
     return {family: list(rows.items()) for family, rows in found.items()}
 
@@ -92,13 +92,34 @@ def _of(project_id: int, variant_id: str) -> QuerySet[TemplateVariant]:
 
 
 def named_versions(project: Project, family: str, keys: Iterable[str]) -> Keyed:
-    """The versions that are named as `name@2`; a query for each of those."""
+    """The versions that are named as `name@2`, and of a retired template the latest; a query for each of those."""
     found: Keyed = []
     for key in keys:
+        mine = project.template_variants.filter(family=family)
         if named := VERSIONED.fullmatch(key):
-            rows = project.template_variants.filter(family=family, name=named[1], version=int(named[2]))
-            found.extend((key, row) for row in rows)
+            rows = mine.filter(name=named[1], version=int(named[2]))
+        else:
+            rows = mine.filter(name=key).order_by("-version")[:1]
+        found.extend((key, row) for row in rows)
     return found
+
+
+def retired_templates(project: Project) -> QuerySet[RetiredTemplate]:
+    return project.retired_templates.order_by("family", "name")
+
+
+def retire(project: Project, family: str, name: str, by: User) -> None:
+    """It is offered no longer. Nothing is deleted: what names a version, a comparison above all, writes it still."""
+    RetiredTemplate.objects.get_or_create(project=project, family=family, name=name, defaults={"retired_by": by})
+
+
+def bring_back(project: Project, family: str, name: str) -> None:
+    project.retired_templates.filter(family=family, name=name).delete()
+
+
+def _in_use(rows: QuerySet[TemplateVariant]) -> QuerySet[TemplateVariant]:
+    same = {"project": OuterRef("project"), "family": OuterRef("family"), "name": OuterRef("name")}
+    return rows.filter(~Exists(RetiredTemplate.objects.filter(**same)))
 
 
 def versions(project: Project, family: str, name: str) -> list[TemplateVariant]:
@@ -118,7 +139,7 @@ def save_version(
     characters: str,
     note: str = "",
 ) -> TemplateVariant:
-    """A new version, or the latest one when it says the same. Raises NotSaved."""
+    """A new version, or the latest one when it says the same; a retired template is back with it. Raises NotSaved."""
     if not NAME.fullmatch(name):
         raise NotSaved("A name is lower-case letters, digits and underscores, at most 40, and begins with a letter.")
     if name in RESERVED or name in {one.name for one in variants_for(owner)}:
@@ -142,7 +163,9 @@ def save_version(
         note=note.strip()[:200],
         created_by=author,
     )
-    return _stored(row)
+    stored = _stored(row)
+    bring_back(project, owner.name, name)
+    return stored
 
 
 def _stored(row: TemplateVariant) -> TemplateVariant:

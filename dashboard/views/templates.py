@@ -9,29 +9,49 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.access import OperatorRequest
 from dashboard.renderers.variant_editor import Draft, EditorPage, editor_page
-from dashboard.renderers.variant_templates import NotSaved, save_version
+from dashboard.renderers.variant_templates import NotSaved, bring_back, save_version, versions
+from dashboard.renderers.variant_templates import retire as set_aside
 from dashboard.views.rendering import render_page
 
 UNPROCESSABLE = 422
+NOT_THERE = "There is no such family, template or version."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def editor(request: OperatorRequest, name: str, template: str = "") -> HttpResponse:
     """A post shows what the draft yields; with `save` it becomes a version."""
-    if request.method == "POST" and not request.membership.may_write:
-        raise PermissionDenied("You may look at this project, but not keep anything in it.")
+    if request.method == "POST":
+        _require_operator(request)
     draft = _draft(request, template) if request.method == "POST" else None
     try:
         page = editor_page(request.project, name, template, request.GET.dict(), draft)
     except KeyError:
-        raise Http404("There is no such family, template or version.") from None
+        raise Http404(NOT_THERE) from None
     if draft is not None and "save" in request.POST:
         return _save(request, page, draft)
     return render_page(request, "renderers/template.html", {"page": page}, partial="yielded")
+
+
+@require_POST
+def retire(request: OperatorRequest, name: str, template: str) -> HttpResponse:
+    """Out of the lists of choice, or with `back` into them again. The answer is the template's page."""
+    _require_operator(request)
+    if not versions(request.project, name, template):
+        raise Http404(NOT_THERE)
+    if "back" in request.POST:
+        bring_back(request.project, name, template)
+    else:
+        set_aside(request.project, name, template, request.user)
+    return redirect("template-detail", name, template)
+
+
+def _require_operator(request: OperatorRequest) -> None:
+    if not request.membership.may_write:
+        raise PermissionDenied("You may look at this project, but not keep anything in it.")
 
 
 def _draft(request: OperatorRequest, template: str) -> Draft:

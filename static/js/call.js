@@ -261,6 +261,22 @@ document.addEventListener("click", (event) => {
   else hold(element);
 });
 
+/* The line of a template that a reason names: the cursor goes to it, and the line is marked. */
+function selectLine(box, number) {
+  const lines = box.value.split("\n");
+  const start = lines.slice(0, number - 1).reduce((sum, line) => sum + line.length + 1, 0);
+  box.focus();
+  box.setSelectionRange(start, start + (lines[number - 1] ?? "").length);
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[data-line]");
+  const box = link && document.querySelector(link.hash);
+  if (!box) return;
+  event.preventDefault();
+  selectLine(box, Number(link.dataset.line));
+});
+
 /* Escape lets go of a held link, closes a menu or leaves a variant before it means "up". */
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input:not([type=checkbox]), textarea, select")) return;

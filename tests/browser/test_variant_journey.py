@@ -112,6 +112,9 @@ def write_a_template(page: Page, troubles: list[str]) -> None:
     page.get_by_label("Name").fill("terse")
     page.get_by_label("Template, in Liquid").fill("{{ summary_text }}\n{{ nothing }}")
     expect(page.locator("#yielded")).to_contain_text("Line 2: there is no 'nothing'")
+    page.locator("#yielded").get_by_role("link", name="Line 2").click()
+    marked = "box => box.value.slice(box.selectionStart, box.selectionEnd)"
+    assert page.get_by_label("Template, in Liquid").evaluate(marked) == "{{ nothing }}"
     page.get_by_role("button", name="Save as a new version").click()
     expect(page.get_by_role("alert")).to_contain_text("Not saved. Line 2")
     troubles[:] = [one for one in troubles if "422" not in one]  # which the browser tells of as an error

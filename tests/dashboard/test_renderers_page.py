@@ -98,7 +98,15 @@ def test_a_budget_in_tokens_is_kept_and_says_what_fell_out(client: Client, run: 
     assert 60 < int(tokens[1]) <= 100
     assert "for a budget of 100 tokens" in words(html)
     assert "0 gone, 1 shortened" in words(html)
+    assert "1 shortened" in words(part(html, "written")), "also where one looks while dragging"
     assert "receipt shortened here: first" in receipt_of(html)
+
+
+@pytest.mark.rendering
+def test_a_budget_that_holds_the_whole_receipt_is_not_said_to_bound_it(client: Client, run: Run) -> None:
+    html = page(client, f"{PAGE}?call={bash(run, OUTPUT).pk}&budget=99999")
+    assert "Written now" in words(html)
+    assert "for a budget of" not in words(html)
 
 
 @pytest.mark.rendering
@@ -106,7 +114,7 @@ def test_a_field_names_the_budget_from_which_it_stands_whole(client: Client, run
     call = bash(run, OUTPUT)
     told = page(client, f"{PAGE}?call={call.pk}&budget=60").partition('id="fields-title"')[2]
     row = told.partition("/result/stdout_preview</button>")[2]
-    numbers = [int(found.replace(",", "")) for found in re.findall(r"<td data-number>([\d,]+)</td>", row)[:3]]
+    numbers = [int(found.replace(",", "")) for found in re.findall(r"<td data-number[^>]*>([\d,]+)</td>", row)[:3]]
     tokens, whole_from, gone_below = numbers
     assert tokens < 60 < whole_from
     assert gone_below < whole_from
@@ -187,14 +195,14 @@ def test_a_turn_of_a_knob_is_answered_with_what_it_changes_and_nothing_besides(c
 @pytest.mark.rendering
 def test_a_long_difference_shows_its_first_rows_and_leads_to_the_next_by_a_key(client: Client, run: Run) -> None:
     call = bash(run, "".join(f"line {number} of many that were printed\n" for number in range(4_000)))
-    told = part(page(client, f"{PAGE}?call={call.pk}"), "told")
+    told = part(page(client, f"{PAGE}?call={call.pk}"), "diff-title")
     shown = len(re.findall("<tr data-kind", told))
     assert len(told) < 2 * DIFF_ROOM
     assert f"Shown here: the first {shown} rows of the difference. It goes on." in words(told)
     following = re.search(r'href="([^"]+row=(\d+)#diff-title)" data-hotkey="click" data-key="M"', told)
     assert following
     assert int(following[2]) == shown
-    rest = part(page(client, unescape(following[1]).replace("?", f"{PAGE}?", 1)), "told")
+    rest = part(page(client, unescape(following[1]).replace("?", f"{PAGE}?", 1)), "diff-title")
     assert f"from row {shown + 1} of the difference on" in words(rest)
     assert text_of(told.rpartition("<tr data-kind")[2]) not in text_of(rest)
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from dashboard.models import Project, Run, TemplateVariant
-from dashboard.renderers.variant_list import by_key, offered
+from dashboard.comparisons import comparing
+from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
+from dashboard.renderers.receipt_drift import check
+from dashboard.renderers.variant_list import by_key, offered, offered_by_family
+from dashboard.renderers.variant_templates import latest_by_family
 from envelopes.families import family
+from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import text_of
 from tests.dashboard.test_call_page import bash, receipt_of
@@ -57,6 +62,16 @@ def test_a_draft_is_shown_while_it_is_written_and_nothing_is_kept(client: Client
 def test_the_editor_begins_with_a_template_that_writes_something(client: Client, run: Run) -> None:
     html = client.get(f"{EDITOR}?sample=ExecCommand/success").content.decode()
     assert "exit_status: 0" in receipt_of(html)
+
+
+def test_the_editor_shows_what_the_template_sees_and_leads_to_the_line_that_is_wrong(client: Client, run: Run) -> None:
+    address = f"{EDITOR}?sample=ExecCommand/success"
+    seen = client.get(address).content.decode().partition("What the template sees")[2]
+    assert 'data-pointer="/result/exit_status"' in seen
+    form = {"source": "one\n{{ nothing }}", "characters": "4000"}
+    draft = client.post(address, form, headers={"HX-Request": "true"}).content.decode()
+    assert '<a href="#source" data-line="2"' in draft
+    assert "What the template sees" not in draft, "no letter that is typed changes it"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +154,81 @@ def test_a_template_of_another_project_is_not_there(client: Client, run: Run) ->
     client.force_login(create_user("vera", project=create_project("other")))
     assert client.get(f"{EDITOR}terse/").status_code == 404
     assert "no such variant" in words(client.get(f"{PAGE}?variant=terse"))
+
+
+RETIRE = f"{EDITOR}terse/retire/"
+
+
+def test_a_retired_template_is_offered_nowhere_and_comes_back(client: Client, run: Run, project: Project) -> None:
+    call = bash(run, "hello")
+    save(client, "{{ status }}")
+    lists = (PAGE, f"/calls/{call.pk}/", f"/calls/{call.pk}/variants/", "/comparisons/new/", "/renderers/")
+    assert all(">terse<" in client.get(one).content.decode() for one in lists)
+    assert client.post(RETIRE)["Location"] == f"{EDITOR}terse/"
+    for one in lists[:-1]:
+        assert "terse" not in client.get(one).content.decode(), one
+    assert "retired: terse" in words(client.get("/renderers/"))
+    assert not latest_by_family(project)
+    assert "by olga: no list offers it." in words(client.get(f"{EDITOR}terse/"))
+    client.post(RETIRE)  # once more changes nothing
+    assert client.post(RETIRE, {"back": "1"}).status_code == 302
+    assert all(">terse<" in client.get(one).content.decode() for one in lists)
+    assert "retired" not in words(client.get("/renderers/"))
+
+
+def test_what_names_a_retired_template_still_shows_its_text(client: Client, run: Run, project: Project) -> None:
+    call = bash(run, "hello")
+    save(client, "first {{ status }}")
+    save(client, "second {{ status }}", at=f"{EDITOR}terse/")
+    client.post(RETIRE)
+    for key, text in (("terse", "second success"), ("terse@1", "first success")):
+        address = f"{PAGE}?sample=ExecCommand/success&against=none&variant={key}"
+        assert receipt_of(client.get(address).content.decode()) == text
+        assert f"What {key} would have said" in words(client.get(f"/calls/{call.pk}/?right=variant-{key}"))
+    rows = offered_by_family(project, also=["terse", "receipt"])
+    assert [one.key for one in rows["command"]].count("terse") == 1
+    assert "terse" not in [one.key for one in rows["file"]]
+
+
+def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
+    operator_client: Client, project: Project, tmp_path: Path
+) -> None:
+    client, (call,) = operator_client, import_commands(project, tmp_path, ["hello"])
+    save(client, "It said {{ result.stdout_preview }}")
+    comparison, _ = compared(project, ["receipt", "terse"])
+    comparing.pin(comparison, is_pinned=True)
+    addresses = (f"/comparisons/{comparison.pk}/", f"/comparisons/{comparison.pk}/calls/{call.pk}/")
+    before = [words(client.get(one)) for one in addresses]
+    assert "It said hello" in before[1]
+    client.post(RETIRE)
+    assert [words(client.get(one)) for one in addresses] == before
+    assert check(project).drifted == ()
+
+
+def test_a_new_version_brings_a_retired_template_back(client: Client, run: Run, project: Project) -> None:
+    save(client, "{{ status }}")
+    client.post(RETIRE)
+    save(client, "{{ status }}!", at=f"{EDITOR}terse/")
+    assert not project.retired_templates.exists()
+    assert by_key(offered(project, family("command")), "terse") is not None
+
+
+def test_only_an_operator_of_the_project_retires(client: Client, run: Run, project: Project) -> None:
+    save(client, "{{ status }}")
+    client.force_login(create_user("vera", project=project, role="viewer"))
+    assert client.post(RETIRE).status_code == 403
+    assert 'form="retire"' not in client.get(f"{EDITOR}terse/").content.decode()
+    client.force_login(create_user("charlie", project=create_project("other")))
+    assert client.post(RETIRE).status_code == 404
+    assert client.get(RETIRE).status_code == 405
+    assert not RetiredTemplate.objects.exists()
+
+
+def test_a_template_that_is_looked_at_leads_to_its_text_and_its_versions(client: Client, run: Run) -> None:
+    save(client, "{{ status }}")
+    html = client.get(f"{PAGE}?sample=ExecCommand/success&variant=terse").content.decode()
+    assert f'href="{EDITOR}terse/?sample=ExecCommand%2Fsuccess" data-hotkey="click" data-key="h"' in html
+    assert f'href="{EDITOR}terse/' not in client.get(f"{PAGE}?sample=ExecCommand/success").content.decode()
 
 
 def test_hostile_text_in_a_template_is_text(client: Client, run: Run) -> None:
