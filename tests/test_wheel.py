@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and nothing else; what it depends on comes from the interpreter that runs the tests."""
     folder = tmp_path_factory.mktemp("installed")
-    flags = ["--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", folder]
+    flags = ["--quiet", "--no-deps", "--no-compile", "--no-index", "--disable-pip-version-check", "--target", folder]
     run(sys.executable, "-m", "pip", "install", *flags, wheel, cwd=folder)
     return folder
 

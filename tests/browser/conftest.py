@@ -8,13 +8,16 @@ bundled          the project of `operator`, with the recordings that the package
 serious          what axe finds serious or critical on a page, a sentence each. Every rule looks at every element,
                  but for contrast: that is most of axe's work, and looks at two elements of each look, or at all
                  of them as `whole`; `contrast_alone` asks for no other rule
+in_both_themes   opens an address in the light and then turns the light out: what is serious there, and in which
 assert_accessible  fails with what axe finds serious or critical on a page
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
@@ -31,12 +35,17 @@ from dashboard.models import Project
 from envelopes.tokens import count_tokens
 from tests.browser.chromium import FLAGS, Chromium, NoChromium, find
 from tests.conftest import CHECKOUT
+from tests.dashboard.factories import create_project
 
 PATIENCE = 10_000
 SERIOUS = {"serious", "critical"}
 CONTRAST = "color-contrast"
 # What passed is not asked for: axe would describe each of its thousands of elements.
 VIOLATIONS: dict[str, Any] = {"resultTypes": ["violations"]}
+# Rules whose violations are never serious, by axe's own word on each, and contrast, which is asked for by itself.
+PASSED_OVER = """serious => Object.fromEntries(axe._audit.rules
+  .filter((one) => one.id === "color-contrast" || (one.impact && !serious.includes(one.impact)))
+  .map((one) => [one.id, {enabled: false}]))"""
 # Colours on their way from one theme to the other have no contrast yet; what inherits them sets out after them.
 SETTLED = """async () => {
   const frame = () => new Promise(requestAnimationFrame);
@@ -133,10 +142,37 @@ def operator_page(browse: Browse) -> Page:
     return browse(signed_in=True)
 
 
+@pytest.fixture(scope="session")
+def shelf() -> Iterator[sqlite3.Connection]:
+    """Where the database lies as it was after the first import of the bundled recordings; empty until then."""
+    with closing(sqlite3.connect(":memory:")) as kept:
+        yield kept
+
+
 @pytest.fixture
-def bundled(project: Project) -> Project:
+def project(db: None, request: pytest.FixtureRequest) -> Project:
+    """The project of the test, which holds the bundled recordings already where the test asks for `bundled`."""
+    del db
+    return _filled(request.getfixturevalue("shelf")) if "bundled" in request.fixturenames else create_project("ledger")
+
+
+def _filled(shelf: sqlite3.Connection) -> Project:
+    """Brought in once and then copied page by page: nothing else is in the database of a test that begins."""
+    connection.ensure_connection()
+    here = connection.connection if connection.vendor == "sqlite" else None
+    if here and shelf.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+        shelf.backup(here)
+        return Project.objects.get()
+    project = create_project("ledger")
     count_tokens("")  # with the vocabulary here, no import starts a process to count beside it
     import_paths(project, [SAMPLES])
+    if here:
+        here.backup(shelf)
+    return project
+
+
+@pytest.fixture
+def bundled(project: Project) -> Project:
     return project
 
 
@@ -149,7 +185,8 @@ def serious() -> Serious:
         page.evaluate(SETTLED)
         if page.evaluate("typeof axe") == "undefined":
             page.evaluate(script)
-        found = [] if contrast_alone else _violations(page, "document", {"rules": {CONTRAST: {"enabled": False}}})
+        passed_over = page.evaluate(PASSED_OVER, sorted(SERIOUS))
+        found = [] if contrast_alone else _violations(page, "document", {"rules": passed_over})
         where = "document" if whole else f"{{include: [document], exclude: ({LOOKS})()}}"
         return found + _violations(page, where, {"runOnly": [CONTRAST]})
 
@@ -159,6 +196,20 @@ def serious() -> Serious:
 def _violations(page: Page, where: str, options: dict[str, Any]) -> list[str]:
     answer = page.evaluate(f"options => axe.run({where}, options)", VIOLATIONS | options)
     return [_sentence(one) for one in answer["violations"] if one["impact"] in SERIOUS]
+
+
+@pytest.fixture
+def in_both_themes(serious: Serious) -> Serious:
+    def look(page: Page, address: str, *, whole: bool = False) -> list[str]:
+        page.emulate_media(color_scheme="light")
+        page.goto(address)
+        found = [f"{address} light: {sentence}" for sentence in serious(page, whole=whole)]
+        # The elements are the same in the dark; only their colours are not.
+        page.emulate_media(color_scheme="dark")
+        in_the_dark = serious(page, contrast_alone=True, whole=whole)
+        return found + [f"{address} dark: {sentence}" for sentence in in_the_dark]
+
+    return look
 
 
 @pytest.fixture

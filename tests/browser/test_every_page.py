@@ -29,20 +29,14 @@ def addresses(bundled: Project) -> list[str]:
     "whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["each-look", "every-element"]
 )
 def test_no_page_has_a_serious_fault_of_accessibility(
-    addresses: list[str], operator_page: Page, serious: Serious, *, whole: bool
+    addresses: list[str], operator_page: Page, in_both_themes: Serious, *, whole: bool
 ) -> None:
     """By default on a page of each kind; the long run takes the call under other variants, the list of tools and
     the index of the documents as well, whose parts stand on the others, and the contrast of every element.
     """
     found: list[str] = []
     for address in addresses if whole else [one for one in addresses if not ALSO.search(one)]:
-        operator_page.emulate_media(color_scheme="light")
-        operator_page.goto(address)
-        found += [f"{address} light: {sentence}" for sentence in serious(operator_page, whole=whole)]
-        # The elements are the same in the dark; only their colours are not.
-        operator_page.emulate_media(color_scheme="dark")
-        in_the_dark = serious(operator_page, contrast_alone=True, whole=whole)
-        found += [f"{address} dark: {sentence}" for sentence in in_the_dark]
+        found += in_both_themes(operator_page, address, whole=whole)
     assert not found, "\n".join(found)
 
 

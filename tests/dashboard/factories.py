@@ -41,15 +41,14 @@ ENVELOPE = {
 
 
 def create_project(slug: str = "default") -> Project:
-    project, _ = Project.objects.get_or_create(slug=slug, defaults={"name": slug.title()})
-    return project
+    return Project.objects.filter(slug=slug).first() or Project.objects.create(slug=slug, name=slug.title())
 
 
 def create_user(name: str = "alice", *, project: Project | None = None, role: str = "operator") -> User:
     """A member of `project`; nobody's member when that is None."""
-    user, _ = User.objects.get_or_create(username=name)
-    if project is not None:
-        Membership.objects.update_or_create(user=user, project=project, defaults={"role": role})
+    user = User.objects.filter(username=name).first() or User.objects.create(username=name)
+    if project is not None and not Membership.objects.filter(user=user, project=project).update(role=role):
+        Membership.objects.create(user=user, project=project, role=role)
     return user
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
+from pytest_django import DjangoDbBlocker
 
 from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
@@ -28,7 +30,7 @@ def blocks(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], dict[str, 
                     yield block, line, raw
 
 
-@pytest.fixture(params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
+@pytest.fixture(scope="module", params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
 def folder(request: pytest.FixtureRequest) -> Path:
     """The excerpts that the repository ships, and in the recordings run the whole sessions."""
     if request.param == "bundled":
@@ -37,9 +39,13 @@ def folder(request: pytest.FixtureRequest) -> Path:
     return root / "claude-code"
 
 
-@pytest.fixture
-def report(folder: Path, db: None) -> Report:
-    return import_paths(get_or_create_project(), [folder])
+@pytest.fixture(scope="module")
+def report(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Report]:
+    """Brought in once; what a test adds to it is taken back after that test, and all of it after the last."""
+    del django_db_setup
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield import_paths(get_or_create_project(), [folder])
+        transaction.set_rollback(True)
 
 
 def selected(surface: str) -> dict[str, bytes]:
