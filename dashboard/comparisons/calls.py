@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -16,11 +17,13 @@ from django.urls import reverse
 from dashboard.comparisons.cells import Cell, Measure, Row
 from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
 from dashboard.comparisons.facts import column_names
-from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call
+from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call, summaries_of
+from dashboard.comparisons.summary import ColumnSummary, Sums
 from dashboard.comparisons.work import results_of, summary_of
 from dashboard.models import Comparison
 
 PAGE = 50
+FILTERS = ("sizes", "changes", "tool", "family")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,7 @@ class Listed:
     href: str
     key: UUID
     tool: str
+    summary: str
     baseline: Cell | None
     cell: Cell | None
 
@@ -42,6 +46,7 @@ class CallsPage:
 
     comparison: Comparison
     title: str
+    total: int | None  # where the summary knows it
     baseline: str
     column: str
     rows: tuple[Listed, ...]
@@ -51,7 +56,7 @@ class CallsPage:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """What the address asks for; a number that makes no sense is as if it were not there."""
 
     column: int
@@ -62,10 +67,10 @@ class _Wanted:
     changed: Measure | None
 
     @classmethod
-    def of(cls, query: Mapping[str, str], columns: int) -> _Wanted:
-        column = _number(query.get("column", "")) or 0
+    def of(cls, query: Mapping[str, str], columns: int, *, column: str) -> Wanted:
+        place = _number(column) or 0
         return cls(
-            column if 0 <= column < columns else 0,
+            place if 0 <= place < columns else 0,
             _number(query.get("sizes", "")),
             _number(query.get("changes", "")),
             query.get("tool", ""),
@@ -88,8 +93,30 @@ class _Wanted:
         said = [f"of the tool {self.tool}"] if self.tool else []
         said += [f"of the family {self.family}"] if self.family else []
         said += [f"with {_range(self.sizes)} tokens"] if self.sizes is not None else []
-        said += [f"whose tokens changed by {_range(self.changes)}"] if self.changes is not None else []
+        said += [f"whose tokens changed by {_range(self.changes, sign='+')}"] if self.changes is not None else []
         return " ".join(["Calls", *said, f"under {column}"])
+
+    def rows(self, comparison: Comparison, batch: int = 0, index: int = -1) -> Iterator[tuple[str, Row]]:
+        """Each with its place, behind place `index` of batch `batch`."""
+        for number, rows in enumerate(results_of(comparison, first=batch), start=batch):
+            for place, row in enumerate(rows):
+                if (number > batch or place > index) and self.takes(row):
+                    yield f"{number}.{place}", row
+
+    def total(self, column: ColumnSummary) -> int | None:
+        """How many there are, when one thing alone is asked for."""
+        parts = (
+            None if self.sizes is None else column.sizes.get(self.sizes, 0),
+            None if self.changes is None else column.changes.get(self.changes, 0),
+            _calls_of(column.tools, self.tool),
+            _calls_of(column.families, self.family),
+        )
+        found = [one for one in parts if one is not None]
+        return found[0] if len(found) == 1 else None
+
+
+def _calls_of(sums: Mapping[str, Sums], name: str) -> int | None:
+    return (sums[name].calls if name in sums else 0) if name else None
 
 
 def _number(text: str) -> int | None:
@@ -97,58 +124,69 @@ def _number(text: str) -> int | None:
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 4 else None
 
 
-def _range(number: int) -> str:
+def _range(number: int, *, sign: str = "") -> str:
     low, high = bucket_range(number)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    sign = sign if number else ""
+    return f"{low:{sign},}" if low == high else f"{low:{sign},} to {high:{sign},}"
+
+
+def parsed_place(text: str) -> tuple[int, int]:
+    """Batch and index of a place such as `3.17`; what makes no sense is the beginning."""
+    batch, _, index = text.partition(".")
+    return _number_of(batch), _number_of(index)
 
 
 def calls_page(comparison: Comparison, query: Mapping[str, str]) -> CallsPage:
     names = column_names(comparison)
-    wanted = _Wanted.of(query, len(names))
-    found = [] if wanted.changed else _page(comparison, wanted, query.get("after", ""))
-    rest = {name: query[name] for name in ("column", "sizes", "changes", "tool", "family") if name in query}
-    address = reverse("comparison-pair", args=[comparison.pk, UUID(int=0)]).replace(str(UUID(int=0)), "{}")
+    wanted = Wanted.of(query, len(names), column=query.get("column", ""))
+    after = query.get("after", "")
+    start = parsed_place(after) if after else (0, -1)
+    found = [] if wanted.changed else list(islice(wanted.rows(comparison, *start), PAGE + 1))
+    rest = {name: query[name] for name in ("column", *FILTERS) if name in query}
+    changed = tuple(_changed(comparison, wanted))
     return CallsPage(
         comparison=comparison,
         title=wanted.title(names[wanted.column]),
+        total=_total(comparison, wanted, changed),
         baseline=names[0],
         column=names[wanted.column],
-        rows=tuple(
-            Listed(
-                href=f"{address.replace('{}', str(row.key))}?column={max(1, wanted.column)}",
-                key=row.key,
-                tool=row.tool,
-                baseline=row.measured(0),
-                cell=row.measured(wanted.column),
-            )
-            for _, row in found[:PAGE]
-        ),
-        changed=tuple(_changed(comparison, wanted)),
+        rows=tuple(_listed(comparison, wanted, rest, found[:PAGE])),
+        changed=changed,
         next_href=f"?{urlencode({**rest, 'after': found[PAGE - 1][0]})}" if len(found) > PAGE else "",
         back_href=f"{comparison.get_absolute_url()}?column={max(1, wanted.column)}",
     )
 
 
-def _changed(comparison: Comparison, wanted: _Wanted) -> Iterator[ChangedCall]:
+def _total(comparison: Comparison, wanted: Wanted, changed: tuple[ChangedCall, ...]) -> int | None:
+    if wanted.changed or not comparison.is_finished:
+        return len(changed) if wanted.changed else None
+    return wanted.total(summary_of(comparison).columns[wanted.column])
+
+
+def _listed(
+    comparison: Comparison, wanted: Wanted, rest: Mapping[str, str], found: list[tuple[str, Row]]
+) -> Iterator[Listed]:
+    """The address of each says which list it stands in and where, so that the pair can lead to the next one."""
+    summaries = summaries_of([row.key for _, row in found])
+    kept = {name: value for name, value in rest.items() if name != "column"}
+    for place, row in found:
+        asked = {"column": max(1, wanted.column), **kept, "listed": wanted.column, "at": place}
+        yield Listed(
+            href=f"{reverse('comparison-pair', args=[comparison.pk, row.key])}?{urlencode(asked)}",
+            key=row.key,
+            tool=row.tool,
+            summary=summaries.get(row.key, ""),
+            baseline=row.measured(0),
+            cell=row.measured(wanted.column),
+        )
+
+
+def _changed(comparison: Comparison, wanted: Wanted) -> Iterator[ChangedCall]:
     if wanted.changed and wanted.column and comparison.is_finished:
-        for one in summary_of(comparison).columns[wanted.column].changed[wanted.changed]:
-            yield changed_call(comparison, one, wanted.changed, wanted.column)
-
-
-def _page(comparison: Comparison, wanted: _Wanted, after: str) -> list[tuple[str, Row]]:
-    """One row more than a page shows, each with its place."""
-    batch, _, index = after.partition(".")
-    first, skipped = _number_of(batch), _number_of(index)
-    found: list[tuple[str, Row]] = []
-    for number, rows in enumerate(results_of(comparison, first=first), start=first):
-        for place, row in enumerate(rows):
-            if after and number == first and place <= skipped:
-                continue
-            if wanted.takes(row):
-                found.append((f"{number}.{place}", row))
-                if len(found) > PAGE:
-                    return found
-    return found
+        found = summary_of(comparison).columns[wanted.column].changed[wanted.changed]
+        summaries = summaries_of([one.key for one in found])
+        for one in found:
+            yield changed_call(comparison, one, wanted.changed, wanted.column, summaries)
 
 
 def _number_of(text: str) -> int:

@@ -7,10 +7,11 @@ heat grid, `?measure=` its cells, `?order=` their order.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.urls import reverse
 from django.utils import timezone
@@ -23,13 +24,14 @@ from dashboard.comparisons.figures import FigureRow, difference_rows, notes_of, 
 from dashboard.comparisons.heat import Heat, heat_of
 from dashboard.comparisons.summary import ColumnSummary, Summary
 from dashboard.comparisons.work import done_count, summary_of
-from dashboard.models import Comparison, ComparisonColumn
+from dashboard.models import Call, Comparison, ComparisonColumn
 
 CHANGE_TITLES: dict[Measure, str] = {
     "tokens": "Changed most in size",
     "dropped": "Lost most fields",
     "lint": "Most new lint findings",
 }
+CHANGE_UNITS: dict[Measure, str] = {"tokens": "tokens", "dropped": "fields dropped", "lint": "findings"}
 LISTED = 8  # of the calls that changed most; the rest is one click away
 
 
@@ -87,6 +89,7 @@ class ChangedCall:
     href: str
     key: str
     tool: str
+    summary: str
     before: int
     after: int
     change: str
@@ -97,6 +100,7 @@ class ChangedCall:
 class ChangedList:
     id: str
     title: str
+    unit: str
     calls: tuple[ChangedCall, ...]
     total: int
     href: str
@@ -207,7 +211,7 @@ def _results(comparison: Comparison, summary: Summary, names: list[str], ask: As
         notes=tuple(notes_of(summary, names)),
         heat=heat_of(comparison, summary, names, ask),
         distributions=_distributions(comparison, summary, names, ask),
-        changed=tuple(_changed(comparison, measure, columns[ask.column], ask) for measure in CHANGES),
+        changed=_changed_lists(comparison, columns[ask.column], ask),
         fields=tuple(columns[ask.column].fields.items()),
         calls=summary.calls,
     )
@@ -251,23 +255,36 @@ def _bucket_label(number: int, *, is_change: bool) -> str:
     return f"{low:{sign},}" if low == high else f"{low:{sign},} to {high:{sign},}"
 
 
-def _changed(comparison: Comparison, measure: Measure, column: ColumnSummary, ask: Ask) -> ChangedList:
-    found = column.changed[measure]
-    return ChangedList(
-        id=measure,
-        title=CHANGE_TITLES[measure],
-        calls=tuple(changed_call(comparison, one, measure, ask.column) for one in found[:LISTED]),
-        total=len(found),
-        href=calls_href(comparison, ask.column, changed=measure),
+def _changed_lists(comparison: Comparison, column: ColumnSummary, ask: Ask) -> tuple[ChangedList, ...]:
+    listed = {measure: column.changed[measure][:LISTED] for measure in CHANGES}
+    summaries = summaries_of([one.key for some in listed.values() for one in some])
+    return tuple(
+        ChangedList(
+            id=measure,
+            title=CHANGE_TITLES[measure],
+            unit=CHANGE_UNITS[measure],
+            calls=tuple(changed_call(comparison, one, measure, ask.column, summaries) for one in some),
+            total=len(column.changed[measure]),
+            href=calls_href(comparison, ask.column, changed=measure),
+        )
+        for measure, some in listed.items()
     )
 
 
-def changed_call(comparison: Comparison, one: Changed, measure: Measure, column: int) -> ChangedCall:
+def summaries_of(keys: Sequence[UUID]) -> dict[UUID, str]:
+    """The sentence that each call's result is summed up in; of calls that were deleted since, nothing."""
+    return dict(Call.objects.filter(pk__in=keys).values_list("pk", "summary"))
+
+
+def changed_call(
+    comparison: Comparison, one: Changed, measure: Measure, column: int, summaries: Mapping[UUID, str]
+) -> ChangedCall:
     address = reverse("comparison-pair", args=[comparison.pk, one.key])
     return ChangedCall(
         href=f"{address}?{urlencode({'column': column, 'changed': measure})}",
         key=one.call,
         tool=one.tool,
+        summary=summaries.get(one.key, ""),
         before=one.before,
         after=one.after,
         change=f"{one.change:+,}",

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import urlencode
-
-from django.urls import reverse
 
 from dashboard.calls import json_markup
+from dashboard.calls.panes import JsonPane, args_pane
 from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.comparisons.calls import row_of
-from dashboard.comparisons.cells import Cell, Measure, digest, text_bytes
-from dashboard.comparisons.changes import CHANGES
+from dashboard.comparisons.cells import Cell, digest, text_bytes
 from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
 from dashboard.comparisons.measure import sentence_of
-from dashboard.comparisons.work import summary_of
+from dashboard.comparisons.walk import Walk, walk_of
 from dashboard.models import Call, Comparison
 from dashboard.renderers.receipt_diff import difference
-from dashboard.renderers.receipt_diff_markup import DiffPage, diff_page
+from dashboard.renderers.receipt_diff_markup import DiffPage, View, diff_page
 from dashboard.windows import FIRST, Window
 from envelopes.families import family
 from envelopes.pipeline import render
@@ -65,11 +62,14 @@ class PairPage:
     is_canonical_changed: bool
     baseline: Written
     column: Written
-    back_href: str
+    args: JsonPane
+    others: tuple[tuple[int, str], ...]  # the columns that can be held against the baseline
+    ordinal: int
+    change: str
+    view: View
+    spaces: bool
     difference: DiffPage | None
-    previous_href: str
-    next_href: str
-    place: str
+    walk: Walk
 
 
 def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> PairPage | None:
@@ -83,7 +83,8 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
     baseline = replace(written(surfaces, columns[0], row.cells[0]), role="baseline")
     column = written(surfaces, columns[ordinal], row.cells[ordinal])
     canonical = json_markup.pretty(surfaces.canonical)
-    previous, following, place = _walk(comparison, call, ordinal, query.get("changed", ""))
+    view: View = "unified" if query.get("view") == "unified" else "side"
+    spaces = query.get("spaces") == "1"
     return PairPage(
         comparison=comparison,
         call=call,
@@ -91,12 +92,28 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
         is_canonical_changed=digest(surfaces.canonical) != row.canonical,
         baseline=baseline,
         column=column,
-        difference=_difference(baseline, column),
-        back_href=f"{comparison.get_absolute_url()}?column={ordinal}",
-        previous_href=previous,
-        next_href=following,
-        place=place,
+        args=args_pane(surfaces),
+        others=tuple((one.ordinal, one.name) for one in columns[1:]),
+        ordinal=ordinal,
+        change=_change(row.pair(ordinal)),
+        view=view,
+        spaces=spaces,
+        difference=_difference(baseline, column, view, spaces=spaces, start=_start(query.get("row", ""))),
+        walk=walk_of(comparison, call.pk, ordinal, query),
     )
+
+
+def _change(pair: tuple[Cell, Cell] | None) -> str:
+    """In tokens, as they were measured."""
+    if pair is None:
+        return ""
+    before, after = (one.tokens for one in pair)
+    share = f" ({after / before - 1:+.1%})" if before else ""
+    return f"{after - before:+,} tokens{share}"
+
+
+def _start(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 def column_of(query: Mapping[str, str], columns: int) -> int:
@@ -133,30 +150,7 @@ def rendered_from(surfaces: Surfaces) -> tuple[str, CanonicalResult]:
     return mapping.partition(":")[0], surfaces.envelope
 
 
-def _difference(baseline: Written, column: Written) -> DiffPage | None:
+def _difference(baseline: Written, column: Written, view: View, *, spaces: bool, start: int) -> DiffPage | None:
     if baseline.receipt is None or column.receipt is None:
         return None
-    return diff_page(difference(baseline.text, column.text), "side", spaces=False)
-
-
-def _walk(comparison: Comparison, call: Call, ordinal: int, wanted: str) -> tuple[str, str, str]:
-    """The neighbours in the list that the reader comes from, and the place in it."""
-    measure = next((one for one in CHANGES if one == wanted), None)
-    if measure is None or not comparison.is_finished:
-        return "", "", ""
-    keys = [one.key for one in summary_of(comparison).columns[ordinal].changed[measure]]
-    if call.pk not in keys:
-        return "", "", ""
-    at = keys.index(call.pk)
-
-    def address(place: int) -> str:
-        if not 0 <= place < len(keys):
-            return ""
-        return _pair_href(comparison, keys[place], ordinal, measure)
-
-    return address(at - 1), address(at + 1), f"{at + 1} of {len(keys)}"
-
-
-def _pair_href(comparison: Comparison, key: object, ordinal: int, measure: Measure) -> str:
-    address = reverse("comparison-pair", args=[comparison.pk, key])
-    return f"{address}?{urlencode({'column': ordinal, 'changed': measure})}"
+    return diff_page(difference(baseline.text, column.text), view, spaces=spaces, start=start)

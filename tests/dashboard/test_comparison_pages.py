@@ -200,6 +200,53 @@ def test_a_pair_shows_both_texts_and_walks_the_list_it_came_from(
     assert "measured another text" not in shown
 
 
+def links(shown: str, pattern: str) -> list[str]:
+    return [one.replace("&amp;", "&") for one in re.findall(pattern, shown)]
+
+
+def test_a_pair_walks_the_calls_of_the_list_it_came_from(
+    operator_client: Client, project: Project, tmp_path: Path
+) -> None:
+    """Every third call has output; the last of them lie in the second batch."""
+    import_commands(project, tmp_path, ["", "", "some output"] * 74)
+    comparison, summary = compared(project, ["recorded", "receipt"])
+    bucket = next(number for number, count in summary.columns[0].sizes.items() if number and count)
+    first = page(operator_client, calls_href(comparison, 0, sizes=bucket))
+    (onward,) = links(first, r'href="(\?[^"]*after=[^"]*)"')
+    second = page(operator_client, f"/comparisons/{comparison.pk}/calls/{onward}")
+    listed = [one for shown in (first, second) for one in links(shown, r'<th scope="row"><a href="([^"]*)"')]
+    assert len(listed) == 74
+    assert "74 calls" in second
+    across = next(place for place, one in enumerate(listed) if "at=1." in one) - 2
+    at, seen = listed[across], []
+    while at:
+        seen.append(at)
+        shown = page(operator_client, at)
+        at = "".join(links(shown, r'href="([^"]*)" data-key="j"'))
+    assert seen == listed[across:]
+    assert "Up to the list" in shown
+    assert links(shown, r'href="([^"]*)" data-key="k"') == [listed[-2]]
+
+
+def test_a_pair_says_by_how_much_it_changed_and_lays_its_difference_out_as_asked(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison, summary = compared(project, ["recorded", "receipt", "canonical_json"])
+    worst = summary.columns[2].changed["tokens"][0]
+    address = f"/comparisons/{comparison.pk}/calls/{worst.key}/"
+    shown = page(operator_client, f"{address}?column=2")
+    assert f"{worst.change:+,} tokens ({worst.after / worst.before - 1:+.1%})" in text_of(shown)
+    assert 'data-view="side"' in shown
+    assert f"{worst.call[-8:]}" in text_of(shown)
+    assert "receipt against recorded" in text_of(shown)
+    assert "step 2" in shown  # what it was called with
+    unified = page(operator_client, f"{address}?column=2&view=unified&spaces=1")
+    assert 'data-view="unified"' in unified
+    assert "Hide white space" in text_of(unified)
+    for odd in ("?row=²", "?row=99999", "?at=x.y&tool=Bash", "?at=9999.1&tool=Bash&listed=7", "?at=-1&sizes=3"):
+        assert "Difference, line by line" in page(operator_client, address + odd)
+
+
 def test_a_text_that_changed_since_is_said_to_have_changed(
     operator_client: Client, project: Project, calls: list[Call]
 ) -> None:

@@ -1,0 +1,92 @@
+"""From one pair of a comparison to the next, in the list that the reader comes from.
+
+Two kinds of lists: the calls that changed most (`?changed=tokens`), which the summary holds, and those of a
+tool, a family or a bucket, which are found again in the batches, from the call's own place (`?at=3.17`) on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.urls import reverse
+
+from dashboard.comparisons.calls import FILTERS, Wanted, parsed_place
+from dashboard.comparisons.cells import Row, unpacked
+from dashboard.comparisons.facts import column_names
+from dashboard.comparisons.work import results_of, summary_of
+from dashboard.models import Comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """`place` is of a list whose length is known; `back_title` names the list that `back_href` leads to."""
+
+    previous_href: str = ""
+    next_href: str = ""
+    place: str = ""
+    back_href: str
+    back_title: str = ""
+
+
+def walk_of(comparison: Comparison, key: UUID, column: int, query: Mapping[str, str]) -> Walk:
+    names = column_names(comparison)
+    wanted = Wanted.of(query, len(names), column=query.get("listed", str(column)))
+    up = f"{comparison.get_absolute_url()}?column={column}"
+    if not comparison.is_finished:
+        return Walk(back_href=up)
+    if wanted.changed and wanted.column:
+        return _of_changed(comparison, key, wanted, up)
+    if "at" not in query or not any(name in query for name in FILTERS):
+        return Walk(back_href=up)
+    kept = {name: query[name] for name in (*FILTERS, "listed") if name in query}
+    batch, index = parsed_place(query["at"])
+    if not _stands_at(comparison, key, batch, index):
+        return Walk(back_href=up)
+
+    def address(found: tuple[str, Row] | None) -> str:
+        return "" if found is None else _pair_href(comparison, found[1].key, {"column": column, **kept, "at": found[0]})
+
+    listed = {"column": wanted.column, **{name: kept[name] for name in FILTERS if name in kept}}
+    return Walk(
+        previous_href=address(next(_before(comparison, wanted, batch, index), None)),
+        next_href=address(next(wanted.rows(comparison, batch, index), None)),
+        back_href=f"{reverse('comparison-calls', args=[comparison.pk])}?{urlencode(listed)}",
+        back_title=wanted.title(names[wanted.column]),
+    )
+
+
+def _of_changed(comparison: Comparison, key: UUID, wanted: Wanted, up: str) -> Walk:
+    keys = [one.key for one in summary_of(comparison).columns[wanted.column].changed[wanted.changed or "tokens"]]
+    if key not in keys:
+        return Walk(back_href=up)
+    at = keys.index(key)
+    kept = {"column": wanted.column, "changed": wanted.changed}
+    return Walk(
+        previous_href=_pair_href(comparison, keys[at - 1], kept) if at else "",
+        next_href=_pair_href(comparison, keys[at + 1], kept) if at + 1 < len(keys) else "",
+        place=f"{at + 1} of {len(keys)}",
+        back_href=up,
+    )
+
+
+def _stands_at(comparison: Comparison, key: UUID, batch: int, index: int) -> bool:
+    """An address may say anything."""
+    rows = next(results_of(comparison, first=batch), [])
+    return index < len(rows) and rows[index].key == key
+
+
+def _before(comparison: Comparison, wanted: Wanted, batch: int, index: int) -> Iterator[tuple[str, Row]]:
+    """Backwards, a few batches in memory at a time."""
+    earlier = comparison.batches.filter(number__lte=batch).order_by("-number").values_list("number", "results")
+    for number, results in earlier.iterator(chunk_size=8):
+        rows = unpacked(bytes(results or b""))
+        for place in reversed(range(index if number == batch else len(rows))):
+            if wanted.takes(rows[place]):
+                yield f"{number}.{place}", rows[place]
+
+
+def _pair_href(comparison: Comparison, key: UUID, kept: Mapping[str, object]) -> str:
+    return f"{reverse('comparison-pair', args=[comparison.pk, key])}?{urlencode(kept)}"
