@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import html
 import re
+from functools import lru_cache
 
 _BIDI = {
     0x061C: "ALM",
@@ -95,7 +96,12 @@ def _plain_mark(found: re.Match[str]) -> str:
 
 
 def _mark(found: re.Match[str]) -> str:
-    return f'<i class="mark" data-code="{ord(found.group())}">{shape(found.group())}</i>'
+    return _drawn(found.group())
+
+
+@lru_cache(512)  # terminal output has four in a line, all the same
+def _drawn(character: str) -> str:
+    return f'<i class="mark" data-code="{ord(character)}">{shape(character)}</i>'
 
 
 def _space(found: re.Match[str]) -> str:

@@ -10,7 +10,6 @@ Offsets count characters (code points). `text` is one text part of the receipt.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -121,14 +120,16 @@ def cut_of(value: str, spans: Iterable[Span], *, start: int = 0) -> Cut:
     merged = _merged(sorted((span.value_start, span.value_end) for span in spans), value)
     if merged and merged[0][0] <= start and merged[0][1] >= len(value):
         return whole_cut(value)
-    starts, ends = _line_edges(value)
-    starts[:1] = [start] if starts else []
+    total = value.count("\n") + (value[-1:] not in ("", "\n"))
+    starts_before = _newlines_before(value, (low - 1 for low, _ in merged))
+    ends_upto = _newlines_before(value, (high + 1 for _, high in merged))
     shown: list[tuple[int, int]] = []
-    for low, high in merged:
-        first, last = bisect_left(starts, low), bisect_right(ends, high)
+    for (low, high), started, ended in zip(merged, starts_before, ends_upto, strict=True):
+        first = started + (low > start)
+        last = total if high >= len(value) else ended
         if last > first:
             shown.append((first, last))
-    return Cut("lines", len(ends), tuple(shown))
+    return Cut("lines", total, tuple(shown))
 
 
 def whole_cut(value: str) -> Cut:
@@ -166,17 +167,13 @@ def _ends_line(text: str, at: int, line: str) -> bool:
     return text.startswith(line, at) and (end == len(text) or text[end] == "\n")
 
 
-def _line_edges(value: str) -> tuple[list[int], list[int]]:
-    """Where each line starts and ends, its newline not counted. A last empty line is no line."""
-    starts, ends, at = [], [], 0
-    for line in value.split("\n"):
-        starts.append(at)
-        ends.append(at + len(line))
-        at += len(line) + 1
-    if starts[-1] == len(value):
-        starts.pop()
-        ends.pop()
-    return starts, ends
+def _newlines_before(value: str, places: Iterable[int]) -> Iterator[int]:
+    """How many stand before each of ascending places."""
+    at = count = 0
+    for place in places:
+        count += value.count("\n", at, max(at, place))
+        at = max(at, place)
+        yield count
 
 
 def _merged(ranges: Iterable[tuple[int, int]], value: str) -> list[tuple[int, int]]:

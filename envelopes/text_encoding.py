@@ -7,7 +7,9 @@ text in cp1251 for cp1250 when it was tried.
 from __future__ import annotations
 
 import codecs
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -104,5 +106,10 @@ def _guessed(head: bytes) -> str:
         from charset_normalizer import from_bytes
     except ImportError:
         return "cp1252"
-    best = from_bytes(head[:4096], cp_isolation=list(ENCODINGS)).best()
+    return _guessed_by(from_bytes, head[:4096])
+
+
+@lru_cache(64)  # windows of one output are asked for one after the other, and a guess costs as much as the page
+def _guessed_by(from_bytes: Callable[..., Any], head: bytes) -> str:
+    best = from_bytes(head, cp_isolation=list(ENCODINGS)).best()
     return NAMES.get(codecs.lookup(best.encoding).name, "cp1252") if best else "cp1252"

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
+from typing import NamedTuple
 
 from dashboard.inert import Html, attribute, inert
 
@@ -20,6 +21,7 @@ _SEQUENCE = re.compile(
     "|\x1b[\\]PX^_](?P<string>[^\x07\x1b\n]*)(?:\x07|\x1b\\\\|(?=[\x1b\n]|$))"
     "|\x1b[ -/]*[0-~]"
 )
+_COLOURS = re.compile("\x1b\\[([0-9:;]*)m")
 _MOST_SEQUENCES = 2_000  # in a line; what is behind them is shown as marks
 _NAMES = {
     **dict.fromkeys("ABCDEFGHfd", "cursor"),
@@ -32,8 +34,7 @@ _WEIGHTS = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 8: "
 _OFF = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("inverse",), 28: ("conceal",), 29: ("strike",)}
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """Colours 0 to 15 of the terminal's palette; "" is none. Other colours are drawn as the nearest of them."""
 
     ink: str = ""
@@ -48,6 +49,7 @@ class Style:
 
 
 PLAIN = Style()
+SHORT = 32  # characters of numbers
 
 
 def ansi_rows(lines: Iterable[str], style: Style = PLAIN) -> list[Html]:
@@ -67,6 +69,18 @@ def style_after(text: str) -> Style:
 
 
 def _row(line: str, style: Style) -> tuple[Html, Style]:
+    """Most lines have colours and nothing else: those are taken apart at once."""
+    first, *rest = _COLOURS.split(line)
+    if "\x1b" in first or len(rest) > _MOST_SEQUENCES or any("\x1b" in text for text in rest[1::2]):
+        return _mixed_row(line, style)
+    parts = [_styled(first, style)]
+    for parameters, text in zip(rest[::2], rest[1::2], strict=True):
+        style = _after(style, parameters)
+        parts.append(_styled(text, style))
+    return Html("".join(parts)), style
+
+
+def _mixed_row(line: str, style: Style) -> tuple[Html, Style]:
     parts, at = [], 0
     for found in islice(_SEQUENCE.finditer(line), _MOST_SEQUENCES):
         parts.append(_styled(line[at : found.start()], style))
@@ -82,7 +96,12 @@ def _row(line: str, style: Style) -> tuple[Html, Style]:
 def _styled(text: str, style: Style) -> str:
     if not text or style == PLAIN:
         return inert(text)
-    return f'<span class="{style.classes}">{inert(text)}</span>'
+    return f"{_opening(style)}{inert(text)}</span>"
+
+
+@lru_cache(1_000)
+def _opening(style: Style) -> str:
+    return f'<span class="{style.classes}">'
 
 
 def _mark(found: re.Match[str]) -> str:
@@ -94,7 +113,20 @@ def _mark(found: re.Match[str]) -> str:
 def _applied(style: Style, found: re.Match[str]) -> Style:
     if found["final"] != "m":
         return style
-    codes = [int(code) if code.isdigit() and len(code) < 4 else 0 for code in re.split("[;:]", found["parameters"])]
+    return _after(style, found["parameters"])
+
+
+def _after(style: Style, parameters: str) -> Style:
+    return _known(style, parameters) if len(parameters) <= SHORT else _set(style, parameters)
+
+
+@lru_cache(5_000)  # a log has few of them, and two in a line; what nobody would write is not kept
+def _known(style: Style, parameters: str) -> Style:
+    return _set(style, parameters)
+
+
+def _set(style: Style, parameters: str) -> Style:
+    codes = [int(code) if code.isdigit() and len(code) < 4 else 0 for code in re.split("[;:]", parameters)]
     at = 0
     while at < len(codes):
         style, taken = _one(style, codes[at:])
@@ -107,7 +139,7 @@ def _one(style: Style, codes: list[int]) -> tuple[Style, int]:
     code = codes[0]
     if code in (38, 48):
         colour, taken = _wide_colour(codes)
-        return (replace(style, ink=colour) if code == 38 else replace(style, ground=colour)), taken
+        return (style._replace(ink=colour) if code == 38 else style._replace(ground=colour)), taken
     return _simple(style, code), 1
 
 
@@ -116,17 +148,17 @@ def _simple(style: Style, code: int) -> Style:
         case 0:
             return PLAIN
         case code if code in _WEIGHTS:
-            return replace(style, weights=style.weights | {_WEIGHTS[code]})
+            return style._replace(weights=style.weights | {_WEIGHTS[code]})
         case code if code in _OFF:
-            return replace(style, weights=style.weights - set(_OFF[code]))
+            return style._replace(weights=style.weights - set(_OFF[code]))
         case 39:
-            return replace(style, ink="")
+            return style._replace(ink="")
         case 49:
-            return replace(style, ground="")
+            return style._replace(ground="")
         case code if 30 <= code <= 37 or 90 <= code <= 97:
-            return replace(style, ink=str(code - 30 if code < 90 else code - 82))
+            return style._replace(ink=str(code - 30 if code < 90 else code - 82))
         case code if 40 <= code <= 47 or 100 <= code <= 107:
-            return replace(style, ground=str(code - 40 if code < 100 else code - 92))
+            return style._replace(ground=str(code - 40 if code < 100 else code - 92))
     return style
 
 

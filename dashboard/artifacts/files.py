@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from dashboard.artifacts.bucket import SCHEME, bucket_at
 from dashboard.artifacts.bucket_store import BucketStore
-from envelopes.artifact import Fault, FileStore, MissingArtifact, Stored
+from envelopes.artifact import INDEX_FROM, Fault, FileStore, MissingArtifact, Stored
 from envelopes.index_folder import NotIndexed
 from envelopes.line_index import LineIndex, build
 from envelopes.result import ArtifactRef
@@ -87,13 +87,15 @@ def index_of(stream: BinaryIO, size: int, sha256: str, encoding: str) -> LineInd
 
     `sha256` is empty for content that is in memory: its lines are counted.
     """
-    if not sha256 or size <= COUNTED_AT_ONCE:
+    if not sha256 or size < INDEX_FROM:
         return build(stream, encoding)
     indexes = artifact_files().indexes
     try:
         return indexes.load(sha256, size, encoding)
     except NotIndexed:
         pass  # the usual first look: it is built below, and the page has the head meanwhile
+    if size <= COUNTED_AT_ONCE:
+        return build(stream, encoding)
     builder = threading.Thread(target=_build, args=(sha256, encoding), daemon=True)
     builder.start()
     deadline = time.monotonic() + PATIENCE

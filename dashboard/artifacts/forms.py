@@ -32,6 +32,7 @@ class Form:
     label: str
     fits: Callable[[str, str], bool]
     has_lines: bool = True
+    has_text: bool = True
 
 
 FORMS = (
@@ -43,18 +44,23 @@ FORMS = (
     Form("text", "Text", lambda _head, _name: True),
 )
 TEXT = next(form for form in FORMS if form.name == "text")
-BYTES = Form("hex", "Bytes", lambda _head, _name: True, has_lines=False)
-PICTURE = Form("picture", "Picture", lambda _head, _name: True, has_lines=False)
+BYTES = Form("hex", "Bytes", lambda _head, _name: True, has_lines=False, has_text=False)
+PICTURE = Form("picture", "Picture", lambda _head, _name: True, has_lines=False, has_text=False)
 
 
 def forms_of(content: Content, name: str) -> tuple[Form, ...]:
-    picture = (PICTURE,) if picture_of(content.head) else ()
-    if not content.encoding.name:
+    return forms_of_head(content.head, content.encoding.name, name)
+
+
+def forms_of_head(head: bytes, encoding: str, name: str) -> tuple[Form, ...]:
+    """`encoding` is empty for what is no text."""
+    picture = (PICTURE,) if picture_of(head) else ()
+    if not encoding:
         return (*picture, BYTES, TEXT)
-    head = decode(content.head, content.encoding.name)
+    text = decode(head, encoding)
     # A tree reads bytes, and JSON is UTF-8 (RFC 8259).
-    offered = FORMS if content.encoding.name == "utf-8" else [form for form in FORMS if "json" not in form.name]
-    return (*picture, *(form for form in offered if form.fits(head, name)), BYTES)
+    offered = FORMS if encoding == "utf-8" else [form for form in FORMS if "json" not in form.name]
+    return (*picture, *(form for form in offered if form.fits(text, name)), BYTES)
 
 
 def chosen(forms: tuple[Form, ...], name: str, *, is_place: bool) -> Form:

@@ -20,6 +20,7 @@ from django.db import models
 from django.db.models import Count, F, Q, QuerySet
 
 from dashboard.artifacts.opening import Opening, opening_of
+from dashboard.artifacts.queries import CALL, RUN, call_and_run
 from dashboard.models import Artifact, Call, Observation, Run, RunCall
 from dashboard.prepared import Row, given, prepared
 
@@ -132,6 +133,12 @@ def _number() -> QuerySet[Any, Any]:
 
 
 @prepared
+def _calls() -> QuerySet[Any, Any]:
+    one = RunCall.objects.filter(call=given("call", RunCall, "call"), run=given("run", RunCall, "run"))
+    return one.values_list(*(f"call__{name}" for name in CALL), *(f"run__{name}" for name in RUN))
+
+
+@prepared
 def _started() -> QuerySet[Any, Any]:
     children = Run.objects.filter(parent=given("run", Run, "parent"))
     return children.order_by("started_at", "pk").values_list("pk", "call_count")[:RUNS]
@@ -208,17 +215,20 @@ class _Search:
 
 
 def _shown(found: list[_Found], own: Call) -> list[Naming]:
-    calls = Call.objects.in_bulk([one.call for one in found]) if found else {}
-    runs = Run.objects.in_bulk({one.run for one in found if one.run != own.run_id}) if found else {}
     return [
         Naming(
-            call=calls[one.call],
+            call=call,
             number=_number(run=one.run, ordinal=one.ordinal)[0][0],
-            run=runs.get(one.run),
+            run=run if one.run != own.run_id else None,
             opening=one.opening,
         )
         for one in found
+        for call, run in (_call_in_run(one),)
     ]
+
+
+def _call_in_run(found: _Found) -> tuple[Call, Run]:
+    return call_and_run(_calls(call=found.call, run=found.run)[0])
 
 
 def _others(own: Call, known: set[UUID]) -> tuple[list[UUID], int]:

@@ -12,9 +12,11 @@ from dashboard.artifacts.find import Asked, asked_of, number
 from dashboard.artifacts.following import FORMS as FOLLOWED
 from dashboard.artifacts.following import Followed, begun, can_follow
 from dashboard.artifacts.forms import Form, chosen, forms_of
+from dashboard.artifacts.listing import Listed, listing_of, origin_of, state_of
 from dashboard.artifacts.naming import Namings, later_namings
 from dashboard.artifacts.picture import Picture, picture_of
 from dashboard.artifacts.place import Wanted, place_of
+from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.artifacts.seen import Seen, Unseen, seen_of
 from dashboard.artifacts.times import Jump, jump_to, stamps_of
 from dashboard.artifacts.tree import Branch, tree_of
@@ -25,7 +27,6 @@ from envelopes.find import LONGEST_QUERY
 from envelopes.line_window import Place
 from envelopes.text_encoding import ENCODINGS, Encoding
 
-OTHERS_SHOWN = 20
 KEPT = ("as", "encoding", "q", "regex", "any_case")  # what a link to another place of the same artifact keeps
 
 
@@ -36,8 +37,11 @@ class ArtifactPage:
     artifact: Artifact
     call: Call
     got: str
-    others: tuple[Artifact, ...]  # of the same call
+    listing: tuple[Listed, ...]  # of the same call, this one among them; none where it is the only one
     same: tuple[Artifact, ...]  # other calls of the project with the same content
+    has_more_same: bool
+    state: str
+    origin: str
     namings: Namings
     shown: Shown | None
     absence: Absence | None
@@ -85,12 +89,16 @@ class Steps:
 
 def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
     shown = _shown(artifact, query)
+    same = same_content(artifact)
     return ArtifactPage(
         artifact=artifact,
         call=artifact.call,
         got=of_receipt(artifact.call.receipt_fidelity).got,
-        others=tuple(artifact.call.artifacts.exclude(pk=artifact.pk).order_by("ordinal")),
-        same=tuple(artifact.with_same_content()[:OTHERS_SHOWN]),
+        listing=listing_of(artifact, shown.forms[0] if isinstance(shown, Shown) else None),
+        same=same[:SAME_SHOWN],
+        has_more_same=len(same) > SAME_SHOWN,
+        state=state_of(artifact),
+        origin=origin_of(artifact),
         namings=later_namings(artifact, number(query, "later")),
         shown=shown if isinstance(shown, Shown) else None,
         absence=shown if isinstance(shown, Absence) else None,
@@ -106,19 +114,20 @@ def _shown(artifact: Artifact, query: QueryDict) -> Shown | Absence:
 
 
 def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
-    stamps = stamps_of(content)
+    forms = forms_of(content, artifact.path)
+    has_lines = forms[0].has_text
+    stamps = stamps_of(content) if has_lines else None
     wanted = place_of(query)
     jump = jump_to(content, wanted.time, stamps) if wanted.time else None
-    seen = seen_of(artifact, content)
+    seen = seen_of(artifact, content) if has_lines else None
     first_unseen = seen.first if seen and "unseen" in query else None
     wanted = jump.wanted if jump else first_unseen.wanted if first_unseen else wanted
-    forms = forms_of(content, artifact.path)
     asked = asked_of(query, content.index.encoding)
     is_place = asked is not None or jump is not None or wanted != Wanted(place=Place())
     form = chosen(forms, query.get("as", ""), is_place=is_place)
-    marks = Marks(seen=seen, lines=wanted.lines, query=asked.query if asked else None)
-    window = window_of(content, form.name, wanted.place, marks)
     kept = _kept(query)
+    marks = Marks(seen=seen, lines=wanted.lines, query=asked.query if asked else None, kept=kept)
+    window = window_of(content, form.name, wanted.place, marks)
     return Shown(
         window=window,
         form=form,

@@ -28,6 +28,7 @@ from envelopes.preview import Cut
 from envelopes.text_encoding import MARKS, decode
 
 ENDS = 256 * 1024  # bytes; a receipt of more is not looked for
+LEAST = 16 * 1024  # bytes of each end that are looked at, however short the receipt is
 MARK = "\ufeff"
 
 
@@ -81,7 +82,7 @@ class Unseen:
 
 
 def _of_line(cut: Cut, index: int) -> str:
-    at = bisect_right(cut.shown, index, key=lambda span: span[0]) - 1
+    at = bisect_right(cut.shown, (index, cut.total)) - 1
     return "yes" if at >= 0 and index < cut.shown[at][1] else "no"
 
 
@@ -93,7 +94,7 @@ def seen_of(artifact: Artifact, content: Content) -> Seen | None:
         return _seen_of_field(artifact, surfaces, content)
     if not content.is_indexed or not content.encoding.name or not content.size or len(surfaces.content or b"") > ENDS:
         return None
-    return _seen_of_file(_words(surfaces), content)
+    return _seen_of_file(_words(surfaces), content, min(ENDS, LEAST + 4 * len(surfaces.content or b"")))
 
 
 def _seen_of_field(artifact: Artifact, surfaces: Surfaces, content: Content) -> Seen | None:
@@ -125,8 +126,8 @@ def _words(surfaces: Surfaces) -> str:
     return recorded if isinstance(recorded, str) else surfaces.receipt_text
 
 
-def _seen_of_file(receipt: str, content: Content) -> Seen | None:
-    head, tail = _ends(content)
+def _seen_of_file(receipt: str, content: Content, ends: int) -> Seen | None:
+    head, tail = _ends(content, ends)
     value = head + tail
     spans = match_excerpt(receipt, value, "") if receipt.strip() and value.strip() else []
     if not spans:
@@ -143,15 +144,15 @@ def _size_of(content: Content, text: str) -> int:
     return mark + len(text.encode(encoding, "surrogatepass" if encoding in WIDE else "surrogateescape"))
 
 
-def _ends(content: Content) -> tuple[str, str]:
-    """All of a file that is no longer than both, else whole lines of its end. No agent prints a mark of order."""
+def _ends(content: Content, ends: int) -> tuple[str, str]:
+    """All of a file of twice `ends` bytes, else whole lines of its end. No agent prints a mark of byte order."""
     encoding = content.index.encoding
     content.stream.seek(0)
-    if content.size <= 2 * ENDS:
+    if content.size <= 2 * ends:
         return decode(content.stream.read(), encoding).removeprefix(MARK), ""
-    head = decode(content.stream.read(ENDS), encoding).removeprefix(MARK)
-    content.stream.seek(content.size - ENDS)
-    tail = content.stream.read(ENDS)
+    head = decode(content.stream.read(ends), encoding).removeprefix(MARK)
+    content.stream.seek(content.size - ends)
+    tail = content.stream.read(ends)
     begin = next_end(tail, 0, encoding) + (2 if encoding in WIDE else 1)
     return head, decode(tail[begin:], encoding) if begin > 1 else ""
 

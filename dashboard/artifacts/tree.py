@@ -14,10 +14,11 @@ from django.http import QueryDict
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.find import number
 from dashboard.inert import Html, inert
-from envelopes.json_members import Cursor, Kind, Member, NoJson, members
+from envelopes.json_members import MOST, Cursor, Kind, Member, NoJson, members
 from envelopes.text_encoding import MARKS, decode, whole_characters
 
 ROOM = 64 * 1024  # bytes on one page
+AT_ONCE = 1024 * 1024  # bytes that are passed over for the first members; the page asks for what is behind them
 LONG = 600  # bytes of a string
 DEEPEST = 12  # unfolded on one page
 OPEN = 1_500  # bytes of a value that begins unfolded
@@ -70,19 +71,24 @@ class Branch:
     def size(self) -> int:
         return self.end - self.start if self.end >= 0 else -1
 
+    @property
+    def stops_early(self) -> bool:
+        """Before as many members as a page has: a large one is being passed over, and the page goes on by itself."""
+        return bool(self.onward) and len(self.twigs) < MOST
+
 
 def tree_of(content: Content, query: QueryDict) -> Branch:
     """The value at `?value=`, from the cursor in `?from= &count= &depth= &string` on."""
     offset = number(query, "value") or _behind_mark(content.head)
     begin = _cursor(query) if "from" in query else None
     try:
-        return _Grower(content).branch(offset, begin, 0)
+        return _Grower(content, 0 if begin else AT_ONCE).branch(offset, begin, 0)
     except NoJson as bad:
         return Branch(kind="word", start=offset, fault=bad.offset)
 
 
 def value_address(offset: int) -> str:
-    return urlencode({"as": "json", "value": offset})
+    return f"as=json&value={offset}"
 
 
 def _named(name: bytes) -> str:
@@ -113,13 +119,14 @@ def _onward(start: int, cursor: Cursor | None) -> str:
 class _Grower:
     """Grows branches until the room is used up."""
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: Content, within: int) -> None:
         self._content = content
+        self._within = within
         self._room = ROOM
 
     def branch(self, offset: int, begin: Cursor | None, depth: int) -> Branch:
         """Raises NoJson."""
-        found = members(self._content.stream, offset, begin=begin)
+        found = members(self._content.stream, offset, begin=begin, within=self._within)
         if found.kind not in BRACKETS:
             text, rest = self._text(found.start, found.end, ROOM)
             return Branch(kind=found.kind, start=found.start, end=found.end, text=text, rest=rest)

@@ -22,12 +22,19 @@ from envelopes.line_index import WIDE
 from envelopes.line_window import LineWindow, Place, read_window
 from envelopes.text_encoding import decode
 
+ROWLESS = ("json", "picture")
 HEX_ROW = 16
 HEX_BYTES = 4096
 STYLE_FROM = 16 * 1024  # bytes before a window from which its first colours follow
 COLUMNS = 60
 CELL = 400  # characters
 BEGINNING = 300  # characters of a line of JSON
+SEEN_SAID = {
+    "": "",
+    "yes": "",
+    "no": ", never seen by the model",
+    "part": ", of which the model got the beginning",
+}
 DIFF_KINDS = {"+": "add", "-": "del", "@": "at"}
 
 
@@ -47,6 +54,7 @@ class Row:
     kind: str = ""
     cells: tuple[Html, ...] = ()
     fold: str = ""  # the address of the JSON value that the line holds
+    kept: str = ""  # what every link of the page keeps
 
     @property
     def anchor(self) -> str:
@@ -55,6 +63,24 @@ class Row:
     @property
     def query(self) -> str:
         return f"line={self.number}" if self.number else f"offset={self.offset}"
+
+    @property
+    def href(self) -> str:
+        return f"?{self.query}{self.kept}#{self.anchor}"
+
+    @property
+    def label(self) -> str:
+        """What is read aloud of the number."""
+        return (f"Line {self.number}" if self.number else f"Byte {self.offset}") + SEEN_SAID[self.seen]
+
+    @property
+    def mark(self) -> str:
+        """The number as it stands in the margin."""
+        return (str(self.number) if self.number else f"@{self.offset:,}") + ("…" if self.is_continued else "")
+
+    @property
+    def is_flat(self) -> bool:
+        return not self.fold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +111,7 @@ class Marks:
     seen: Seen | None = None
     lines: range = range(0)
     query: Query | None = None
+    kept: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,9 +126,9 @@ class _Lines:
 
 def window_of(content: Content, form: str, place: Place, marks: Marks) -> ArtifactWindow:
     """What was looked for is set off in the form of text. A form without lines has no rows."""
-    if form == "json":
+    if form in ROWLESS:
         return ArtifactWindow(form=form, rows=(), start=0, end=content.size, size=content.size, first=0)
-    return _hex_window(content, place) if form == "hex" else _line_window(content, form, place, marks)
+    return _hex_window(content, place, marks.kept) if form == "hex" else _line_window(content, form, place, marks)
 
 
 def _line_window(content: Content, form: str, place: Place, marks: Marks) -> ArtifactWindow:
@@ -120,10 +147,11 @@ def _line_window(content: Content, form: str, place: Place, marks: Marks) -> Art
             offset=starts[index],
             html=html,
             seen=marks.seen.of_row(first + index if first else 0, starts[index], window.end) if marks.seen else "",
-            is_asked=bool(first) and first + index in marks.lines,
+            is_asked=first + index in marks.lines if first else False,
             is_continued=window.is_continued and index == 0,
             kind=kind,
             cells=cells,
+            kept=marks.kept,
             fold=value_address(starts[index]) if kind == "fold" and not (window.is_continued and index == 0) else "",
         )
         for index, (html, kind, cells) in enumerate(ROWS.get(form, _text_rows)(found))
@@ -196,13 +224,20 @@ def delimiter_of(head: str) -> str:
 
 
 def _cells(line: str, delimiter: str) -> tuple[Html, ...]:
-    try:
-        values = next(csv.reader([line.rstrip("\r").replace("\0", "\u2400")], delimiter=delimiter), [])
-    except csv.Error:
-        values = [line]
+    values = _split(line.rstrip("\r"), delimiter)
     shown = [value if len(value) <= CELL else f"{value[:CELL]}…" for value in values[:COLUMNS]]
     more = [f"and {len(values) - COLUMNS} more columns"] if len(values) > COLUMNS else []
     return tuple(Html(inert(value)) for value in [*shown, *more])
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    """As csv reads it, which is asked only where there is anything but delimiters to be read."""
+    if '"' not in line and "\0" not in line:
+        return line.split(delimiter) if line else []
+    try:
+        return next(csv.reader([line.replace("\0", "\u2400")], delimiter=delimiter), [])
+    except csv.Error:
+        return [line]
 
 
 ROWS: dict[str, Callable[[_Lines], _Drawn]] = {
@@ -214,7 +249,7 @@ ROWS: dict[str, Callable[[_Lines], _Drawn]] = {
 }
 
 
-def _hex_window(content: Content, place: Place) -> ArtifactWindow:
+def _hex_window(content: Content, place: Place, kept: str) -> ArtifactWindow:
     asked = place.offset or 0
     if place.percent is not None:
         asked = content.size * min(place.percent, 100) // 100
@@ -224,7 +259,7 @@ def _hex_window(content: Content, place: Place) -> ArtifactWindow:
     content.stream.seek(start)
     data = content.stream.read(HEX_BYTES)
     rows = [
-        Row(number=0, offset=start + at, html=Html(inert(_hex_row(data[at : at + HEX_ROW]))))
+        Row(number=0, offset=start + at, html=Html(inert(_hex_row(data[at : at + HEX_ROW]))), kept=kept)
         for at in range(0, len(data), HEX_ROW)
     ]
     return ArtifactWindow(form="hex", rows=tuple(rows), start=start, end=start + len(data), size=content.size, first=0)

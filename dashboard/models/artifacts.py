@@ -40,7 +40,7 @@ class Artifact(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["call", "ordinal"]),
-            models.Index(fields=["project", "sha256"]),  # with_same_content; whether a file is still named
+            models.Index(fields=["project", "sha256"]),  # others with the same content; whether a file is still named
         ]
 
     def __str__(self) -> str:
@@ -48,10 +48,3 @@ class Artifact(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("artifact-detail", args=[self.pk])
-
-    def with_same_content(self) -> models.QuerySet[Artifact]:
-        """Those of other calls of the project; which other projects hold it is nobody's business."""
-        if not self.sha256:
-            return Artifact.objects.none()
-        same = Artifact.objects.filter(project_id=self.project_id, sha256=self.sha256).exclude(call_id=self.call_id)
-        return same.select_related("call__run").order_by("call__started_at", "id")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
@@ -19,6 +19,7 @@ from dashboard.artifacts.find import asked_of, hit_from, slice_of
 from dashboard.artifacts.following import followed
 from dashboard.artifacts.page import artifact_page
 from dashboard.artifacts.picture import picture_of
+from dashboard.artifacts.queries import artifact_of
 from dashboard.artifacts.tree import tree_of
 from dashboard.models import Artifact
 from dashboard.views.calls import file_name
@@ -151,6 +152,7 @@ def _not_served(no: NoContent) -> HttpResponse:
 
 
 def _artifact(request: OperatorRequest, pk: UUID) -> Artifact:
-    return get_object_or_404(
-        request.project.artifacts.select_related("call__run", "call__source", "observation"), pk=pk
-    )
+    artifact = artifact_of(request.project, pk)
+    if artifact is None:
+        raise Http404
+    return artifact

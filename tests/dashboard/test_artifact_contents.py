@@ -13,6 +13,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from dashboard.artifacts import files as artifact_files
+from dashboard.artifacts.ansi_markup import Style, ansi_rows
 from dashboard.models import Call
 from envelopes.index_folder import IndexFolder
 from tests.dashboard.artifacts import body, rows_of, stored
@@ -125,6 +126,17 @@ def test_what_would_act_on_a_terminal_is_a_mark(client: Client, call: Call, sequ
 def test_a_colour_goes_on_over_the_lines_before_a_window(client: Client, call: Call) -> None:
     text = "\x1b[34mblue begins\n" + "still\n" * 100
     assert '<span class="a-4">still</span>' in body(client, stored(call, text.encode()), "?line=50&as=ansi")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["plain", "\x1b[31mred\x1b[0m", "a\x1b[1;38;5;46mb\x1b[mc\x1b[39m", "\x1b[32m", "\x1b[31m<b>\x1b[4m&\x1b[0m "],
+)
+def test_a_line_of_colours_alone_is_drawn_as_one_with_more(line: str) -> None:
+    """The short way for most lines says what the long one says."""
+    style = Style(ink="4", weights=frozenset({"bold"}))
+    (short,), (long,), (title,) = (ansi_rows([text], style) for text in (line, f"\x1b]0;x\x07{line}", "\x1b]0;x\x07"))
+    assert long == title + short
 
 
 @pytest.mark.rendering

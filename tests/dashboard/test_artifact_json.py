@@ -131,8 +131,8 @@ def test_lines_of_json_are_lines_each_with_a_fold(client: Client, call: Call) ->
     page = body(client, artifact, "?line=501")
     assert form_of(page) == "jsonl"
     assert '<div id="L501" class="line" data-asked>' in page
-    addresses = re.findall(r'hx-get="(/artifacts/[^"]+/fold/[^"]+)"', page)
-    assert '"n": 500' in text_of(folded(client, artifact, addresses[0]))
+    addresses = re.findall(r'hx-get="(fold/[^"]+)"', page)
+    assert '"n": 500' in text_of(folded(client, artifact, f"{artifact.get_absolute_url()}{addresses[0]}"))
     assert len(page) < 400_000
 
 
@@ -146,3 +146,16 @@ def test_a_fold_of_another_project_is_nowhere(client: Client, call: Call) -> Non
     artifact = stored(call, b"{}")
     client.force_login(create_user("charlie", project=create_project("other")))
     assert client.get(f"/artifacts/{artifact.pk}/fold/", headers={"HX-Request": "true"}).status_code == 404
+
+
+def test_a_page_does_not_wait_for_a_large_member_and_goes_on_by_itself(client: Client, call: Call) -> None:
+    """What is behind a member of megabytes is asked for by the page that is there already; a fold asks for nothing."""
+    large = b'{"first": 1, "rows": [' + b"[1, 2, 3], " * 150_000 + b'0], "last": "here"}'
+    artifact = stored(call, large)
+    page = body(client, artifact)
+    assert "too large to be measured here" in page
+    onward = re.search(r'hx-get="([^"]+)" hx-target="closest p" hx-swap="outerHTML" hx-trigger="load, click"', page)
+    assert onward
+    rest = folded(client, artifact, onward[1])
+    assert '"here"' in html.unescape(rest)
+    assert "hx-trigger" not in rest
