@@ -5,7 +5,8 @@
 
 A template sees the envelope and nothing else, and knows no budget: it is run once for an envelope, and the
 policy shortens what it wrote like any receipt (`fit`). The process is started when it is first needed, serves
-one request after the other, and is ended and replaced when it does not answer in time.
+one request after the other, and is ended and replaced when it works too long on an answer. Its work is measured,
+not the clock: where others keep the machine busy, a template that is in order would be stopped for their sake.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from envelopes.result import CanonicalResult
 from envelopes.variant import Variant
 
 WORKER = Path(__file__).with_name("template_worker.py")
-ANSWERS_WITHIN = 0.9  # seconds
+WORKS = 0.9  # seconds of its own that an answer may take
+WAITS = 10.0  # seconds on the clock, for a machine that gives the process no time
 STARTS_WITHIN = 20.0
 SOURCE = 64 * 1024  # characters of a template
 ANSWER = 16 * 1024 * 1024  # bytes
@@ -95,6 +97,37 @@ def _asked(request: str) -> list[list[Any]]:
     return found
 
 
+class _Watch:
+    """Over one answer: `works` seconds of the process's own, `waits` seconds on the clock."""
+
+    def __init__(self, process: int, works: float, waits: float) -> None:
+        self._process, self._works, self._waits = process, works, waits
+        self._began, self._since = time.monotonic(), spent(process)
+
+    def rest(self) -> float:
+        """How long nothing can be amiss: no process works for longer than the clock goes on."""
+        left = (self._works - (spent(self._process) - self._since), self._began + self._waits - time.monotonic())
+        return max(0.01, min(left))
+
+    def look(self) -> None:
+        """Raises TemplateRefused."""
+        if spent(self._process) - self._since >= self._works:
+            raise TemplateRefused(f"it worked for longer than {self._works:g} seconds and was stopped")
+        if time.monotonic() - self._began >= self._waits:
+            raise TemplateRefused(f"it did not answer within {self._waits:g} seconds and was stopped")
+
+
+def spent(process: int) -> float:
+    """Seconds that a process has worked, the system's work for it with it; where no clock tells, those that passed.
+
+    The number of the clock is what clock_getcpuclockid(3) makes on Linux: Python has that for threads alone.
+    """
+    try:
+        return time.clock_gettime(~process << 3 | 2)
+    except OSError:
+        return time.monotonic()
+
+
 class _Worker:
     """One process at a time, one request at a time."""
 
@@ -107,7 +140,7 @@ class _Worker:
         with self._lock:
             process = self._running()
             try:
-                line = self._exchanged(process, request.encode() + b"\n", ANSWERS_WITHIN)
+                line = self._exchanged(process, request.encode() + b"\n", WORKS, WAITS)
             except TemplateRefused:
                 self._end(process)
                 raise
@@ -130,7 +163,7 @@ class _Worker:
             close_fds=True,
         )
         try:
-            if self._exchanged(process, b"", STARTS_WITHIN) == b"ready\n":
+            if self._exchanged(process, b"", STARTS_WITHIN, STARTS_WITHIN) == b"ready\n":
                 return process
         except TemplateRefused:
             self._end(process)  # else its late greeting would pass for an answer
@@ -138,11 +171,11 @@ class _Worker:
         self._end(process)
         raise TemplateRefused("the process for templates did not start")
 
-    def _exchanged(self, process: subprocess.Popen[bytes], request: bytes, within: float) -> bytes:
+    def _exchanged(self, process: subprocess.Popen[bytes], request: bytes, works: float, waits: float) -> bytes:
         assert process.stdin is not None  # it was started with pipes
         assert process.stdout is not None
         found = b""
-        until = time.monotonic() + within
+        watch = _Watch(process.pid, works, waits)
         with selectors.DefaultSelector() as ready:
             ready.register(process.stdout, selectors.EVENT_READ)
             try:
@@ -151,8 +184,8 @@ class _Worker:
             except BrokenPipeError:
                 raise TemplateRefused("it ended its process") from None
             while not found.endswith(b"\n"):
-                if not ready.select(max(0.0, until - time.monotonic())):
-                    raise TemplateRefused(f"it did not answer within {within:g} seconds and was stopped")
+                while not ready.select(watch.rest()):
+                    watch.look()
                 part = os.read(process.stdout.fileno(), 1 << 16)
                 if not part or len(found) > ANSWER:
                     raise TemplateRefused("it ended its process, by memory or by size")
