@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 
 from dashboard.comparisons.columns import RECORDED, Offers, known_names
 from dashboard.comparisons.comparing import Selection
-from dashboard.models import Project
+from dashboard.models import Call, Project
 from dashboard.renderers.variant_list import Offered, by_key, offered_by_family
 
 SUGGESTED = ("receipt",)
@@ -37,6 +38,7 @@ class ComparisonForm:
     offers: tuple[Offer, ...]
     families: tuple[str, ...]
     matching: int
+    unanswered: int  # of those that match: there is no result to write
     problems: tuple[str, ...]
 
     @property
@@ -45,8 +47,13 @@ class ComparisonForm:
         return [self.baseline, *(one.name for one in self.offers if one.is_chosen and one.name != self.baseline)]
 
     @property
-    def count(self) -> int:
-        return min(self.matching, int(self.sample)) if self.sample.isdigit() else self.matching
+    def answered(self) -> int:
+        return self.matching - self.unanswered
+
+    @property
+    def drawn(self) -> int | None:
+        """The size of the sample; None where all are taken."""
+        return min(self.answered, int(self.sample)) if self.sample.isascii() and self.sample.isdigit() else None
 
 
 def comparison_form(project: Project, asked: QueryDict) -> tuple[ComparisonForm, Selection]:
@@ -63,6 +70,7 @@ def comparison_form(project: Project, asked: QueryDict) -> tuple[ComparisonForm,
     names = known_names(offers)
     wanted = asked.getlist("variant") or list(SUGGESTED)
     baseline = asked.get("baseline", RECORDED)
+    matching, unanswered = (0, 0) if problems else _counts(selection.calls(project))
     form = ComparisonForm(
         name=asked.get("name", ""),
         query=selection.query,
@@ -72,10 +80,17 @@ def comparison_form(project: Project, asked: QueryDict) -> tuple[ComparisonForm,
         baseline=baseline if baseline in names else RECORDED,
         offers=tuple(_offer(one, offers, is_chosen=one in wanted) for one in names),
         families=tuple(every),
-        matching=0 if problems else selection.calls(project).count(),
+        matching=matching,
+        unanswered=unanswered,
         problems=problems,
     )
     return form, selection
+
+
+def _counts(calls: QuerySet[Call]) -> tuple[int, int]:
+    """Those that match, and those of them that nothing answered."""
+    found = calls.order_by().aggregate(all=Count("pk"), unanswered=Count("pk", filter=Q(status=Call.Status.UNKNOWN)))
+    return found["all"], found["unanswered"]
 
 
 def _numbers(asked: Mapping[str, str]) -> tuple[list[str], dict[str, int | None]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from dashboard.comparisons.facts import column_names
+from dashboard.comparisons.figures import probability
 from dashboard.comparisons.statistics import Agreement, Interval, agreements, share_interval, sign_test
 from dashboard.models import Comparison, Review, Verdict
 
@@ -43,6 +44,22 @@ class Tally:
     @property
     def ends(self) -> str:
         return f"{self.interval.low:.0%} to {self.interval.high:.0%}" if self.interval else "–"
+
+    @property
+    def chance(self) -> str:
+        return probability(self.probability)
+
+    @property
+    def said(self) -> str:
+        """Who won, as far as the interval says, and of how much of the review that is."""
+        part = "" if self.pairs >= self.size else f", of {self.size} drawn"
+        over = f"{self.pairs} judged pair{'' if self.pairs == 1 else 's'}{part}"
+        if self.interval is None:
+            return f"No pair has a winner yet, over {over}."
+        if self.interval.low <= 0.5 <= self.interval.high:
+            return f"Undecided: {self.variant} and {self.baseline} cannot be told apart over {over}."
+        winner = self.variant if self.interval.low > 0.5 else self.baseline
+        return f"{winner} is found better over {over}."
 
     @property
     def left(self) -> str:

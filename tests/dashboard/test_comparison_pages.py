@@ -45,6 +45,10 @@ def test_the_form_says_how_many_calls_match_before_anything_starts(operator_clie
     )
     drawn = text_of(page(operator_client, "/comparisons/new/?sample=3"))
     assert "4 calls match, 3 of them are drawn." in drawn
+    Call.objects.filter(pk=calls[0].pk).update(status="unknown")
+    left = "1 of them has no recorded result and is left out."
+    assert f"4 calls match. {left}" in text_of(page(operator_client, "/comparisons/new/"))
+    assert f"4 calls match, 2 of them are drawn. {left}" in text_of(page(operator_client, "/comparisons/new/?sample=2"))
     assert "“nonsense:” is not a filter" in page(operator_client, "/comparisons/new/?query=nonsense:1")
     assert "whole number" in page(operator_client, "/comparisons/new/?sample=many")
 

@@ -111,6 +111,24 @@ def test_when_all_is_judged_the_page_says_so_and_still_takes_one_back(
     assert "Undo the last verdict" in page
 
 
+def test_the_verdicts_say_in_words_whether_anything_is_decided(
+    operator_client: Client, operator: User, comparison: Comparison
+) -> None:
+    def said() -> str:
+        return text_of(operator_client.get(f"/comparisons/{comparison.pk}/verdicts/").content.decode())
+
+    start(operator_client, comparison)
+    review = comparison.reviews.get()
+    assert "No pair has a winner yet, over 0 judged pairs, of 6 drawn." in said()
+    for number in range(1, 7):
+        is_first = variant_is_first(review, UUID(call_of(shown(operator_client, comparison))), operator)
+        judge(operator_client, comparison, "first" if is_first else "second")
+        if number == 1:
+            assert "cannot be told apart over 1 judged pair, of 6 drawn." in said()
+    assert "markdown is found better over 6 judged pairs." in said()
+    assert "ties and pairs that are both bad are left out of it" in said()
+
+
 def test_reviewers_are_held_against_each_other(
     operator_client: Client, project: Project, comparison: Comparison
 ) -> None:
