@@ -72,11 +72,12 @@ def _saved_bar(artifact: Artifact) -> CutBar:
     size = said_size(artifact.size)
     lines = "1 line" if artifact.lines == 1 else f"{artifact.lines:,} lines"
     gone = "was taken out by retention" if artifact.state == Artifact.State.REMOVED else "is not here"
-    held = f"{lines}, {size}." if is_here else f"{size} by the recording. That file {gone}."
+    recorded = f": {size} by the recording" if artifact.size else ", how large is not recorded"
+    held = f": {lines}, {size}." if is_here else f"{recorded}. That file {gone}."
     url = artifact.get_absolute_url()
     return CutBar(
         name=plain(artifact.role),
-        sentence=f"The complete output was saved to a file: {held}",
+        sentence=f"The complete output was saved to a file{held}",
         domain="",
         stretches=(),
         is_cut=True,

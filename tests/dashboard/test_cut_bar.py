@@ -132,3 +132,10 @@ def test_a_line_is_begun_where_what_is_shown_of_it_reaches_to_its_start(
 ) -> None:
     cut = Cut("lines", text.count("\n") + 1, ((0, whole),) if whole else ())
     assert begun_line(text, shown, cut) == begun
+
+
+def test_a_file_of_which_no_size_is_recorded_is_not_called_empty(client: Client, run: Run) -> None:
+    call, _ = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
+    stored(call, b"", path=PATH, role="output", state="missing")
+    Artifact.objects.filter(observation=None).update(size=0, sha256="")
+    assert "saved to a file, how large is not recorded. That file is not here." in text_of(page_of(client, call))
