@@ -54,6 +54,7 @@ KINDS = {
     "epoch": re.compile(rf"^[\s\[(]*{_EPOCH}|\"(?:ts|time|timestamp)\": ?{_EPOCH.replace('epoch', 'member')}"),
     "clock": re.compile(rf"^[\s\[(]*{_CLOCK}(?!\w)"),
 }
+_COLOUR = re.compile("\x1b\\[[0-9:;]*m")
 _QUESTIONS = (
     re.compile(rf"{_ISO_DAY}(?:[T ]+{_MINUTES}(?:{_REST})?{_ZONE})?"),
     re.compile(rf"{_MONTH} +(?P<day>[0-3]?\d)(?: +{_MINUTES}(?:{_REST})?)?"),
@@ -86,7 +87,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     encoding: str
 
     def time_of(self, line: str) -> int | None:
-        found = KINDS[self.kind].search(line[:SEARCHED])
+        found = KINDS[self.kind].search(_beginning(line))
         return _time(found.groupdict(), None) if found else None
 
     def wanted(self, text: str) -> int | None:
@@ -124,13 +125,18 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reading_of(head: bytes, encoding: str) -> Reading | None:
-    lines = [line for line in decode(head[:NEAR], encoding).split("\n")[:LOOKED_AT] if line.strip()]
+    lines = [_beginning(line) for line in decode(head[:NEAR], encoding).split("\n")[:LOOKED_AT] if line.strip()]
     for kind, pattern in KINDS.items():
-        found = [hit for line in lines if (hit := pattern.search(line[:SEARCHED]))]
+        found = [hit for line in lines if (hit := pattern.search(line))]
         times = [time for hit in found if (time := _time(hit.groupdict(), None)) is not None]
         if times and len(times) * 3 >= len(lines):
             return Reading(kind=kind, first=times[0], zone=_zone_of(found[0].groupdict()), encoding=encoding)
     return None
+
+
+def _beginning(line: str) -> str:
+    """Without a terminal's colours: a stamp is often dimmed, and a letter stands before it then."""
+    return _COLOUR.sub("", line[:SEARCHED]) if "\x1b" in line else line[:SEARCHED]
 
 
 def first_at(stream: BinaryIO, size: int, reading: Reading, wanted: int) -> Place:

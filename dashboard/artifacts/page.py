@@ -20,12 +20,13 @@ from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.artifacts.seen import Seen, Unseen, seen_of
 from dashboard.artifacts.times import Jump, jump_to, stamps_of
 from dashboard.artifacts.tree import Branch, tree_of
-from dashboard.artifacts.window import ArtifactWindow, Marks, window_of
+from dashboard.artifacts.window import ArtifactWindow, Marks, heads_of, window_of
 from dashboard.calls.fidelity import of_receipt
+from dashboard.inert import Html
 from dashboard.models import Artifact, Call
 from envelopes.find import LONGEST_QUERY
 from envelopes.line_window import Place
-from envelopes.text_encoding import ENCODINGS, Encoding
+from envelopes.text_encoding import ENCODINGS, Encoding, decode
 
 KEPT = ("as", "encoding", "q", "regex", "any_case")  # what a link to another place of the same artifact keeps
 
@@ -60,6 +61,9 @@ class Shown:
     encodings: tuple[tuple[str, str], ...]
     lines: int
     indexed_percent: int
+    line_ends: str  # said where they are not what most are
+    heads: tuple[Html, ...]  # of a table's columns, in a window behind its first line
+    is_no_text: bool  # shown as bytes because its beginning is no text
     seen: Seen | None
     next_unseen: Unseen | None
     unseen_said: str  # where the first line that the model never saw was asked for, and there is none
@@ -138,6 +142,9 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         encodings=tuple(ENCODINGS.items()),
         lines=content.index.lines if content.is_indexed else 0,
         indexed_percent=100 if content.is_indexed else content.indexed_percent,
+        line_ends=_line_ends(content),
+        heads=heads_of(content, window),
+        is_no_text=form.name == "hex" and forms[0].name == "hex",
         seen=seen,
         next_unseen=_next_unseen(seen, window) if seen else None,
         unseen_said=_unseen_said(seen) if "unseen" in query and not first_unseen else "",
@@ -180,6 +187,15 @@ def _steps(artifact: Artifact, asked: Asked, query: QueryDict, window: ArtifactW
         next=address + urlencode(asked.parameters | {"next": start + 1 if here else start, "hit": here}),
         is_last="last" in query,
     )
+
+
+def _line_ends(content: Content) -> str:
+    """By the beginning: a carriage return at each end of a line, or at some."""
+    text = decode(content.head, content.index.encoding) if content.encoding.name else ""
+    lines, returns = text.count("\n"), text.count("\r\n")
+    if not returns:
+        return ""
+    return "CRLF" if lines == returns else "CRLF and LF"
 
 
 def _next_unseen(seen: Seen, window: ArtifactWindow) -> Unseen | None:

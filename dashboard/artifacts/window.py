@@ -230,6 +230,15 @@ def _cells(line: str, delimiter: str) -> tuple[Html, ...]:
     return tuple(Html(inert(value)) for value in [*shown, *more])
 
 
+def heads_of(content: Content, window: ArtifactWindow) -> tuple[Html, ...]:
+    """The cells of a table's first line, for a window that lies behind it."""
+    if window.form != "table" or window.first < 2:
+        return ()
+    head = decode(content.head, content.index.encoding)
+    first, end, _ = head.partition("\n")
+    return _cells(first, delimiter_of(head)) if end else ()
+
+
 def _split(line: str, delimiter: str) -> list[str]:
     """As csv reads it, which is asked only where there is anything but delimiters to be read."""
     if '"' not in line and "\0" not in line:

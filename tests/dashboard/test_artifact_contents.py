@@ -159,6 +159,35 @@ def test_a_table_keeps_line_numbers_and_bounds_its_columns(client: Client, call:
 
 
 @pytest.mark.rendering
+def test_a_window_of_a_table_keeps_the_heads_of_its_columns(client: Client, call: Call) -> None:
+    table = b'id;"name; first";note\n' + b"1;a;b\n" * 900
+    artifact = stored(call, table, path="/home/x/rows.csv")
+    page = body(client, artifact, "?line=700")
+    (heads,) = re.findall("<thead>(.*?)</thead>", page)
+    assert [text_of(cell) for cell in re.findall("<td.*?</td>", heads)] == ["id", "name; first", "note"]
+    assert 'href="?line=1#L1"' in heads
+    assert "<thead>" not in body(client, artifact)
+
+
+@pytest.mark.rendering
+def test_how_lines_end_is_said_where_it_is_not_as_usual(client: Client, call: Call) -> None:
+    assert "Line endsCRLF" in text_of(body(client, stored(call, b"a\r\nb\r\n")))
+    assert "Line endsCRLF and LF" in text_of(body(client, stored(call, b"a\r\nb\n")))
+    assert "Line ends" not in text_of(body(client, stored(call, b"10%\r20%\rdone\n")))
+    assert "Line endsCRLF" in text_of(body(client, stored(call, "\ufeffa\r\nb\r\n".encode("utf-16-le"))))
+
+
+@pytest.mark.rendering
+def test_what_is_shown_as_bytes_says_why_and_leads_to_its_text(client: Client, call: Call) -> None:
+    artifact = stored(call, b"record\0field\0\n" * 900)
+    page = body(client, artifact)
+    assert "the beginning holds what no text has" in page
+    assert 'href="?as=text&amp;offset=0"' in page
+    assert "no text has" not in body(client, artifact, "?as=text")
+    assert "no text has" not in body(client, stored(call, b"text"), "?as=hex")
+
+
+@pytest.mark.rendering
 def test_a_picture_is_measured_before_anything_decodes_it(client: Client, call: Call) -> None:
     artifact = stored(call, PNG)
     page = body(client, artifact)

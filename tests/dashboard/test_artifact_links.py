@@ -109,6 +109,15 @@ def test_a_time_leads_to_its_line(client: Client, log: Artifact, query: str, lin
     assert set_off(page) == ([line] if line == 1_201 else [])
 
 
+def test_a_time_that_is_drawn_in_a_colour_is_one(client: Client, log: Artifact) -> None:
+    """Loggers dim their stamps: the last letter of the sequence stands before the first digit of the year."""
+    coloured = re.sub(r"(2026\S+ \S+)", "\x1b[2m\\1\x1b[0m", STAMPED)
+    log = field_artifact(create_call(create_run(log.project, "two")), coloured)
+    page = body(client, log, "?go=10:20&as=text")
+    assert set_off(page) == [1_201]
+    assert "2026-11-22 10:00:00" in body(client, log)
+
+
 def test_a_time_in_lines_without_any_or_out_of_order_is_refused_in_words(client: Client, log: Artifact) -> None:
     assert "carry no time stamps" in body(client, log, "?go=10:20")
     mixed = field_artifact(create_call(create_run(log.project, "two")), STAMPED * 2)
