@@ -55,6 +55,10 @@ class Head:
     versions: tuple[Version, ...]
 
     @property
+    def is_changed(self) -> bool:
+        return any(one.today for one in self.versions)
+
+    @property
     def short(self) -> str:
         """The version where there is one; a name may stand for a renderer in each family, `recorded` for none."""
         numbers = sorted({one.version for one in self.versions if one.hash})
@@ -139,6 +143,7 @@ class ComparisonPage:
     current: Head
     progress: Progress
     results: Results | None
+    again_href: str
 
 
 def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> ComparisonPage:
@@ -153,7 +158,21 @@ def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> Compari
         current=heads[ask.column],
         progress=progress_of(comparison),
         results=results,
+        again_href=_again_href(comparison, names),
     )
+
+
+def _again_href(comparison: Comparison, names: list[str]) -> str:
+    """The form, filled in as it was for this one: to hold a newer version, or another baseline, to the same."""
+    asked = {
+        "query": comparison.query,
+        "family": comparison.family,
+        "sample": comparison.sample or "",
+        "seed": comparison.seed,
+        "baseline": names[0],
+        "variant": names[1:],
+    }
+    return f"{reverse('comparison-new')}?{urlencode(asked, doseq=True)}"
 
 
 def progress_of(comparison: Comparison) -> Progress:

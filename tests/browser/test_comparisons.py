@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from dashboard.comparisons.comparing import Selection, start_comparison
 from dashboard.comparisons.judging import start_review
 from dashboard.models import Comparison, Project, Verdict
 from tests.dashboard.comparisons import compared
@@ -90,3 +91,16 @@ def test_a_narrow_page_says_beside_each_figure_whose_it_is(browse: Callable[...,
         assert box.evaluate("box => box.scrollWidth <= box.clientWidth"), "a column lies out of sight"
     whose = page.locator(".figures tbody td").nth(1).evaluate("cell => getComputedStyle(cell, '::before').content")
     assert whose == '"receipt"'
+
+
+def test_the_focus_stays_while_the_list_renews_itself(operator_page: Page, bundled: Project) -> None:
+    for _ in range(2):
+        start_comparison(bundled, Selection(sample=5), ["recorded", "receipt"])
+    operator_page.goto("/comparisons/")
+    operator_page.keyboard.press("j")
+    operator_page.keyboard.press("j")
+    with operator_page.expect_response("**/comparisons/"):
+        pass
+    operator_page.wait_for_function("document.querySelector('.htmx-request') === null")
+    focused = operator_page.evaluate("[...document.querySelectorAll('[data-item] a')].indexOf(document.activeElement)")
+    assert focused == 1

@@ -191,6 +191,28 @@ def test_a_long_list_of_calls_goes_on_where_it_ended(operator_client: Client, pr
     assert len(set(keys[0] + keys[1])) == 60
 
 
+def test_a_comparison_is_made_again_as_it_was_asked_for(operator_client: Client, calls: list[Call]) -> None:
+    asked = {"query": "tool:Bash", "family": "command", "sample": "3", "seed": "9", "baseline": "receipt"}
+    address = operator_client.post("/comparisons/new/", {**asked, "variant": ["recorded", "tail_first"]}).url
+    (again,) = links(page(operator_client, address), r'href="([^"]*)" title="A new comparison')
+    form = page(operator_client, again)
+    assert 'value="tool:Bash"' in form
+    assert "4 calls match, 3 of them are drawn." in text_of(form)
+    assert links(form, r'name="variant" value="(\w+)" checked') == ["recorded", "tail_first"]
+    assert links(form, r"<option selected>(\w+)") == ["command", "receipt"]
+    assert 'value="9"' in form
+
+
+def test_a_variant_that_is_another_today_is_told_without_opening_anything(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    assert "changed since" not in page(operator_client, comparison.get_absolute_url())
+    ComparisonColumn.objects.filter(comparison=comparison, ordinal=1).update(hash="0" * 16)
+    summary = page(operator_client, comparison.get_absolute_url()).partition("Versions compared")[2]
+    assert "changed since" in summary.partition("</summary>")[0]
+
+
 def test_a_pair_shows_both_texts_and_walks_the_list_it_came_from(
     operator_client: Client, project: Project, calls: list[Call]
 ) -> None:
