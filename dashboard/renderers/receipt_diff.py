@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain, count
+from typing import NamedTuple
 
 from rapidfuzz.distance import Indel
 
@@ -26,8 +27,7 @@ ALIKE = 0.4  # two lines below that share only chance
 WORD = re.compile(r"\w+|[^\S\n]+|[^\w\s]|\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Lines [left_start, left_end) became lines [right_start, right_end)."""
 
     left_start: int
@@ -73,8 +73,9 @@ def difference(before: str, after: str) -> Difference:
     numbers = dict(zip(dict.fromkeys(chain(left, right)), count(), strict=False))
     aligned = _Aligned(list(map(numbers.__getitem__, left)), list(map(numbers.__getitem__, right)))
     aligned.align(0, len(left), 0, len(right))
-    blocks = tuple(_merged(aligned.blocks))
-    return Difference(left=left, right=right, blocks=blocks, is_rough=aligned.is_rough, uncompared=uncompared)
+    return Difference(
+        left=left, right=right, blocks=tuple(aligned.blocks), is_rough=aligned.is_rough, uncompared=uncompared
+    )
 
 
 class _Aligned:
@@ -94,7 +95,7 @@ class _Aligned:
         self._same(left_end - tail, left_end, right_end - tail, right_end)
 
     def _align_middle(self, left: int, left_end: int, right: int, right_end: int, *, may_split: bool) -> None:
-        if left == left_end or right == right_end:
+        if left == left_end or right == right_end or left_end - left == right_end - right == 1:
             self._changed(left, left_end, right, right_end)
         elif (left_end - left) * (right_end - right) <= TABLE:
             self._align_exactly(left, left_end, right, right_end)
@@ -129,8 +130,13 @@ class _Aligned:
         self._add(Block(left, left_end, right, right_end, is_same=False))
 
     def _add(self, block: Block) -> None:
-        if block.left_start < block.left_end or block.right_start < block.right_end:
-            self.blocks.append(block)
+        """They come in order, without a gap: neighbours of one kind are one block."""
+        if block.left_start == block.left_end and block.right_start == block.right_end:
+            return
+        if self.blocks and self.blocks[-1].is_same == block.is_same:
+            before = self.blocks.pop()
+            block = Block(before.left_start, block.left_end, before.right_start, block.right_end, block.is_same)
+        self.blocks.append(block)
 
 
 def _equal_ends(left: Sequence[object], right: Sequence[object]) -> int:
@@ -162,19 +168,6 @@ def _anchors(left: list[int], right: list[int]) -> list[tuple[int, int]]:
         found.append(pairs[index])
         index = before[index]
     return found[::-1]
-
-
-def _merged(blocks: list[Block]) -> Iterator[Block]:
-    open_block: Block | None = None
-    for block in blocks:
-        if open_block is None or open_block.is_same != block.is_same:
-            if open_block is not None:
-                yield open_block
-            open_block = block
-        else:
-            open_block = replace(open_block, left_end=block.left_end, right_end=block.right_end)
-    if open_block is not None:
-        yield open_block
 
 
 def paired(left: Sequence[str], right: Sequence[str]) -> list[tuple[int | None, int | None]]:

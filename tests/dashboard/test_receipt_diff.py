@@ -72,7 +72,11 @@ def similar(lines: int, changed: int) -> tuple[str, str]:
     return "".join(before), "".join(after)
 
 
-HOSTILE = {
+def at_random(alphabet: str, seed: int) -> str:
+    return "".join(random.Random(seed).choices(alphabet, k=LONG))
+
+
+HOSTILE: dict[str, tuple[str, ...]] = {
     "empty lines": ("\n" * LONG, "a\n" * (LONG // 2)),
     "two lines in turns": ("a\nb\n" * (LONG // 4), "b\na\nb\n" * (LONG // 6)),
     "one line": ("a b " * (LONG // 4), "b a " * (LONG // 4)),
@@ -81,6 +85,22 @@ HOSTILE = {
         "".join(f"{number}\n" for number in reversed(range(140_000))),
     ),
     "long lines": ("x" * 9_000 + "\n" * 100, ("x" * 8_999 + "y\n") * 100),
+    "one character of each line": tuple(
+        "".join(f"{'x' * 60}{(number + more) % 10}\n" for number in range(16_000)) for more in (0, 1)
+    ),
+    "two lines in turns, shifted": ("aaaaaaaaa\nbbbbbbbbb\n" * (LONG // 20), "bbbbbbbbb\naaaaaaaaa\n" * (LONG // 20)),
+    "same and other in turns": tuple(
+        "".join(f"same {number} {'y' * 20}\n{word} {number} {'z' * 20}\n" for number in range(16_000))
+        for word in ("old", "new")
+    ),
+    "one equal line, three others": tuple(
+        "".join(f"{number}\n" + f"{word}\n" * 3 for number in range(60_000)) for word in ("d", "e")
+    ),
+    "one line of random words": (at_random(" abcdefgh", 1), at_random(" abcdefgh", 2)),
+    "random lines": (at_random("abcdef \n\n", 1), at_random("abcdef \n\n", 2)),
+    "nothing but white space": ("  \t \n" * (LONG // 5), " \t  \n" * (LONG // 5)),
+    "other line ends": ("a line of the output\r\n" * (LONG // 22), "a line of the output\n" * (LONG // 21)),
+    "lone surrogates": ("\ud800a\n" * (LONG // 3), "\udfffa\n" * (LONG // 3)),
 }
 
 
