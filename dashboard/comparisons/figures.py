@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from dashboard.comparisons.ask import LABELS
 from dashboard.comparisons.cells import MEASURES, Measure
@@ -116,8 +117,7 @@ def notes_of(summary: Summary, names: list[str]) -> list[str]:
         if one.problems:
             have = _calls(one.problems, "has", "have")
             notes.append(f"{have} no text under {name}, which could not write it: {one.problem}")
-        notes += _turned(names[0], name, one)
-    return notes
+    return [*notes, *chain.from_iterable(_turned(names[0], *one) for one in zip(names, summary.columns, strict=True))]
 
 
 def _calls(number: int, one: str = "was", many: str = "were") -> str:

@@ -14,11 +14,12 @@ from dashboard.models import Comparison
 STEPS = 4  # of the heat, either way
 STEPS_PER_DOUBLING = 4
 MULTIPLE = 3
+FULLEST_SHARE = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeatCell:
-    """`heat` from -4 to 4: how far below or above the baseline, in quarters of a doubling. `part` says of how
+    """`heat` from -4 to 4: how far below or above the baseline, in quarters of what is fullest. `part` says of how
     many calls this is, when that is not all of the row's."""
 
     value: str
@@ -50,6 +51,7 @@ class Heat:
     measures: tuple[Choice, ...]
     orders: tuple[Choice, ...]  # name, then one for each column
     unit: str
+    fullest: str
     rows: tuple[HeatRow, ...]
 
 
@@ -71,6 +73,7 @@ def heat_of(comparison: Comparison, summary: Summary, names: list[str], ask: Ask
         ),
         orders=tuple(_choice(label, ask.address(order=order), is_current=ask.order == order) for order, label in heads),
         unit="share of the calls" if ask.measure == "cut" else f"{LABELS[ask.measure].lower()} a call",
+        fullest="25 points" if ask.measure == "cut" else "a doubling",
         rows=tuple(rows),
     )
 
@@ -102,17 +105,17 @@ def _heat_cell(first: Sums | None, sums: Sums, measure: Measure, *, href: str, p
         value=f"{value:.1%}" if measure == "cut" else f"{value:,.1f}",
         change=_change(value, baseline, measure) if is_held else "",
         part=part,
-        heat=_steps(value, baseline) if is_held else 0,
+        heat=_steps(value, baseline, measure) if is_held else 0,
         href=href,
     )
 
 
 def _change(value: float, baseline: float, measure: Measure) -> str:
     """In points of a share; of anything else in per cent, and from three times on as a multiple."""
-    if measure == "cut":
-        return f"{100 * (value - baseline):+.1f} points" if value != baseline else "same"
     if value == baseline:
-        return "same"
+        return ""
+    if measure == "cut":
+        return f"{100 * (value - baseline):+.1f} points"
     if not baseline:
         return "from 0"
     ratio = value / baseline
@@ -121,9 +124,12 @@ def _change(value: float, baseline: float, measure: Measure) -> str:
     return f"{ratio - 1:+.0%}" if abs(ratio - 1) >= 0.005 else f"{ratio - 1:+.1%}"
 
 
-def _steps(value: float, baseline: float) -> int:
+def _steps(value: float, baseline: float, measure: Measure) -> int:
     if value == baseline:
         return 0
+    if measure == "cut":  # one call of a hundred instead of none is no doubling
+        steps = math.ceil(abs(value - baseline) * STEPS / FULLEST_SHARE)
+        return int(math.copysign(min(STEPS, steps), value - baseline))
     if not baseline or not value:
         return STEPS if value else -STEPS
     steps = round(math.log2(value / baseline) * STEPS_PER_DOUBLING)

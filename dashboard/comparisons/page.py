@@ -31,7 +31,7 @@ CHANGE_TITLES: dict[Measure, str] = {
     "dropped": "Lost most fields",
     "lint": "Most new lint findings",
 }
-CHANGE_UNITS: dict[Measure, str] = {"tokens": "tokens", "dropped": "fields dropped", "lint": "findings"}
+CHANGE_UNITS: dict[Measure, str] = {"tokens": "in tokens"}
 LISTED = 8  # of the calls that changed most; the rest is one click away
 
 
@@ -281,7 +281,7 @@ def _changed_lists(comparison: Comparison, column: ColumnSummary, ask: Ask) -> t
         ChangedList(
             id=measure,
             title=CHANGE_TITLES[measure],
-            unit=CHANGE_UNITS[measure],
+            unit=CHANGE_UNITS.get(measure, ""),
             calls=tuple(changed_call(comparison, one, measure, ask.column, summaries) for one in some),
             total=len(column.changed[measure]),
             href=calls_href(comparison, ask.column, changed=measure),

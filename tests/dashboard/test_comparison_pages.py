@@ -138,6 +138,10 @@ def test_a_difference_says_what_it_is_worth_without_colour(
     assert "8 more, 1 fewer, p = 0.039" in shown
     assert "receipt takes fewer tokens than recorded in all, but more in 8 of 9 calls" in shown
     assert "+1 (+11.1 points)" in shown
+    grid = page(operator_client, f"{comparison.get_absolute_url()}?measure=cut").partition('id="heat"')[2]
+    assert "+11.1 points" in grid
+    assert "fullest at 25 points" in grid
+    assert re.findall(r'data-heat="(-?\d)"', grid) == ["0", "2", "2"]
     assert "the same in every call" in shown
 
 
