@@ -9,7 +9,7 @@ places spread over all of it, are held against each other: stamps that go back b
 OutOfOrder, for a line that such a search comes to means nothing.
 
 Times are microseconds since 1970. A stamp without a zone counts as UTC, one without a year as of a leap
-year, one without a day as of the first day.
+year, one without a day as of the first day; how often years and days turned since is counted (turns.py).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import BinaryIO
 
 import msgspec
 
 from envelopes.line_index import WIDE, next_end
 from envelopes.text_encoding import decode
+from envelopes.turns import SLACK, Stamped, Turns, turns_of
 
 SECOND = 1_000_000
 DAY = 24 * 3600 * SECOND
-SLACK = 60 * SECOND  # lines of several threads cross by moments: that is order enough
-SEARCHED = 400  # characters of a line in which its stamp has to stand
+SEARCHED = (400, 4_000)  # characters of a line in which its stamp has to stand: in more only where few have one in less
 LOOKED_AT = 40  # lines of the head
 NEAR = 64 * 1024  # bytes that are read line by line
-PIECE = 8 * 1024
 FAR = 1024 * 1024  # without a stamp in so many bytes, a stretch has none
 SPREAD = 24
-HEAD = 4 * SEARCHED  # bytes: no character of any encoding has more than four
 LEAP = 2000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PERIODS = {"clock": DAY, "syslog": 366 * DAY}  # of kinds whose stamps come again
+PERIODS_BEGIN = (datetime(LEAP, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _MINUTES = r"(?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)"
@@ -55,6 +55,7 @@ KINDS = {
     "clock": re.compile(rf"^[\s\[(]*{_CLOCK}(?!\w)"),
 }
 _COLOUR = re.compile("\x1b\\[[0-9:;]*m")
+_DAY_OF_LOG = re.compile(r"day ([1-9]\d{0,3})\b,? *")
 _QUESTIONS = (
     re.compile(rf"{_ISO_DAY}(?:[T ]+{_MINUTES}(?:{_REST})?{_ZONE})?"),
     re.compile(rf"{_MONTH} +(?P<day>[0-3]?\d)(?: +{_MINUTES}(?:{_REST})?)?"),
@@ -71,27 +72,35 @@ class OutOfOrder(Exception):
         self.offset, self.before, self.after = offset, before, after
 
 
-class Stamped(msgspec.Struct, frozen=True, order=True):
-    """A line that begins at the byte `offset`."""
-
-    offset: int
-    time: int
-
-
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """How lines are stamped. `zone` is that of the first stamp, None where it names none."""
+    """How lines are stamped, within their first `reach` characters.
+
+    `zone` is that of the first stamp, None where it names none. `period` is 0 for stamps that say all of a date.
+    """
 
     kind: str
     first: int
     zone: timedelta | None
     encoding: str
+    reach: int = SEARCHED[0]
+
+    @property
+    def period(self) -> int:
+        return PERIODS.get(self.kind, 0)
 
     def time_of(self, line: str) -> int | None:
-        found = KINDS[self.kind].search(_beginning(line))
+        found = KINDS[self.kind].search(_beginning(line, self.reach))
         return _time(found.groupdict(), None) if found else None
 
     def wanted(self, text: str) -> int | None:
-        """A date, a date and a time, a time of the first line's day or the one after, seconds since 1970."""
+        """A date, a date and a time, a time of the first line's day or the one after, seconds since 1970.
+
+        Of clocks alone a time of any day, unless one is named: `day 2 05:03`.
+        """
+        day = _DAY_OF_LOG.match(text.strip()) if self.kind == "clock" else None
+        if day:
+            time = self.wanted(text.strip()[day.end() :])
+            return None if time is None else time + (int(day[1]) - 1) * DAY
         found = next((hit for question in _QUESTIONS if (hit := question.fullmatch(text.strip()))), None)
         said: dict[str, str | None] = found.groupdict() if found else {}
         if self.kind == "syslog":
@@ -100,14 +109,17 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
             said["year"] = f"{EPOCH + timedelta(microseconds=self.first):%Y}"
         time = _time(said, self.zone) if found else None
         if time is None or self.kind == "clock":
-            return None if time is None else time % DAY
+            return None if time is None else PERIODS_BEGIN + time % DAY
         return time if said.get("day") or said.get("epoch") else self._next(time)
 
     def said(self, time: int) -> str:
         """As these lines would write it."""
-        at = EPOCH + timedelta(microseconds=time) + (self.zone or timedelta())
+        turn = (time - PERIODS_BEGIN) // self.period if self.period else 0
+        at = EPOCH + timedelta(microseconds=time - turn * self.period) + (self.zone or timedelta())
         text = f"{at:%H:%M:%S}" + (f".{at.microsecond:06}".rstrip("0") if at.microsecond else "")
-        day = {"clock": "", "syslog": f"{MONTHS[at.month - 1]} {at.day} "}.get(self.kind, f"{at:%Y-%m-%d} ")
+        day = {"clock": f"day {turn + 1} " if turn > 0 else "", "syslog": f"{MONTHS[at.month - 1]} {at.day} "}.get(
+            self.kind, f"{at:%Y-%m-%d} "
+        )
         return day + text + (" UTC" if self.kind == "epoch" else f" {timezone(self.zone)}" if self.zone else "")
 
     def _next(self, clock: int) -> int:
@@ -122,49 +134,82 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     line: Stamped | None
     last: int  # the latest stamp that was read
+    wanted: int  # what was looked for: the day or the year that a clock or a date without one is taken to mean
+    is_counted: bool = False  # days or years turned, and no line says so
 
 
 def reading_of(head: bytes, encoding: str) -> Reading | None:
-    lines = [_beginning(line) for line in decode(head[:NEAR], encoding).split("\n")[:LOOKED_AT] if line.strip()]
-    for kind, pattern in KINDS.items():
-        found = [hit for line in lines if (hit := pattern.search(line))]
+    lines = [line for line in decode(head[:NEAR], encoding).split("\n")[:LOOKED_AT] if line.strip()]
+    for reach, (kind, pattern) in product(SEARCHED, KINDS.items()):
+        found = [hit for line in lines if (hit := pattern.search(_beginning(line, reach)))]
         times = [time for hit in found if (time := _time(hit.groupdict(), None)) is not None]
         if times and len(times) * 3 >= len(lines):
-            return Reading(kind=kind, first=times[0], zone=_zone_of(found[0].groupdict()), encoding=encoding)
+            zone = _zone_of(found[0].groupdict())
+            return Reading(kind=kind, first=times[0], zone=zone, encoding=encoding, reach=reach)
     return None
 
 
-def _beginning(line: str) -> str:
+def _beginning(line: str, reach: int) -> str:
     """Without a terminal's colours: a stamp is often dimmed, and a letter stands before it then."""
-    return _COLOUR.sub("", line[:SEARCHED]) if "\x1b" in line else line[:SEARCHED]
+    return _COLOUR.sub("", line[:reach]) if "\x1b" in line else line[:reach]
 
 
 def first_at(stream: BinaryIO, size: int, reading: Reading, wanted: int) -> Place:
     """Raises OutOfOrder."""
-    probes = _spread(stream, size, reading)
+    log = _Log(stream, size, reading)
+    probes = log.spread()
+    if reading.period:
+        log.turns = turns_of(probes, log.first_from if size > FAR else None, reading.period)
+        probes, wanted = list(log.turns.known), log.turns.nearest(wanted)
     low, high = 0, size
     while high - low > NEAR:
         middle = (low + high) // 2
-        found = _stamped_from(stream, middle, high, reading)
+        found = log.first_from(middle, high)
         probes += [found] if found else []
         low, high = (found.offset, high) if found and found.time < wanted else (low, middle)
     seen: list[Stamped] = []
-    for line in _lines(stream, low, min(size, low + FAR), reading):
+    for line in log.lines(low, min(size, low + FAR)):
         seen.append(line)
         if line.time >= wanted:
             break
     _check_order(sorted({*probes, *seen}))
     last = max((one.time for one in [*probes, *seen]), default=reading.first)
-    return Place(line=seen[-1] if seen and seen[-1].time >= wanted else None, last=last)
+    is_found = bool(seen) and seen[-1].time >= wanted
+    return Place(
+        line=seen[-1] if is_found else None,
+        last=last,
+        wanted=wanted,
+        is_counted=log.turns is not None and log.turns.is_counted,
+    )
 
 
-def _spread(stream: BinaryIO, size: int, reading: Reading) -> list[Stamped]:
-    """Some of all lines; all of them where they are few."""
-    if size <= FAR:
-        return list(_lines(stream, 0, size, reading))
-    places = [size * part // SPREAD for part in range(SPREAD)]
-    found = [_stamped_from(stream, at, min(size, at + NEAR), reading) for at in [*places, size - NEAR]]
-    return [one for one in found if one]
+class _Log:
+    """Stamped lines, looked at where they are asked for."""
+
+    def __init__(self, stream: BinaryIO, size: int, reading: Reading) -> None:
+        self._stream = stream
+        self._size = size
+        self._reading = reading
+        self.turns: Turns | None = None  # counted once some lines were looked at
+
+    def spread(self) -> list[Stamped]:
+        """Some of all lines; all of them where they are few."""
+        if self._size <= FAR:
+            return list(self.lines(0, self._size))
+        places = [self._size * part // SPREAD for part in range(SPREAD)]
+        found = [self.first_from(at, min(self._size, at + NEAR)) for at in [*places, self._size - NEAR]]
+        return [one for one in found if one]
+
+    def first_from(self, start: int, end: int) -> Stamped | None:
+        """The first line with a stamp that begins behind `start` and before `end`."""
+        return next(self.lines(start, min(end, start + FAR), is_inside=start > 0), None)
+
+    def lines(self, start: int, end: int, *, is_inside: bool = False) -> Iterator[Stamped]:
+        reading = self._reading
+        for offset, head in _heads(self._stream, start, end, reading, is_inside=is_inside):
+            time = reading.time_of(decode(head, reading.encoding))
+            if time is not None:
+                yield Stamped(offset, self.turns.time_at(offset, time) if self.turns else time)
 
 
 def _check_order(stamps: list[Stamped]) -> None:
@@ -175,34 +220,24 @@ def _check_order(stamps: list[Stamped]) -> None:
         highest = max(highest, one.time)
 
 
-def _stamped_from(stream: BinaryIO, start: int, end: int, reading: Reading) -> Stamped | None:
-    """The first line with a stamp that begins behind `start` and before `end`."""
-    return next(_lines(stream, start, min(end, start + FAR), reading, is_inside=start > 0), None)
-
-
-def _lines(stream: BinaryIO, start: int, end: int, reading: Reading, *, is_inside: bool = False) -> Iterator[Stamped]:
-    for offset, head in _heads(stream, start, end, reading.encoding, is_inside=is_inside):
-        time = reading.time_of(decode(head, reading.encoding))
-        if time is not None:
-            yield Stamped(offset, time)
-
-
-def _heads(stream: BinaryIO, start: int, end: int, encoding: str, *, is_inside: bool) -> Iterator[tuple[int, bytes]]:
+def _heads(stream: BinaryIO, start: int, end: int, reading: Reading, *, is_inside: bool) -> Iterator[tuple[int, bytes]]:
     """Where each line begins in [start, end), and its first bytes. `is_inside`: none begins at `start`."""
+    encoding, most = reading.encoding, 4 * reading.reach  # bytes: no character of any encoding has more than four
+    piece = 5 * most
     width = 2 if encoding in WIDE else 1
     at = start - start % width
     while at < end:
         stream.seek(at)
-        data = stream.read(PIECE)
+        data = stream.read(piece)
         if not data:
             return
         cut = 0
         while cut < len(data) and at + cut < end:
             line_end = next_end(data, cut, encoding)
-            if line_end < 0 and cut > 0 and len(data) - cut < HEAD and len(data) == PIECE:
+            if line_end < 0 and cut > 0 and len(data) - cut < most and len(data) == piece:
                 break  # its first bytes are read again, all of them
             if not is_inside:
-                yield at + cut, data[cut : cut + HEAD if line_end < 0 else min(line_end, cut + HEAD)]
+                yield at + cut, data[cut : cut + most if line_end < 0 else min(line_end, cut + most)]
             is_inside = line_end < 0
             cut = len(data) if is_inside else line_end + width
         at += cut
@@ -216,7 +251,7 @@ def _time(said: dict[str, str | None], zone: timedelta | None) -> int | None:
         return int(whole.ljust(16, "0")) + int(fraction[:6].ljust(6, "0"))
     name = said.get("name")
     month = MONTHS.index(name) + 1 if name else int(said.get("month") or 1)
-    year = int(said.get("year") or (LEAP if name else EPOCH.year))
+    year = int(said.get("year") or LEAP)
     clock = [int(said.get(part) or 0) for part in ("hour", "minute", "second")]
     micros = int((said.get("fraction") or "")[:6].ljust(6, "0"))
     try:

@@ -9,6 +9,13 @@ from dashboard.artifacts.place import Wanted
 from envelopes.line_time import OutOfOrder, Reading, first_at, reading_of
 from envelopes.line_window import Place
 
+# What the lines leave open, and how it was found.
+COUNTED = {
+    "clock": "The lines name no day: days are inferred, counted by the midnights that their clock passes. "
+    "“day 2 05:03” leads to a later one.",
+    "syslog": "The lines name no year: it is inferred that they pass into a new one.",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Jump:
@@ -37,11 +44,12 @@ def jump_to(content: Content, text: str, stamps: Reading | None) -> Jump:
         found = first_at(content.stream, content.size, stamps, time)
     except OutOfOrder as back:
         return _out_of_order(content, stamps, back)
+    note = f" {COUNTED[stamps.kind]}" if found.is_counted else ""
     if found.line is None:
-        said = f"All time stamps are before {stamps.said(time)}: the last is {stamps.said(found.last)}."
-        return Jump(wanted=Wanted(place=Place(is_tail=True)), sentence=said)
-    said = f"The first line at or after {stamps.said(time)} is of {stamps.said(found.line.time)}."
-    return Jump(wanted=_at(content, found.line.offset), sentence=said, is_found=True)
+        said = f"All time stamps are before {stamps.said(found.wanted)}: the last is {stamps.said(found.last)}."
+        return Jump(wanted=Wanted(place=Place(is_tail=True)), sentence=said + note)
+    said = f"The first line at or after {stamps.said(found.wanted)} is of {stamps.said(found.line.time)}."
+    return Jump(wanted=_at(content, found.line.offset), sentence=said + note, is_found=True)
 
 
 def _out_of_order(content: Content, stamps: Reading, back: OutOfOrder) -> Jump:

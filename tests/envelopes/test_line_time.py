@@ -147,3 +147,99 @@ def test_a_file_that_became_shorter_meanwhile_has_no_line_behind_its_end() -> No
     reading = read(content)
     place = first_at(io.BytesIO(content[:1_000]), len(content), reading, reading.wanted("2026-11-25") or 0)
     assert place.line is None
+
+
+def clocks(hours: float, step: int = 30, begin: datetime = BEGIN, words: int = 1) -> bytes:
+    """A line every `step` seconds for so long, with the time of the day alone."""
+    count = int(hours * 3600 / step)
+    return b"".join(
+        f"{begin + timedelta(seconds=step * number):%H:%M:%S} message {number} {'word ' * words}\n".encode()
+        for number in range(count)
+    )
+
+
+@pytest.mark.parametrize(("hours", "words"), [(3, 1), (26, 90), (50, 1), (24 * 9.5, 30)])
+def test_a_clock_that_passes_midnight_counts_the_days(hours: float, words: int) -> None:
+    content = clocks(hours, words=words)
+    assert found(content, "23:50").startswith("23:50:00 message 0 ")
+    assert found(content, "00:00").startswith("00:00:00 message 20 ")
+    assert found(content, "day 2 02:10").startswith("02:10:00 message 280 ")
+    last = int(hours * 120) - 1
+    at = BEGIN + timedelta(seconds=30 * last)
+    day = 1 + (at.date() - BEGIN.date()).days
+    assert found(content, f"day {day} {at:%H:%M:%S}").startswith(f"{at:%H:%M:%S} message {last} ")
+
+
+def test_a_clock_counts_days_also_where_equal_bytes_are_whole_days() -> None:
+    """Places that are looked at first would all say the same time."""
+    for days in (24, 24 * 2, 24 * 3):
+        content = clocks(24 * days, step=600, words=80)
+        for day in (2, days // 2, days):
+            assert found(content, f"day {day} 12:00").startswith("12:00:00 message "), (days, day)
+            number = int(found(content, f"day {day} 12:00").split()[2])
+            assert (
+                BEGIN + timedelta(seconds=600 * number) == datetime(2026, 11, 21 + day, 12, tzinfo=UTC)
+                if day < 9
+                else 1
+            )
+            assert number == ((day - 1) * 24 * 60 + 12 * 60 - (23 * 60 + 50)) // 10
+
+
+def test_a_fall_of_less_than_half_a_day_is_no_midnight() -> None:
+    content = clocks(2, begin=datetime(2026, 1, 1, 10, tzinfo=UTC)) + clocks(
+        2, begin=datetime(2026, 1, 1, 7, tzinfo=UTC)
+    )
+    reading = read(content)
+    with pytest.raises(OutOfOrder):
+        first_at(io.BytesIO(content), len(content), reading, reading.wanted("08:00") or 0)
+
+
+def test_a_time_outside_a_clocks_log_is_before_or_behind_it_whichever_is_nearer() -> None:
+    content = clocks(2, begin=datetime(2026, 1, 1, 22, 30, tzinfo=UTC))
+    assert found(content, "21:00").startswith("22:30:00")
+    assert found(content, "03:00") == "all before, the last at day 2 00:29:30"
+
+
+def test_a_date_without_a_year_passes_into_the_new_one() -> None:
+    begin = datetime(2026, 12, 30, 22, tzinfo=UTC)
+    for step in (60, 7):
+        lines = [
+            f"{at:%b} {at.day:2} {at:%H:%M:%S} host sshd[12]: message {number} {'word ' * 40}\n"
+            for number in range(4 * 24 * 3600 // step // 10)
+            if (at := begin + timedelta(seconds=10 * step * number))
+        ]
+        content = "".join(lines).encode()
+        line = found(content, "Jan 2 03:00")
+        assert line.startswith("Jan  2 03:0")
+        assert found(content, "Dec 31").startswith("Dec 31 00:0")
+        assert found(content, "Dec 1").startswith("Dec 30 22:00:00")
+        assert found(content, "Jan 20").startswith("all before, the last at Jan 3 ")
+        place = first_at(io.BytesIO(content), len(content), read(content), read(content).wanted("Jan 2") or 0)
+        assert place.is_counted
+
+
+def test_days_are_counted_in_a_bounded_part_of_much_content() -> None:
+    class Counted(io.BytesIO):
+        taken = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            piece = super().read(size)
+            Counted.taken += len(piece)
+            return piece
+
+    content = clocks(24 * 20, step=60, words=400)
+    reading = read(content)
+    place = first_at(Counted(content), len(content), reading, reading.wanted("day 15 12:00") or 0)
+    assert place.line
+    assert content[place.line.offset :].startswith(b"12:00:00")
+    assert Counted.taken < 30 * NEAR < len(content) // 20
+
+
+def test_a_stamp_behind_a_long_beginning_of_its_line_is_found_where_most_have_it_there() -> None:
+    content = "".join(
+        f'{{"message":"{"long " * 300}{number}","time":"{BEGIN + timedelta(minutes=number):%Y-%m-%dT%H:%M:%SZ}"}}\n'
+        for number in range(2_000)
+    ).encode()
+    assert read(content).reach == 4_000
+    assert '"time":"2026-11-23T04:30:00Z"' in found(content, "04:30")
+    assert read(log("date")).reach == 400

@@ -97,7 +97,7 @@ class Door:
     def kill(self) -> None:
         """Connections are reset, and then refused."""
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
 
 
 def pass_on(port: int, behind: int) -> None:

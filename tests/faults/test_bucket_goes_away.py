@@ -66,7 +66,7 @@ class Store:
 
 
 def report_of(importing: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
-    out, err = importing.communicate(timeout=300)
+    out, err = importing.communicate(timeout=900)
     return importing.returncode, json.loads(out), err
 
 
