@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Expression, Field, Model, QuerySet
 
 SHAPES = 100
@@ -37,7 +37,7 @@ class Given(Expression):
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
         return "%s", (self,)
 
-    def adapted(self, values: dict[str, Any]) -> Any:
+    def adapted(self, values: dict[str, Any], connection: Any) -> Any:
         return self.output_field.get_db_prep_value(values[self.name], connection)
 
 
@@ -64,17 +64,20 @@ def prepared(build: Callable[..., QuerySet[Any, Any]]) -> Callable[..., list[Row
         return _Compiled(sql, tuple(parameters), converters)
 
     def rows(*shape: Any, **values: Any) -> list[Row]:
-        query = compiled(connection.vendor, *shape)
-        bound = [one.adapted(values) if isinstance(one, Given) else one for one in query.parameters]
-        with connection.cursor() as cursor:
+        live = connections[DEFAULT_DB_ALIAS]  # django.db.connection looks it up again for every attribute
+        query = compiled(live.vendor, *shape)
+        bound = [one.adapted(values, live) if isinstance(one, Given) else one for one in query.parameters]
+        with live.cursor() as cursor:
             cursor.execute(query.sql, bound)
             fetched: list[Row] = cursor.fetchall()
-        return _converted(fetched, query.converters) if query.converters and fetched else fetched
+        return _converted(fetched, query.converters, live) if query.converters and fetched else fetched
 
     return rows
 
 
-def _converted(rows: list[Row], converters: Sequence[tuple[int, Sequence[Callable[..., Any]], Any]]) -> list[Row]:
+def _converted(
+    rows: list[Row], converters: Sequence[tuple[int, Sequence[Callable[..., Any]], Any]], connection: Any
+) -> list[Row]:
     columns: list[Row] = list(zip(*rows, strict=True))
     for place, steps, column in converters:
         values = columns[place]
@@ -91,4 +94,9 @@ def names_of(model: type[Model], path: str = "") -> tuple[str, ...]:
 
 def instance(model: type[M], row: Row) -> M:
     """The object whose columns, as `names_of` names them, are `row`."""
-    return model.from_db(connection.alias, [field.attname for field in model._meta.concrete_fields], row)
+    return model.from_db(DEFAULT_DB_ALIAS, _columns_of(model), row)
+
+
+@lru_cache
+def _columns_of(model: type[Model]) -> tuple[str, ...]:
+    return names_of(model)

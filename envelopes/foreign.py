@@ -121,6 +121,9 @@ class ForeignTool(msgspec.Struct, frozen=True, kw_only=True):
 
     `align` gives a list in any order, or yields spans in the order of the text: of a long receipt a page
     shows the beginning, and whoever yields is asked for no more than that.
+
+    `lists` are members of the recorded result of which the beginning tells where the beginning of a receipt is
+    from: what `align` yields goes through them in order, and `read` makes of them no more than their links.
     """
 
     agent: str
@@ -128,3 +131,4 @@ class ForeignTool(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     read: Callable[[Evidence], Reading]
     align: Callable[[Evidence, str], Iterable[Span]]
+    lists: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ to `external`, and `Halves.note` says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TypeAlias
 
 import msgspec
@@ -25,9 +26,11 @@ from envelopes.pointer import text_at
 from envelopes.preview import Cut
 from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, text_part
 from envelopes.result import CanonicalResult, JsonValue
-from envelopes.untrusted import Untrusted, dump, read_admitted
+from envelopes.untrusted import Untrusted, dump, read_admitted, read_beginning
 
 Recorded: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
+LIST_ROOM = 3  # bytes of a recorded list that are read for each character of the receipt that is shown
+LEAST_MEMBER = 64  # characters that lint takes an element of a list for, at the least: it looks at no more of them
 Stored: TypeAlias = Callable[[str], CanonicalResult | None]  # the envelope that is kept under a mapping
 
 
@@ -50,6 +53,7 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[OutputCut, ...] = ()
     note: str = ""
     aligned: int | None = None  # so many characters of the receipt at its beginning; None: all
+    goes_on: bool = False  # there are more links in each part of the receipt, behind those characters
 
 
 def read_halves(
@@ -80,13 +84,37 @@ def read_halves(
         agent=agent,
         tool=tool,
         args=_tamed(args, "args", notes),
-        result=_tamed(result, "result", notes) if result is not None else None,
         has_result=result is not None,
         receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
         is_error=is_error,
     )
-    kept = stored or _nothing_stored
-    return _halves(evidence, parts, sink or MemorySink(), notes, kept, is_linked=is_linked, first=first)
+    kept = cache(stored or _nothing_stored)
+
+    def read(value: JsonValue) -> Halves:
+        seen = msgspec.structs.replace(evidence, result=value)
+        return _halves(seen, parts, sink or MemorySink(), [*notes], kept, is_linked=is_linked, first=first)
+
+    begun = _begun(result, first, _lists(agent, tool, kept)) if result and first else None
+    if begun is not None:
+        found = read(begun)
+        if found.goes_on:
+            return found
+    return read(_tamed(result, "result", notes) if result is not None else None)
+
+
+def _lists(agent: str, tool: str, stored: Stored) -> tuple[str, ...]:
+    """The tool's lists where their beginning may be enough: its envelope need not be made."""
+    owner, row = foreign(agent, tool)
+    return row.lists if row.lists and stored(_mapping(owner, row)) is not None else ()
+
+
+def _begun(result: bytes, first: int, lists: tuple[str, ...]) -> JsonValue:
+    if not lists or len(result) <= LIST_ROOM * first:
+        return None
+    try:
+        return read_beginning(result, lists, LIST_ROOM * first, first // LEAST_MEMBER + 1)
+    except Untrusted:
+        return None
 
 
 def lint_recorded(
@@ -163,7 +191,7 @@ def _halves(
     else:
         nothing = msgspec.structs.replace(evidence, args=None, result=None, has_result=False, receipt_text=None)
         applied = _applied(owner, row, nothing, (), sink, stored, first)
-    reading, projection, spans, cuts, until = applied
+    reading, projection, spans, cuts, until, goes_on = applied
     return Halves(
         family=owner.name,
         mapping=_mapping(owner, row),
@@ -174,6 +202,7 @@ def _halves(
         outputs=cuts,
         note="; ".join(notes),
         aligned=until,
+        goes_on=goes_on,
     )
 
 
@@ -185,42 +214,50 @@ def _applied(
     sink: ArtifactSink,
     stored: Stored,
     first: int | None,
-) -> tuple[Reading, Projection, list[list[Span]], tuple[OutputCut, ...], int | None]:
+) -> tuple[Reading, Projection, list[list[Span]], tuple[OutputCut, ...], int | None, bool]:
     kept = stored(_mapping(family, row))
     until = None if kept is None else first
     reading = row.read(evidence)
     projection = Projection(kept) if kept else project(reading.complete, family, family.projection, sink)
-    spans = _aligned(row, evidence, parts, until)
+    spans, goes_on = _aligned(row, evidence, parts, until)
     cuts = _output_cuts(evidence, reading, [one for part in spans for one in part], is_whole=until is not None)
-    return reading, projection, spans, cuts, until
+    return reading, projection, spans, cuts, until, goes_on
 
 
-def _aligned(row: ForeignTool, evidence: Evidence, parts: tuple[Recorded, ...], until: int | None) -> list[list[Span]]:
-    """The spans of each part that begin before character `until` of all text."""
+def _aligned(
+    row: ForeignTool, evidence: Evidence, parts: tuple[Recorded, ...], until: int | None
+) -> tuple[list[list[Span]], bool]:
+    """The spans of each part that begin before character `until` of all text, and whether each was seen to go on."""
     found: list[list[Span]] = []
+    goes_on = True
     at = 0
     for part in parts:
         left = None if until is None else until - at
         if not isinstance(part, str):
             found.append([])
             continue
-        found.append(_taken(row.align(evidence, part), left) if left is None or left > 0 else [])
+        if left is None or left > 0:
+            taken, is_more = _taken(row.align(evidence, part), left)
+            goes_on = goes_on and is_more
+        else:
+            taken = []
+        found.append(taken)
         at += len(part)
-    return found
+    return found, goes_on
 
 
-def _taken(spans: Iterable[Span], until: int | None) -> list[Span]:
-    """A list stands in any order, what is yielded in the order of the text."""
+def _taken(spans: Iterable[Span], until: int | None) -> tuple[list[Span], bool]:
+    """And whether one behind them was seen. A list stands in any order, what is yielded in the order of the text."""
     if until is None:
-        return list(spans)
+        return list(spans), False
     if isinstance(spans, list):
-        return [one for one in spans if one.start < until]
+        return [one for one in spans if one.start < until], False
     found: list[Span] = []
     for one in spans:
         if one.start >= until:
-            break
+            return found, True
         found.append(one)
-    return found
+    return found, False
 
 
 def _mapping(family: Family, row: ForeignTool) -> str:

@@ -74,7 +74,14 @@ Align = Callable[[Members, str], Iterable[Span]]
 
 
 def typed_tool(
-    *, agent: str, tools: tuple[str, ...], version: int, expects: tuple[str, ...], read: Read, align: Align
+    *,
+    agent: str,
+    tools: tuple[str, ...],
+    version: int,
+    expects: tuple[str, ...],
+    read: Read,
+    align: Align,
+    lists: tuple[str, ...] = (),
 ) -> ForeignTool:
     """`expects`: an object with none of these members is not this tool's result."""
 
@@ -90,7 +97,7 @@ def typed_tool(
             return align_failure(evidence, text)
         return align(recorded, text) if recorded.has_any(expects) else align_untyped(evidence, text)
 
-    return ForeignTool(agent=agent, tools=tools, version=version, read=read_any, align=align_any)
+    return ForeignTool(agent=agent, tools=tools, version=version, read=read_any, align=align_any, lists=lists)
 
 
 def reading(

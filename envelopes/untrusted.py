@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
@@ -68,6 +69,33 @@ def read_admitted(raw: bytes) -> JsonValue:
     except ValueError:  # msgspec's errors, and invalid UTF-8
         value = _lenient(decode_utf8(raw))
     return value
+
+
+def read_beginning(raw: bytes, lists: Collection[str], room: int, least: int) -> JsonValue:
+    """The same of a JSON object whose members of the names in `lists` may be long: of such a list about its first
+    `room` bytes, and `least` elements or more; all of it where it is shorter, or where its elements are not alike.
+    """
+    try:
+        found = _MEMBERS.decode(raw)
+        return {
+            name: (_first_elements(bytes(value), room, least) if name in lists else None) or read_admitted(bytes(value))
+            for name, value in found.items()
+        }
+    except (msgspec.MsgspecError, RecursionError):
+        return read_admitted(raw)
+
+
+def _first_elements(raw: bytes, room: int, least: int) -> JsonValue:
+    """None where no end of an element was found. What is JSON with a bracket behind it was cut between two elements."""
+    ending = b"}," if raw[1:2] == b"{" else b'",'
+    at = raw.find(ending, room)
+    if not raw.startswith(b"[") or at < 0:
+        return None
+    try:
+        found: list[JsonValue] = msgspec.json.decode(raw[: at + 1] + b"]")
+    except ValueError:
+        return None
+    return found if len(found) >= least else None
 
 
 def admit(raw: bytes) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Count, F, Max, Min, Q, QuerySet
 
 from dashboard.models import (
@@ -135,7 +135,7 @@ def artifacts_of(call: Call) -> tuple[Artifact, ...]:
 
 def events_of(call: Call) -> tuple[Event, ...]:
     """The first EVENTS_READ, without their payloads."""
-    return tuple(Event.from_db(connection.alias, EVENT, row) for row in _events(call=call.pk))
+    return tuple(Event.from_db(DEFAULT_DB_ALIAS, EVENT, row) for row in _events(call=call.pk))
 
 
 def tries_of(call: Call) -> list[tuple[UUID, int, str]]:
@@ -186,4 +186,4 @@ def _beside(members: QuerySet[RunCall], lines: Any) -> QuerySet[Any, Any]:
 
 
 def _source(row: Row) -> Source | None:
-    return None if row[0] is None else Source.from_db(connection.alias, SOURCE, row)
+    return None if row[0] is None else Source.from_db(DEFAULT_DB_ALIAS, SOURCE, row)

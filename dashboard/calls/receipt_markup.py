@@ -209,6 +209,7 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
     out: list[str] = []
     begins, end, room = 0, start, ROOM
     is_plain = not spaces and not has_live(text[start:stop])
+    opened = links.opened
     for segment in part.segments:
         piece, source = segment.text, segment.source
         ends = begins + len(piece)
@@ -218,17 +219,15 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
             if begins < start or ends > stop:
                 piece = text[max(start, begins) : min(stop, ends)]
             body = piece if is_plain else inert(piece, spaces=spaces)
-            # The runtime's own words stand as they are: an element for each would double the elements of a page.
-            written = body if source is None else _linked(body, source, links)
+            if source is None:  # the runtime's own words: an element for each would double the elements of a page
+                written = body
+            elif source.start is None or not source.end:
+                written = f"{opened(source)}>{body}</span>"
+            else:
+                written = f'{opened(source)} data-at="{source.start}-{source.end}">{body}</span>'
             out.append(written)
             end = ends if ends < stop else stop
             room -= len(written)
         begins = ends
     html = f'<span class="own">{"".join(out)}</span>' if out else ""
     return Window(html=Html(html), start=start, end=end, total=len(text))
-
-
-def _linked(body: str, source: Source, links: Links) -> str:
-    if source.start is None or not source.end:
-        return f"{links.opened(source)}>{body}</span>"
-    return f'{links.opened(source)} data-at="{source.start}-{source.end}">{body}</span>'

@@ -255,6 +255,7 @@ FAMILY = Family(
             expects=("mode", "filenames", "content", "numFiles"),
             read=_read_grep,
             align=_align_grep,
+            lists=("filenames",),
         ),
         typed_tool(
             agent=AGENT,
@@ -263,6 +264,7 @@ FAMILY = Family(
             expects=("filenames", "numFiles"),
             read=_read_glob,
             align=_align_glob,
+            lists=("filenames",),
         ),
         typed_tool(
             agent=AGENT,

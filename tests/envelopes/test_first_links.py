@@ -90,3 +90,34 @@ def test_the_bundled_sessions_and_the_long_calls_hold_the_line_aware_tools() -> 
 def test_without_a_stored_envelope_the_whole_receipt_is_aligned() -> None:
     (call,) = (one for tool, one in made_calls() if tool == "Read")
     assert read_halves(**call, first=40).aligned is None
+
+
+@pytest.mark.parametrize("tool", ["Grep", "Glob", "TaskList"])
+def test_of_a_long_list_only_the_beginning_is_read_where_it_says_all(tool: str) -> None:
+    for call in (one for name, one in long_lists() if name == tool):
+        whole = read_halves(**call)
+        begun = read_halves(**call, stored=lambda _mapping, kept=whole.projection.canonical: kept, first=FIRST[-1])
+        assert longest(begun.evidence.result) < longest(whole.evidence.result) / 2
+        assert origins(begun, FIRST[-1]) == origins(whole, FIRST[-1])
+
+
+def test_a_list_is_read_to_its_end_where_its_beginning_does_not_fill_the_window() -> None:
+    """The elements are long and the receipt says little of each."""
+    tasks = [{"id": str(n), "subject": "s", "status": "open", "description": "d" * 400} for n in range(900)]
+    said = "\n".join(f"#{one['id']} [open] s" for one in tasks)
+    call = evidence("TaskList", {}, {"content": said}, {"tasks": tasks})
+    whole = read_halves(**call)
+    begun = read_halves(**call, stored=lambda _mapping: whole.projection.canonical, first=FIRST[-1])
+    assert longest(begun.evidence.result) == 900
+    assert origins(begun, FIRST[-1]) == origins(whole, FIRST[-1])
+
+
+def long_lists() -> Iterator[tuple[str, dict[str, Any]]]:
+    for make in LONG.values():
+        tool, args, receipt, result = make(200_000)
+        if isinstance(result, dict) and longest(result) > 1_000:
+            yield tool, evidence(tool, args, {"content": receipt}, result)
+
+
+def longest(recorded: Any) -> int:
+    return max((len(value) for value in recorded.values() if isinstance(value, list)), default=0)

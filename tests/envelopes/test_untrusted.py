@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.untrusted import DEPTH, Untrusted, admit, elements, joined, members, tame, visible
+from envelopes.result import JsonValue
+from envelopes.untrusted import (
+    DEPTH,
+    Untrusted,
+    admit,
+    elements,
+    joined,
+    members,
+    read_beginning,
+    tame,
+    visible,
+)
 
 
 def refusal(raw: bytes) -> str:
@@ -190,3 +201,27 @@ def test_a_member_that_cannot_be_read_is_refused_beside_what_only_json_writers_e
     with pytest.raises(Untrusted) as caught:
         members(b'{"a":NaN,"b":' + value + b"}")
     assert caught.value.reason.startswith(reason)
+
+
+def test_of_a_long_list_its_first_elements_are_read_and_of_all_else_everything() -> None:
+    document = {"rows": [{"n": n, "in": {"a": 1}} for n in range(90)], "after": "x", "others": list("abcdefghij") * 9}
+    found: Any = read_beginning(json.dumps(document).encode(), ("rows", "others"), room=200, least=5)
+    assert 5 <= len(found["rows"]) < 20
+    assert found["rows"] == document["rows"][: len(found["rows"])]
+    assert found["others"] == document["others"][: len(found["others"])]
+    assert found["after"] == "x"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["},{"] * 90,  # what looks like the end of an element stands inside of one
+        [{"in": [{"a": 1}, {"b": 2}, {"c": 3}] * 30}],
+        [{"n": n} for n in range(3)],
+        [[n] for n in range(90)],
+        "text " * 90,
+    ],
+)
+def test_a_list_without_a_sure_place_to_stop_is_read_whole(rows: JsonValue) -> None:
+    raw = json.dumps({"rows": rows}).encode()
+    assert read_beginning(raw, ("rows",), room=60, least=80) == {"rows": rows}

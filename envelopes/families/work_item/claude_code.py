@@ -203,5 +203,13 @@ TOOLS = (
         read=_read_updated,
         align=_align_updated,
     ),
-    typed_tool(agent=AGENT, tools=("TaskList",), version=1, expects=("tasks",), read=_read_list, align=_align_list),
+    typed_tool(
+        agent=AGENT,
+        tools=("TaskList",),
+        version=1,
+        expects=("tasks",),
+        read=_read_list,
+        align=_align_list,
+        lists=("tasks",),
+    ),
 )
