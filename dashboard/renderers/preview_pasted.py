@@ -14,7 +14,7 @@ from dashboard.models import PastedEnvelope, Project
 from envelopes.result import SUMMARY_CHARACTERS, CanonicalResult, InvalidOutput
 from envelopes.untrusted import Untrusted, dump, tame
 
-LIMIT = 256 * 1024  # bytes
+LIMIT = 256_000  # bytes
 KEPT = 100  # a project
 
 

@@ -42,7 +42,7 @@ function openHelp() {
 }
 
 function isTyping(target) {
-  return target.isContentEditable || target.matches?.("input, textarea, select");
+  return target.isContentEditable || target.matches?.("input:not([type=checkbox], [type=radio], [type=range]), textarea, select");
 }
 
 /* Moves the focus to the next or previous [data-item] of the page's [data-list]; its first link opens by Enter. */

@@ -281,15 +281,31 @@ document.addEventListener("click", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input:not([type=checkbox]), textarea, select")) return;
   if (document.querySelector("dialog[open]")) return;
-  const menu = document.querySelector(".menu[open]");
+  const menu = document.querySelector(":is(.menu, .drop)[open]");
   const back = document.querySelector("[data-escape]");
-  if (event.key === "Escape" && menu) menu.open = false;
+  if (event.key === "Escape" && menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
   else if (event.key === "Escape" && held) release();
   else if (event.key === "Escape" && back) back.click();
   else if (event.key === "n" && document.querySelector("#halves") && step(1)) { /* stepped */ }
   else if (event.key === "p" && document.querySelector("#halves") && step(-1)) { /* stepped */ }
   else return;
   event.preventDefault();
+}, { capture: true });
+
+/* A slider says where it stands while it moves; its form is not renewed with what it turns. */
+document.addEventListener("input", (event) => {
+  const said = event.target.matches?.("[type=range]") && document.querySelector(`output[for="${event.target.id}"]`);
+  if (said) said.textContent = Number(event.target.value).toLocaleString("en");
+});
+
+/* What a key has opened is what the next key means: the first field or link in it. */
+document.addEventListener("toggle", (event) => {
+  const drop = event.target;
+  if (!drop.open || !drop.matches(".subject") || drop.contains(document.activeElement)) return;
+  drop.querySelector(":scope > .panel :is(input:not([type=hidden]), textarea, a)")?.focus();
 }, { capture: true });
 
 /* Wrapping and marking stay as they were left, from call to call. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,28 @@ def test_fields_fall_out_while_the_budget_is_dragged(
     expect(told.locator('tr[data-state="gone"]')).to_have_count(0)
     assert before > 0
     # A turn takes the place of the one before, which htmx tells of as an error where the machine is slow.
+    troubles[:] = [one for one in troubles if not one.startswith(("htmx:sendAbort", "htmx:afterRequest"))]
+
+
+def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Project, troubles: list[str]) -> None:
+    operator_page.goto("/renderers/command/?sample=ExecCommand/large")
+    operator_page.keyboard.press("c")
+    expect(operator_page.get_by_label("Id of a call")).to_be_focused()
+    operator_page.keyboard.press("Escape")  # leaves the field
+    operator_page.keyboard.press("Escape")  # closes what was opened
+    expect(operator_page.get_by_label("Id of a call")).to_be_hidden()
+    expect(operator_page).to_have_url(re.compile("/renderers/command/"))
+    operator_page.get_by_role("radio", name="receipt 1").focus()
+    operator_page.keyboard.press("ArrowRight")
+    expect(operator_page.locator("#written")).to_contain_text("command/tail_first")
+    expect(operator_page.get_by_role("radio", name="tail_first 2")).to_be_focused()  # and so on from there
+    operator_page.keyboard.press("b")
+    said = operator_page.locator("output[for=budget]")
+    whole = said.inner_text()
+    operator_page.keyboard.press("PageDown")
+    expect(said).not_to_have_text(whole)
+    operator_page.keyboard.press("s")  # a slider takes no letters
+    expect(operator_page.locator("#written .sp").first).to_be_visible()
     troubles[:] = [one for one in troubles if not one.startswith(("htmx:sendAbort", "htmx:afterRequest"))]
 
 

@@ -99,6 +99,7 @@ def test_a_budget_in_tokens_is_kept_and_says_what_fell_out(client: Client, run: 
     assert "for a budget of 100 tokens" in words(html)
     assert "0 gone, 1 shortened" in words(html)
     assert "1 shortened" in words(part(html, "written")), "also where one looks while dragging"
+    assert '<output class="number" for="budget">100</output>' in html
     assert "receipt shortened here: first" in receipt_of(html)
 
 
@@ -275,7 +276,9 @@ def test_a_call_of_another_project_is_not_found(client: Client, run: Run) -> Non
 def test_recent_calls_of_the_family_are_offered(client: Client, run: Run) -> None:
     call = bash(run, "hello")
     RunFacet.objects.create(run=run, project=run.project, kind="family", value="command", sort_at=run.sort_at, count=1)
-    assert f'href="?call={call.pk}"' in page(client, PAGE)
+    html = page(client, PAGE)
+    assert f'href="?call={call.pk}"' in html
+    assert f"{call.receipt_characters:,} characters ·" in words(html), "calls of one tool are told apart by their size"
     assert f'href="?call={call.pk}"' not in page(client, "/renderers/file/")
 
 
@@ -315,7 +318,7 @@ def test_a_pasted_envelope_has_an_address_of_its_own(client: Client, run: Run) -
         (json.dumps(envelope(surplus=1)), "$.surplus", "no such member"),
         (json.dumps(envelope(summary_text="x" * 201)), "$.summary_text", "longer than 200"),
         ("[" * 5_000, "$", "nested deeper"),
-        (json.dumps(envelope(result="x" * LIMIT)), "$", "at most 262,144 are taken"),
+        (json.dumps(envelope(result="x" * LIMIT)), "$", "at most 256,000 are taken"),
     ],
 )
 def test_a_paste_that_is_no_envelope_is_refused_with_its_place(
