@@ -26,7 +26,8 @@ ERROR_WORDS = (
     *(b"error", b"Error", b"ERROR", b"fatal", b"FATAL", b"panic", b"Traceback"),
     *(b"Exception", b"failed", b"Failed", b"FAILED", b"failure"),
 )
-ERRORS = r"\b(errors?|fatal|exception|traceback|panic(ked)?|failed|failure)\b"
+# A colour's sequence ends in a letter, so that no word begins behind it.
+ERRORS = r"(?:\b|(?<=[0-9;\[]m))(errors?|fatal|exception|traceback|panic(ked)?|failed|failure)\b"
 
 
 @dataclass(frozen=True, kw_only=True)

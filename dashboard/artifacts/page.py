@@ -59,6 +59,7 @@ class Shown:
     tree: Branch | None
     encoding: Encoding
     encodings: tuple[tuple[str, str], ...]
+    can_switch: bool  # the encoding was a guess, or is the operator's choice
     lines: int
     indexed_percent: int
     line_ends: str  # said where they are not what most are
@@ -140,6 +141,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         tree=tree_of(content, query) if form.name == "json" else None,
         encoding=content.encoding,
         encodings=tuple(ENCODINGS.items()),
+        can_switch=content.encoding.certainty == "guess" or query.get("encoding", "") in ENCODINGS,
         lines=content.index.lines if content.is_indexed else 0,
         indexed_percent=100 if content.is_indexed else content.indexed_percent,
         line_ends=_line_ends(content),

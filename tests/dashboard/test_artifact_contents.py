@@ -73,7 +73,10 @@ def test_a_guessed_encoding_can_be_switched(client: Client, call: Call) -> None:
     page = body(client, artifact)
     assert rows_of(page)[0] == (1, "Привет мир, это проверка")
     assert '<option value="cp1251" selected>' in page
-    assert rows_of(body(client, artifact, "?encoding=latin-1"))[0][1].startswith("Ïðèâåò")
+    other = body(client, artifact, "?encoding=latin-1")
+    assert rows_of(other)[0][1].startswith("Ïðèâåò")
+    assert '<option value="latin-1" selected>' in other
+    assert "Latin-1 chosen by you" in text_of(other)
     assert rows_of(body(client, artifact, "?encoding=nonsense"))[0] == (1, "Привет мир, это проверка")
 
 

@@ -72,6 +72,22 @@ def test_the_first_line_that_looks_like_an_error_is_one_key_away(client: Client,
 
 
 @pytest.mark.rendering
+def test_an_error_in_colour_is_stepped_to_as_well(client: Client, log: Artifact) -> None:
+    """A colour's sequence ends in a letter: to a word's border that is one word with what stands behind it."""
+    coloured = "".join(
+        f"\x1b[1;31m{'error[E0308]' if line % 300 == 0 else 'fine'}\x1b[0m\n" for line in range(1, 1_000)
+    )
+    artifact = stored(log.call, coloured.encode())
+    page = client.get(f"/artifacts/{artifact.pk}/find/?errors&next=0", follow=True).content.decode()
+    assert rows_of(page)[0][0] == 300
+    following = re.search(r'href="([^"]*)"[^>]*data-key="f"', page)
+    assert following
+    page = client.get(html.unescape(following[1]), follow=True).content.decode()
+    assert rows_of(page)[0][0] == 600
+    assert "<mark>error</mark>" in page
+
+
+@pytest.mark.rendering
 def test_hits_are_stepped_through_both_ways_and_the_last_says_so(client: Client, log: Artifact) -> None:
     def step(page: str, key: str) -> str:
         href = re.search(rf'href="([^"]*)"[^>]*data-key="{key}"', page)
