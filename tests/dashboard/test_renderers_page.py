@@ -256,7 +256,9 @@ def test_a_knob_that_cannot_be_read_is_named_and_stands_at_its_default(
     ],
 )
 def test_what_is_not_there_is_said(client: Client, run: Run, query: str, sentence: str) -> None:
-    assert sentence in words(page(client, f"{PAGE}?{query}"))
+    html = page(client, f"{PAGE}?{query}")
+    assert sentence in words(html)
+    assert '<details class="drop subject" open' not in html, "it would lie over what is said"
     assert client.get("/renderers/nothing/").status_code == 404
 
 

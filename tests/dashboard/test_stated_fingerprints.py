@@ -76,6 +76,17 @@ def test_a_receipt_that_states_its_variant_is_held_against_today(
     assert 'id="drift"' not in page_of(operator_client, call)
 
 
+def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, call: Call, tmp_path: Path) -> None:
+    def said() -> str:
+        return " ".join(text_of(operator_client.get("/renderers/drifted/").content.decode()).split())
+
+    assert "No receipt of this project says which variant wrote it" in said()
+    send(call, tmp_path)
+    assert "is not known before the first check" in said()
+    check(call.project)
+    assert "Nothing drifted, as far as the last check saw." in said()
+
+
 def test_the_call_says_that_it_drifted_before_any_check_and_leads_to_what_it_would_say_today(
     operator_client: Client, call: Call, tmp_path: Path
 ) -> None:
