@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from django.http import QueryDict
@@ -101,9 +101,9 @@ def variant_keys(project: Project, surfaces: Surfaces, query: QueryDict) -> tupl
 
 
 def keys_of(call: Call, query: QueryDict, keys: list[str]) -> tuple[VariantKey, ...]:
-    current = asked_for(query)
+    current, address = asked_for(query), call_address(call, query)
     return tuple(
-        VariantKey(key=key, hotkey=hotkey, href=call_address(call, query, key), is_current=key == current)
+        VariantKey(key=key, hotkey=hotkey, href=address + quote(key), is_current=key == current)
         for key, hotkey in hotkeys(keys).items()
     )
 
@@ -114,12 +114,13 @@ def asked_for(query: Mapping[str, str]) -> str:
     return right.removeprefix(RIGHT) if right.startswith(RIGHT) else ""
 
 
-def call_address(call: Call, query: QueryDict, key: str) -> str:
-    """The Call page with that variant; beside it the canonical result, which it was written from."""
+def call_address(call: Call, query: QueryDict) -> str:
+    """The Call page under a variant, but for its key; beside it the canonical result, which it was written from."""
     changed = query.copy()
-    changed.pop("left", None)
-    changed["right"] = RIGHT + key
-    return f"{reverse('call-detail', args=[call.pk])}?{changed.urlencode()}"
+    for name in ("left", "right"):
+        changed.pop(name, None)
+    kept = f"{changed.urlencode()}&" if changed else ""
+    return f"{reverse('call-detail', args=[call.pk])}?{kept}right={RIGHT}"
 
 
 def variant_pane(project: Project, surfaces: Surfaces, query: QueryDict) -> VariantPane | None:
