@@ -8,7 +8,8 @@ about every file. What retention took out stays out.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 
 from django.db import transaction
@@ -27,9 +28,12 @@ from envelopes.seekable import Damaged
 
 def take_again(source: Source, recording: Path, *, is_lost_too: bool = False) -> int:
     """How many files were taken in. One that there is still no room for stays a problem. Raises NotStored."""
-    missing = list(_of(source, Artifact.State.MISSING))
-    lost = (row for row in _of(source, Artifact.State.PRESENT) if _is_lost(row)) if is_lost_too else ()
-    return sum(_look(source, recording, row) for row in (*missing, *lost))
+    taken = sum(_look(source, recording, row) for row in list(_of(source, Artifact.State.MISSING)))
+    if is_lost_too:
+        # Closed whatever happens: PostgreSQL would be told so within a later transaction, and that fails it.
+        with closing(_of(source, Artifact.State.PRESENT)) as kept_rows:
+            taken += sum(_look(source, recording, row) for row in kept_rows if _is_lost(row))
+    return taken
 
 
 def take(artifact: Artifact, descriptor: int) -> bool:
@@ -43,9 +47,10 @@ def take(artifact: Artifact, descriptor: int) -> bool:
     return True
 
 
-def _of(source: Source, state: Artifact.State) -> Iterator[Artifact]:
+def _of(source: Source, state: Artifact.State) -> Generator[Artifact]:
+    """By name: what there is room for does not hang on the rows' ids."""
     rows = Artifact.objects.filter(call__source=source, observation=None, state=state)
-    return rows.select_related("call").order_by("pk").iterator(chunk_size=2_000)
+    yield from rows.select_related("call").order_by("path", "pk").iterator(chunk_size=2_000)
 
 
 def _is_lost(row: Artifact) -> bool:
