@@ -71,7 +71,6 @@ def pytest_collection_finish() -> None:
     """What is imported and collected by now stays to the end: the collector need not walk through it each time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 def _asks_the_database(item: pytest.Item) -> bool:

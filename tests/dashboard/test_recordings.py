@@ -14,6 +14,7 @@ from pytest_django import DjangoDbBlocker
 from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
 from dashboard.projects import get_or_create_project
+from envelopes.tokens import count_tokens
 
 pytestmark = pytest.mark.django_db
 BUNDLED = Path(__file__).resolve().parents[2] / "dashboard" / "samples"
@@ -43,6 +44,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
 def report(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Report]:
     """Brought in once; what a test adds to it is taken back after that test, and all of it after the last."""
     del django_db_setup
+    count_tokens("")  # with the vocabulary here, no import starts a process to count beside it
     with django_db_blocker.unblock(), transaction.atomic():
         yield import_paths(get_or_create_project(), [folder])
         transaction.set_rollback(True)
