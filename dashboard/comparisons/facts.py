@@ -33,6 +33,7 @@ def comparison_facts(comparison: Comparison) -> dict[str, Any]:
         "call_count": summary.calls,
         "deleted_calls": summary.gone,
         "unanswered_calls": summary.unanswered,
+        "unread_calls": summary.unread,
         "totals": {name: _total_facts(column) for name, column in zip(names, summary.columns, strict=True)},
     }
 

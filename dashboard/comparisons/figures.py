@@ -107,9 +107,11 @@ def notes_of(summary: Summary, names: list[str]) -> list[str]:
     """What the numbers leave out, and where a total says another thing than most of its calls."""
     notes = [f"{_calls(summary.gone)} deleted in the meantime and left out."] if summary.gone else []
     if summary.unanswered:
-        chosen = shown(summary.calls + summary.gone + summary.unanswered)
+        chosen = shown(summary.calls + summary.gone + summary.unanswered + summary.unread)
         have = "has no recorded result and was" if summary.unanswered == 1 else "have no recorded result and were"
         notes.append(f"{shown(summary.unanswered)} of {chosen} calls {have} left out.")
+    if summary.unread:
+        notes.append(f"{_calls(summary.unread)} read by a family that is not installed and left out.")
     for name, one in zip(names, summary.columns, strict=True):
         if one.absent:
             reason = "no receipt was recorded" if name == "recorded" else "their family has no such variant"

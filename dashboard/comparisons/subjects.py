@@ -61,8 +61,8 @@ class _Stored(NamedTuple):
 
 
 def subjects_of(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Subject]:
-    """In the order of `ids`. Left out are calls that were deleted since, and those that nothing answered:
-    an envelope of theirs would claim a result."""
+    """In the order of `ids`. Left out are calls that were deleted since, those that nothing answered, whose
+    envelope would claim a result, and those that a family read whose package is no longer installed."""
     for start in range(0, len(ids), AT_ONCE):
         some = ids[start : start + AT_ONCE]
         found = _stored(some)
@@ -73,7 +73,9 @@ def subjects_of(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Subject
             evidence = _surfaces(doubtful)
             for one in portion:
                 gone = frozenset(missing.get(one.key, ()))
-                yield _subject(one, evidence.get(one.key), gone, is_recorded=with_recorded)
+                subject = _subject(one, evidence.get(one.key), gone, is_recorded=with_recorded)
+                if subject is not None:
+                    yield subject
 
 
 def _portions(calls: Sequence[_Stored], *, is_light: bool) -> Iterator[Sequence[_Stored]]:
@@ -154,14 +156,18 @@ def _chosen(call: _Stored, surfaces: Surfaces | None) -> _Envelope:
     return _Envelope(made.mapping, surfaces.canonical, msgspec.json.encode(made.projection.cuts))
 
 
-def _subject(call: _Stored, surfaces: Surfaces | None, missing: frozenset[str], *, is_recorded: bool) -> Subject:
+def _subject(call: _Stored, surfaces: Surfaces | None, missing: frozenset[str], *, is_recorded: bool) -> Subject | None:
     chosen = _chosen(call, surfaces)
+    try:
+        owner = family(chosen.mapping.partition(":")[0])
+    except KeyError:
+        return None
     data = chosen.data
     lost = () if chosen.cuts == NO_CUTS else _cuts.decode(chosen.cuts)
     return Subject(
         key=call.key,
         tool=call.tool,
-        family=family(chosen.mapping.partition(":")[0]),
+        family=owner,
         canonical=CanonicalResult.from_json(tame(data)),
         data=data,
         cuts=tuple([Shortened(one.pointer, one.cut) for one in lost]),

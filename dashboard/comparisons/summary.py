@@ -83,6 +83,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     gone: int  # deleted between the start and their batch
     unanswered: int = 0  # left out: nothing came back that a variant could write
+    unread: int = 0  # left out: the family that read them is of a package that is not installed
     columns: tuple[ColumnSummary, ...]
     tool_families: dict[str, str]
 

@@ -156,7 +156,7 @@ def _add_up(comparison: Comparison, owner: str) -> bool:
         calls=comparison.call_count,
         seed=comparison.seed,
     )
-    left_out = {"unanswered": batches.unanswered, "gone": summary.gone - batches.unanswered}
+    left_out = batches.left_out(summary.gone)
     done = Comparison.objects.filter(pk=comparison.pk, owner=owner, state__in=OPEN)
     done.update(
         state=Comparison.State.FINISHED,
@@ -168,18 +168,24 @@ def _add_up(comparison: Comparison, owner: str) -> bool:
 
 
 class _Batches:
-    """The rows of each batch in order. `unanswered` counts, as they go by, calls that are there and have no row."""
+    """The rows of each batch in order. Calls that are there and have no row are counted as they go by."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._comparison = comparison
-        self.unanswered = 0
+        self._unanswered = self._unread = 0
+
+    def left_out(self, missing: int) -> dict[str, int]:
+        """Why that many calls are `missing`: what a summary says of them."""
+        gone = missing - self._unanswered - self._unread
+        return {"gone": gone, "unanswered": self._unanswered, "unread": self._unread}
 
     def __iter__(self) -> Iterator[list[Row]]:
         frozen = self._comparison.batches.order_by("number").values_list("calls", flat=True)
         for calls, rows in zip(frozen.iterator(chunk_size=8), results_of(self._comparison), strict=True):
             without = set(unpacked_ids(bytes(calls))) - {row.key for row in rows}
-            if without:
-                self.unanswered += Call.objects.filter(pk__in=without, status=Call.Status.UNKNOWN).count()
+            for status in Call.objects.filter(pk__in=without).values_list("status", flat=True) if without else ():
+                self._unanswered += status == Call.Status.UNKNOWN
+                self._unread += status != Call.Status.UNKNOWN
             yield rows
 
 

@@ -24,19 +24,22 @@ from dashboard.calls.surfaces import surfaces_of
 from dashboard.comparisons.cells import Row, unpacked_ids
 from dashboard.comparisons.columns import current_variant, frozen_rows, todays_columns
 from dashboard.comparisons.judging import sha256_of
-from dashboard.comparisons.measure import rows_of
+from dashboard.comparisons.measure import rows_of, sentence_of
 from dashboard.comparisons.pair import rendered_from
 from dashboard.comparisons.subjects import subjects_of
 from dashboard.comparisons.work import results_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
 from dashboard.prepared import given, prepared
+from dashboard.renderers.variant_templates import is_template, kept_version
 from envelopes.canonical_json import NotCanonical, hash_of
 from envelopes.families import family
 from envelopes.pipeline import render
 from envelopes.renderings import Variant
+from envelopes.result import CanonicalResult
 from envelopes.untrusted import tame
 
 OTHER_TEXT = "the same version writes another text"
+NOT_INSTALLED = "the family that read the call is not installed"
 Reason = Literal["variant", "policy", "canonical", "text"]
 Frozen = tuple[ComparisonColumn, Variant | None]  # and what its id means today
 
@@ -68,11 +71,12 @@ class Sent:
 
 @dataclass(frozen=True)
 class Checked:
-    """How many texts were written again, and which of them drifted."""
+    """How many texts were written again, and which of them drifted. `unchecked` pinned texts have no call any more."""
 
     sent: int
     pinned: int
     drifted: tuple[Drift, ...]
+    unchecked: int = 0
 
 
 def remember_sent(receipt: Receipt, written_by: Variant, canonical: bytes, text: str) -> ReceiptFingerprint:
@@ -124,12 +128,14 @@ def check(project: Project | None = None) -> Checked:
             _keep(fingerprint, found)
             drifted += [found] if found else []
     _mark_runs(project)
-    pinned, texts = list(_pinned(project)), 0
-    for comparison in pinned:
+    pinned = unchecked = 0
+    for comparison in _pinned(project):
         for row, drifts in _drifts_since(comparison):
-            texts += sum(cell is not None for cell in row.cells)
-            drifted += drifts
-    return Checked(sent, texts, tuple(drifted))
+            texts = sum(cell is not None for cell in row.cells)
+            pinned += 0 if drifts is None else texts
+            unchecked += texts if drifts is None else 0
+            drifted += drifts or ()
+    return Checked(sent, pinned, tuple(drifted), unchecked)
 
 
 def _keep(fingerprint: ReceiptFingerprint, found: Drift | None) -> None:
@@ -160,11 +166,22 @@ def _drift_of(fingerprint: ReceiptFingerprint) -> Drift | None:
     today = current_variant(call.project_id, owner, fingerprint.variant)
     reason = _changed(fingerprint, today, envelope_sha256(surfaces.canonical))
     if reason is None and today is not None:
-        text = render(canonical, family(owner), today.policy, variant=today).text
-        reason = None if sha256_of(text) == fingerprint.text_sha256 else ("text", OTHER_TEXT)
+        reason = _other_text(fingerprint, owner, canonical, today)
     if reason is None:
         return None
     return Drift(call=call.pk, tool=call.tool, variant=fingerprint.variant, reason=reason[0], detail=reason[1])
+
+
+def _other_text(
+    held: ReceiptFingerprint, owner: str, canonical: CanonicalResult, today: Variant
+) -> tuple[Reason, str] | None:
+    try:
+        text = render(canonical, family(owner), today.policy, variant=today).text
+    except KeyError:
+        return "variant", NOT_INSTALLED
+    except Exception as error:  # a variant may be anybody's: what it cannot write is another text
+        return "text", sentence_of(error)
+    return None if sha256_of(text) == held.text_sha256 else ("text", OTHER_TEXT)
 
 
 def _changed(held: ReceiptFingerprint, today: Variant | None, canonical: str) -> tuple[Reason, str] | None:
@@ -182,8 +199,11 @@ def _pinned(project: Project | None) -> Iterator[Comparison]:
     yield from (found if project is None else found.filter(project=project)).order_by("pinned_at", "pk")
 
 
-def _drifts_since(comparison: Comparison) -> Iterator[tuple[Row, list[Drift]]]:
-    """Each call of a pinned comparison that is still there, written again, a batch in memory at a time."""
+def _drifts_since(comparison: Comparison) -> Iterator[tuple[Row, list[Drift] | None]]:
+    """Each call of a pinned comparison, written again, a batch in memory at a time.
+
+    None for one that was deleted since, or that nothing answered: older comparisons hold texts of those too.
+    """
     frozen = [(row, _current(row)) for row in frozen_rows(comparison)]
     columns = todays_columns(row for row, _ in frozen)
     with_recorded = any(column.is_recorded for column in columns)
@@ -191,16 +211,21 @@ def _drifts_since(comparison: Comparison) -> Iterator[tuple[Row, list[Drift]]]:
     for calls, before in zip(batches.iterator(chunk_size=8), results_of(comparison), strict=True):
         ids = list(unpacked_ids(bytes(calls)))
         now = {row.call: row for row in rows_of(subjects_of(ids, with_recorded=with_recorded), columns)}
+        missing = [row.key for row in before if row.call not in now]
+        answered = Call.objects.filter(pk__in=missing).exclude(status=Call.Status.UNKNOWN)
+        unread = set(answered.values_list("pk", flat=True)) if missing else set()
         for row in before:
-            if row.call in now:
-                yield row, list(_drifts(comparison, frozen, row, now[row.call]))
+            is_there = row.call in now or row.key in unread
+            yield row, list(_drifts(comparison, frozen, row, now.get(row.call))) if is_there else None
 
 
 def _current(row: ComparisonColumn) -> Variant | None:
+    if is_template(row.variant) and row.name.endswith(f"@{row.version}"):  # asked for in that version, for good
+        return kept_version(row.comparison.project_id, row.variant, row.version)
     return current_variant(row.comparison.project_id, row.family, row.variant)
 
 
-def _drifts(comparison: Comparison, frozen: Sequence[Frozen], before: Row, now: Row) -> Iterator[Drift]:
+def _drifts(comparison: Comparison, frozen: Sequence[Frozen], before: Row, now: Row | None) -> Iterator[Drift]:
     for row, today in frozen:
         if row.family not in ("", before.family):
             continue
@@ -217,10 +242,15 @@ def _drifts(comparison: Comparison, frozen: Sequence[Frozen], before: Row, now: 
             )
 
 
-def _pinned_reason(row: ComparisonColumn, today: Variant | None, before: Row, now: Row) -> tuple[Reason, str] | None:
-    was, cell = before.cells[row.ordinal], now.cells[row.ordinal]
+def _pinned_reason(
+    row: ComparisonColumn, today: Variant | None, before: Row, now: Row | None
+) -> tuple[Reason, str] | None:
+    was = before.cells[row.ordinal]
     if was is None:
         return None
+    if now is None:
+        return "variant", NOT_INSTALLED
+    cell = now.cells[row.ordinal]
     if row.family and (today is None or today.version != row.version):
         return "variant", "it is gone" if today is None else f"version {row.version} is version {today.version} now"
     if today is not None and today.policy.fingerprint != row.policy:

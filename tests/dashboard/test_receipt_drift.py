@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from dashboard.calls.surfaces import surfaces_of
@@ -18,10 +18,13 @@ from dashboard.comparisons import comparing
 from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint, Run
 from dashboard.query import parse
 from dashboard.renderers.receipt_drift import check, remember_sent
+from dashboard.renderers.variant_templates import save_version
 from envelopes import renderings
 from envelopes.budget import RenderPolicy
+from envelopes.families import family
 from envelopes.receipt import Segment
 from tests.dashboard.comparisons import compared, import_commands
+from tests.dashboard.factories import create_user
 
 pytestmark = pytest.mark.django_db
 
@@ -64,7 +67,7 @@ def exit_status(*arguments: str) -> tuple[int, str]:
 
 
 def test_what_was_sent_and_would_be_sent_again_has_not_drifted(sent: ReceiptFingerprint) -> None:
-    assert exit_status() == (0, "0 of 1 sent receipts and 0 pinned texts drifted.\n")
+    assert exit_status() == (0, "0 of 1 sent receipts and 0 of 0 pinned texts drifted.\n")
     sent.refresh_from_db()
     assert (sent.drift, sent.checked_at is not None) == ("", True)
 
@@ -127,5 +130,64 @@ def test_a_pinned_comparison_is_held_the_same_way(
     assert reasons() == [("markdown", "text"), ("markdown", "text")]
     status, said = exit_status()
     assert status == 1
-    assert "2 of 0 sent receipts and 6 pinned texts drifted" in said
+    assert "0 of 0 sent receipts and 2 of 6 pinned texts drifted." in said
     assert exit_status("--project", "ledger")[0] == 1
+
+
+def test_a_check_of_nothing_says_so(project: Project) -> None:
+    assert exit_status()[1].startswith("Nothing was checked:")
+
+
+def test_a_project_that_is_not_there_is_no_drift(project: Project) -> None:
+    with pytest.raises(CommandError) as refused:
+        exit_status("--project", "nobody")
+    assert refused.value.returncode == 2
+
+
+def test_pinned_texts_of_deleted_calls_are_told_apart_from_those_that_held(project: Project, calls: list[Call]) -> None:
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    comparing.pin(comparison, is_pinned=True)
+    calls[0].delete()
+    status, said = exit_status()
+    assert status == 0
+    assert said == (
+        "0 of 0 sent receipts and 0 of 2 pinned texts drifted.\n"
+        "2 pinned texts were not checked: their calls were deleted, or never answered.\n"
+    )
+    assert json.loads(exit_status("--json")[1])["unchecked"] == 2
+
+
+def test_a_family_that_is_no_longer_installed_is_drift(
+    project: Project, calls: list[Call], sent: ReceiptFingerprint
+) -> None:
+    comparison, _ = compared(project, ["receipt", "markdown"])
+    comparing.pin(comparison, is_pinned=True)
+    CanonicalProjection.objects.update(mapping="cooking:test:1")
+    assert reasons() == [(variant, "variant") for variant in ("markdown", *["command/receipt", "markdown"] * 2)]
+    assert "the family that read the call is not installed" in exit_status()[1]
+    _, summary = compared(project, ["receipt", "markdown"])
+    assert (summary.calls, summary.unread, summary.gone) == (0, len(calls), 0)
+
+
+def test_a_variant_that_raises_today_is_drift_of_the_text(
+    sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Iterator[Segment]:
+        raise RuntimeError("no words")
+
+    change_markdown(monkeypatch, render=fails)
+    assert reasons() == [("markdown", "text")]
+    assert "RuntimeError: no words" in exit_status()[1]
+
+
+def test_a_pinned_version_of_a_template_is_not_held_against_a_later_one(project: Project, calls: list[Call]) -> None:
+    author = create_user("ada", project=project)
+    fields = {"name": "brief", "title": "Brief", "characters": "900"}
+    save_version(project, family("command"), author, source="{{ summary_text }}", **fields)
+    for names in (["receipt", "brief@1"], ["receipt", "brief"]):
+        comparing.pin(compared(project, names)[0], is_pinned=True)
+    assert reasons() == []
+    save_version(project, family("command"), author, source="{{ status }}", **fields)
+    assert [(one.baseline.name, one.detail) for one in check().drifted if one.baseline] == [
+        ("all families: receipt · brief", "version 1 is version 2 now")
+    ] * len(calls)

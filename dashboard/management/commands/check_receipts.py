@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -17,7 +18,7 @@ from dashboard.renderers.receipt_drift import Checked, Drift, check
 class Command(BaseCommand):
     help = (
         "Writes again what this system sent and what pinned comparisons hold, and lists each text that is "
-        "another today, with the reason. Exit status 1 when there is one."
+        "another today, with the reason. Exit status 1 when there is one, 2 when it could not be checked."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -31,8 +32,8 @@ class Command(BaseCommand):
         else:
             for one in checked.drifted:
                 self.stdout.write(printable(_sentence(one)))
-            held = f"{checked.sent} sent receipts and {checked.pinned} pinned texts"
-            self.stdout.write(f"{len(checked.drifted)} of {held} drifted.")
+            for line in _told(checked):
+                self.stdout.write(line)
         if checked.drifted:
             sys.exit(1)
 
@@ -43,7 +44,18 @@ def _project(slug: str | None) -> Project | None:
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
-        raise CommandError(printable(f"There is no project {slug!r}.")) from None
+        raise CommandError(printable(f"There is no project {slug!r}."), returncode=2) from None
+
+
+def _told(checked: Checked) -> Iterator[str]:
+    pinned = sum(one.baseline is not None for one in checked.drifted)
+    sent = len(checked.drifted) - pinned
+    if checked.sent or checked.pinned:
+        yield f"{sent} of {checked.sent} sent receipts and {pinned} of {checked.pinned} pinned texts drifted."
+    else:
+        yield "Nothing was checked: no receipt says which variant here wrote it, and no comparison is pinned."
+    if checked.unchecked:
+        yield f"{checked.unchecked} pinned texts were not checked: their calls were deleted, or never answered."
 
 
 def _sentence(one: Drift) -> str:
@@ -55,6 +67,7 @@ def _facts(checked: Checked) -> dict[str, Any]:
     return {
         "sent": checked.sent,
         "pinned": checked.pinned,
+        "unchecked": checked.unchecked,
         "drifted": [
             {
                 "call": str(one.call),

@@ -88,7 +88,11 @@ def _started(options: dict[str, Any]) -> Comparison:
 
 
 def _left_out(facts: dict[str, Any]) -> str:
-    counts = ((facts["unanswered_calls"], "without an answer"), (facts["deleted_calls"], "deleted meanwhile"))
+    counts = (
+        (facts["unanswered_calls"], "without an answer"),
+        (facts["unread_calls"], "of a family that is not installed"),
+        (facts["deleted_calls"], "deleted meanwhile"),
+    )
     return ", ".join(f"{count:,} {why}" for count, why in counts if count)
 
 
