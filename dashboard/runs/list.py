@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from dashboard import query_rows
 from dashboard.columns import instant
+from dashboard.inert import Html
 from dashboard.models import Project, Run
 from dashboard.prepared import Given, given, prepared
 from dashboard.query import Query, Term, parse
@@ -27,6 +28,7 @@ from dashboard.query_rows import TermLike
 from dashboard.runs.facets import FacetGroup, facet_groups
 from dashboard.runs.row import HEADS, Head, Listed, RunRow, run_row
 from dashboard.runs.saved_views import View, asked_view
+from dashboard.templatetags.markup import icon
 
 PAGE = 50
 SORTS = {
@@ -78,6 +80,15 @@ class Column(NamedTuple):
     head: Head
     href: str  # sorts by it; empty when that cannot be
     is_current: bool
+
+    @property
+    def unsorted(self) -> str:
+        """Its label where that is no link."""
+        return "" if self.href else self.head.label
+
+    @property
+    def arrow(self) -> Html:
+        return Html(icon("arrow-down"))
 
 
 @dataclass(frozen=True)
