@@ -1,8 +1,8 @@
 """Files that a recording names, taken in later than the lines that name them.
 
 What was not there, or had no room under the quota, is looked for again whenever its recording is
-imported; what the store has lost since only when somebody asks for that, for it means to ask the store
-about every file. What retention took out stays out.
+imported; what the store has lost since only when somebody asks for that, for it means to read every
+file. What retention took out stays out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.db.models import F
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import sha256_of
-from dashboard.artifacts.removal import remove_unnamed, taking_in
+from dashboard.artifacts.removal import remove, remove_unnamed, removing, taking_in
 from dashboard.artifacts.store import NoRoom, NotStored, Stored, kept, opened, room_of
 from dashboard.columns import column_text
 from dashboard.intake.forgetting import still_named
@@ -54,11 +54,11 @@ def _of(source: Source, state: Artifact.State) -> Generator[Artifact]:
 
 
 def _is_lost(row: Artifact) -> bool:
-    """Raises NotStored where the store cannot be asked."""
+    """Reads all of it. Raises NotStored where the store cannot be asked."""
     try:
         with artifact_files().open(row.sha256) as stream:
-            return stream.seek(0, os.SEEK_END) != row.size
-    except (MissingArtifact, Damaged):
+            return sha256_of(stream) != row.sha256
+    except (MissingArtifact, FileNotFoundError, Damaged):
         return True
     except OSError as error:
         raise NotStored(error.strerror or str(error)) from None
@@ -68,9 +68,12 @@ def _look(source: Source, recording: Path, row: Artifact) -> bool:
     descriptor = opened(recording, row.path)
     if descriptor is None:
         return False
-    if row.sha256 and _hash_of(descriptor) != row.sha256:  # the row's content is another one: it stays lost
-        os.close(descriptor)
-        return False
+    if row.sha256:
+        if _hash_of(descriptor) != row.sha256:  # the row's content is another one: it stays lost
+            os.close(descriptor)
+            return False
+        with removing():  # what lies there is damaged, and the store would keep it where its size is right
+            remove({row.sha256})
     try:
         take(row, descriptor)
     except NoRoom:

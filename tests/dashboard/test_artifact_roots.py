@@ -61,6 +61,7 @@ def test_a_file_below_a_named_folder_is_taken_in(folders: Path) -> None:
         "{0}/root//kept/out.txt",
         "{0}/outside/secret.txt",
         "{0}/root-evil/out.txt",
+        "{0}/root-evil/kept/out.txt",
         "{0}/root/link.txt",
         "{0}/root/linked/secret.txt",
         "{0}/root/pipe",

@@ -13,7 +13,7 @@ from dashboard.artifacts.content import NoContent, Why, stream_of
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import quota_of
 from dashboard.models import Artifact, Problem, Project, Run
-from tests.dashboard.artifacts import put_beside, take_away
+from tests.dashboard.artifacts import content_beside, put_beside, take_away
 from tests.dashboard.factories import create_project
 from tests.dashboard.test_artifact_quota import imported, session, states
 
@@ -92,9 +92,10 @@ def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp
     assert imported(path)["taken_later"] == 0
     assert again(path) == "1 files were taken in that had been missing"
     assert content("a.txt") == large
-    put_beside(name, b"cut short")
-    assert "taken in" in again(path)
-    assert content("a.txt") == large
+    for damage in (b"cut short", changed(content_beside(name))):
+        put_beside(name, damage)
+        assert "taken in" in again(path)
+        assert content("a.txt") == large
     assert again(path) == ""
 
     take_away(name)
@@ -103,6 +104,12 @@ def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp
     with pytest.raises(NoContent) as no:
         content("a.txt")
     assert no.value.absence.why == Why.MISSING
+
+
+def changed(kept: bytes) -> bytes:
+    """In its middle, and as long as it was."""
+    at = len(kept) // 2
+    return kept[:at] + bytes([kept[at] ^ 1]) + kept[at + 1 :]
 
 
 def hash_of(name: str) -> str:

@@ -98,6 +98,8 @@ class Door:
         """Connections are reset, and then refused."""
         self._process.kill()
         self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
 
 
 def pass_on(port: int, behind: int) -> None:

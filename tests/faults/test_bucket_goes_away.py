@@ -103,7 +103,10 @@ def test_what_was_acknowledged_outlives_the_service_and_importing_again_complete
             assert store.faults() == []
         assert counts == sorted(counts)
         assert 0 < counts[-1] < artifacts
-        code, report, err = report_of(store.import_all(recordings))
+        for _ in range(3):  # a machine that sleeps for a while makes requests late, and an import says so
+            code, report, err = report_of(store.import_all(recordings))
+            if code == 0:
+                break
         assert (code, report["unstored"], report["problems"]) == (0, 0, []), err
         assert (store.present, store.faults()) == (artifacts, [])
     finally:

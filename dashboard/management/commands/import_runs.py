@@ -46,7 +46,7 @@ class Command(RichCommand):
             "--artifacts-root", action="append", default=[], metavar="FOLDER", help="take in files named below it, too"
         )
         parser.add_argument(
-            "--retry-artifacts", action="store_true", help="take in again what the artifact store has lost, too"
+            "--retry-artifacts", action="store_true", help="take in again what is lost or damaged in the store, too"
         )
         parser.add_argument("--watch", action="store_true", help="follow the files until interrupted")
         parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
