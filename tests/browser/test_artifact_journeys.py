@@ -142,6 +142,10 @@ def test_a_fold_of_json_is_asked_for_when_it_is_opened(
     page.get_by_role("link", name="Later members").click()
     expect(members).to_have_count(400)
     expect(members.last.locator("summary .nt").first).to_have_text("399")
+    page.goto(stored(artifact.call, b'{"a": 1}\n{"b": [2, 3]}\n').get_absolute_url())
+    page.locator("#L2 summary").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#L2 .tree .nt").first).to_have_text('"b"')
     plain = browse(signed_in=True, java_script_enabled=False)
     plain.goto(artifact.get_absolute_url())
     plain.locator(".tree summary").first.click()
@@ -179,7 +183,15 @@ def test_the_views_of_an_artifact_are_accessible(
     log, other = stored(create_call(run), stamped), stored(create_call(run), stamped + b"more\n")
     tree = stored(create_call(run), b'{"a": [1, {"b": null}], "c": "text"}')
     rows = stored(create_call(run), b'{"a": 1}\n{"a": 2}\n')
-    views = [f"{log.pk}/?go=10:00:30", f"{log.pk}/?tail&follow=1", f"{tree.pk}/", f"{rows.pk}/"]
+    table = stored(log.call, b"a,b,c\n" + b"1,2,3\n" * 900, path="/home/x/rows.csv", role="report", ordinal=1)
+    create_call(run, tool="Read", args={"file_path": "/home/x/log.txt", "offset": 3, "limit": 4})
+    views = [
+        f"{table.pk}/?line=700",
+        f"{log.pk}/?go=10:00:30",
+        f"{log.pk}/?tail&follow=1",
+        f"{tree.pk}/",
+        f"{rows.pk}/",
+    ]
     views += [f"{log.pk}/difference/", f"{log.pk}/difference/?with={other.pk}", f"{log.pk}/find/?q=red"]
     found = [sentence for view in views for sentence in in_both_themes(operator_page, f"/artifacts/{view}")]
     assert not found, "\n".join(found)
