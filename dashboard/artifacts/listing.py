@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.artifacts.content import NoContent, stream_of
+from dashboard.artifacts.content import Absence, NoContent, Why, stream_of
 from dashboard.artifacts.forms import TEXT, Form, forms_of_head
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.calls.queries import artifacts_of
@@ -34,29 +34,36 @@ class Listed:
     has_more: bool  # calls with the same content
 
 
-def listing_of(artifact: Artifact, form: Form | None) -> tuple[Listed, ...]:
-    """All of its call, in their order; none where it is the only one. `form` is the artifact's own."""
+def listing_of(artifact: Artifact, known: Form | Absence | None) -> tuple[Listed, ...]:
+    """All of its call, in their order; none where it is the only one. `known` is what was found of the artifact."""
     found = artifacts_of(artifact.call)
     if len(found) < 2:
         return ()
     return tuple(
-        _listed(one, artifact, form if one.pk == artifact.pk else _form(one) if place < OPENED else None)
+        _listed(one, artifact, known if one.pk == artifact.pk else _looked_at(one) if place < OPENED else None)
         for place, one in enumerate(found[:LISTED])
     )
 
 
-def _listed(one: Artifact, current: Artifact, form: Form | None) -> Listed:
+def _listed(one: Artifact, current: Artifact, found: Form | Absence | None) -> Listed:
     same = same_content(one)
+    has_lines = one.state != Artifact.State.MISSING and (not isinstance(found, Form) or found.has_text)
     return Listed(
         artifact=one,
         is_current=one.pk == current.pk,
-        type=form.label if form else "",
-        state=state_of(one),
+        type=found.label if isinstance(found, Form) else "",
+        state=_state(one, found),
         origin=origin_of(one),
-        lines=one.lines if one.state != Artifact.State.MISSING and (form is None or form.has_text) else None,
+        lines=one.lines if has_lines else None,
         same=same[:SAME_SHOWN],
         has_more=len(same) > SAME_SHOWN,
     )
+
+
+def _state(one: Artifact, found: Form | Absence | None) -> str:
+    """What the row says, but for a content that ought to be there and is not."""
+    is_told = one.observation_id is not None or one.state != Artifact.State.PRESENT
+    return found.heading if isinstance(found, Absence) and not is_told else state_of(one)
 
 
 def state_of(artifact: Artifact) -> str:
@@ -69,13 +76,15 @@ def origin_of(artifact: Artifact) -> str:
     return "a file that the recording names"
 
 
-def _form(artifact: Artifact) -> Form | None:
+def _looked_at(artifact: Artifact) -> Form | Absence:
     """By the first bytes of a file; a field of a recorded result is text, and is not read for that."""
     if artifact.observation_id is not None:
         return TEXT
     try:
         with stream_of(artifact) as stream:
             head = stream.read(SNIFFED)
-    except (NoContent, OSError):
-        return None
+    except NoContent as no:
+        return no.absence
+    except OSError:  # it was there a moment ago
+        return Absence(why=Why.UNREACHABLE)
     return forms_of_head(head, detect(head).name, artifact.path)[0]

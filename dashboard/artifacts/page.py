@@ -99,7 +99,7 @@ def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
         artifact=artifact,
         call=artifact.call,
         got=of_receipt(artifact.call.receipt_fidelity).got,
-        listing=listing_of(artifact, shown.forms[0] if isinstance(shown, Shown) else None),
+        listing=listing_of(artifact, shown.forms[0] if isinstance(shown, Shown) else shown),
         same=same[:SAME_SHOWN],
         has_more_same=len(same) > SAME_SHOWN,
         state=state_of(artifact),

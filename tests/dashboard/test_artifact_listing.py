@@ -82,6 +82,18 @@ def test_what_is_not_here_says_its_size_by_the_recording_and_why(client: Client,
     assert "Size50.0 KB when it was taken in" in text_of(body(client, artifact))
 
 
+def test_the_list_does_not_call_stored_what_is_gone_from_the_store(
+    client: Client, call: Call, settings: Settings
+) -> None:
+    field, lost = field_artifact(call, "line\n" * 900), stored(call, PATCH, ordinal=1)
+    changed = stored(call, b"as it was\n", ordinal=2)
+    (settings.ARTIFACTS / lost.sha256[:2] / lost.sha256).unlink()
+    (settings.ARTIFACTS / changed.sha256[:2] / changed.sha256).write_bytes(b"as it is!\n")
+    for page in (body(client, field), body(client, lost)):
+        states = [row[5] for row in listed(page)[1:]]
+        assert states == ["part of the recording", "The content is lost", "The content is not what was stored"]
+
+
 def test_content_of_many_calls_is_linked_as_far_as_the_page_says(client: Client, call: Call) -> None:
     artifact = stored(call, PATCH)
     for _ in range(9):
