@@ -7,8 +7,8 @@ calls under three variants are three hundred thousand of these additions.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from operator import add, gt, lt, sub
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from dashboard.comparisons.statistics import Spread
 MOST_CHANGED = 50
 
 Numbers: TypeAlias = tuple[int, ...]
+Pair: TypeAlias = tuple[Numbers, Numbers]  # the baseline's and the column's, in the order of MEASURES
 NOTHING: Numbers = (0,) * (1 + len(MEASURES))
 
 
@@ -51,23 +52,26 @@ class Adding:
         self.changes: Counter[int] = Counter()
         self._ranked: Mapping[Measure, list[tuple[int, str, Changed]]] = {measure: [] for measure in CHANGES}
 
-    def add(self, row: Row, ordinal: int, group: int) -> None:
-        cell = row.cells[ordinal]
-        if cell is None or cell.problem:
-            self._add_nothing(cell)
-            return
-        numbers = (1, *cell.values)
-        self.totals.add(group, numbers)
-        part = row.family, row.tool
-        self.parts[part] = tuple(map(add, self.parts.get(part, NOTHING), numbers))
-        if cell.lint:
-            self.rules.update(cell.lint)
-        if cell.fields:
-            self.fields.update(cell.fields)
-        self.sizes[bucket(cell.tokens)] += 1
-        baseline = row.cells[0] if ordinal else None
-        if baseline is not None and not baseline.problem:
-            self._add_pair(row, baseline, cell, group)
+    def add(self, rows: Sequence[Row], ordinal: int, groups: Sequence[int]) -> None:
+        """A batch, and the group of each of its rows."""
+        parts: dict[tuple[str, str], list[Numbers]] = defaultdict(list)
+        pairs: list[Pair] = []
+        for row, group in zip(rows, groups, strict=True):
+            cell = row.cells[ordinal]
+            if cell is None or cell.problem:
+                self._add_nothing(cell)
+                continue
+            values = cell.values
+            parts[row.family, row.tool].append((1, *values))
+            self._add_cell(cell, values, group)
+            baseline = row.cells[0] if ordinal else None
+            if baseline is not None and not baseline.problem:
+                pairs.append((baseline.values, values))
+                self._add_pair(row, (baseline, cell), pairs[-1], group)
+        for part, numbers in parts.items():
+            self.parts[part] = _added(self.parts.get(part, NOTHING), numbers)
+        if pairs:
+            self._add_pairs(pairs)
 
     def changed(self, measure: Measure) -> tuple[Changed, ...]:
         ranked = sorted(self._ranked[measure], key=lambda one: one[:2], reverse=True)
@@ -80,16 +84,27 @@ class Adding:
             self.problems += 1
             self.problem = self.problem or cell.problem
 
-    def _add_pair(self, row: Row, baseline: Cell, cell: Cell, group: int) -> None:
-        before, after = baseline.values, cell.values
+    def _add_cell(self, cell: Cell, values: Numbers, group: int) -> None:
+        self.totals.add(group, (1, *values))
+        if cell.lint:
+            self.rules.update(cell.lint)
+        if cell.fields:
+            self.fields.update(cell.fields)
+        self.sizes[bucket(cell.tokens)] += 1
+
+    def _add_pair(self, row: Row, cells: tuple[Cell, Cell], pair: Pair, group: int) -> None:
+        before, after = pair
         self.deltas.add(group, (1, *map(sub, after, before)))
-        self.before = tuple(map(add, self.before, before))
-        self.more = tuple(map(add, self.more, map(gt, after, before)))
-        self.fewer = tuple(map(add, self.fewer, map(lt, after, before)))
-        self.changes[bucket(cell.tokens - baseline.tokens)] += 1
-        for measure, place in PLACES:
+        self.changes[bucket(after[0] - before[0])] += 1
+        for measure, place in PLACES if after != before else ():
             if after[place] != before[place]:
-                self._rank(measure, row, (baseline, cell), before[place], after[place])
+                self._rank(measure, row, cells, before[place], after[place])
+
+    def _add_pairs(self, pairs: Sequence[Pair]) -> None:
+        before, after = (list(zip(*side, strict=True)) for side in zip(*pairs, strict=True))
+        self.before = tuple(map(add, self.before, map(sum, before)))
+        self.more = tuple(map(add, self.more, [sum(map(gt, *two)) for two in zip(after, before, strict=True)]))
+        self.fewer = tuple(map(add, self.fewer, [sum(map(lt, *two)) for two in zip(after, before, strict=True)]))
 
     def _rank(self, measure: Measure, row: Row, cells: tuple[Cell, Cell], before: int, after: int) -> None:
         weight = abs(after - before) if measure == "tokens" else after - before
@@ -103,6 +118,10 @@ class Adding:
 
 
 PLACES = tuple((measure, MEASURES.index(measure)) for measure in CHANGES)
+
+
+def _added(first: Numbers, rest: Sequence[Numbers]) -> Numbers:
+    return tuple(map(sum, zip(first, *rest, strict=True)))
 
 
 def _new_names(measure: Measure, baseline: Cell, cell: Cell) -> tuple[str, ...]:

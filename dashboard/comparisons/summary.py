@@ -95,11 +95,10 @@ def summarise(batches: Iterable[list[Row]], *, columns: int, calls: int, seed: i
     tool_families: dict[str, str] = {}
     place = 0
     for rows in batches:
-        for row in rows:
-            tool_families[row.tool] = row.family
-            for ordinal, column in enumerate(adding):
-                column.add(row, ordinal, groups[place])
-            place += 1
+        tool_families.update((row.tool, row.family) for row in rows)
+        for ordinal, column in enumerate(adding):
+            column.add(rows, ordinal, groups[place : place + len(rows)])
+        place += len(rows)
     spreads = [_Spreads(one.totals.spreads(), one.deltas.spreads()) for one in adding]
     return Summary(
         calls=place,

@@ -52,6 +52,8 @@ def _told(checked: Checked) -> Iterator[str]:
     sent = len(checked.drifted) - pinned
     if checked.sent or checked.pinned:
         yield f"{sent} of {checked.sent} sent receipts and {pinned} of {checked.pinned} pinned texts drifted."
+    elif checked.unchecked:
+        yield "Nothing was checked."
     else:
         yield "Nothing was checked: no receipt says which variant here wrote it, and no comparison is pinned."
     if checked.unchecked:
