@@ -86,6 +86,7 @@ def _columns(call: Call, halves: Halves, observations: dict[str, Observation], t
     canonical = halves.projection.canonical
     answered = "result" in observations or "receipt" in observations or call.source_error is not None
     error = canonical.error
+    fidelity = _result_fidelity(halves, observations)
     return {
         "family": halves.family,
         "status": canonical.status if answered else Call.Status.UNKNOWN,
@@ -96,17 +97,18 @@ def _columns(call: Call, halves: Halves, observations: dict[str, Observation], t
         "is_waiting": call.tool in ASKING_TOOLS or bool(error and error.kind in REFUSED_KINDS),
         "args_bytes": _size(observations, "args"),
         "result_bytes": _size(observations, "result"),
-        "result_fidelity": _result_fidelity(halves, observations),
+        "result_fidelity": fidelity,
         "receipt_fidelity": observations["receipt"].fidelity if "receipt" in observations else "absent",
         "receipt_characters": len(text),
         "receipt_lines": text.count("\n") + 1 if text else 0,
-        **_cut_columns(halves),
+        **_cut_columns(halves, is_bounded=fidelity == "bounded"),
     }
 
 
-def _cut_columns(halves: Halves) -> dict[str, Any]:
+def _cut_columns(halves: Halves, *, is_bounded: bool) -> dict[str, Any]:
     """Lines of the complete output, and how many of those the receipt holds.
 
+    What a source recorded only the beginning of was cut, whatever of that beginning the receipt holds.
     Without a receipt nothing was seen and nothing was cut: the call is unanswered, or its receipt
     was not recorded.
     """
@@ -114,7 +116,7 @@ def _cut_columns(halves: Halves) -> dict[str, Any]:
     seen = sum(one.cut.shown_count for one in halves.outputs)
     if halves.receipt is None:
         return {"output_lines": total, "seen_lines": 0, "is_cut": False}
-    return {"output_lines": total, "seen_lines": seen, "is_cut": total > seen}
+    return {"output_lines": total, "seen_lines": seen, "is_cut": total > seen or is_bounded}
 
 
 def _exit_status(result: JsonValue) -> int | None:

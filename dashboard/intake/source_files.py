@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from dashboard.artifacts.store import KEPT_IN
 from dashboard.columns import column_text
 from dashboard.models import Project, Source
 from envelopes.recordings.base import SourceLine
@@ -129,6 +130,11 @@ def later_heads(file: BinaryIO) -> Iterator[bytes]:
         file.seek(-1, os.SEEK_CUR)
 
 
+def is_recording(name: str, folder: str) -> bool:
+    """By its name. The outputs that a session keeps beside itself are none, though they may be lines of JSON."""
+    return (name.endswith(".jsonl") or name == "run.json") and folder != KEPT_IN
+
+
 def recordings_under(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
     """Files to try, parents before their subfolders; the flag says that the file was named itself.
 
@@ -143,7 +149,7 @@ def recordings_under(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
             Path(folder) / name
             for folder, _, names in os.walk(path, onerror=closed.append, followlinks=False)
             for name in names
-            if name.endswith(".jsonl") or name == "run.json"
+            if is_recording(name, Path(folder).name)
         ]
         found += [Path(os.fsdecode(error.filename)) for error in closed]
         for one in sorted(found, key=lambda each: (len(each.parts), each.name != "run.json", str(each))):

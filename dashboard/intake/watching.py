@@ -10,6 +10,7 @@ from watchfiles import watch
 
 from dashboard.intake.growing import Growing
 from dashboard.intake.importing import Report, Retry, import_paths
+from dashboard.intake.source_files import is_recording
 from dashboard.models import Project
 
 SETTLE_MS = 500  # what was written between the import and the watch's beginning is looked for after this
@@ -59,6 +60,6 @@ def _as_given(path: Path, named: Mapping[Path, Path], folders: Mapping[Path, Pat
     if path in named:
         return named[path]
     above = next((folder for folder in folders if folder in path.parents), None)
-    if above is None or not (path.suffix == ".jsonl" or path.name == "run.json"):
+    if above is None or not is_recording(path.name, path.parent.name):
         return None
     return folders[above] / path.relative_to(above)

@@ -13,6 +13,7 @@ from django.test import Client
 
 from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Call, Event, Message, Observation, Problem, Project, Receipt, Run, RunCall
+from tests.dashboard.sessions import SESSION, answers, asks, write
 from tests.dashboard.unseen import RECORDINGS, Recorded
 from tests.faults.crawl import faults_of_pages
 
@@ -113,3 +114,17 @@ def assert_is_among(kept: list[bytes], value: Any, line: bytes) -> None:
     same = [one for one in kept if repr(json.loads(one)) == repr(value)]
     assert same
     assert all(one in line for one in same)
+
+
+def test_kept_outputs_are_no_recordings_and_what_was_bounded_is_cut(project: Project, tmp_path: Path) -> None:
+    path = f"/home/ada/{SESSION}/tool-results/toolu_1.jsonl"
+    saved = {"stdout": "first", "stderr": "", "interrupted": False, "persistedOutputPath": path}
+    write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1", "first", result=saved)])
+    kept = tmp_path / SESSION / "tool-results" / "toolu_1.jsonl"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"of": "the tool"}\n' * 3, "utf-8")
+    report = import_paths(project, [tmp_path])
+    assert (report.files, report.lines["rejected"], Problem.objects.count()) == (1, 0, 0)
+    call = Call.objects.get()
+    assert call.artifacts.get(path=path).lines == 3
+    assert (call.result_fidelity, call.is_cut) == ("bounded", True)
