@@ -143,3 +143,21 @@ def test_a_call_that_no_mapping_can_read_is_kept_as_nothing_and_says_why(monkeyp
     )
     assert found.receipt is not None
     assert [(segment.text, segment.source) for segment in found.receipt.segments] == [("a", None)]
+
+
+def test_of_a_long_list_that_is_no_json_the_rest_is_still_shown() -> None:
+    good = json.dumps({"mode": "files_with_matches", "filenames": ["a.py"] * 400, "numFiles": 400}).encode()
+    kept = read_halves(agent="claude-code", tool="Grep", args=b"{}", result=good, content=b'"a.py"', is_error=False)
+    broken = read_halves(
+        agent="claude-code",
+        tool="Grep",
+        args=b"{}",
+        result=b"{" + good,
+        content=b'"a.py"',
+        is_error=False,
+        stored=lambda _mapping: kept.projection.canonical,
+        first=8,
+    )
+    assert broken.receipt is not None
+    assert broken.receipt.text == "a.py"
+    assert broken.note.startswith("result: ")

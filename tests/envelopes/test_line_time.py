@@ -10,6 +10,7 @@ from functools import lru_cache
 import pytest
 
 from envelopes.line_time import NEAR, OutOfOrder, Reading, first_at, reading_of
+from envelopes.turns import Stamped, Turns
 
 BEGIN = datetime(2026, 11, 22, 23, 50, tzinfo=UTC)
 FORMS = {
@@ -243,3 +244,8 @@ def test_a_stamp_behind_a_long_beginning_of_its_line_is_found_where_most_have_it
     assert read(content).reach == 4_000
     assert '"time":"2026-11-23T04:30:00Z"' in found(content, "04:30")
     assert read(log("date")).reach == 400
+
+
+def test_without_any_known_line_a_time_stands_for_itself() -> None:
+    assert Turns((), 10).nearest(7) == 7
+    assert Turns((Stamped(0, 25),), 10).nearest(7) == 27

@@ -1,0 +1,55 @@
+"""What a store answers when its files go, or itself goes, between two looks."""
+
+from __future__ import annotations
+
+import errno
+import io
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from envelopes.artifact import Fault, FileStore, MissingArtifact, Unreachable, fault_of
+from envelopes.line_index import LineIndex
+
+
+class Racing(FileStore):
+    """A file that was listed has another name by the time that it is opened."""
+
+    def _name(self, path: str) -> str:
+        folder = super()._name(path).partition("/")[0]
+        return f"{folder}/{self.later}"
+
+    later = "0" * 64
+
+
+def test_a_file_that_goes_after_it_was_listed_is_missing(tmp_path: Path) -> None:
+    store = Racing(tmp_path)
+    written = store.write("stdout", "a\n")
+    with pytest.raises(MissingArtifact):
+        store.open(written.path)
+
+
+def test_what_the_system_refuses_for_another_reason_is_raised_as_it_is(tmp_path: Path) -> None:
+    store = Racing(tmp_path)
+    written = store.write("stdout", "a\n")
+    store.later = "0" * 300
+    with pytest.raises(OSError, match="name too long") as refused:
+        store.open(written.path)
+    assert refused.value.errno == errno.ENAMETOOLONG
+
+
+def test_a_store_that_goes_while_it_is_checked_has_no_fault_to_tell() -> None:
+    def gone(*_: object) -> BinaryIO:
+        raise Unreachable("nobody answers")
+
+    def no_index(size: int) -> LineIndex:
+        raise Unreachable(f"nobody answers of {size} bytes")
+
+    sha256 = "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"  # of "a\n"
+    with pytest.raises(Unreachable, match="nobody answers"):
+        fault_of("a", sha256, gone, no_index)
+    with pytest.raises(Unreachable, match="of 2 bytes"):
+        fault_of("a", sha256, lambda: io.BytesIO(b"a\n"), no_index)
+    assert fault_of("a", sha256, lambda: io.BytesIO(b"a\n"), lambda _size: None) is None
+    assert isinstance(fault_of("a", sha256, lambda: io.BytesIO(b"b\n"), no_index), Fault)
