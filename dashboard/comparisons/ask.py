@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.urls import reverse
 
@@ -54,3 +55,8 @@ def _place(text: str) -> int | None:
 
 def calls_href(comparison: Comparison, column: int, **wanted: object) -> str:
     return f"{reverse('comparison-calls', args=[comparison.pk])}?{urlencode({'column': column, **wanted})}"
+
+
+def pair_href(comparison: Comparison, key: UUID, column: int, **listed: object) -> str:
+    """One call's halves. `listed` says in which list of calls it was found, so that the page can walk that list."""
+    return f"{reverse('comparison-pair', args=[comparison.pk, key])}?{urlencode({'column': column, **listed})}"

@@ -12,8 +12,7 @@ from itertools import islice
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.urls import reverse
-
+from dashboard.comparisons.ask import pair_href
 from dashboard.comparisons.cells import Cell, Measure, Row
 from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
 from dashboard.comparisons.facts import column_names
@@ -170,9 +169,8 @@ def _listed(
     summaries = summaries_of([row.key for _, row in found])
     kept = {name: value for name, value in rest.items() if name != "column"}
     for place, row in found:
-        asked = {"column": max(1, wanted.column), **kept, "listed": wanted.column, "at": place}
         yield Listed(
-            href=f"{reverse('comparison-pair', args=[comparison.pk, row.key])}?{urlencode(asked)}",
+            href=pair_href(comparison, row.key, max(1, wanted.column), **kept, listed=wanted.column, at=place),
             key=row.key,
             tool=row.tool,
             summary=summaries.get(row.key, ""),

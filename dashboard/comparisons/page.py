@@ -16,7 +16,7 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils import timezone
 
-from dashboard.comparisons.ask import Ask, calls_href
+from dashboard.comparisons.ask import Ask, calls_href, pair_href
 from dashboard.comparisons.cells import Measure
 from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
 from dashboard.comparisons.columns import current_variant, frozen_rows
@@ -298,9 +298,8 @@ def summaries_of(keys: Sequence[UUID]) -> dict[UUID, str]:
 def changed_call(
     comparison: Comparison, one: Changed, measure: Measure, column: int, summaries: Mapping[UUID, str]
 ) -> ChangedCall:
-    address = reverse("comparison-pair", args=[comparison.pk, one.key])
     return ChangedCall(
-        href=f"{address}?{urlencode({'column': column, 'changed': measure})}",
+        href=pair_href(comparison, one.key, column, changed=measure),
         key=one.call,
         tool=one.tool,
         summary=summaries.get(one.key, ""),

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlencode
 from uuid import UUID
 
-from django.urls import reverse
-
+from dashboard.comparisons.ask import calls_href, pair_href
 from dashboard.comparisons.calls import FILTERS, Wanted, parsed_place
 from dashboard.comparisons.cells import Row, unpacked
 from dashboard.comparisons.facts import column_names
@@ -47,13 +45,13 @@ def walk_of(comparison: Comparison, key: UUID, column: int, query: Mapping[str, 
         return Walk(back_href=up)
 
     def address(found: tuple[str, Row] | None) -> str:
-        return "" if found is None else _pair_href(comparison, found[1].key, {"column": column, **kept, "at": found[0]})
+        return "" if found is None else pair_href(comparison, found[1].key, column, **kept, at=found[0])
 
-    listed = {"column": wanted.column, **{name: kept[name] for name in FILTERS if name in kept}}
+    filters = {name: kept[name] for name in FILTERS if name in kept}
     return Walk(
         previous_href=address(next(_before(comparison, wanted, batch, index), None)),
         next_href=address(next(wanted.rows(comparison, batch, index), None)),
-        back_href=f"{reverse('comparison-calls', args=[comparison.pk])}?{urlencode(listed)}",
+        back_href=calls_href(comparison, wanted.column, **filters),
         back_title=wanted.title(names[wanted.column]),
     )
 
@@ -63,10 +61,13 @@ def _of_changed(comparison: Comparison, key: UUID, wanted: Wanted, up: str) -> W
     if key not in keys:
         return Walk(back_href=up)
     at = keys.index(key)
-    kept = {"column": wanted.column, "changed": wanted.changed}
+    before, behind = (
+        pair_href(comparison, keys[place], wanted.column, changed=wanted.changed) if 0 <= place < len(keys) else ""
+        for place in (at - 1, at + 1)
+    )
     return Walk(
-        previous_href=_pair_href(comparison, keys[at - 1], kept) if at else "",
-        next_href=_pair_href(comparison, keys[at + 1], kept) if at + 1 < len(keys) else "",
+        previous_href=before,
+        next_href=behind,
         place=f"{at + 1} of {len(keys)}",
         back_href=up,
     )
@@ -86,7 +87,3 @@ def _before(comparison: Comparison, wanted: Wanted, batch: int, index: int) -> I
         for place in reversed(range(index if number == batch else len(rows))):
             if wanted.takes(rows[place]):
                 yield f"{number}.{place}", rows[place]
-
-
-def _pair_href(comparison: Comparison, key: UUID, kept: Mapping[str, object]) -> str:
-    return f"{reverse('comparison-pair', args=[comparison.pk, key])}?{urlencode(kept)}"
