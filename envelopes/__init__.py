@@ -4,25 +4,32 @@
     render(canonical, family, policy)         the canonical result -> the receipt, every character sourced
     compact(canonical, budget)                what stays of the result when the call ages out of the history
     read_halves(agent=…, tool=…, …)           what a foreign agent recorded of a call -> both halves
+    ToolCall, Settlement, ExecutionEvent      what was asked, how it ended, and what was told on the way
 
 The pipeline knows no family; `envelopes.families` is the registry, `envelopes.halves` wires the two.
 """
 
 from __future__ import annotations
 
+from envelopes.call import ToolCall
 from envelopes.compaction import Compacted, compact
+from envelopes.event import ExecutionEvent
 from envelopes.halves import Halves, read_halves
 from envelopes.pipeline import project, render
 from envelopes.receipt import Receipt, Segment
 from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.settlement import Settlement
 
 __all__ = [
     "CanonicalResult",
     "Compacted",
     "CompleteOutput",
+    "ExecutionEvent",
     "Halves",
     "Receipt",
     "Segment",
+    "Settlement",
+    "ToolCall",
     "ToolError",
     "compact",
     "project",

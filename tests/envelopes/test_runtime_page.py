@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+import envelopes
 from envelopes.artifact import FileStore
 from tests.conftest import CHECKOUT
 
@@ -59,6 +60,14 @@ def test_a_command_that_fails_is_a_success_with_an_exit_status(said: dict[str, A
 def test_a_call_that_could_not_be_carried_out_is_an_error(said: dict[str, Any]) -> None:
     assert said["canonical"].to_json()["result"] is None
     assert said["canonical"].error.kind == "execution_root_violation"
+
+
+def test_what_a_runtime_builds_on_comes_from_the_package_itself() -> None:
+    """These names stay where they are, so that a runtime need not know in which module each is made."""
+    stable = """project render compact CompleteOutput CanonicalResult ToolError Receipt Segment
+        ToolCall Settlement ExecutionEvent"""
+    assert set(stable.split()) <= set(envelopes.__all__)
+    assert not [name for name in envelopes.__all__ if not hasattr(envelopes, name)]
 
 
 def test_the_page_names_no_module_and_no_name_that_is_not_there() -> None:
