@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import add, gt, lt, sub
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ MOST_CHANGED = 50
 
 Numbers: TypeAlias = tuple[int, ...]
 Pair: TypeAlias = tuple[Numbers, Numbers]  # the baseline's and the column's, in the order of MEASURES
+Part: TypeAlias = tuple[str, str]  # family and tool
 NOTHING: Numbers = (0,) * (1 + len(MEASURES))
 
 
@@ -38,11 +39,15 @@ class GroupSums:
 
 
 class Adding:
-    """`parts` are sums by family and tool; `before`, `more` and `fewer` are of the pairs, in the order of MEASURES."""
+    """`parts` are sums by family and tool, and `lone` those of calls that only the baseline or only this column has
+    a text for; `before`, `more` and `fewer` are of the pairs, in the order of MEASURES. `places` says, a bit each, in
+    which batches there is such a call, by what a list of calls is narrowed with."""
 
     def __init__(self, groups: int) -> None:
         self.totals, self.deltas = GroupSums(groups), GroupSums(groups)
-        self.parts: dict[tuple[str, str], Numbers] = {}
+        self.parts: dict[Part, Numbers] = {}
+        self.lone: tuple[dict[Part, Numbers], dict[Part, Numbers]] = ({}, {})
+        self.places: dict[str, int] = defaultdict(int)
         self.before = self.more = self.fewer = NOTHING[1:]
         self.absent = self.problems = 0
         self.problem = ""
@@ -52,26 +57,31 @@ class Adding:
         self.changes: Counter[int] = Counter()
         self._ranked: Mapping[Measure, list[tuple[int, str, Changed]]] = {measure: [] for measure in CHANGES}
 
-    def add(self, rows: Sequence[Row], ordinal: int, groups: Sequence[int]) -> None:
-        """A batch, and the group of each of its rows."""
-        parts: dict[tuple[str, str], list[Numbers]] = defaultdict(list)
+    def add(self, rows: Sequence[Row], ordinal: int, groups: Sequence[int], batch: int) -> None:
+        """A batch, its number, and the group of each of its rows."""
+        parts: dict[Part, list[Numbers]] = defaultdict(list)
         pairs: list[Pair] = []
         for row, group in zip(rows, groups, strict=True):
-            cell = row.cells[ordinal]
+            cell, part = row.cells[ordinal], (row.family, row.tool)
+            baseline = row.measured(0) if ordinal else None
             if cell is None or cell.problem:
                 self._add_nothing(cell)
+                self._add_lone(0, part, baseline)
                 continue
             values = cell.values
-            parts[row.family, row.tool].append((1, *values))
+            parts[part].append((1, *values))
             self._add_cell(cell, values, group)
-            baseline = row.cells[0] if ordinal else None
-            if baseline is not None and not baseline.problem:
+            if baseline is not None:
                 pairs.append((baseline.values, values))
                 self._add_pair(row, (baseline, cell), pairs[-1], group)
+            elif ordinal:
+                self._add_lone(1, part, cell)
         for part, numbers in parts.items():
             self.parts[part] = _added(self.parts.get(part, NOTHING), numbers)
         if pairs:
             self._add_pairs(pairs)
+        for key in _keys(parts, pairs):
+            self.places[key] |= 1 << batch
 
     def changed(self, measure: Measure) -> tuple[Changed, ...]:
         ranked = sorted(self._ranked[measure], key=lambda one: one[:2], reverse=True)
@@ -83,6 +93,10 @@ class Adding:
         else:
             self.problems += 1
             self.problem = self.problem or cell.problem
+
+    def _add_lone(self, side: int, part: Part, cell: Cell | None) -> None:
+        if cell is not None:
+            self.lone[side][part] = _added(self.lone[side].get(part, NOTHING), [(1, *cell.values)])
 
     def _add_cell(self, cell: Cell, values: Numbers, group: int) -> None:
         self.totals.add(group, (1, *values))
@@ -115,6 +129,21 @@ class Adding:
         changed = Changed(row.call.hex(), row.tool, before, after, _new_names(measure, *cells))
         entry = (weight, _inverted(row.call), changed)
         (heapq.heappush if len(ranked) < MOST_CHANGED else heapq.heappushpop)(ranked, entry)
+
+
+def place_key(kind: str, value: str | int) -> str:
+    """Under which `places` holds the batches with such a call: `tool` Bash, `sizes` 7, and so on."""
+    return f"{kind} {value}"
+
+
+def _keys(parts: Mapping[Part, Sequence[Numbers]], pairs: Sequence[Pair]) -> Iterator[str]:
+    """Of one batch."""
+    for kind, names in (("family", {family for family, _ in parts}), ("tool", {tool for _, tool in parts})):
+        yield from (place_key(kind, name) for name in names)
+    sizes = {bucket(numbers[1]) for some in parts.values() for numbers in some}
+    changes = {bucket(after[0] - before[0]) for before, after in pairs}
+    yield from (place_key("sizes", number) for number in sizes)
+    yield from (place_key("changes", number) for number in changes)
 
 
 PLACES = tuple((measure, MEASURES.index(measure)) for measure in CHANGES)

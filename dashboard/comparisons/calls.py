@@ -6,19 +6,20 @@ thousand calls reads the batches behind it and no others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import urlencode
 from uuid import UUID
 
+from dashboard.comparisons.adding import place_key
 from dashboard.comparisons.ask import pair_href
 from dashboard.comparisons.cells import Cell, Measure, Row
 from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
 from dashboard.comparisons.facts import column_names
-from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call, summaries_of
+from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call, changed_calls, summaries_of
 from dashboard.comparisons.summary import ColumnSummary, Sums
-from dashboard.comparisons.work import results_of, summary_of
+from dashboard.comparisons.work import results_in, summary_of
 from dashboard.models import Comparison
 
 PAGE = 50
@@ -46,6 +47,7 @@ class CallsPage:
     comparison: Comparison
     title: str
     total: int | None  # where the summary knows it
+    of: int  # so many changed, where the list holds the first of them
     baseline: str
     column: str
     rows: tuple[Listed, ...]
@@ -95,9 +97,23 @@ class Wanted:
         said += [f"whose tokens changed by {_range(self.changes, sign='+')}"] if self.changes is not None else []
         return " ".join(["Calls", *said, f"under {column}"])
 
-    def rows(self, comparison: Comparison, batch: int = 0, index: int = -1) -> Iterator[tuple[str, Row]]:
-        """Each with its place, behind place `index` of batch `batch`."""
-        for number, rows in enumerate(results_of(comparison, first=batch), start=batch):
+    def batches(self, comparison: Comparison) -> Sequence[int]:
+        """Those that may hold such a call: a tool that was called twice in a hundred thousand calls is in two."""
+        every = range(comparison.batches.count())
+        places = summary_of(comparison).columns[self.column].places if comparison.is_finished else {}
+        if not places:
+            return every
+        asked = {"tool": self.tool, "family": self.family, "sizes": self.sizes, "changes": self.changes}
+        keys = [place_key(kind, value) for kind, value in asked.items() if value not in ("", None)]
+        held = [int.from_bytes(places.get(key, b""), "little") for key in keys]
+        return [number for number in every if all(bits >> number & 1 for bits in held)]
+
+    def rows(
+        self, comparison: Comparison, batches: Sequence[int], behind: tuple[int, int] = (0, -1)
+    ) -> Iterator[tuple[str, Row]]:
+        """Each with its place, behind that batch and index."""
+        batch, index = behind
+        for number, rows in results_in(comparison, [one for one in batches if one >= batch]):
             for place, row in enumerate(rows):
                 if (number > batch or place > index) and self.takes(row):
                     yield f"{number}.{place}", row
@@ -140,13 +156,14 @@ def calls_page(comparison: Comparison, query: Mapping[str, str]) -> CallsPage:
     wanted = Wanted.of(query, len(names), column=query.get("column", ""))
     after = query.get("after", "")
     start = parsed_place(after) if after else (0, -1)
-    found = [] if wanted.changed else list(islice(wanted.rows(comparison, *start), PAGE + 1))
+    found = [] if wanted.changed else list(islice(wanted.rows(comparison, wanted.batches(comparison), start), PAGE + 1))
     rest = {name: query[name] for name in ("column", *FILTERS) if name in query}
     changed = tuple(_changed(comparison, wanted))
     return CallsPage(
         comparison=comparison,
         title=wanted.title(names[wanted.column]),
         total=_total(comparison, wanted, changed),
+        of=_of(comparison, wanted) if changed else 0,
         baseline=names[0],
         column=names[wanted.column],
         rows=tuple(_listed(comparison, wanted, rest, found[:PAGE])),
@@ -160,6 +177,10 @@ def _total(comparison: Comparison, wanted: Wanted, changed: tuple[ChangedCall, .
     if wanted.changed or not comparison.is_finished:
         return len(changed) if wanted.changed else None
     return wanted.total(summary_of(comparison).columns[wanted.column])
+
+
+def _of(comparison: Comparison, wanted: Wanted) -> int:
+    return changed_calls(summary_of(comparison).columns[wanted.column], wanted.changed or "tokens")
 
 
 def _listed(
@@ -195,6 +216,6 @@ def row_of(comparison: Comparison, call: UUID) -> Row | None:
     """The numbers of one call; None when the comparison does not have it."""
     for number, calls in comparison.batches.order_by("number").values_list("number", "calls").iterator(chunk_size=64):
         if call.bytes in bytes(calls):
-            rows = next(results_of(comparison, first=number), [])
+            rows = [row for _, some in results_in(comparison, [number]) for row in some]
             return next((row for row in rows if row.call == call.bytes), None)
     return None

@@ -11,6 +11,7 @@ from dashboard.comparisons.cells import MEASURES, Measure
 from dashboard.comparisons.summary import Bounds, ColumnSummary, Delta, Summary
 from dashboard.templatetags.markup import count as shown
 
+FEW = 20  # calls: drawn again from fewer, their own numbers leave too narrow an interval to tell anything by
 WHOLE = 0.95  # of the calls: a total over fewer is not to be held beside one over all
 
 
@@ -73,11 +74,13 @@ def _difference(measure: Measure, delta: Delta) -> Figure:
     if not (delta.more or delta.fewer):
         return Figure(value="0", detail="the same in every call")
     bounds = delta.interval
-    is_clear = bounds is not None and not bounds.low <= 0 <= bounds.high
+    is_apart = bounds is not None and not bounds.low <= 0 <= bounds.high
+    is_clear = is_apart and delta.calls >= FEW
+    doubt = "too few calls to tell" if is_apart else "no clear difference"
     worth = _ends(bounds, sign="+") or "one call: no interval"
     return Figure(
         value=f"{delta.change:+,}{_share(measure, delta)}",
-        detail=worth if is_clear or bounds is None else f"{worth}: no clear difference",
+        detail=worth if is_clear or bounds is None else f"{worth}: {doubt}",
         split=f"{shown(delta.more)} more, {shown(delta.fewer)} fewer, p {probability(delta.probability)}",
         tone="" if not is_clear else "good" if delta.change < 0 else "bad",
     )
@@ -95,7 +98,12 @@ def probability(value: float) -> str:
 
 
 def _ends(bounds: Bounds | None, *, sign: str) -> str:
-    return "" if bounds is None else f"{bounds.low:{sign},.0f} to {bounds.high:{sign},.0f}"
+    """Nothing where every call said the same: no drawing could tell how another one would have been."""
+    return (
+        ""
+        if bounds is None or not (sign or bounds.high > bounds.low)
+        else f"{bounds.low:{sign},.0f} to {bounds.high:{sign},.0f}"
+    )
 
 
 def rule_rows(columns: Sequence[ColumnSummary], names: Sequence[str]) -> tuple[FigureRow, ...]:

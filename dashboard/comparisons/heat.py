@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dashboard.comparisons.adding import place_key
 from dashboard.comparisons.ask import LABELS, Ask, calls_href
 from dashboard.comparisons.cells import MEASURES, Measure
-from dashboard.comparisons.summary import Summary, Sums
+from dashboard.comparisons.summary import ColumnSummary, Lone, Summary, Sums
 from dashboard.models import Comparison
 
 STEPS = 4  # of the heat, either way
@@ -19,8 +20,8 @@ FULLEST_SHARE = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class HeatCell:
-    """`heat` from -4 to 4: how far below or above the baseline, in quarters of what is fullest. `part` says of how
-    many calls this is, when that is not all of the row's."""
+    """`heat` from -4 to 4: how far below or above the baseline, in quarters of what is fullest, over the calls that
+    both have. `part` says of how many calls the value is, when that is not all of the row's."""
 
     value: str
     change: str
@@ -56,12 +57,10 @@ class Heat:
 
 
 def heat_of(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> Heat:
-    groups = [one.tools if ask.by == "tool" else one.families for one in summary.columns]
+    columns = dict(zip(names, summary.columns, strict=True))
+    groups = [_sums(one, ask) for one in summary.columns]
     labels = sorted({label for group in groups for label in group})
-    rows = [
-        _heat_row(comparison, label, {name: group.get(label) for name, group in zip(names, groups, strict=True)}, ask)
-        for label in labels
-    ]
+    rows = [_heat_row(comparison, label, columns, ask) for label in labels]
     heads = [("", ask.by), *((str(ordinal), name) for ordinal, name in enumerate(names))]
     if ask.place is not None and ask.place < len(names):
         place = ask.place
@@ -86,26 +85,46 @@ def _mean(sums: Sums | None, measure: Measure) -> float:
     return getattr(sums, measure) / sums.calls if sums and sums.calls else 0.0
 
 
-def _heat_row(comparison: Comparison, label: str, sums: Mapping[str, Sums | None], ask: Ask) -> HeatRow:
+def _held(first: Sums | None, sums: Sums, lone: Lone | None) -> tuple[Sums, Sums] | None:
+    """The baseline's sums and the column's over the calls that both have a text for, so that like is held to like."""
+    if first is None or sums is first:
+        return None
+    if lone is None:  # also in an older summary, which cannot say which calls are meant
+        return (first, sums) if first.calls == sums.calls else None
+    pair = _without(first, lone.baseline), _without(sums, lone.column)
+    return pair if pair[0].calls else None
+
+
+def _without(sums: Sums, lone: Sums) -> Sums:
+    return Sums(**{name: getattr(sums, name) - getattr(lone, name) for name in Sums.__struct_fields__})
+
+
+def _heat_row(comparison: Comparison, label: str, columns: Mapping[str, ColumnSummary], ask: Ask) -> HeatRow:
+    sums = {name: _sums(one, ask).get(label) for name, one in columns.items()}
     calls = max((one.calls for one in sums.values() if one), default=0)
     first = next(iter(sums.values()))
     cells = []
     for ordinal, (name, one) in enumerate(sums.items()):
         part = "" if one is None or one.calls == calls else f"of {one.calls:,}"
         href = calls_href(comparison, ordinal, **{ask.by: label})
-        cells.append((name, None if one is None else _heat_cell(first, one, ask.measure, href=href, part=part)))
+        held = None if one is None else _held(first, one, columns[name].lone.get(place_key(ask.by, label)))
+        cells.append((name, None if one is None else _heat_cell(one, held, ask.measure, href=href, part=part)))
     return HeatRow(name=label, calls=calls, cells=tuple(cells))
 
 
-def _heat_cell(first: Sums | None, sums: Sums, measure: Measure, *, href: str, part: str) -> HeatCell:
+def _sums(column: ColumnSummary, ask: Ask) -> dict[str, Sums]:
+    return column.tools if ask.by == "tool" else column.families
+
+
+def _heat_cell(sums: Sums, held: tuple[Sums, Sums] | None, measure: Measure, *, href: str, part: str) -> HeatCell:
     """Where the baseline has no calls of this row, there is nothing to be above or below."""
-    value, baseline = _mean(sums, measure), _mean(first, measure)
-    is_held = first is not None and sums is not first
+    baseline, value = (_mean(one, measure) for one in held or (sums, sums))
+    mean = _mean(sums, measure)
     return HeatCell(
-        value=f"{value:.1%}" if measure == "cut" else f"{value:,.1f}",
-        change=_change(value, baseline, measure) if is_held else "",
+        value=f"{mean:.1%}" if measure == "cut" else f"{mean:,.1f}",
+        change=_change(value, baseline, measure),
         part=part,
-        heat=_steps(value, baseline, measure) if is_held else 0,
+        heat=_steps(value, baseline, measure),
         href=href,
     )
 

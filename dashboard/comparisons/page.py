@@ -102,11 +102,14 @@ class ChangedCall:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedList:
+    """`total` calls are kept in the list, of `changed` that there are."""
+
     id: str
     title: str
     unit: str
     calls: tuple[ChangedCall, ...]
     total: int
+    changed: int
     href: str
 
 
@@ -284,10 +287,20 @@ def _changed_lists(comparison: Comparison, column: ColumnSummary, ask: Ask) -> t
             unit=CHANGE_UNITS.get(measure, ""),
             calls=tuple(changed_call(comparison, one, measure, ask.column, summaries) for one in some),
             total=len(column.changed[measure]),
+            changed=changed_calls(column, measure),
             href=calls_href(comparison, ask.column, changed=measure),
         )
         for measure, some in listed.items()
     )
+
+
+def changed_calls(column: ColumnSummary, measure: Measure) -> int:
+    """How many belong into the list of a measure, of which the summary keeps the first: of tokens those with more
+    and those with fewer, of the others those with more."""
+    delta = column.deltas.get(measure)
+    if delta is None:
+        return 0
+    return delta.more + (delta.fewer if measure == "tokens" else 0)
 
 
 def summaries_of(keys: Sequence[UUID]) -> dict[UUID, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import pyzstd
 
-from dashboard.comparisons.adding import NOTHING, Adding, Numbers
+from dashboard.comparisons.adding import NOTHING, Adding, Numbers, Part, place_key
 from dashboard.comparisons.cells import MEASURES, Measure, Row
 from dashboard.comparisons.changes import CHANGES, Changed
 from dashboard.comparisons.statistics import Spread, bootstrap_means, groups_of, sign_test
@@ -61,8 +61,19 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
 
 
+class Lone(msgspec.Struct, frozen=True):
+    """Sums of the calls that only the baseline, or only the column, has a text for."""
+
+    baseline: Sums = Sums()
+    column: Sums = Sums()
+
+
 class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`absent` calls have no text here: no such variant in their family, or nothing recorded."""
+    """`absent` calls have no text here: no such variant in their family, or nothing recorded.
+
+    `lone` is by family (`family command`) and by tool, and only where there is any. `places` are the batches that
+    hold a call of a tool, a family or a bucket, a bit each, lowest first. Both are empty in older summaries.
+    """
 
     calls: int
     absent: int
@@ -77,6 +88,8 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
     families: dict[str, Sums]
     tools: dict[str, Sums]
     changed: dict[str, tuple[Changed, ...]]
+    lone: dict[str, Lone] = {}
+    places: dict[str, bytes] = {}
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,10 +107,10 @@ def summarise(batches: Iterable[list[Row]], *, columns: int, calls: int, seed: i
     adding = [Adding(max(groups, default=-1) + 1) for _ in range(columns)]
     tool_families: dict[str, str] = {}
     place = 0
-    for rows in batches:
+    for number, rows in enumerate(batches):
         tool_families.update((row.tool, row.family) for row in rows)
         for ordinal, column in enumerate(adding):
-            column.add(rows, ordinal, groups[place : place + len(rows)])
+            column.add(rows, ordinal, groups[place : place + len(rows)], number)
         place += len(rows)
     spreads = [_Spreads(one.totals.spreads(), one.deltas.spreads()) for one in adding]
     return Summary(
@@ -156,10 +169,25 @@ def _summary(adding: Adding, spreads: _Spreads, intervals: _Intervals) -> Column
         families=_folded(adding.parts, 0),
         tools=_folded(adding.parts, 1),
         changed={measure: adding.changed(measure) for measure in CHANGES},
+        lone=_lone(adding),
+        places={key: _bits(number) for key, number in sorted(adding.places.items())},
     )
 
 
-def _folded(parts: Mapping[tuple[str, str], Numbers], place: int) -> dict[str, Sums]:
+def _bits(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8, "little")
+
+
+def _lone(adding: Adding) -> dict[str, Lone]:
+    found: dict[str, Lone] = {}
+    for place, kind in enumerate(("family", "tool")):
+        baseline, column = (_folded(side, place) for side in adding.lone)
+        for name in sorted(baseline.keys() | column.keys()):
+            found[place_key(kind, name)] = Lone(baseline.get(name, Sums()), column.get(name, Sums()))
+    return found
+
+
+def _folded(parts: Mapping[Part, Numbers], place: int) -> dict[str, Sums]:
     """By family (0) or by tool (1)."""
     found: dict[str, Numbers] = {}
     for part, numbers in parts.items():

@@ -47,7 +47,8 @@ class Tally:
 
     @property
     def chance(self) -> str:
-        return probability(self.probability)
+        """Of no winner at all there is nothing to say."""
+        return f"p {probability(self.probability)}" if self.decided else "–"
 
     @property
     def said(self) -> str:

@@ -6,15 +6,15 @@ tool, a family or a bucket, which are found again in the batches, from the call'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from dashboard.comparisons.ask import calls_href, pair_href
 from dashboard.comparisons.calls import FILTERS, Wanted, parsed_place
-from dashboard.comparisons.cells import Row, unpacked
+from dashboard.comparisons.cells import Row
 from dashboard.comparisons.facts import column_names
-from dashboard.comparisons.work import results_of, summary_of
+from dashboard.comparisons.work import results_in, summary_of
 from dashboard.models import Comparison
 
 
@@ -44,13 +44,15 @@ def walk_of(comparison: Comparison, key: UUID, column: int, query: Mapping[str, 
     if not _stands_at(comparison, key, batch, index):
         return Walk(back_href=up)
 
+    batches = wanted.batches(comparison)
+
     def address(found: tuple[str, Row] | None) -> str:
         return "" if found is None else pair_href(comparison, found[1].key, column, **kept, at=found[0])
 
     filters = {name: kept[name] for name in FILTERS if name in kept}
     return Walk(
-        previous_href=address(next(_before(comparison, wanted, batch, index), None)),
-        next_href=address(next(wanted.rows(comparison, batch, index), None)),
+        previous_href=address(next(_before(comparison, wanted, batches, (batch, index)), None)),
+        next_href=address(next(wanted.rows(comparison, batches, (batch, index)), None)),
         back_href=calls_href(comparison, wanted.column, **filters),
         back_title=wanted.title(names[wanted.column]),
     )
@@ -75,15 +77,16 @@ def _of_changed(comparison: Comparison, key: UUID, wanted: Wanted, up: str) -> W
 
 def _stands_at(comparison: Comparison, key: UUID, batch: int, index: int) -> bool:
     """An address may say anything."""
-    rows = next(results_of(comparison, first=batch), [])
+    rows = [row for _, some in results_in(comparison, [batch]) for row in some]
     return index < len(rows) and rows[index].key == key
 
 
-def _before(comparison: Comparison, wanted: Wanted, batch: int, index: int) -> Iterator[tuple[str, Row]]:
+def _before(
+    comparison: Comparison, wanted: Wanted, batches: Sequence[int], at: tuple[int, int]
+) -> Iterator[tuple[str, Row]]:
     """Backwards, a few batches in memory at a time."""
-    earlier = comparison.batches.filter(number__lte=batch).order_by("-number").values_list("number", "results")
-    for number, results in earlier.iterator(chunk_size=8):
-        rows = unpacked(bytes(results or b""))
+    batch, index = at
+    for number, rows in results_in(comparison, [one for one in reversed(batches) if one <= batch]):
         for place in reversed(range(index if number == batch else len(rows))):
             if wanted.takes(rows[place]):
                 yield f"{number}.{place}", rows[place]

@@ -10,7 +10,7 @@ of a killed worker stays "running" for ever.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -29,6 +29,7 @@ from dashboard.models import Call, Comparison, ComparisonBatch
 LEASE = timedelta(seconds=60)
 RENEWED_AFTER = 10.0  # seconds
 MOST_ATTEMPTS = 3
+AT_ONCE = 8  # batches
 OPEN = (Comparison.State.QUEUED, Comparison.State.RUNNING)
 
 
@@ -70,8 +71,17 @@ def done_count(comparison: Comparison) -> int:
 def results_of(comparison: Comparison, *, first: int = 0) -> Iterator[list[Row]]:
     """The rows of each batch in order, one batch in memory; from batch `first` on."""
     found = comparison.batches.filter(number__gte=first, finished_at__isnull=False).order_by("number")
-    for results in found.values_list("results", flat=True).iterator(chunk_size=8):
+    for results in found.values_list("results", flat=True).iterator(chunk_size=AT_ONCE):
         yield unpacked(bytes(results or b""))
+
+
+def results_in(comparison: Comparison, numbers: Sequence[int]) -> Iterator[tuple[int, list[Row]]]:
+    """Of batches by their numbers, in that order, as far as they are done; a few at a time in memory."""
+    done = comparison.batches.filter(finished_at__isnull=False)
+    for start in range(0, len(numbers), AT_ONCE):
+        some = numbers[start : start + AT_ONCE]
+        found = dict(done.filter(number__in=some).order_by().values_list("number", "results"))
+        yield from ((one, unpacked(bytes(found[one] or b""))) for one in some if one in found)
 
 
 def _open(comparison: Comparison | None) -> Iterator[Comparison]:

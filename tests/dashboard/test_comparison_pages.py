@@ -138,6 +138,8 @@ def test_a_difference_says_what_it_is_worth_without_colour(
     assert "8 more, 1 fewer, p = 0.039" in shown
     assert "receipt takes fewer tokens than recorded in all, but more in 8 of 9 calls" in shown
     assert "+1 (+11.1 points)" in shown
+    assert ": too few calls to tell" in shown, "nine calls, however alike, are no proof"
+    assert 'data-tone="good"' not in page(operator_client, comparison.get_absolute_url()).partition('id="heat"')[0]
     grid = page(operator_client, f"{comparison.get_absolute_url()}?measure=cut").partition('id="heat"')[2]
     assert "+11.1 points" in grid
     assert "fullest at 25 points" in grid
@@ -193,6 +195,9 @@ def test_a_long_list_of_calls_goes_on_where_it_ended(operator_client: Client, pr
     keys = [re.findall(r"/calls/([0-9a-f-]{36})/\?column", one) for one in (first, second)]
     assert (len(keys[0]), len(keys[1])) == (50, 10)
     assert len(set(keys[0] + keys[1])) == 60
+    assert ">50 of 60</a>" in page(operator_client, comparison.get_absolute_url())
+    assert "the first 50 of 60 calls" in page(operator_client, calls_href(comparison, 1, changed="tokens"))
+    assert "No such call" in page(operator_client, calls_href(comparison, 1, tool="Nothing"))
 
 
 def test_a_comparison_is_made_again_as_it_was_asked_for(operator_client: Client, calls: list[Call]) -> None:

@@ -14,11 +14,14 @@ from dashboard.calls.surfaces import surfaces_of
 from dashboard.calls.variants import rendered
 from dashboard.comparisons import comparing
 from dashboard.comparisons import work as comparison_work
-from dashboard.comparisons.cells import Row
+from dashboard.comparisons.ask import Ask
+from dashboard.comparisons.cells import Cell, Row
 from dashboard.comparisons.changes import bucket, bucket_range
 from dashboard.comparisons.columns import UnusableColumns
 from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
 from dashboard.comparisons.figures import notes_of
+from dashboard.comparisons.heat import heat_of
+from dashboard.comparisons.summary import summarise
 from dashboard.comparisons.work import done_count, results_of, work_once
 from dashboard.models import Call, Comparison, Project
 from envelopes import renderings
@@ -251,6 +254,27 @@ def test_a_variant_that_only_one_family_has_leaves_the_others_empty(
     families = set(comparison.columns.filter(name="tail_first").values_list("family", flat=True))
     assert families == {"command"}
     assert family("command").name in summary.columns[1].families
+
+
+def test_the_grid_holds_like_to_like_and_knows_where_rare_calls_lie() -> None:
+    """Of Read, the baseline has a text for a large call that the column has none for."""
+
+    def row(number: int, tool: str, *tokens: int | None) -> Row:
+        cells = tuple(
+            None if one is None else Cell(one, one, lines=1, is_cut=False, dropped=0, digest=b"") for one in tokens
+        )
+        return Row(number.to_bytes(16, "big"), tool, "file", b"", cells)
+
+    batches = [[row(1, "Read", 10, 20), row(2, "Read", 1_000, None)], [row(3, "Edit", 5, 5), row(4, "Write", None, 9)]]
+    summary = summarise(batches, columns=2, calls=4, seed=0)
+    grid = heat_of(Comparison(), summary, ["a", "b"], Ask.of({"by": "tool"}, 2))
+    shown = {row.name: dict(row.cells)["b"] for row in grid.rows}
+    assert [(name, one.value, one.change, one.part) for name, one in shown.items() if one] == [
+        ("Edit", "5.0", "", ""),
+        ("Read", "20.0", "+100%", "of 1"),
+        ("Write", "9.0", "", ""),
+    ]
+    assert {"tool Edit": b"\x02", "tool Read": b"\x01", "sizes 5": b"\x01"}.items() <= summary.columns[1].places.items()
 
 
 @pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 1023, 1024, -1, -2, -700])

@@ -120,6 +120,7 @@ def test_the_verdicts_say_in_words_whether_anything_is_decided(
     start(operator_client, comparison)
     review = comparison.reviews.get()
     assert "No pair has a winner yet, over 0 judged pairs, of 6 drawn." in said()
+    assert "p = 1.000" not in said(), "a test of nothing says nothing"
     for number in range(1, 7):
         is_first = variant_is_first(review, UUID(call_of(shown(operator_client, comparison))), operator)
         judge(operator_client, comparison, "first" if is_first else "second")
