@@ -99,11 +99,9 @@ def probability(value: float) -> str:
 
 def _ends(bounds: Bounds | None, *, sign: str) -> str:
     """Nothing where every call said the same: no drawing could tell how another one would have been."""
-    return (
-        ""
-        if bounds is None or not (sign or bounds.high > bounds.low)
-        else f"{bounds.low:{sign},.0f} to {bounds.high:{sign},.0f}"
-    )
+    if bounds is None or not (sign or bounds.high > bounds.low):
+        return ""
+    return f"{bounds.low:{sign},.0f} to {bounds.high:{sign},.0f}"
 
 
 def rule_rows(columns: Sequence[ColumnSummary], names: Sequence[str]) -> tuple[FigureRow, ...]:
