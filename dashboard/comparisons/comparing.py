@@ -146,4 +146,5 @@ def forget(comparison: Comparison) -> None:
 def pin(comparison: Comparison, *, is_pinned: bool) -> None:
     """A pinned comparison is a baseline: `check_receipts` renders its calls again and names what changed."""
     comparison.pinned_at = timezone.now() if is_pinned else None
-    comparison.save(update_fields=["pinned_at"])
+    comparison.checked_at, comparison.last_check = None, {}
+    comparison.save(update_fields=["pinned_at", "checked_at", "last_check"])

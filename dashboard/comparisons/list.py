@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dashboard.comparisons.page import Progress, progress_of
+from dashboard.comparisons.pinned import PinnedCheck, last_check
 from dashboard.models import Comparison, Project
 
 MOST = 200
@@ -17,6 +18,7 @@ class ListRow:
     columns: tuple[str, ...]
     progress: Progress
     tone: str
+    check: PinnedCheck | None
 
     @property
     def is_partial(self) -> bool:
@@ -47,4 +49,5 @@ def _row(comparison: Comparison) -> ListRow:
         columns=tuple(dict.fromkeys(one.name for one in columns)),
         progress=progress_of(comparison),
         tone=TONES.get(comparison.state, "accent"),
+        check=last_check(comparison),
     )

@@ -22,6 +22,7 @@ from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
 from dashboard.comparisons.columns import current_variant, frozen_rows
 from dashboard.comparisons.figures import FigureRow, difference_rows, notes_of, rule_rows, total_rows
 from dashboard.comparisons.heat import Heat, heat_of
+from dashboard.comparisons.pinned import PinnedCheck, last_check
 from dashboard.comparisons.summary import ColumnSummary, Summary
 from dashboard.comparisons.work import done_count, summary_of
 from dashboard.models import Call, Comparison, ComparisonColumn
@@ -147,6 +148,7 @@ class ComparisonPage:
     progress: Progress
     results: Results | None
     again_href: str
+    check: PinnedCheck | None  # of a pinned one, before its first check None
 
 
 def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> ComparisonPage:
@@ -162,6 +164,7 @@ def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> Compari
         progress=progress_of(comparison),
         results=results,
         again_href=_again_href(comparison, names),
+        check=last_check(comparison),
     )
 
 

@@ -46,6 +46,8 @@ class Comparison(models.Model):
     leased_until = models.DateTimeField(null=True)
     summary = models.BinaryField(null=True)  # zstd, `comparisons.summary.Summary`
     pinned_at = models.DateTimeField(null=True)  # check_receipts holds later renderings against it
+    checked_at = models.DateTimeField(null=True)  # by check_receipts, since it was pinned
+    last_check = models.JSONField(default=dict)  # `comparisons.pinned.PinnedCheck`
 
     class Meta:
         indexes = [

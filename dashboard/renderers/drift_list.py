@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Max, QuerySet
 
+from dashboard.comparisons.pinned import Pinned, pinned_comparisons
 from dashboard.models import Project, ReceiptFingerprint
 
 PAGE = 100
@@ -36,6 +37,7 @@ class DriftList:
     held: int
     checked_at: object
     next_href: str
+    pinned: tuple[Pinned, ...]
 
     @property
     def is_narrowed(self) -> bool:
@@ -57,6 +59,7 @@ def drift_list(project: Project, reason: str, start: str) -> DriftList:
         held=held.count(),
         checked_at=held.aggregate(last=Max("checked_at"))["last"],
         next_href=more if first + PAGE < total else "",
+        pinned=pinned_comparisons(project),
     )
 
 

@@ -26,6 +26,7 @@ from dashboard.comparisons.columns import current_variant, frozen_rows, todays_c
 from dashboard.comparisons.judging import sha256_of
 from dashboard.comparisons.measure import rows_of, sentence_of
 from dashboard.comparisons.pair import rendered_from
+from dashboard.comparisons.pinned import keep_check
 from dashboard.comparisons.subjects import subjects_of
 from dashboard.comparisons.work import results_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
@@ -130,12 +131,23 @@ def check(project: Project | None = None) -> Checked:
     _mark_runs(project)
     pinned = unchecked = 0
     for comparison in _pinned(project):
-        for row, drifts in _drifts_since(comparison):
-            texts = sum(cell is not None for cell in row.cells)
-            pinned += 0 if drifts is None else texts
-            unchecked += texts if drifts is None else 0
-            drifted += drifts or ()
+        texts, gone, drifts = _check_pinned(comparison)
+        pinned, unchecked = pinned + texts, unchecked + gone
+        drifted += drifts
     return Checked(sent, pinned, tuple(drifted), unchecked)
+
+
+def _check_pinned(comparison: Comparison) -> tuple[int, int, list[Drift]]:
+    """How many texts were written again, how many have no call any more, and what drifted; kept with it."""
+    texts = gone = 0
+    drifted: list[Drift] = []
+    for row, drifts in _drifts_since(comparison):
+        held = sum(cell is not None for cell in row.cells)
+        texts += 0 if drifts is None else held
+        gone += held if drifts is None else 0
+        drifted += drifts or ()
+    keep_check(comparison, texts=texts, unchecked=gone, reasons=[one.reason for one in drifted])
+    return texts, gone, drifted
 
 
 def _keep(fingerprint: ReceiptFingerprint, found: Drift | None) -> None:

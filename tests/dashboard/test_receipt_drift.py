@@ -25,6 +25,7 @@ from envelopes.families import family
 from envelopes.receipt import Segment
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_user
+from tests.dashboard.page_text import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -120,17 +121,28 @@ def test_other_words_under_the_same_version_are_drift_of_the_text(
     assert "the same version writes another text" in exit_status()[1]
 
 
-def test_a_pinned_comparison_is_held_the_same_way(
-    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
+def test_a_pinned_comparison_is_held_the_same_way_and_says_what_came_of_it(
+    project: Project, calls: list[Call], operator_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def said_on(address: str) -> str:
+        return " ".join(text_of(operator_client.get(address).content.decode()).split())
+
     comparison, _ = compared(project, ["recorded", "receipt", "markdown"])
     change_markdown(monkeypatch, render=other_words)
     assert reasons() == [], "nothing is pinned"
     comparing.pin(comparison, is_pinned=True)
+    assert "not yet: manage.py check_receipts" in said_on(comparison.get_absolute_url())
     assert reasons() == [("markdown", "text"), ("markdown", "text")]
+    for address in (comparison.get_absolute_url(), "/renderers/drifted/"):
+        assert "2 of 6 texts would be another (text 2)" in said_on(address)
+    assert "pinned drifted" in said_on("/comparisons/")
+    reason = f"      2  markdown  text: the same version writes another text (pinned: {comparison.name})"
     status, said = exit_status()
     assert status == 1
-    assert "0 of 0 sent receipts and 2 of 6 pinned texts drifted." in said
+    assert said.splitlines() == [reason, "0 of 0 sent receipts and 2 of 6 pinned texts drifted."]
+    (line, _, *rest) = exit_status("--verbose")[1].splitlines()
+    assert any(line.startswith(f"{call.pk}  Bash  markdown  text: ") for call in calls)
+    assert rest == said.splitlines()
     assert exit_status("--project", "ledger")[0] == 1
 
 
@@ -141,6 +153,13 @@ def test_a_check_of_nothing_says_so(project: Project) -> None:
 def test_a_project_that_is_not_there_is_no_drift(project: Project) -> None:
     with pytest.raises(CommandError) as refused:
         exit_status("--project", "nobody")
+    assert refused.value.returncode == 2
+
+
+def test_a_store_that_cannot_be_read_is_no_drift_either(sent: ReceiptFingerprint) -> None:
+    CanonicalProjection.objects.update(data=b"{", mapping="command:test:1")
+    with pytest.raises(CommandError, match="could not be checked") as refused:
+        exit_status()
     assert refused.value.returncode == 2
 
 
@@ -155,6 +174,8 @@ def test_pinned_texts_of_deleted_calls_are_told_apart_from_those_that_held(proje
         "2 pinned texts were not checked: their calls were deleted, or never answered.\n"
     )
     assert json.loads(exit_status("--json")[1])["unchecked"] == 2
+    comparison.refresh_from_db()
+    assert comparison.last_check == {"texts": 2, "unchecked": 2, "reasons": {}}
 
 
 def test_a_family_that_is_no_longer_installed_is_drift(

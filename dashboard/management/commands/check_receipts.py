@@ -5,37 +5,60 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.columns import printable
+from dashboard.comparisons.measure import sentence_of
 from dashboard.models import Project
 from dashboard.renderers.receipt_drift import Checked, Drift, check
 
 
 class Command(BaseCommand):
     help = (
-        "Writes again what this system sent and what pinned comparisons hold, and lists each text that is "
-        "another today, with the reason. Exit status 1 when there is one, 2 when it could not be checked."
+        "Writes again what this system sent and what pinned comparisons hold, and says how many texts are another "
+        "today, by reason. Exit status 1 when there is one, 2 when it could not be checked."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--project", metavar="SLUG", help="all projects unless given")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
+        parser.add_argument("--verbose", action="store_true", help="a line for each text that is another, too")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        checked = check(_project(options["project"]))
+        checked = _checked(options["project"])
         if options["as_json"]:
             self.stdout.write(json.dumps(_facts(checked)))
         else:
-            for one in checked.drifted:
+            for one in checked.drifted if options["verbose"] else ():
                 self.stdout.write(printable(_sentence(one)))
-            for line in _told(checked):
-                self.stdout.write(line)
+            for line in (*_reasons(checked), *_told(checked)):
+                self.stdout.write(printable(line))
         if checked.drifted:
             sys.exit(1)
+
+
+def _checked(slug: str | None) -> Checked:
+    """An error would end Python with status 1, which a CI would take for drift."""
+    try:
+        return check(_project(slug))
+    except CommandError:
+        raise
+    except Exception as error:
+        raise CommandError(printable(f"It could not be checked: {sentence_of(error)}"), returncode=2) from error
+
+
+def _reasons(checked: Checked) -> Iterator[str]:
+    """A line for each variant and reason, however many texts it is; the most first."""
+    alike: dict[tuple[str, str, str], list[Drift]] = defaultdict(list)
+    for one in checked.drifted:
+        alike[f"pinned: {one.baseline.name}" if one.baseline else "sent", one.variant, one.reason].append(one)
+    for (where, variant, reason), some in sorted(alike.items(), key=lambda found: (-len(found[1]), found[0])):
+        example = "" if len({one.detail for one in some}) == 1 else "for example "
+        yield f"{len(some):>7,}  {variant}  {reason}: {example}{some[0].detail} ({where})"
 
 
 def _project(slug: str | None) -> Project | None:
