@@ -21,7 +21,7 @@ from envelopes.ceiling import LIMITS, Shortening, elsewhere, fits, is_elsewhere,
 from envelopes.families.base import Family, FieldCut, Projected, whole_elsewhere
 from envelopes.finding import Pair, Shortened
 from envelopes.receipt import Receipt, text_receipt
-from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError, summary
+from envelopes.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summary
 from envelopes.variant import Variant
 
 
@@ -35,10 +35,12 @@ class ReceiptTooLong(ValueError):
 
 
 def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, sink: ArtifactSink) -> Projection:
-    """Raises InvalidOutput when the complete output breaks exclusivity."""
+    """Raises InvalidOutput when the complete output breaks exclusivity, or its result is none of the family's."""
     complete.check()
     if complete.result is None:
         return _project_error(complete, policy, sink)
+    if not isinstance(complete.result, family.results):
+        raise InvalidOutput(f"{complete.tool_name}: {type(complete.result).__name__} is no result of {family.name}")
     projected = family.project(complete.result, policy, sink)
     canonical = CanonicalResult(
         tool_name=complete.tool_name,

@@ -20,7 +20,7 @@ from envelopes.outcome import (
     ToolTimeout,
     fits_inline,
 )
-from envelopes.result import CanonicalResult, ToolError, summary
+from envelopes.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summary
 from envelopes.settlement import Settlement, Situation, StoredOutput, outcome_situation
 from envelopes.turn import reference
 
@@ -67,7 +67,8 @@ def decode(outcome: ToolOutcome, *, ended_at: str) -> Settlement:
 def _ran(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) -> ToolOutcome:
     call, tool = settled.call_id, canonical.tool_name
     if settled.stored is not None:
-        said = settled.stored.summary or summary(canonical.summary_text)
+        said = settled.stored.summary or canonical.summary_text
+        said = said if len(said) <= SUMMARY_CHARACTERS else summary(said)  # OUT-026, whoever stored it
         return ToolArtifactReference(call, tool, settled.stored.artifact_id, said, settled.stored.size_bytes)
     assert settled.data is not None  # a settlement's invariant
     if fits_inline(settled.data):

@@ -48,8 +48,10 @@ def test_it_begins_at_the_head_and_goes_on_to_the_tail(client: Client, call: Cal
 
 def test_an_artifact_on_its_own_is_described_by_its_record(client: Client, call: Call) -> None:
     """RFC-122: a reference is a path alone, so role, tool and size come from what the runtime recorded."""
-    page = text_of(body(client, field_artifact(call, LINES)))
-    for fact in ("stdout", call.tool, "1,000 lines", "calls/x/stdout.txt"):
+    html = body(client, field_artifact(call, LINES))
+    assert '<h1 class="isolate">stdout</h1>' in html
+    page = text_of(html)
+    for fact in (call.tool, "1,000 lines", "calls/x/stdout.txt"):
         assert fact in page
 
 

@@ -146,6 +146,7 @@ def test_a_bad_line_is_a_problem_and_its_neighbours_are_kept(name: str, project:
 
 ODD_RECEIPTS = {
     "NUL": b'"a\\u0000b"',
+    "white space": b'"  a\\r\\n\\tb \\n\\n"',
     "a lone surrogate": b'"a\\ud800b"',
     "a huge integer": b'[{"type":"text","text":"x"},{"type":"odd","n":123456789012345678901234567890}]',
     "duplicate keys": b'[{"type":"text","text":"x","text":"y"}]',

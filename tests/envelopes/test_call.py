@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from envelopes.call import CallError, InvalidCall, Iteration, Limits, ToolCall, ToolResult
 from envelopes.instant import check_instant, earlier, epoch_seconds, instant_at
 from envelopes.settlement import StoredOutput
+from envelopes.tool import RiskLevel
 from tests.envelopes.settled import AT, call
 
 FAILED = CallError(code="NOT_FOUND", message="no such file")
@@ -70,8 +71,9 @@ def test_the_provider_has_an_id_of_its_own() -> None:
     assert call(provider_call_id="toolu_1").call_id == "c1"
 
 
-@pytest.mark.parametrize("risk", ["read-only", "writes", "commands"])
+@pytest.mark.parametrize("risk", get_args(RiskLevel))
 def test_a_risk_level_is_one_of_three(risk: Any) -> None:
+    assert get_args(RiskLevel) == ("read-only", "writes", "commands")
     stored = msgspec.to_builtins(call(risk_level=risk))
     assert msgspec.convert(stored, ToolCall).risk_level == risk
     with pytest.raises(msgspec.ValidationError, match="Invalid enum value 'none'"):

@@ -81,7 +81,7 @@ def test_the_ceiling_is_a_policy_that_every_tool_keeps(tool: str, sort: str, cha
     assert all(artifact.path in text for artifact in projection.canonical.artifacts)
 
 
-@each("characters", [24_000, 400])
+@each("characters", [24_000, 6_000, 2_000, 400])
 @each(("tool", "sort"), GALLERY)
 def test_whatever_is_cut_the_outer_fields_stay_as_they_are(tool: str, sort: str, characters: int) -> None:
     complete = samples(tool)[sort]

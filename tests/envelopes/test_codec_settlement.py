@@ -255,6 +255,14 @@ def test_a_stored_output_without_a_summary_takes_the_envelopes() -> None:
     )
 
 
+@pytest.mark.parametrize(("said", "shown"), [("x" * 200, "x" * 200), ("x" * 201, "x" * 199 + "…")])
+def test_a_stored_output_is_referred_to_with_at_most_200_characters(said: str, shown: str) -> None:
+    settlement = settled("large", data=None, stored=StoredOutput(artifact_id="a1", summary=said))
+    found = outcomes.encode(settlement, canonical_of(settlement), MemorySink())
+    assert isinstance(found, ToolArtifactReference)
+    assert found.summary == shown
+
+
 def test_each_outcome_gives_its_settlement_what_it_holds() -> None:
     kept = outcomes.decode(ToolArtifactReference("c1", "T", "a1", "40 hits", 9), ended_at=AT)
     assert kept.stored == StoredOutput(artifact_id="a1", summary="40 hits", size_bytes=9)

@@ -183,6 +183,10 @@ def test_an_event_has_these_names_on_the_wire() -> None:
         (TOOL_CALL, ToolCall, ("policy",), [], "$.policy", "Expected `object`"),
         (TOOL_CALL, ToolCall, ("iteration", "itemNames"), "x", "$.iteration", "unknown field 'itemNames'"),
         (TOOL_RESULT, ToolResult, ("effects", "created"), [{"path": "a", "size": 1}], "$.effects.created[0]", "'size'"),
+        (
+            *(TOOL_RESULT, ToolResult, ("effects", "modified"), [{"path": "a", "kind": "folder"}]),
+            *("$.effects.modified[0].kind", "Invalid enum value 'folder'"),
+        ),
         (TOOL_RESULT, ToolResult, ("status",), "done", "$.status", "Invalid enum value 'done'"),
         (TOOL_RESULT, ToolResult, ("ok",), False, "$", "ok: False beside status 'ok'"),
         (TOOL_RESULT, ToolResult, ("durationMs",), None, "$", "missing required field `durationMs`"),

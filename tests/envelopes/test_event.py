@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from envelopes.event import EVENT_TYPES, ExecutionEvent, InvalidEvent, check_story
+from envelopes.event import EVENT_TYPES, ExecutionEvent, InvalidEvent, Level, check_story
 from tests.envelopes.settled import AT
 
 
@@ -67,8 +67,9 @@ def test_a_call_belongs_to_a_step() -> None:
         event("run.cancelled", call_id="c1")
 
 
-@pytest.mark.parametrize("level", ["info", "warn", "error"])
+@pytest.mark.parametrize("level", get_args(Level))
 def test_a_level_is_one_of_three(level: str) -> None:
+    assert get_args(Level) == ("info", "warn", "error")
     assert event("run.started", level=level, seq=1).level == level
 
 

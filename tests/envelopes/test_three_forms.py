@@ -33,6 +33,13 @@ SUCCEEDED = [
     (tool, sort) for tool in TOOLS for sort in samples(tool) if samples(tool)[sort].error is None and sort != "odd"
 ]
 LARGE = [tool for tool in TOOLS if projected(samples(tool)["large"]).cuts]
+# What only a line of fixed length shortens asks no policy.
+POLICED = [tool for tool in LARGE if tool not in ("TaskInput", "TaskStop")]
+# Tools that confirm what was done: ten lines say it (RFC-047), and there is nothing to cut.
+CONFIRMING = (
+    *("ApplyPatch", "CompleteWorkItem", "CreateWorkItem", "Enqueue", "PickWorkItem", "SpawnAgent", "TaskInput"),
+    *("TaskStop", "UpdateWorkItem", "UseWorkspace", "WaitFor"),
+)
 # What another tool takes as an argument, as it is called there and where a tool hands it out.
 HANDED_ON = ("task_id", "source_ref", "work_item_id", "delegation_id")
 LISTED = ("/tasks/0/id", "/work_items/0/id", "/work_item/id", "/current_work_item/id")
@@ -133,9 +140,10 @@ def test_a_summary_is_one_short_line_and_survives_into_transcript_and_compaction
         assert canonical.summary_text in recap(canonical).text.splitlines()[0]
 
 
-def test_a_long_summary_of_an_author_is_shortened_to_one_line_and_says_so() -> None:
+@pytest.mark.parametrize("sort", ["success", "error"])
+def test_a_long_summary_of_an_author_is_shortened_to_one_line_and_says_so(sort: str) -> None:
     """RFC-029: the envelope holds to it whatever a tool's author passes."""
-    complete = msgspec.structs.replace(samples("ExecCommand")["success"], summary_text="line\n" * 100)
+    complete = msgspec.structs.replace(samples("ExecCommand")[sort], summary_text="line\n" * 100)
     canonical = projected(complete).canonical
     assert len(canonical.summary_text) == SUMMARY_CHARACTERS
     assert canonical.summary_text.startswith("line line ")
@@ -150,6 +158,34 @@ def test_the_complete_output_holds_everything_the_canonical_less_and_the_receipt
     assert len(bounded) < len(whole)
     assert len(text) <= 12_000
     assert text not in (whole, bounded)
+
+
+@each("tool", POLICED)
+def test_a_projector_keeps_to_the_policy_that_it_is_given(tool: str) -> None:
+    """RFC-067: the family's default is no more than a default."""
+    tight = ProjectionPolicy(preview=300, details=100, rows=2)
+    usual, less = (projected(samples(tool)["large"], policy=policy).canonical for policy in (None, tight))
+    assert len(spoken(less.result)) < len(spoken(usual.result)) * 9 // 10
+    assert (less.tool_name, less.status, less.summary_text) == (usual.tool_name, usual.status, usual.summary_text)
+
+
+@each("tool", CONFIRMING)
+@each("sort", ["success", "empty"])
+def test_a_confirmation_is_a_few_lines_of_text(tool: str, sort: str) -> None:
+    text = shown(samples(tool)[sort])
+    assert len(text.splitlines()) <= 10
+    assert len(text) <= 300
+    assert not set(text) & set("{}\\")
+
+
+@each("tool", CONFIRMING)
+@each("sort", ["success", "empty"])
+def test_a_confirmation_carries_no_member_that_speaks_of_a_cut(tool: str, sort: str) -> None:
+    """RFC-093: neither a flag that says no nor an index of nothing."""
+    canonical = projected(samples(tool)[sort]).canonical
+    ending = ("truncated", "_artifact", "_omitted")
+    assert not [name for name, said in members(canonical.result) if name.endswith(ending) and isinstance(said, int)]
+    assert not canonical.artifacts
 
 
 @pytest.mark.parametrize(
@@ -195,11 +231,16 @@ def test_the_forms_have_these_fields_and_no_other() -> None:
             CompleteOutput(**{key: value for key, value in required.items() if key != name})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("raw", [{"stdout": "x"}, "text", None])
-def test_a_result_without_a_type_of_its_family_is_refused(raw: Any) -> None:
-    """RFC-053: raw JSON is no complete result."""
-    complete = CompleteOutput(tool_name="ExecCommand", status="success", summary_text="done", result=raw)
-    with pytest.raises((InvalidOutput, KeyError)):
+class OfNobody(msgspec.Struct, frozen=True):
+    text: str
+
+
+@each("tool", TOOLS)
+@each("raw", [{"text": "x"}, "text", None, OfNobody("x")])
+def test_a_result_without_a_type_of_its_family_is_refused(tool: str, raw: Any) -> None:
+    """RFC-004, RFC-053: neither raw JSON nor another family's struct is a complete result."""
+    complete = CompleteOutput(tool_name=tool, status="success", summary_text="done", result=raw)
+    with pytest.raises(InvalidOutput, match="neither a result" if raw is None else "is no result of "):
         projected(complete)
 
 

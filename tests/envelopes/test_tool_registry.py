@@ -249,6 +249,21 @@ def test_numbers_in_a_description_are_those_that_the_parser_keeps(name: str) -> 
     assert not [field for field, (_, most) in tool.input.clamped.items() if str(most) not in said_of[field]]
 
 
+@each("name", NAMES)
+def test_the_guidance_says_the_defaults_and_the_bounds_that_hold(name: str) -> None:
+    """The tool's own words too, which stand apart from the fields that they speak of (TOOLS-049)."""
+    tool = definition(name)
+    properties = tool.input_schema()["properties"]
+    defaults = [one.get("default") for one in properties.values()]
+    said = " ".join([tool.description, *_descriptions(properties)])
+    for word in re.findall(r"(\w+)`? \(the default\)", said):
+        assert word in defaults or properties[word]["default"] is True, word
+    for field, number in re.findall(r"`(\w+)` \(default (\d+)\)", said):
+        assert properties[field]["default"] == int(number), field
+    bounds = {(int(least), int(most)) for least, most in re.findall(r"clamped to (\d+)\.\.(\d+)", said)}
+    assert bounds <= set(tool.input.clamped.values())
+
+
 def test_no_arguments_fit_both_one_command_and_a_batch() -> None:
     one, batch = (definition(name).input_schema() for name in ("ExecCommand", "ExecCommandBatch"))
     assert set(one["required"]) - set(batch["properties"]) == {"cmd"}

@@ -122,7 +122,13 @@ def test_an_update_that_names_no_field_is_refused() -> None:
         error = refusal("UpdateWorkItem", arguments)
         assert error.kind == "invalid_tool_input"
         assert "name at least one of objective, plan_status, todo_list" in error.message
-    assert parsed("UpdateWorkItem", {"work_item_id": "wi_1", "todo_list": []})
+
+
+@pytest.mark.parametrize("change", [{"objective": "Go on"}, {"plan_status": "needs_input"}, {"todo_list": []}])
+def test_an_update_may_change_each_of_three_fields_by_itself(change: dict[str, Any]) -> None:
+    update = msgspec.to_builtins(parsed("UpdateWorkItem", {"work_item_id": "wi_1", **change}))
+    unchanged = dict.fromkeys(("objective", "plan_status", "todo_list"))
+    assert update == {"work_item_id": "wi_1", **unchanged, **change}
 
 
 @pytest.mark.parametrize(
