@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import NoRoom, Room, room_of
-from envelopes.artifact import Stored
+from envelopes.artifact import Stored, Unreachable
 
 __all__ = ["NoRoom", "NotStored", "Room", "Stored", "kept", "looking_under", "opened", "room_of", "take_in"]
 
@@ -71,11 +71,20 @@ def kept(descriptor: int, room: Room) -> Stored:
     with os.fdopen(descriptor, "rb") as file:
         size = room.admit(file)
         try:
-            stored = artifact_files().put(cast("BinaryIO", _AsItWas(file, size)))
+            stored = _put(file, size)
         except OSError as error:
             raise NotStored(error.strerror or str(error)) from None
     room.took(stored)
     return stored
+
+
+def _put(file: BinaryIO, size: int) -> Stored:
+    """Tried twice where the store does not answer: of a machine that slept, every request is late once."""
+    try:
+        return artifact_files().put(cast("BinaryIO", _AsItWas(file, size)))
+    except Unreachable:
+        file.seek(0)
+        return artifact_files().put(cast("BinaryIO", _AsItWas(file, size)))
 
 
 class _AsItWas:

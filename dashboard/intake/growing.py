@@ -2,7 +2,8 @@
 
 A file is kept by its content, so a longer one is another content: it is taken in, the artifact's row
 turns to it, and what no row names any more goes. Taking in costs as much as the file is long, so a file
-is looked at again only after REST times as long.
+is looked at again only after REST times as long. When its run is over it is looked at once more: what was
+written between the last look and the end belongs to it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 MOST = 200  # files that are looked after
 EVERY = 1.0  # seconds
 REST = 20
+NOT_TAKEN = (0, 0, 0)  # what no file is, so that it is tried again
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,17 @@ class Growing:
         if now < self._next:
             return 0
         self._next = now + EVERY
-        return sum(self._look_at(artifact) for artifact in _of_live_runs(self._project, timezone.now()))
+        live = {artifact.pk: artifact for artifact in _of_live_runs(self._project, timezone.now())}
+        over = _kept().filter(pk__in=self._looks.keys() - live.keys()).order_by("pk")
+        return sum(map(self._look_at, live.values())) + sum(map(self._look_last, over))
+
+    def _look_last(self, artifact: Artifact) -> bool:
+        """Whatever rest it has left. Once, but where the store cannot be asked."""
+        self._looks[artifact.pk] = replace(self._looks[artifact.pk], again_at=0.0)
+        is_other = self._look_at(artifact)
+        if self._looks[artifact.pk].what != NOT_TAKEN:
+            del self._looks[artifact.pk]
+        return is_other
 
     def _look_at(self, artifact: Artifact) -> bool:
         before = self._looks.get(artifact.pk)
@@ -70,8 +82,9 @@ class Growing:
             return False
         begun = self._clock()
         is_other = _take(artifact, descriptor)
-        self._looks[artifact.pk] = _Look(what, self._clock() + REST * (self._clock() - begun))
-        return is_other
+        again_at = self._clock() + REST * (self._clock() - begun)
+        self._looks[artifact.pk] = _Look(NOT_TAKEN if is_other is None else what, again_at)
+        return bool(is_other)
 
 
 def _is_held(artifact: Artifact, size: int) -> bool:
@@ -81,22 +94,29 @@ def _is_held(artifact: Artifact, size: int) -> bool:
 
 def _of_live_runs(project: Project, now: datetime) -> QuerySet[Artifact]:
     return (
-        Artifact.objects.filter(
+        _kept()
+        .filter(
             project=project,
-            observation=None,
             call__run__ended_at=None,
             call__run__last_at__gte=now - IDLE_BEFORE_ASSUMED_ENDED,
         )
-        .exclude(state=Artifact.State.REMOVED)
-        .select_related("call__source")
         .order_by("-call__started_at", "pk")[:MOST]
     )
 
 
-def _take(artifact: Artifact, descriptor: int) -> bool:
-    """What the store refuses stays as it was, and is tried again when the file has changed."""
+def _kept() -> QuerySet[Artifact]:
+    """Files that retention has not taken out."""
+    rows = Artifact.objects.filter(observation=None).exclude(state=Artifact.State.REMOVED)
+    return rows.select_related("call__source")
+
+
+def _take(artifact: Artifact, descriptor: int) -> bool | None:
+    """None where the store did not take it. What there is no room for is tried again when the file has changed."""
     try:
         return take(artifact, descriptor)
-    except (NoRoom, NotStored) as refused:
+    except NoRoom as refused:
         logger.warning("%s grew and was not taken in: %s", artifact.path, refused)
         return False
+    except (NotStored, OSError) as refused:
+        logger.warning("%s grew and could not be stored, which is tried again: %s", artifact.path, refused)
+        return None

@@ -85,7 +85,9 @@ class Report:
     lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
     problems: list[dict[str, Any]] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
-    taken_later: int = 0  # files that were not there, or had no room, when the lines were read that name them
+    taken_later: int = (
+        0  # files that were not there, had no room or were shorter when the lines were read that name them
+    )
     unstored: int = 0  # recordings that wait for the artifact store; importing them again goes on from there
 
     def to_json(self) -> dict[str, Any]:

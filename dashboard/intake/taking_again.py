@@ -1,12 +1,13 @@
 """Files that a recording names, taken in later than the lines that name them.
 
 What was not there, or had no room under the quota, is looked for again whenever its recording is
-imported; what the store has lost since only when somebody asks for that, for it means to read every
-file. What retention took out stays out.
+imported, and so is what has grown since; what the store has lost only when somebody asks for that, for
+it means to read every file. What retention took out stays out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Generator
 from contextlib import closing
@@ -22,24 +23,28 @@ from dashboard.artifacts.store import NoRoom, NotStored, Stored, kept, opened, r
 from dashboard.columns import column_text
 from dashboard.intake.forgetting import still_named
 from dashboard.models import Artifact, Run, Source
-from envelopes.artifact import MissingArtifact
+from envelopes.artifact import CHUNK, MissingArtifact
 from envelopes.seekable import Damaged
 
 
 def take_again(source: Source, recording: Path, *, is_lost_too: bool = False) -> int:
     """How many files were taken in. One that there is still no room for stays a problem. Raises NotStored."""
     taken = sum(_look(source, recording, row) for row in list(_of(source, Artifact.State.MISSING)))
-    if is_lost_too:
-        # Closed whatever happens: PostgreSQL would be told so within a later transaction, and that fails it.
-        with closing(_of(source, Artifact.State.PRESENT)) as kept_rows:
-            taken += sum(_look(source, recording, row) for row in kept_rows if _is_lost(row))
+    # Closed whatever happens: PostgreSQL would be told so within a later transaction, and that fails it.
+    with closing(_of(source, Artifact.State.PRESENT)) as kept_rows:
+        for row in kept_rows:
+            is_lost = is_lost_too and _is_lost(row)
+            taken += _look(source, recording, row) if is_lost else _take_grown(recording, row)
     return taken
 
 
 def take(artifact: Artifact, descriptor: int) -> bool:
-    """Whether the row has other content now than it had. Closes the descriptor. Raises NoRoom and NotStored."""
-    with taking_in(), room_of(artifact.project_id) as room:
-        file = kept(descriptor, room)
+    """Whether the row has other content now than it had. Closes the descriptor.
+
+    Raises NoRoom and NotStored, and OSError where not even the store's lock can be had.
+    """
+    with os.fdopen(descriptor, "rb") as opened_file, taking_in(), room_of(artifact.project_id) as room:
+        file = kept(os.dup(opened_file.fileno()), room)
         if file.sha256 == artifact.sha256 and artifact.state == Artifact.State.PRESENT:
             return False
         _turn(artifact, file)
@@ -80,6 +85,33 @@ def _look(source: Source, recording: Path, row: Artifact) -> bool:
         return False
     source.problems.filter(path=column_text(f"file {row.path}", 500)).delete()
     return True
+
+
+def _take_grown(recording: Path, row: Artifact) -> bool:
+    """A file that begins with what the row holds and goes on: nobody followed it to its end.
+
+    Another content under the same name is another file, and the row keeps what it has.
+    """
+    descriptor = opened(recording, row.path)
+    if descriptor is None:
+        return False
+    if not _goes_on(descriptor, row):
+        os.close(descriptor)
+        return False
+    try:
+        return take(row, descriptor)
+    except NoRoom:
+        return False
+
+
+def _goes_on(descriptor: int, row: Artifact) -> bool:
+    if os.fstat(descriptor).st_size <= row.size:
+        return False
+    digest, at = hashlib.sha256(), 0
+    while piece := os.pread(descriptor, min(CHUNK, row.size - at), at):
+        digest.update(piece)
+        at += len(piece)
+    return digest.hexdigest() == row.sha256
 
 
 def _hash_of(descriptor: int) -> str:

@@ -16,7 +16,7 @@ from pytest_django import Settings
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.intake.growing import Growing
-from dashboard.models import Artifact, Source
+from dashboard.models import Artifact, Run, Source
 from envelopes.artifact import MissingArtifact
 from tests.dashboard.artifacts import body, rows_of
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
@@ -196,7 +196,7 @@ def test_only_regular_files_are_taken_in_again(
     assert artifact.state == "missing"
 
 
-def test_a_run_that_is_over_is_neither_looked_after_nor_followed(
+def test_a_run_that_is_over_is_looked_after_once_more_and_not_followed(
     client: Client, artifact: Artifact, watch: Watch, file: Path
 ) -> None:
     write(file, b"one\n")
@@ -204,8 +204,11 @@ def test_a_run_that_is_over_is_neither_looked_after_nor_followed(
     artifact.call.run.last_at = timezone.now() - timedelta(hours=1)
     artifact.call.run.save()
     write(file, b"one\ntwo\n")
+    assert watch.look() == 1
+    write(file, b"one\ntwo\nthree\n")
     assert watch.look() == 0
     page = body(client, artifact)
+    assert rows_of(page) == [(1, "one"), (2, "two")]
     assert "Follow" not in page.partition("<main")[2]
     assert "The run is over" in body(client, artifact, "?tail&follow=1")
 
@@ -230,6 +233,23 @@ def test_a_file_that_outgrows_the_quota_stays_as_it_was(
     assert watch.look() == 0
     artifact.refresh_from_db()
     assert (artifact.state, artifact.size) == ("present", 4)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_what_a_store_that_is_away_did_not_take_is_taken_in_when_it_is_back(
+    artifact: Artifact, watch: Watch, file: Path, settings: Settings, *, is_over: bool
+) -> None:
+    write(file, b"one\n")
+    assert watch.look() == 1
+    write(file, b"one\ntwo\n")
+    there, settings.ARTIFACTS = settings.ARTIFACTS, file  # where a folder is expected there is none
+    if is_over:
+        Run.objects.update(ended_at=timezone.now())
+    assert [watch.look(), watch.look()] == [0, 0]
+    settings.ARTIFACTS = there
+    assert [watch.look(), watch.look()] == [1, 0]
+    artifact.refresh_from_db()
+    assert (artifact.state, artifact.size) == ("present", 8)
 
 
 def test_following_is_for_those_of_the_project(client: Client, artifact: Artifact) -> None:

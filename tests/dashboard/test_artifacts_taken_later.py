@@ -80,6 +80,23 @@ def test_a_file_that_comes_later_is_taken_in_also_beside_a_copy_of_the_recording
     assert content("a.txt") == b"a\n"
 
 
+def test_a_file_that_grew_after_its_run_was_over_is_taken_in_and_one_that_is_another_is_not(tmp_path: Path) -> None:
+    path = session(
+        tmp_path / "one", 1, {"grown.txt": b"one\n", "empty.txt": b"", "other.txt": b"one\n", "cut.txt": b"1\n2\n"}
+    )
+    imported(path)
+    for name, now in {"grown": b"one\ntwo\n", "empty": b"x", "other": b"three\nfour\n", "cut": b"1\n"}.items():
+        (path.parent / "tool-results" / f"{name}.txt").write_bytes(now)
+    assert imported(path)["taken_later"] == 2
+    assert [content(f"{name}.txt") for name in ("grown", "empty", "other", "cut")] == [
+        b"one\ntwo\n",
+        b"x",
+        b"one\n",
+        b"1\n2\n",
+    ]
+    assert imported(path)["taken_later"] == 0
+
+
 @pytest.mark.parametrize("large", [b"content\n", b"line\n" * 400_000], ids=["small", "large"])
 def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp_path: Path, large: bytes) -> None:
     path = session(tmp_path / "one", 1, {"a.txt": large, "b.txt": b"b\n"})
@@ -90,7 +107,7 @@ def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp
     with pytest.raises(NoContent):
         content("a.txt")
     assert imported(path)["taken_later"] == 0
-    assert again(path) == "1 files were taken in that had been missing"
+    assert again(path) == "1 files were taken in that had been missing or had grown"
     assert content("a.txt") == large
     for damage in (b"cut short", changed(content_beside(name))):
         put_beside(name, damage)

@@ -92,7 +92,7 @@ class Command(RichCommand):
             f"{lines['rejected']} rejected, {lines['blank']} blank"
         )
         if report.taken_later:
-            self.stdout.write(f"{report.taken_later} files were taken in that had been missing")
+            self.stdout.write(f"{report.taken_later} files were taken in that had been missing or had grown")
         for problem in report.problems[:20]:
             place = f"{problem['file']}:{problem['line']} {problem['path']}"
             self.stderr.write(printable(f"{place}: {problem['reason']}"))
