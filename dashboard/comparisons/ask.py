@@ -21,6 +21,9 @@ LABELS: dict[Measure, str] = {
 }
 
 
+ADDRESS = {"columns": "", "column": 1, "by": "family", "measure": "tokens", "order": ""}  # and what goes unsaid
+
+
 @dataclass(frozen=True)
 class Ask:
     """What the address says; anything that makes no sense there is as if it were not."""
@@ -29,13 +32,19 @@ class Ask:
     by: str
     measure: Measure
     order: str
+    columns: str = ""  # the arrangement, where it is not the frozen one
 
     @classmethod
-    def of(cls, query: Mapping[str, str], columns: int) -> Ask:
+    def of(cls, query: Mapping[str, str], columns: int, said: str = "") -> Ask:
         column = _place(query.get("column", ""))
         measure = next((one for one in MEASURES if one == query.get("measure")), MEASURES[0])
         by = "tool" if query.get("by") == "tool" else "family"
-        return cls(column if column and column < columns else 1, by, measure, query.get("order", ""))
+        return cls(column if column and column < columns else 1, by, measure, query.get("order", ""), said)
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """What the addresses of calls have to keep."""
+        return {"columns": self.columns} if self.columns else {}
 
     @property
     def place(self) -> int | None:
@@ -43,9 +52,8 @@ class Ask:
         return _place(self.order)
 
     def address(self, **changes: object) -> str:
-        kept = {"column": self.column, "by": self.by, "measure": self.measure, "order": self.order} | changes
-        defaults = {"column": 1, "by": "family", "measure": "tokens", "order": ""}
-        return "?" + urlencode({name: value for name, value in kept.items() if value != defaults[name]})
+        kept = {name: getattr(self, name) for name in ADDRESS} | changes
+        return "?" + urlencode({name: value for name, value in kept.items() if value != ADDRESS[name]})
 
 
 def _place(text: str) -> int | None:

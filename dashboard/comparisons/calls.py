@@ -13,13 +13,13 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from dashboard.comparisons.adding import place_key
+from dashboard.comparisons.arrangement import Arrangement
 from dashboard.comparisons.ask import pair_href
 from dashboard.comparisons.cells import Cell, Measure, Row
 from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
-from dashboard.comparisons.facts import column_names
 from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call, changed_calls, summaries_of
 from dashboard.comparisons.summary import ColumnSummary, Sums
-from dashboard.comparisons.work import results_in, summary_of
+from dashboard.comparisons.work import results_in
 from dashboard.models import Comparison
 
 PAGE = 50
@@ -97,10 +97,10 @@ class Wanted:
         said += [f"whose tokens changed by {_range(self.changes, sign='+')}"] if self.changes is not None else []
         return " ".join(["Calls", *said, f"under {column}"])
 
-    def batches(self, comparison: Comparison) -> Sequence[int]:
+    def batches(self, shown: Arrangement) -> Sequence[int]:
         """Those that may hold such a call: a tool that was called twice in a hundred thousand calls is in two."""
-        every = range(comparison.batches.count())
-        places = summary_of(comparison).columns[self.column].places if comparison.is_finished else {}
+        every = range(shown.comparison.batches.count())
+        places = shown.summary.columns[self.column].places if shown.summary else {}
         if not places:
             return every
         asked = {"tool": self.tool, "family": self.family, "sizes": self.sizes, "changes": self.changes}
@@ -109,11 +109,11 @@ class Wanted:
         return [number for number in every if all(bits >> number & 1 for bits in held)]
 
     def rows(
-        self, comparison: Comparison, batches: Sequence[int], behind: tuple[int, int] = (0, -1)
+        self, shown: Arrangement, batches: Sequence[int], behind: tuple[int, int] = (0, -1)
     ) -> Iterator[tuple[str, Row]]:
         """Each with its place, behind that batch and index."""
         batch, index = behind
-        for number, rows in results_in(comparison, [one for one in batches if one >= batch]):
+        for number, rows in shown.results_in([one for one in batches if one >= batch]):
             for place, row in enumerate(rows):
                 if (number > batch or place > index) and self.takes(row):
                     yield f"{number}.{place}", row
@@ -152,35 +152,36 @@ def parsed_place(text: str) -> tuple[int, int]:
 
 
 def calls_page(comparison: Comparison, query: Mapping[str, str]) -> CallsPage:
-    names = column_names(comparison)
+    shown = Arrangement.of(comparison, query)
+    names = shown.names
     wanted = Wanted.of(query, len(names), column=query.get("column", ""))
     after = query.get("after", "")
     start = parsed_place(after) if after else (0, -1)
-    found = [] if wanted.changed else list(islice(wanted.rows(comparison, wanted.batches(comparison), start), PAGE + 1))
-    rest = {name: query[name] for name in ("column", *FILTERS) if name in query}
-    changed = tuple(_changed(comparison, wanted))
+    found = [] if wanted.changed else list(islice(wanted.rows(shown, wanted.batches(shown), start), PAGE + 1))
+    rest = shown.kept | {name: query[name] for name in ("column", *FILTERS) if name in query}
+    changed = tuple(_changed(shown, wanted))
     return CallsPage(
         comparison=comparison,
         title=wanted.title(names[wanted.column]),
-        total=_total(comparison, wanted, changed),
-        of=_of(comparison, wanted) if changed else 0,
+        total=_total(shown, wanted, changed),
+        of=_of(shown, wanted) if changed else 0,
         baseline=names[0],
         column=names[wanted.column],
         rows=tuple(_listed(comparison, wanted, rest, found[:PAGE])),
         changed=changed,
         next_href=f"?{urlencode({**rest, 'after': found[PAGE - 1][0]})}" if len(found) > PAGE else "",
-        back_href=f"{comparison.get_absolute_url()}?column={max(1, wanted.column)}",
+        back_href=f"{comparison.get_absolute_url()}?{urlencode({**shown.kept, 'column': max(1, wanted.column)})}",
     )
 
 
-def _total(comparison: Comparison, wanted: Wanted, changed: tuple[ChangedCall, ...]) -> int | None:
-    if wanted.changed or not comparison.is_finished:
+def _total(shown: Arrangement, wanted: Wanted, changed: tuple[ChangedCall, ...]) -> int | None:
+    if wanted.changed or shown.summary is None:
         return len(changed) if wanted.changed else None
-    return wanted.total(summary_of(comparison).columns[wanted.column])
+    return wanted.total(shown.summary.columns[wanted.column])
 
 
-def _of(comparison: Comparison, wanted: Wanted) -> int:
-    return changed_calls(summary_of(comparison).columns[wanted.column], wanted.changed or "tokens")
+def _of(shown: Arrangement, wanted: Wanted) -> int:
+    return changed_calls(shown.summary.columns[wanted.column], wanted.changed or "tokens") if shown.summary else 0
 
 
 def _listed(
@@ -200,12 +201,13 @@ def _listed(
         )
 
 
-def _changed(comparison: Comparison, wanted: Wanted) -> Iterator[ChangedCall]:
-    if wanted.changed and wanted.column and comparison.is_finished:
-        found = summary_of(comparison).columns[wanted.column].changed[wanted.changed]
+def _changed(shown: Arrangement, wanted: Wanted) -> Iterator[ChangedCall]:
+    if wanted.changed and wanted.column and shown.summary:
+        found = shown.summary.columns[wanted.column].changed[wanted.changed]
         summaries = summaries_of([one.key for one in found])
         for one in found:
-            yield changed_call(comparison, one, wanted.changed, wanted.column, summaries)
+            href = pair_href(shown.comparison, one.key, wanted.column, **shown.kept, changed=wanted.changed)
+            yield changed_call(one, href, summaries)
 
 
 def _number_of(text: str) -> int:

@@ -60,6 +60,10 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     def key(self) -> UUID:
         return UUID(bytes=self.call)
 
+    def arranged(self, order: Sequence[int]) -> Row:
+        """With those of its cells, in that order."""
+        return msgspec.structs.replace(self, cells=tuple([self.cells[ordinal] for ordinal in order]))
+
     def measured(self, ordinal: int) -> Cell | None:
         """The cell, when there is a text in it."""
         cell = self.cells[ordinal]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
@@ -78,13 +78,19 @@ def comparison_form(project: Project, asked: QueryDict) -> tuple[ComparisonForm,
         sample=asked.get("sample", ""),
         seed=asked.get("seed", "0"),
         baseline=baseline if baseline in names else RECORDED,
-        offers=tuple(_offer(one, offers, is_chosen=one in wanted) for one in names),
+        offers=tuple(_offer(one, offers, is_chosen=one in wanted) for one in _ordered(names, wanted)),
         families=tuple(every),
         matching=matching,
         unanswered=unanswered,
         problems=problems,
     )
     return form, selection
+
+
+def _ordered(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Those that are chosen first, in the order in which they were: it is that of the columns."""
+    chosen = [one for one in dict.fromkeys(wanted) if one in names]
+    return [*chosen, *(one for one in names if one not in chosen)]
 
 
 def _counts(calls: QuerySet[Call]) -> tuple[int, int]:

@@ -106,7 +106,7 @@ def _heat_row(comparison: Comparison, label: str, columns: Mapping[str, ColumnSu
     cells = []
     for ordinal, (name, one) in enumerate(sums.items()):
         part = "" if one is None or one.calls == calls else f"of {one.calls:,}"
-        href = calls_href(comparison, ordinal, **{ask.by: label})
+        href = calls_href(comparison, ordinal, **ask.kept, **{ask.by: label})
         held = None if one is None else _held(first, one, columns[name].lone.get(place_key(ask.by, label)))
         cells.append((name, None if one is None else _heat_cell(one, held, ask.measure, href=href, part=part)))
     return HeatRow(name=label, calls=calls, cells=tuple(cells))

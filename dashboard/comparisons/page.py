@@ -16,15 +16,16 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard.comparisons.arrangement import Arrangement, ask_for
 from dashboard.comparisons.ask import Ask, calls_href, pair_href
 from dashboard.comparisons.cells import Measure
 from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
-from dashboard.comparisons.columns import current_variant, frozen_rows
+from dashboard.comparisons.columns import current_variant
 from dashboard.comparisons.figures import FigureRow, difference_rows, notes_of, rule_rows, total_rows
 from dashboard.comparisons.heat import Heat, heat_of
 from dashboard.comparisons.pinned import PinnedCheck, last_check
 from dashboard.comparisons.summary import ColumnSummary, Summary
-from dashboard.comparisons.work import done_count, summary_of
+from dashboard.comparisons.work import done_count
 from dashboard.models import Call, Comparison, ComparisonColumn
 
 CHANGE_TITLES: dict[Measure, str] = {
@@ -49,11 +50,18 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
+    """A column where it stands now; `lead` is the order in which it is the baseline. Addresses are empty where the
+    column cannot go there."""
+
     ordinal: int
     name: str
     href: str
     is_current: bool
     versions: tuple[Version, ...]
+    lead: str
+    left_href: str
+    right_href: str
+    hide_href: str
 
     @property
     def is_changed(self) -> bool:
@@ -143,8 +151,10 @@ class Progress:
 @dataclass(frozen=True, kw_only=True)
 class ComparisonPage:
     comparison: Comparison
+    shown: Arrangement
     heads: tuple[Head, ...]
     current: Head
+    restored_href: str  # all columns as they were frozen; empty where they stand so
     progress: Progress
     results: Results | None
     again_href: str
@@ -152,20 +162,38 @@ class ComparisonPage:
 
 
 def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> ComparisonPage:
-    rows = frozen_rows(comparison)
-    names = list({row.ordinal: row.name for row in rows}.values())
-    ask = Ask.of(query, len(names))
-    heads = _heads(rows, names, ask)
-    results = _results(comparison, summary_of(comparison), names, ask) if comparison.is_finished else None
+    shown = Arrangement.of(comparison, query)
+    names = shown.names
+    ask = Ask.of(query, len(names), shown.kept.get("columns", ""))
+    heads = _heads(shown, ask)
+    results = _results(comparison, shown.summary, names, ask) if shown.summary else None
     return ComparisonPage(
         comparison=comparison,
+        shown=shown,
         heads=heads,
         current=heads[ask.column],
+        restored_href=_rearranged(ask, shown, shown.restored()) if shown.kept else "",
         progress=progress_of(comparison),
         results=results,
         again_href=_again_href(comparison, names),
         check=last_check(comparison),
     )
+
+
+def led_address(comparison: Comparison, said: str, query: Mapping[str, str]) -> str:
+    """Where that order is shown, with everything else as it is; has its numbers added up where they are not yet."""
+    shown = Arrangement.of(comparison, query)
+    ask = Ask.of(query, len(shown.names), shown.kept.get("columns", ""))
+    return comparison.get_absolute_url() + _rearranged(ask, shown, ask_for(comparison, said))
+
+
+def _rearranged(ask: Ask, shown: Arrangement, wanted: Arrangement | None) -> str:
+    """The column that is looked at goes along; nothing where nothing is wanted."""
+    if wanted is None:
+        return ""
+    current = shown.order[ask.column]
+    place = wanted.order.index(current) if current in wanted.order else 1
+    return ask.address(columns=wanted.kept.get("columns", ""), column=max(1, place), order="")
 
 
 def _again_href(comparison: Comparison, names: list[str]) -> str:
@@ -194,16 +222,20 @@ def _left(comparison: Comparison, done: int, now: datetime) -> str:
     return f"about {math.ceil(seconds)} s left" if seconds < 90 else f"about {math.ceil(seconds / 60)} min left"
 
 
-def _heads(rows: list[ComparisonColumn], names: list[str], ask: Ask) -> tuple[Head, ...]:
+def _heads(shown: Arrangement, ask: Ask) -> tuple[Head, ...]:
     return tuple(
         Head(
-            ordinal=ordinal,
+            ordinal=place,
             name=name,
-            href=ask.address(column=ordinal) if ordinal else "",
-            is_current=ordinal == ask.column,
-            versions=_versions([row for row in rows if row.ordinal == ordinal]),
+            href=ask.address(column=place) if place else "",
+            is_current=place == ask.column,
+            versions=_versions([row for row in shown.rows if row.ordinal == shown.order[place]]),
+            lead=shown.led_by(place).said if place else "",
+            left_href=_rearranged(ask, shown, shown.moved(place, -1)) if place else "",
+            right_href=_rearranged(ask, shown, shown.moved(place, 1)) if place else "",
+            hide_href=_rearranged(ask, shown, shown.without(place)) if place else "",
         )
-        for ordinal, name in enumerate(names)
+        for place, name in enumerate(shown.names)
     )
 
 
@@ -249,17 +281,19 @@ def _distributions(comparison: Comparison, summary: Summary, names: list[str], a
             comparison,
             ("sizes", "Tokens of each call's receipt"),
             ((0, names[0], baseline.sizes), (ask.column, names[ask.column], column.sizes)),
+            ask,
         ),
         _distribution(
             comparison,
             ("changes", f"Change in tokens of each call, {names[ask.column]} against {names[0]}"),
             ((ask.column, "calls", column.changes),),
+            ask,
         ),
     )
 
 
 def _distribution(
-    comparison: Comparison, titled: tuple[str, str], series: tuple[tuple[int, str, dict[int, int]], ...]
+    comparison: Comparison, titled: tuple[str, str], series: tuple[tuple[int, str, dict[int, int]], ...], ask: Ask
 ) -> Distribution:
     kind, title = titled
     numbers = [number for _, _, counts in series for number in counts]
@@ -267,7 +301,7 @@ def _distribution(
         Bar(
             label=_bucket_label(number, is_change=kind == "changes"),
             counts=tuple(counts.get(number, 0) for _, _, counts in series),
-            hrefs=tuple(calls_href(comparison, ordinal, **{kind: number}) for ordinal, _, _ in series),
+            hrefs=tuple(calls_href(comparison, ordinal, **ask.kept, **{kind: number}) for ordinal, _, _ in series),
         )
         for number in range(min(numbers, default=0), max(numbers, default=-1) + 1)
     ]
@@ -288,10 +322,13 @@ def _changed_lists(comparison: Comparison, column: ColumnSummary, ask: Ask) -> t
             id=measure,
             title=CHANGE_TITLES[measure],
             unit=CHANGE_UNITS.get(measure, ""),
-            calls=tuple(changed_call(comparison, one, measure, ask.column, summaries) for one in some),
+            calls=tuple(
+                changed_call(one, pair_href(comparison, one.key, ask.column, **ask.kept, changed=measure), summaries)
+                for one in some
+            ),
             total=len(column.changed[measure]),
             changed=changed_calls(column, measure),
-            href=calls_href(comparison, ask.column, changed=measure),
+            href=calls_href(comparison, ask.column, **ask.kept, changed=measure),
         )
         for measure, some in listed.items()
     )
@@ -311,11 +348,9 @@ def summaries_of(keys: Sequence[UUID]) -> dict[UUID, str]:
     return dict(Call.objects.filter(pk__in=keys).values_list("pk", "summary"))
 
 
-def changed_call(
-    comparison: Comparison, one: Changed, measure: Measure, column: int, summaries: Mapping[UUID, str]
-) -> ChangedCall:
+def changed_call(one: Changed, href: str, summaries: Mapping[UUID, str]) -> ChangedCall:
     return ChangedCall(
-        href=pair_href(comparison, one.key, column, changed=measure),
+        href=href,
         key=one.call,
         tool=one.tool,
         summary=summaries.get(one.key, ""),

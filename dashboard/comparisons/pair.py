@@ -13,9 +13,10 @@ from dashboard.calls import json_markup
 from dashboard.calls.panes import JsonPane, args_pane
 from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces, surfaces_of
+from dashboard.comparisons.arrangement import Arrangement
 from dashboard.comparisons.calls import row_of
 from dashboard.comparisons.cells import Cell, digest, text_bytes
-from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
+from dashboard.comparisons.columns import Column
 from dashboard.comparisons.measure import sentence_of
 from dashboard.comparisons.walk import Walk, walk_of
 from dashboard.models import Call, Comparison
@@ -77,7 +78,8 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
     row = row_of(comparison, call.pk)
     if row is None:
         return None
-    columns = todays_columns(frozen_rows(comparison))
+    shown = Arrangement.of(comparison, query)
+    row, columns = shown.row(row), shown.columns()
     ordinal = column_of(query, len(columns))
     surfaces = surfaces_of(call, {})
     baseline = replace(written(surfaces, columns[0], row.cells[0]), role="baseline")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 from uuid import UUID
 
+from dashboard.comparisons.arrangement import Arrangement
 from dashboard.comparisons.ask import calls_href, pair_href
 from dashboard.comparisons.calls import FILTERS, Wanted, parsed_place
 from dashboard.comparisons.cells import Row
-from dashboard.comparisons.facts import column_names
-from dashboard.comparisons.work import results_in, summary_of
+from dashboard.comparisons.work import results_in
 from dashboard.models import Comparison
 
 
@@ -30,41 +31,45 @@ class Walk:
 
 
 def walk_of(comparison: Comparison, key: UUID, column: int, query: Mapping[str, str]) -> Walk:
-    names = column_names(comparison)
+    shown = Arrangement.of(comparison, query)
+    names = shown.names
     wanted = Wanted.of(query, len(names), column=query.get("listed", str(column)))
-    up = f"{comparison.get_absolute_url()}?column={column}"
+    up = f"{comparison.get_absolute_url()}?{urlencode({**shown.kept, 'column': column})}"
     if not comparison.is_finished:
         return Walk(back_href=up)
     if wanted.changed and wanted.column:
-        return _of_changed(comparison, key, wanted, up)
+        return _of_changed(shown, key, wanted, up)
     if "at" not in query or not any(name in query for name in FILTERS):
         return Walk(back_href=up)
-    kept = {name: query[name] for name in (*FILTERS, "listed") if name in query}
+    kept = shown.kept | {name: query[name] for name in (*FILTERS, "listed") if name in query}
     batch, index = parsed_place(query["at"])
     if not _stands_at(comparison, key, batch, index):
         return Walk(back_href=up)
 
-    batches = wanted.batches(comparison)
+    batches = wanted.batches(shown)
 
     def address(found: tuple[str, Row] | None) -> str:
         return "" if found is None else pair_href(comparison, found[1].key, column, **kept, at=found[0])
 
-    filters = {name: kept[name] for name in FILTERS if name in kept}
+    filters = {name: value for name, value in kept.items() if name != "listed"}
     return Walk(
-        previous_href=address(next(_before(comparison, wanted, batches, (batch, index)), None)),
-        next_href=address(next(wanted.rows(comparison, batches, (batch, index)), None)),
+        previous_href=address(next(_before(shown, wanted, batches, (batch, index)), None)),
+        next_href=address(next(wanted.rows(shown, batches, (batch, index)), None)),
         back_href=calls_href(comparison, wanted.column, **filters),
         back_title=wanted.title(names[wanted.column]),
     )
 
 
-def _of_changed(comparison: Comparison, key: UUID, wanted: Wanted, up: str) -> Walk:
-    keys = [one.key for one in summary_of(comparison).columns[wanted.column].changed[wanted.changed or "tokens"]]
+def _of_changed(shown: Arrangement, key: UUID, wanted: Wanted, up: str) -> Walk:
+    columns = shown.summary.columns if shown.summary else ()
+    keys = [one.key for one in columns[wanted.column].changed[wanted.changed or "tokens"]] if columns else []
     if key not in keys:
         return Walk(back_href=up)
     at = keys.index(key)
     before, behind = (
-        pair_href(comparison, keys[place], wanted.column, changed=wanted.changed) if 0 <= place < len(keys) else ""
+        pair_href(shown.comparison, keys[place], wanted.column, **shown.kept, changed=wanted.changed)
+        if 0 <= place < len(keys)
+        else ""
         for place in (at - 1, at + 1)
     )
     return Walk(
@@ -82,11 +87,11 @@ def _stands_at(comparison: Comparison, key: UUID, batch: int, index: int) -> boo
 
 
 def _before(
-    comparison: Comparison, wanted: Wanted, batches: Sequence[int], at: tuple[int, int]
+    shown: Arrangement, wanted: Wanted, batches: Sequence[int], at: tuple[int, int]
 ) -> Iterator[tuple[str, Row]]:
     """Backwards, a few batches in memory at a time."""
     batch, index = at
-    for number, rows in results_in(comparison, [one for one in reversed(batches) if one <= batch]):
+    for number, rows in shown.results_in([one for one in reversed(batches) if one <= batch]):
         for place in reversed(range(index if number == batch else len(rows))):
             if wanted.takes(rows[place]):
                 yield f"{number}.{place}", rows[place]

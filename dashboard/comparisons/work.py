@@ -24,7 +24,7 @@ from dashboard.comparisons.columns import ChangedVariant, Column, frozen_columns
 from dashboard.comparisons.measure import rows_of
 from dashboard.comparisons.subjects import subjects_of
 from dashboard.comparisons.summary import Summary, packed_summary, summarise, unpacked_summary
-from dashboard.models import Call, Comparison, ComparisonBatch
+from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 
 LEASE = timedelta(seconds=60)
 RENEWED_AFTER = 10.0  # seconds
@@ -42,7 +42,7 @@ def work_once(owner: str, comparison: Comparison | None = None) -> bool:
             return True
         if _add_up(candidate, owner):
             return True
-    return False
+    return _add_up_anew(owner, comparison)
 
 
 def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
@@ -159,29 +159,51 @@ def _add_up(comparison: Comparison, owner: str) -> bool:
     mine = Comparison.objects.filter(_is_free(), pk=comparison.pk, state__in=OPEN)
     if not mine.update(owner=owner, leased_until=timezone.now() + LEASE):
         return False
-    batches = _Batches(comparison)
-    summary = summarise(
-        batches,
-        columns=comparison.columns.values("ordinal").distinct().count(),
-        calls=comparison.call_count,
-        seed=comparison.seed,
-    )
-    left_out = batches.left_out(summary.gone)
+    summary = packed_summary(_summarised(comparison, 0))
     done = Comparison.objects.filter(pk=comparison.pk, owner=owner, state__in=OPEN)
     done.update(
         state=Comparison.State.FINISHED,
-        summary=packed_summary(msgspec.structs.replace(summary, **left_out)),
+        summary=summary,
         finished_at=timezone.now(),
         leased_until=None,
     )
     return True
 
 
+def _add_up_anew(owner: str, comparison: Comparison | None) -> bool:
+    """A finished comparison once more, against the next other baseline that somebody asked for."""
+    wanted = ComparisonBaseline.objects.filter(_is_free(), summary=None, comparison__state=Comparison.State.FINISHED)
+    if comparison is not None:
+        wanted = wanted.filter(comparison=comparison)
+    found = wanted.select_related("comparison").order_by("pk").first()
+    if found is None:
+        return False
+    mine = ComparisonBaseline.objects.filter(_is_free(), pk=found.pk, summary=None)
+    if mine.update(owner=owner, leased_until=timezone.now() + LEASE):
+        summary = packed_summary(_summarised(found.comparison, found.ordinal))
+        ComparisonBaseline.objects.filter(pk=found.pk, owner=owner).update(summary=summary, leased_until=None)
+    return True
+
+
+def _summarised(comparison: Comparison, baseline: int) -> Summary:
+    """Its columns with that one first."""
+    columns = comparison.columns.values("ordinal").distinct().count()
+    batches = _Batches(comparison, led_by(baseline, columns))
+    summary = summarise(batches, columns=columns, calls=comparison.call_count, seed=comparison.seed)
+    return msgspec.structs.replace(summary, **batches.left_out(summary.gone))
+
+
+def led_by(baseline: int, columns: int) -> tuple[int, ...]:
+    """The order in which a baseline's summary has the columns."""
+    return (baseline, *(ordinal for ordinal in range(columns) if ordinal != baseline))
+
+
 class _Batches:
     """The rows of each batch in order. Calls that are there and have no row are counted as they go by."""
 
-    def __init__(self, comparison: Comparison) -> None:
-        self._comparison = comparison
+    def __init__(self, comparison: Comparison, order: Sequence[int]) -> None:
+        self._comparison, self._order = comparison, order
+        self._is_frozen_order = order[0] == 0
         self._unanswered = self._unread = 0
 
     def left_out(self, missing: int) -> dict[str, int]:
@@ -196,7 +218,7 @@ class _Batches:
             for status in Call.objects.filter(pk__in=without).values_list("status", flat=True) if without else ():
                 self._unanswered += status == Call.Status.UNKNOWN
                 self._unread += status != Call.Status.UNKNOWN
-            yield rows
+            yield rows if self._is_frozen_order else [row.arranged(self._order) for row in rows]
 
 
 def summary_of(comparison: Comparison) -> Summary:

@@ -6,6 +6,7 @@ from dashboard.models.access import Membership, Project, SignInLink
 from dashboard.models.artifacts import Artifact
 from dashboard.models.comparisons import (
     Comparison,
+    ComparisonBaseline,
     ComparisonBatch,
     ComparisonColumn,
     ReceiptFingerprint,
@@ -23,6 +24,7 @@ __all__ = [
     "Call",
     "CanonicalProjection",
     "Comparison",
+    "ComparisonBaseline",
     "ComparisonBatch",
     "ComparisonColumn",
     "Event",

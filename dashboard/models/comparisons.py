@@ -70,6 +70,22 @@ class Comparison(models.Model):
         return self.state == self.State.FINISHED
 
 
+class ComparisonBaseline(models.Model):
+    """Another column than the leftmost that the others are held against: the same numbers, added up once more."""
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="baselines")
+    ordinal = models.IntegerField()  # of the column, as it was frozen
+    summary = models.BinaryField(null=True)  # as the comparison's own; its columns with this one first
+    owner = models.CharField(max_length=64, default="")  # the worker that adds it up
+    leased_until = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["comparison", "ordinal"], name="one_baseline")]
+
+    def __str__(self) -> str:
+        return f"column {self.ordinal} of {self.comparison_id}"
+
+
 class ComparisonColumn(models.Model):
     """A variant as it stood when the comparison was made. A column has a row for each family that it serves."""
 

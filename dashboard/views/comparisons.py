@@ -17,7 +17,7 @@ from dashboard.comparisons.columns import UnusableColumns
 from dashboard.comparisons.comparing import Unusable, start_comparison
 from dashboard.comparisons.form import comparison_form
 from dashboard.comparisons.list import comparison_list
-from dashboard.comparisons.page import comparison_page
+from dashboard.comparisons.page import comparison_page, led_address
 from dashboard.comparisons.pair import pair_page
 from dashboard.models import Comparison
 from dashboard.views.rendering import render_page
@@ -59,7 +59,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
         return _done(request, comparison)
     page = comparison_page(comparison, request.GET)
     response = render_page(request, "comparisons/detail.html", {"page": page}, partial="progress")
-    if request.htmx and not request.htmx.boosted and not comparison.is_open:
+    if request.htmx and not request.htmx.boosted and not (comparison.is_open or page.shown.is_asked_for):
         response["HX-Refresh"] = "true"
     return response
 
@@ -89,6 +89,8 @@ def _must_write(request: OperatorRequest) -> None:
 
 def _done(request: OperatorRequest, comparison: Comparison) -> HttpResponse:
     _must_write(request)
+    if request.POST.get("do") == "lead":
+        return redirect(led_address(comparison, request.POST.get("columns", ""), request.GET))
     deed = DEEDS.get(request.POST.get("do", ""))
     if deed is None:
         raise Http404("There is nothing of that name to do.")

@@ -10,7 +10,7 @@ from django.test import Client
 
 from dashboard.comparisons.ask import calls_href
 from dashboard.comparisons.comparing import Selection, start_comparison
-from dashboard.comparisons.work import results_of, work_until_idle
+from dashboard.comparisons.work import results_of, work_once, work_until_idle
 from dashboard.intake.importing import import_paths
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
 from tests.dashboard.comparisons import compared, import_commands
@@ -102,7 +102,17 @@ def test_the_page_shows_the_numbers_that_were_added_up_and_the_versions(
 
 
 @pytest.mark.parametrize(
-    "query", ["?column=99", "?column=x", "?measure=love&by=moon&order=9", "?order=-1", "?order=²", "?column=0"]
+    "query",
+    [
+        "?column=99",
+        "?column=x",
+        "?measure=love&by=moon&order=9",
+        "?order=²",
+        "?column=0",
+        "?columns=1&column=1",
+        "?columns=1.1",
+        "?columns=0.9",
+    ],
 )
 def test_an_address_that_makes_no_sense_shows_the_page(
     operator_client: Client, project: Project, calls: list[Call], query: str
@@ -145,6 +155,40 @@ def test_a_difference_says_what_it_is_worth_without_colour(
     assert "fullest at 25 points" in grid
     assert re.findall(r'data-heat="(-?\d)"', grid) == ["0", "2", "2"]
     assert "the same in every call" in shown
+
+
+def test_the_columns_are_put_into_another_order_under_another_baseline(
+    operator_client: Client, client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison, summary = compared(project, ["recorded", "receipt", "canonical_json"])
+    address = comparison.get_absolute_url()
+    moved = page(operator_client, f"{address}?columns=0.2.1&measure=lint")
+    assert links(moved, r'<a href="(\?[^"]*)#calls"') == [
+        f"?columns=0.2.1{one}&measure=lint" for one in ("", "&column=2")
+    ]
+    assert re.findall(r'name="columns" value="([\d.]+)"', moved) == ["2.0.1", "1.0.2"]
+    assert "1 hidden: show" in page(operator_client, f"{address}?columns=0.2")
+    assert "never added up against canonical_json" in text_of(page(operator_client, f"{address}?columns=2.1"))
+
+    asked = operator_client.post(f"{address}?measure=lint", {"do": "lead", "columns": "2.1"})
+    assert asked.url == f"{address}?columns=2.1&measure=lint"
+    assert "being added up against canonical_json" in text_of(page(operator_client, asked.url))
+    assert work_once("worker")
+    assert not work_once("worker"), "once is enough"
+    shown = page(operator_client, asked.url)
+    was = summary.columns[2].totals["tokens"].value - summary.columns[1].totals["tokens"].value
+    assert f"{-was:+,}" in text_of(shown)
+    worst = links(shown, r'<li data-item><a href="([^"]*)"')[0]
+    assert "columns=2.1" in worst
+    pair = page(operator_client, worst)
+    assert re.findall(r"Text by (\w+)", pair) == ["canonical_json", "receipt"]
+    assert "columns=2.1" in links(pair, r'href="([^"]*)" data-key="j"')[0]
+    cell = links(shown, r'data-heat="[^"]*" data-head="receipt"><a href="([^"]*)"')[0]
+    assert "Tokens, canonical_json" in page(operator_client, cell)
+
+    client.force_login(create_user("vera", project=project, role="viewer"))
+    assert "as baseline" not in page(client, address)
+    assert client.post(address, {"do": "lead", "columns": "1.0.2"}).status_code == 403
 
 
 def test_calls_that_were_all_deleted_leave_a_page_that_says_so(
