@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def when(self) -> Html:
-        return Html(stamp(self.at))
+        return Html(stamp(self.at, seconds=True))
 
     @property
     def is_gone(self) -> bool:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db.models import Case, CharField, Value, When
+from django.db.models import BigIntegerField, Case, CharField, F, Value, When
+from django.db.models.functions import Coalesce
 
 from dashboard.models import Run
 from dashboard.prepared import prepared
 from dashboard.query_rows import FAILED, UNANSWERED
+from dashboard.runs.by_tool import ByTool, by_tool
 from dashboard.runs.time_axis import MILLISECOND, Axis, Span, axis_of, plain_axis
 from dashboard.runs.waterfall import OUTCOMES, PAGE, RUN, STATES, Ordered, in_order
 
@@ -44,11 +46,21 @@ LETTER = Case(
     output_field=CharField(),
 )
 
+# By the rule of Call.wait_ms: what nobody measured counts as work.
+WORK = Case(
+    When(is_waiting=True, then=Value(0)),
+    When(tool_ms__lt=F("duration_ms"), then=F("tool_ms")),
+    default=Coalesce(F("duration_ms"), Value(0)),
+    output_field=BigIntegerField(),
+)
+
 
 class Point(NamedTuple):
     letter: str
     duration_ms: int | None
     tokens: int
+    tool: str
+    work_ms: int
 
 
 class Band(NamedTuple):
@@ -86,12 +98,14 @@ class Overview:
     failed: tuple[FailedCall, ...]
     failed_left: int
     left: int
+    drawn: int
     axis: Axis
+    by_tool: ByTool
 
 
 @prepared
 def _points(most: int) -> Ordered:
-    lettered: Ordered = in_order(RUN).annotate(letter=LETTER)
+    lettered: Ordered = in_order(RUN).annotate(letter=LETTER, work_ms=WORK)
     return lettered.values_list(*Point._fields)[:most]
 
 
@@ -116,7 +130,9 @@ def overview_of(run: Run, *, squeezed: bool = False) -> Overview:
         failed=tuple(_failed(run, failed)) if failed else (),
         failed_left=max(0, run.failed_count - FAILED_SHOWN),
         left=max(0, run.call_count - len(points)),
+        drawn=len(points),
         axis=_axis(run, points, squeezed=squeezed),
+        by_tool=by_tool(points),
     )
 
 
@@ -135,7 +151,7 @@ def _span(start: datetime, began: datetime, took: int | None) -> Span:
 
 def _bands(points: Sequence[Point]) -> Iterable[Band]:
     by_letter: dict[str, list[str]] = {letter: [] for letter in STATES}
-    for x, (letter, took, tokens) in enumerate(points):
+    for x, (letter, took, tokens, *_) in enumerate(points):
         by_letter[letter].append(f"M{x}{SHAPES[min(TOP, (took or 0).bit_length())][tokens.bit_length()]}")
     for letter, parts in by_letter.items():
         if parts:

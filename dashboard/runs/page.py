@@ -108,6 +108,7 @@ class RunPage:
     chips: tuple[ChipGroup, ...]
     sources: tuple[FileRead, ...]
     child_count: int
+    child_failed_count: int
     loose: tuple[ChildRun, ...]
     plan: str
     plan_is_whole: bool
@@ -201,6 +202,7 @@ def run_page(run: Run, ask: Ask, switch: VariantSwitch = AS_RECORDED) -> RunPage
         chips=tuple(_chips(run, query, ask)),
         sources=tuple(map(FileRead._make, _sources(run=run.pk))),
         child_count=len(children),
+        child_failed_count=sum(child.failed_count for child in children),
         loose=_loose(run, children, overview) if children else (),
         plan=plan,
         plan_is_whole=is_whole,

@@ -20,10 +20,13 @@ from dashboard.intake import tally
 from dashboard.models import Call, Run, RunCall
 from dashboard.prepared import Given, given, prepared
 from dashboard.query import Term
+from dashboard.runs.asked import asked_by
 from dashboard.runs.time_axis import MILLISECOND, Axis, Bar
 from dashboard.templatetags.markup import duration
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
+SHORTEST_REPEATED = 4  # characters; what was asked is left out where the summary has it, but `x` is in every sentence
+LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 Ordered: TypeAlias = QuerySet[Any, Any]  # calls with the ordinal and inherited of one run
 STATES = {
     "o": "answered",
@@ -96,6 +99,7 @@ class Row(NamedTuple):
     state: str
     tool: str
     flags: str
+    asked: str
     summary: str
     cut: str
     tokens: str
@@ -203,7 +207,8 @@ def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Sequence[ChildRow] =
         found = _first_rows(ask.terms, ask.skip, run=run.pk)
     facts = list(map(Facts._make, found))
     folder = f"{run.cwd.rstrip('/')}/" if run.cwd.strip("/") else ""
-    drawn = _Drawn(axis, _children_by_call(children, axis), folder, ask.suffix)
+    asked = asked_by([one.pk for one in facts], PAGE)
+    drawn = _Drawn(axis, _children_by_call(children, axis), asked, folder, ask.suffix)
     numbered = enumerate(zip(facts, _ties(facts), strict=True), before + 1)
     rows = [_row(one, number, tie, drawn) for number, (one, tie) in numbered]
     left = max(0, ask.total - before - len(rows))
@@ -238,14 +243,20 @@ class _Drawn(NamedTuple):
 
     axis: Axis
     children: Mapping[UUID, list[ChildRun]]
+    asked: Mapping[UUID, str]
     folder: str
     suffix: str
+
+    def told(self, text: str) -> str:
+        """Paths below the run's folder without it."""
+        return text.replace(self.folder, "") if self.folder else text
 
 
 def _row(one: Facts, number: int, tie: str, drawn: _Drawn) -> Row:
     letter = letter_of(one)
     key = str(one.pk)
     bar = drawn.axis.bar(one.started_at, one.duration_ms, one.wait_ms)
+    asked, summary = drawn.told(drawn.asked.get(one.pk, "")), plain(drawn.told(one.summary))
     return Row(
         number=str(number),
         key=key,
@@ -254,10 +265,11 @@ def _row(one: Facts, number: int, tie: str, drawn: _Drawn) -> Row:
         state=STATES[letter],
         tool=plain(one.tool) or "not recorded",
         flags=_flags(one),
-        summary=plain(one.summary.replace(drawn.folder, "") if drawn.folder else one.summary),
+        asked="" if len(asked) >= SHORTEST_REPEATED and asked in summary else asked,
+        summary=summary,
         cut=f"{one.seen_lines:,} / {one.output_lines:,}" if one.is_cut else "",
         tokens=f"{one.tokens:,}",
-        took=duration(one.duration_ms),
+        took=duration(_work_ms(one)),
         time=_time(one, drawn.axis),
         wait=bar.wait if bar else "",
         work=bar.work if bar else "",
@@ -267,8 +279,14 @@ def _row(one: Facts, number: int, tie: str, drawn: _Drawn) -> Row:
     )
 
 
+def _work_ms(one: Facts) -> int | None:
+    """Without the time that was a person's, where that is known."""
+    return None if one.is_waiting or one.duration_ms is None else one.duration_ms - (one.wait_ms or 0)
+
+
 def _flags(one: Facts) -> str:
-    flags = [f"try {one.attempt}"] if one.attempt > 1 else []
+    flags = [f"waited {duration(one.wait_ms)}"] if (one.wait_ms or 0) >= LEAST_WAIT_MS else []
+    flags += [f"try {one.attempt}"] if one.attempt > 1 else []
     flags += ["only in progress"] if one.origin == "progress" else []
     flags += ["inherited"] if one.inherited else []
     flags += ["sources disagree"] if one.is_disagreeing else []

@@ -90,8 +90,11 @@ def trusted(markup: Html) -> SafeString:
 
 
 @register.simple_tag
-def stamp(at: datetime | None) -> str:
-    """A <time>: the hour for today, the day for this year, the date otherwise; all of it in the title."""
+def stamp(at: datetime | None, *, seconds: bool = False) -> str:
+    """A <time>: the hour for today, the day for this year, the date otherwise; all of it in the title.
+
+    With `seconds` it has them on other days as well: for what follows one another within a minute.
+    """
     if at is None:
         return "–"
     at = at.astimezone(timezone.get_current_timezone())
@@ -99,15 +102,18 @@ def stamp(at: datetime | None) -> str:
         '<time datetime="{}" title="{}">{}</time>',
         at.isoformat(),
         f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC",
-        _short(at),
+        _short(at, seconds=seconds),
     )
 
 
-def _short(at: datetime) -> str:
+def _short(at: datetime, *, seconds: bool) -> str:
     now = timezone.now()
     if at.date() == now.date():
-        return f"{at:%H:%M:%S}"
-    return f"{at:%d %b %H:%M}" if at.year == now.year else f"{at:%d %b %Y}"
+        return f"{at:%H:%M:%S} UTC"
+    if seconds or at.year == now.year:
+        day = f"{at:%d %b}" if at.year == now.year else f"{at:%d %b %Y}"
+        return f"{day} {at:%H:%M:%S} UTC" if seconds else f"{day} {at:%H:%M} UTC"
+    return f"{at:%d %b %Y}"
 
 
 @register.simple_tag

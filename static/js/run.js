@@ -1,4 +1,5 @@
-/* What HTML has no element for: walking the failed calls, and an upload that shows how far it is. */
+/* What HTML has no element for: walking the failed calls, a live run that keeps what was opened, an upload that
+   shows how far it is. */
 "use strict";
 
 const FAILED_ROWS = '[data-list] a[data-outcome="failed"]';
@@ -51,6 +52,20 @@ document.addEventListener("click", (event) => {
 
 /* An address with #c-… came from a chip: the row takes the focus, so that f and j go on from it. */
 if (location.hash.startsWith("#c-")) document.getElementById(location.hash.slice(1))?.focus();
+
+/* A live run renews itself; what was opened or folded stays so, and what is being typed is kept by hx-preserve. */
+let folds = [];
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  folds = [...event.detail.target.querySelectorAll("details[id]")].map((one) => [one.id, one.open]);
+});
+
+document.addEventListener("htmx:afterSwap", () => {
+  for (const [id, open] of folds.splice(0)) {
+    const details = document.getElementById(id);
+    if (details) details.open = open;
+  }
+});
 
 /* A form alone can neither send a folder's names nor say how far it is. Without this it posts as it is. */
 const BYTES_A_MEGABYTE = 1_000_000;

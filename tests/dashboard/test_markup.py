@@ -57,6 +57,7 @@ def test_a_stamp_carries_the_whole_moment() -> None:
         html
         == '<time datetime="2025-03-01T09:30:05.125000+00:00" title="2025-03-01 09:30:05.125 UTC">01 Mar 2025</time>'
     )
+    assert ">01 Mar 2025 09:30:05 UTC<" in stamp(datetime(2025, 3, 1, 9, 30, 5, tzinfo=UTC), seconds=True)
 
 
 def test_nothing_but_our_own_markup_is_trusted() -> None:

@@ -13,6 +13,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from dashboard.intake.tally import letter_of
 from dashboard.models import Call, Project, Run, RunCall
+from dashboard.runs.asked import request
 from dashboard.runs.overview import LETTER, overview_of
 from dashboard.runs.page import Ask, run_page
 from dashboard.runs.time_axis import axis_of, plain_axis
@@ -110,6 +111,41 @@ def test_a_row_tells_its_outcome_size_time_and_cut_in_words(client: Client, run:
     for words in ("Grep", "Found 194 lines", "cut before the model", "16 / 194", "599", "5.0 s"):
         assert words in html
     assert "began 10.0 s into the run, took 5.0 s: 3.0 s waiting, 2.0 s work" in html
+    assert "<em>waited 3.0 s</em> <code>echo hello</code> Found 194 lines" in html
+    assert '<span class="ms">2.0 s</span>' in html
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (b'{"description":"Run it","command":"make\\n  test"}', "make test"),
+        (b'{"replace_all":false,"file_path":"/src/a.py","old_string":"x"}', "/src/a.py"),
+        (b'{"questions":[{"header":"Which?"}],"n":1}', "Which?"),
+        (b'{"command":"echo \\"a\\" \\ud83d', 'echo "a" \\ud83d…'),
+        (b'{"command":"cut in an escape \\u00', "cut in an escape…"),
+        ('{"command":"cut in a letter é'.encode()[:-1], "cut in a letter \ufffd…"),
+        (b'{"command":"' + 300 * b"x" + b'"}', 159 * "x" + "…"),
+        (b'{"todos":[]}', ""),
+        (b"not JSON", ""),
+    ],
+)
+def test_what_a_call_asked_for_is_told_in_a_line(arguments: bytes, told: str) -> None:
+    assert request(arguments) == told
+
+
+@pytest.mark.usefixtures("alice")
+def test_time_and_tokens_are_added_up_by_tool_without_a_persons_time(client: Client, run: Run) -> None:
+    create_call(run, tool="Bash", duration_ms=30_000, tokens=10)
+    create_call(run, tool="Grep", duration_ms=50_000, tool_ms=10_000, tokens=30)
+    create_call(run, tool="Write", duration_ms=900_000, is_waiting=True, tokens=0)
+    run.call_count = 3
+    run.save()
+    assert overview_of(run).by_tool.rows == [
+        ("Bash", False, 1, 30_000, 75, 10, 25),
+        ("Grep", False, 1, 10_000, 25, 30, 75),
+        ("Write", False, 1, 0, 0, 0, 0),
+    ]
+    assert "By tool: Bash took 75 % of the tools&#x27; time, Grep got 75 % of the tokens" in text_of(client, run)
 
 
 def test_a_path_in_the_runs_own_folder_is_told_without_it(project: Project) -> None:
@@ -167,6 +203,7 @@ def test_a_child_run_stands_below_the_call_that_started_it(client: Client, proje
     html = text_of(client, run)
     assert html.index("call of line 1") < html.index(f'href="/runs/{child.pk}/"') < html.index("call of line 2")
     assert "7 calls, 1 failed, 0 cut" in html
+    assert "and 1 in child runs" in html
     assert f'href="/runs/{run.pk}/"' in text_of(client, child)
 
 
@@ -308,7 +345,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     run = filled(create_run(project, f"of-{number}", facets={"tool": ["Bash"]}), number)
     create_run(project, parent=run)
     client.get(f"/runs/{run.pk}/")
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):
         client.get(f"/runs/{run.pk}/")
 
 
