@@ -24,7 +24,7 @@ from django.db import connection, models, transaction
 from dashboard.artifacts.removal import remove_unnamed
 from dashboard.artifacts.store import Stored
 from dashboard.columns import column_text, instant
-from dashboard.intake import forgetting, identity, run_counts, source_rows
+from dashboard.intake import forgetting, identity, memberships, run_counts, source_rows
 from dashboard.intake.bulk import fresh, insert, insert_values
 from dashboard.intake.call_rows import CallMerge, CallRows, new_call
 from dashboard.intake.derive import Derived, derive
@@ -188,8 +188,9 @@ class _BatchWrite:
     def write(self, counts: Sequence[TokenCount]) -> Written:
         self._take_counts(self.rows, self.derived, counts)
         self._save_calls(self.rows, self.derived, self.drafts.calls)
-        members = self._write_members(self.drafts, self.rows)
-        self._count(members, self.rows)
+        left = memberships.leave_answers_runs(self.rows)
+        members = memberships.write(self.drafts, self.rows, self._run_id)
+        self._count(members, self.rows, left)
         return self.written
 
     # runs
@@ -230,6 +231,8 @@ class _BatchWrite:
             if one.child_run
         )
         for key, draft in drafts.calls.items():
+            if key not in rows and draft.is_of_nobody:
+                continue
             if key not in rows:
                 call = new_call(draft, project=self.project, namespace=self.format.agent, run=ids[draft.owner])
                 rows[key] = CallRows(call, is_new=True, observations=[], receipts=[])
@@ -240,7 +243,10 @@ class _BatchWrite:
         calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(drafts))
         if not calls:
             return {}
-        rows = {key: CallRows(call, is_new=False, observations=[], receipts=[]) for key, call in calls.items()}
+        rows = {
+            key: CallRows(call, is_new=False, observations=[], receipts=[], was_answer_alone=not call.tool)
+            for key, call in calls.items()
+        }
         copies = RunCall.objects.filter(call__in=list(calls), run=models.F("call__run"), inherited=True)
         for key in copies.values_list("call_id", flat=True):
             rows[key].is_copy = True
@@ -307,25 +313,6 @@ class _BatchWrite:
 
     # what stands around the calls
 
-    def _write_members(self, drafts: Drafts, rows: dict[UUID, CallRows]) -> list[RunCall]:
-        members = [
-            fresh(
-                RunCall,
-                run_id=self._run_id(run),
-                call_id=key,
-                ordinal=one.line,
-                inherited=one.inherited or rows[key].call.run_id != self._run_id(run),
-            )
-            for (run, key), one in drafts.members.items()
-        ]
-        met = {call for _, call in drafts.members}
-        orphans = [key for key, row in rows.items() if row.is_new and key not in met]
-        members += [
-            fresh(RunCall, run_id=rows[key].call.run_id, call_id=key, ordinal=rows[key].call.line) for key in orphans
-        ]
-        insert(RunCall, members, ignore_known=True)
-        return members
-
     def _write_messages(self, records: Sequence[MessageRecord]) -> None:
         rows = [
             {
@@ -365,8 +352,11 @@ class _BatchWrite:
 
     # counts
 
-    def _count(self, members: Sequence[RunCall], rows: dict[UUID, CallRows]) -> None:
-        """A run that this batch began has no other calls than the batch's: nothing need be read back."""
+    def _count(self, members: Sequence[RunCall], rows: dict[UUID, CallRows], left: set[UUID]) -> None:
+        """A run that this batch began has no other calls than the batch's: nothing need be read back.
+
+        `left` are runs that calls went from.
+        """
         for run in self.runs.values():
             if run.pk in self.fresh:
                 own = sorted((one for one in members if one.run_id == run.pk), key=lambda one: one.ordinal)
@@ -374,7 +364,7 @@ class _BatchWrite:
             else:
                 run_counts.renew(run)
         known = [key for key, one in rows.items() if not one.is_new]
-        run_counts.renew_others(known, but=[run.pk for run in self.runs.values()])
+        run_counts.renew_others(known, left, but=[run.pk for run in self.runs.values()])
 
 
 def _create_runs(runs: Sequence[Run]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from dashboard.intake.drafts import CallDraft
 from dashboard.intake.fingerprints import stated_fingerprint
 from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source
 from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
-from envelopes.untrusted import joined
+from envelopes.untrusted import Untrusted, joined, read_admitted
 
 # The documented rank of a surface's observations: the better fidelity is selected, then the first.
 RANK = {
@@ -43,6 +44,7 @@ class CallRows:
     is_new: bool
     observations: list[Observation]
     receipts: list[Receipt]
+    was_answer_alone: bool = False  # stored without a line of its own
     is_copy: bool = False  # its run only copied it: a fork was met before the session that it came from
     new_observations: list[Observation] = field(default_factory=list)
     new_receipts: list[Receipt] = field(default_factory=list)
@@ -89,6 +91,8 @@ class CallMerge:
         self.source = source
 
     def apply(self, draft: CallDraft, run_ids: dict[str, UUID]) -> None:
+        for asked in draft.calls:
+            self._observe("args", asked.args, "structured", asked.line, asked.at)
         if draft.call is not None:
             self._take_call(draft.call, run_ids[draft.call.run])
         for result in draft.results:
@@ -100,7 +104,6 @@ class CallMerge:
         self._settle_selection()
 
     def _take_call(self, record: CallRecord, run: UUID) -> None:
-        self._observe("args", record.args, "structured", record.line, record.at)
         self.call.started_at = self.call.started_at or instant(record.at)
         self._measure()
         if self.call.tool and not self._is_nearer(record):
@@ -214,7 +217,7 @@ class CallMerge:
             for one in found:
                 self._select(one, is_selected=one is best)
         spoken = [self.rows.surface("args"), self.rows.surface("result"), self._first_receipts()]
-        self.call.is_disagreeing = any(len(found) > 1 for found in spoken)
+        self.call.is_disagreeing = any(_differ(found) for found in spoken)
 
     def _first_receipts(self) -> list[Observation]:
         """Receipt observations that no later replacement explains."""
@@ -230,3 +233,15 @@ class CallMerge:
 
     def _measure(self) -> None:
         self.call.duration_ms = milliseconds(self.call.started_at, self.call.ended_at)
+
+
+def _differ(found: list[Observation]) -> bool:
+    """Whether they say different things; the same JSON in other spacing is another observation and no dispute."""
+    return len(found) > 1 and len({_said(bytes(one.data)) for one in found}) > 1
+
+
+def _said(data: bytes) -> str | bytes:
+    try:
+        return json.dumps(read_admitted(data), sort_keys=True)
+    except Untrusted:
+        return data

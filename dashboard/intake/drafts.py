@@ -37,6 +37,12 @@ class CallDraft:
     superseded: list[SupersedeRecord] = field(default_factory=list)
     artifacts: list[ArtifactRecord] = field(default_factory=list)
 
+    @property
+    def is_of_nobody(self) -> bool:
+        """It was only said that its receipt went: a recording that does not hold the call says nothing of it."""
+        told = self.calls or self.results or self.receipts or self.artifacts
+        return not told and all(one.content is None for one in self.superseded)
+
 
 @dataclass
 class Drafts:

@@ -20,6 +20,7 @@ import msgspec
 from dashboard import recording
 from dashboard.artifacts import store as artifact_store
 from dashboard.artifacts.removal import taking_in
+from dashboard.intake.seen import Seen
 from dashboard.intake.source_files import (
     HEAD_BYTES,
     LONGEST_LINE,
@@ -37,24 +38,22 @@ from dashboard.intake.taking_again import take_again
 from dashboard.models import Project, Source
 from envelopes import recordings
 from envelopes.recordings.base import (
+    BYTE_ORDER_MARK,
     ArtifactRecord,
     CallRecord,
-    EventRecord,
     Format,
     Place,
     Problem,
-    ReceiptRecord,
     Record,
-    ResultRecord,
-    RunRecord,
     SourceLine,
     is_blank,
 )
 from envelopes.token_counter import Count, count_here, counting_beside
+from envelopes.untrusted import Untrusted, tame
 
 UNSTORED_AT_MOST = 3
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
-COUNTED = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
 
 
 class Retry(Enum):
@@ -164,7 +163,6 @@ class FileImport:
         self.meter = meter
         self.count = count
         self.retry = retry
-        self.seen_ids: set[int] = set()  # hashes: a file may hold millions of records
 
     def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
         """A file that is gone since its folder was listed is no problem."""
@@ -189,7 +187,6 @@ class FileImport:
             try:
                 self._run(file, format_name)
             except SourceMoved:
-                self.seen_ids.clear()
                 file.seek(0)
             else:
                 return
@@ -202,8 +199,9 @@ class FileImport:
             self.report.taken_later += take_again(source, self.path, is_lost_too=self.retry is Retry.LOST)
         form = recordings.named(source.format)
         skipped = self._skip_newline(file, source)
+        seen = Seen(source)
         for stretch in stretches(file, offset=source.offset + skipped, number=source.lines + 1):
-            self._take(file, source, form, place, stretch, skipped)
+            self._take(file, source, form, place, stretch, skipped, seen)
             skipped = 0
         self._add_to_report(source)
 
@@ -229,7 +227,9 @@ class FileImport:
         found = file.read(2)
         return 1 if found.startswith(b"\n") else 2 if found == b"\r\n" else 0
 
-    def _take(self, file: BinaryIO, source: Source, form: Format, place: Place, stretch: Stretch, skipped: int) -> None:
+    def _take(
+        self, file: BinaryIO, source: Source, form: Format, place: Place, stretch: Stretch, skipped: int, seen: Seen
+    ) -> None:
         lines, rest = list(stretch.lines), stretch.rest
         if rest is not None and _is_whole(rest.raw):
             lines, rest = [*lines, rest], None
@@ -251,7 +251,7 @@ class FileImport:
             incomplete=rest,
             state=msgspec.json.encode(state),
             prefix_sha256=prefix_sha256(file, end),
-            seen=self._seen(source, records),
+            seen=seen.with_records(records),
         )
         with taking_in(), artifact_store.room_of(self.project.pk) as room:
             files, refused = self._taken_in(records, room)
@@ -280,20 +280,6 @@ class FileImport:
                 reason = f"the file that it names was not taken in: {full}; the line itself was"
                 refused.append(Problem(line=line, path=f"file {path}", reason=reason, raw=b"", part=True))
         return found, refused
-
-    def _seen(self, source: Source, records: Sequence[Record]) -> dict[str, int]:
-        """What the whole source holds so far, each thing once."""
-        seen = Counter(msgspec.json.decode(source.seen))
-        for one in records:
-            kind = "runs" if isinstance(one, RunRecord) else COUNTED.get(type(one))
-            if kind is None:
-                continue
-            what = (one.line, one.kind, one.call) if isinstance(one, EventRecord) else getattr(one, "call", "")
-            key = hash((kind, one.run, what))
-            if key not in self.seen_ids:
-                self.seen_ids.add(key)
-                seen[kind] += 1
-        return {kind: seen[kind] for kind in recording.ADDED}
 
     def _add_to_report(self, source: Source) -> None:
         self.report.files += 1
@@ -333,8 +319,9 @@ def _what_it_is(path: Path) -> str:
         head = file.read(HEAD_BYTES)
     if is_blank(head):
         return "the file begins with blank lines only" if head else "the file is empty"
-    is_packed = head.startswith(COMPRESSED)
-    return "not a recording, it is compressed: unpack it and import what it holds" if is_packed else ""
+    if head.startswith(COMPRESSED):
+        return "not a recording, it is compressed: unpack it and import what it holds"
+    return "the text is UTF-16: save it as UTF-8 and import that" if head.startswith(UTF_16) else ""
 
 
 def _untaken(path: Path) -> tuple[bytes, dict[str, int]]:
@@ -381,12 +368,21 @@ def _too_long(line: SourceLine) -> Problem:
 
 
 def _is_whole(raw: bytes) -> bool:
-    """A last line without a newline is whole when it is a whole JSON value in brackets."""
-    if not raw.rstrip().endswith((b"}", b"]")):
+    """A last line without a newline is whole when it is a whole JSON value in brackets, NaN in it or not."""
+    found = raw.removeprefix(BYTE_ORDER_MARK)
+    if not found.rstrip().endswith((b"}", b"]")):
         return False
     try:
-        msgspec.json.decode(raw, type=msgspec.Raw)
+        msgspec.json.decode(found, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
+        return _is_readable(found)
+    return True
+
+
+def _is_readable(raw: bytes) -> bool:
+    try:
+        tame(raw)
+    except Untrusted:
         return False
     return True
 

@@ -2,7 +2,7 @@
 
 begin(run, rows)            a run whose calls are all at hand
 renew(run)                  a run that was there before: its calls' metadata is read again
-renew_others(calls, but)    other runs that hold these calls: a fork, whose copy was answered later
+renew_others(calls, ...)    other runs that hold these calls: a fork, whose copy was answered later
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
+
+from django.db.models import Q
 
 from dashboard.columns import milliseconds
 from dashboard.intake.bulk import fresh, insert
@@ -25,12 +27,13 @@ def renew(run: Run) -> None:
     _save(run, _counted(run), is_fresh=False)
 
 
-def renew_others(calls: Collection[UUID], *, but: Collection[UUID]) -> None:
-    """A run whose counts stay as they are is left alone, its revision too."""
+def renew_others(calls: Collection[UUID], left: Collection[UUID], *, but: Collection[UUID]) -> None:
+    """`left` are runs that held one. A run whose counts stay as they are is left alone, its revision too."""
     if not calls:
         return
-    held = RunCall.objects.filter(call__in=calls).exclude(run__in=but).values("run")
-    for run in Run.objects.select_for_update().filter(pk__in=held):
+    held = RunCall.objects.filter(call__in=calls).values("run")
+    of_these = Q(pk__in=held) | Q(pk__in=left) if left else Q(pk__in=held)
+    for run in Run.objects.select_for_update().filter(of_these).exclude(pk__in=but):
         counted = _counted(run)
         if any(getattr(run, column) != content for column, content in counted.columns.items()):
             run.revision += 1

@@ -63,6 +63,21 @@ def test_forks_of_forks_belong_to_the_same_sessions_in_every_order(
     assert not Call.objects.filter(is_disagreeing=True).exists()
 
 
+@pytest.mark.parametrize("first", ["calls", "answers"])
+def test_answers_in_another_file_than_their_calls_stand_where_the_calls_do(
+    first: str, project: Project, tmp_path: Path
+) -> None:
+    calls = write(tmp_path / f"{SESSION}.jsonl", [user("go", uuid="u1"), asks("toolu_01")])
+    answered = write(
+        tmp_path / f"{FORK}.jsonl", [user("on", uuid="u2", session=FORK), answers("toolu_01", session=FORK)]
+    )
+    for path in (calls, answered) if first == "calls" else (answered, calls):
+        import_paths(project, [path])
+    assert (ownership(), memberships()) == ([("toolu_01", SESSION)], [(SESSION, "toolu_01", False)])
+    assert counts_by_run() == [(SESSION, 1, 1), (FORK, 0, 0)]
+    assert (RunCall.objects.get().ordinal, Call.objects.get().status) == (2, "success")
+
+
 AGENT_LINES: list[dict[str, Any] | bytes] = [
     {**line, "isSidechain": True, "agentId": "abc"} for line in (asks("toolu_11"), answers("toolu_11"))
 ]

@@ -84,10 +84,12 @@ def test_a_file_that_grew_adds_what_is_new_and_reads_only_that(project: Project,
 
 
 def test_a_file_cut_at_any_byte_imports_its_whole_lines_and_the_rest_later(project: Project, tmp_path: Path) -> None:
-    whole = b"".join(encoded(line) + b"\n" for line in short_session())
+    """A plan and a line that stands there twice are seen once, whichever import meets them."""
+    lines = [*short_session(), asks("toolu_04", "TodoWrite", {"todos": []}), *short_session()[:2]]
+    whole = b"".join(encoded(line) + b"\n" for line in lines)
     ends = [at for at, byte in enumerate(whole, 1) if byte == 10]
-    take(project, write(tmp_path / "whole" / f"{SESSION}.jsonl", short_session()))
-    expected = counts()
+    take(project, write(tmp_path / "whole" / f"{SESSION}.jsonl", lines))
+    expected, seen = counts(), Source.objects.get().seen
     cuts = sorted(
         {1, 7, *ends, *(end - 1 for end in ends), *(end + 3 for end in ends[:-1]), *range(40, len(whole), 211)}
     )
@@ -108,6 +110,7 @@ def test_a_file_cut_at_any_byte_imports_its_whole_lines_and_the_rest_later(proje
         assert calls.count() == expected["Call"], cut
         assert Observation.objects.filter(call__project=other).count() == expected["Observation"], cut
         assert Message.objects.filter(run__project=other).count() == expected["Message"], cut
+        assert bytes(Source.objects.get(project=other).seen) == bytes(seen), cut
 
 
 def test_what_was_left_of_a_cut_file_is_told(project: Project, session: Path) -> None:
@@ -191,6 +194,19 @@ def test_a_result_in_a_later_part_of_the_file_is_joined(project: Project, tmp_pa
     take(project, path)
     call = Call.objects.get()
     assert (call.tool, call.family, call.status, call.summary != "") == ("Bash", "command", "success", True)
+    assert RunCall.objects.get().ordinal == 2
+
+
+def test_what_only_says_of_a_call_that_it_was_compacted_is_no_call(project: Project, tmp_path: Path) -> None:
+    gone = {"compactedToolIds": ["toolu_elsewhere"]}
+    boundary = {
+        "type": "system",
+        "sessionId": SESSION,
+        "subtype": "microcompact_boundary",
+        "microcompactMetadata": gone,
+    }
+    report = take(project, write(tmp_path / f"{SESSION}.jsonl", [*short_session(), boundary]))
+    assert (report.added["calls"], report.added["events"], Call.objects.count()) == (3, 1, 3)
 
 
 FORK = "0f5f6d8e-0000-4000-8000-000000000002"
@@ -224,6 +240,16 @@ def test_the_same_key_with_other_content_is_a_new_observation_and_a_flag(project
         b'"a\\nb"',
         b'"something else"',
     ]
+
+
+@pytest.mark.parametrize("second", ['{"command":"ls"}', '{"command": "pwd"}'])
+def test_a_call_that_is_written_twice_keeps_both_arguments(second: str, project: Project, tmp_path: Path) -> None:
+    """Only what says something else is a dispute, not other spacing."""
+    again = encoded(asks("toolu_01")).replace(b'{"command": "ls"}', second.encode())
+    take(project, write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), again]))
+    kept = Observation.objects.filter(surface="args").order_by("line").values_list("data", "selected")
+    assert [(bytes(data).decode(), chosen) for data, chosen in kept] == [('{"command": "ls"}', True), (second, False)]
+    assert Call.objects.get().is_disagreeing == ("pwd" in second)
 
 
 def test_a_cut_is_counted_in_lines(project: Project, tmp_path: Path) -> None:
@@ -310,6 +336,23 @@ def test_a_forgotten_run_takes_with_it_what_only_it_refers_to(project: Project, 
     forget_run(Run.objects.get())
     assert counts() == dict.fromkeys(counts(), 0)
     assert not Source.objects.exists()
+
+
+@pytest.mark.parametrize("last", [b'{"stdout":NaN}', b'{"stdout":"\\ud800"}'])
+def test_a_whole_last_line_is_read_however_lenient_its_json(last: bytes, project: Project, tmp_path: Path) -> None:
+    line = encoded(answers("toolu_01", "a", "@")).replace(b'"@"', last)
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + line)
+    assert take(project, path).lines == {"accepted": 1, "rejected": 0, "blank": 0}
+    assert bytes(Observation.objects.get(surface="result").data) == last
+
+
+def test_a_file_in_utf_16_is_refused_with_what_to_do(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_bytes("\n".join(encoded(line).decode() for line in short_session()).encode("utf-16"))
+    assert [one["reason"] for one in take(project, path).problems] == [
+        "the text is UTF-16: save it as UTF-8 and import that"
+    ]
 
 
 def test_a_long_line_is_read_and_a_last_line_without_newline_too(project: Project, tmp_path: Path) -> None:

@@ -96,6 +96,12 @@ def test_one_result_beside_two_receipts_is_given_to_neither() -> None:
     assert not only(Problem, records)
 
 
+@pytest.mark.parametrize("content", ["Stop.", None, [{"type": "text", "text": "Stop."}], 7])
+def test_one_result_beside_no_receipt_is_an_event(content: Any) -> None:
+    [event] = only(EventRecord, read(message("user", content, toolUseResult="User rejected tool use")))
+    assert (event.kind, event.payload) == ("unattributed_result", b'"User rejected tool use"')
+
+
 def test_the_structured_content_of_an_mcp_tool_is_kept() -> None:
     meta = {"structuredContent": {"total": 3}}
     [result] = only(ResultRecord, read(message("user", [tool_result()], toolUseResult=[], mcpMeta=meta)))
@@ -107,6 +113,18 @@ def test_what_stands_around_a_call_is_a_message_without_it() -> None:
     [around] = only(MessageRecord, read(message("assistant", blocks)))
     assert (around.role, around.key, around.step) == ("assistant", "u1", "msg_1")
     assert json.loads(around.content) == [blocks[0], blocks[2]]
+
+
+def test_messages_whose_ids_were_blacked_out_are_told_apart() -> None:
+    raw = b"".join(message("user", text, uuid="0") for text in ("one", "two", "one", "two"))
+    state: dict[str, object] = {}
+    first, *rest = [
+        found.key
+        for part in (raw[: len(raw) // 2], raw[len(raw) // 2 :])
+        for found in only(MessageRecord, read(part, state=state))
+    ]
+    assert (first, rest[1]) == ("0", "0")
+    assert rest[0] == rest[2] != "0"
 
 
 def test_the_plan_of_a_run_is_its_last_todo_list() -> None:
@@ -123,9 +141,43 @@ def test_a_task_names_the_run_of_its_subagent() -> None:
 
 def test_a_background_task_that_reports_is_an_event_of_its_call() -> None:
     text = "<task-notification>\n<task-id>b7</task-id>\n<tool-use-id>toolu_9</tool-use-id>\n</task-notification>"
-    records = read(message("user", text))
-    assert [(event.kind, event.call) for event in only(EventRecord, records)] == [("task_notification", "toolu_9")]
-    assert len(only(MessageRecord, records)) == 1
+    queued = {"type": "queued_command", "prompt": text, "commandMode": "task-notification"}
+    for raw in (
+        message("user", text),
+        message("user", [{"type": "text", "text": text}]),
+        line("attachment", attachment=queued),
+    ):
+        records = read(raw)
+        assert [(event.kind, event.call) for event in only(EventRecord, records)] == [("task_notification", "toolu_9")]
+        assert len(only(MessageRecord, records)) == 1
+
+
+@pytest.mark.parametrize("prompt", ["also add tests", [{"type": "text", "text": "like this"}, {"type": "image"}]])
+def test_what_a_person_wrote_while_a_tool_ran_is_a_message(prompt: Any) -> None:
+    raw = line("attachment", attachment={"type": "queued_command", "prompt": prompt, "commandMode": "prompt"})
+    [said] = only(MessageRecord, read(raw))
+    assert (said.role, said.key, json.loads(said.content)) == ("user", "u1", prompt)
+
+
+@pytest.mark.parametrize(
+    ("attachment", "kind", "call"),
+    [
+        (
+            {"type": "hook_additional_context", "content": ["x"], "toolUseID": "toolu_1"},
+            "hook_additional_context",
+            "toolu_1",
+        ),
+        ({"type": "queued_command", "prompt": 7}, "queued_command", None),
+        ({"type": 7}, "attachment", None),
+        ("odd", "attachment", None),
+    ],
+)
+def test_every_other_attachment_is_an_event_of_the_call_that_it_names(
+    attachment: Any, kind: str, call: str | None
+) -> None:
+    raw = line("attachment", attachment=attachment)
+    [event] = only(EventRecord, read(raw))
+    assert (event.kind, event.message, event.call, event.payload) == ("attachment", kind, call, raw)
 
 
 # Receipts that no longer stand
@@ -218,6 +270,18 @@ def test_a_resumed_session_says_which_calls_it_inherited() -> None:
         (NEW, "toolu_01orders", True),
         (NEW, "toolu_01refunds", False),
     ]
+
+
+def test_a_file_whose_name_tells_no_session_may_hold_several() -> None:
+    """By turns, and in two parts: each line names its own, and one that names none belongs to the one before."""
+    raw = b"".join(
+        message("assistant", [tool_use("call_0")], sessionId=session, cwd=f"/{session[:1]}", uuid=f"u{at}")
+        for at, session in enumerate((OLD, NEW, OLD))
+    ) + message("assistant", [tool_use("call_1")]).replace(b'"sessionId"', b'"was"')
+    whole = read(raw, "all.jsonl")
+    calls = [(call.run, call.call, call.inherited) for call in only(CallRecord, whole)]
+    assert calls == [(OLD, "call_0", False), (NEW, "call_0", False), (OLD, "call_0", False), (OLD, "call_1", False)]
+    assert [(run.run, run.cwd) for run in only(RunRecord, whole)] == [(OLD, "/1"), (NEW, "/2")]
 
 
 def test_a_fork_with_rewritten_lines_is_known_by_ids_that_join() -> None:

@@ -57,3 +57,8 @@ def test_a_file_is_known_by_what_it_says(name: str, format_name: str) -> None:
     content = (FIXTURES / name).read_bytes()
     assert detect(content, Place(name)).name == format_name
     assert detect(b"\xef\xbb\xbf" + content[:300], Place("upload")).name == format_name
+
+
+def test_a_stream_is_no_session_because_a_result_in_it_has_a_session_id() -> None:
+    cut = b'{"type":"user","session_id":"s","tool_use_result":{"sessionId":"x","log":"long'
+    assert detect((FIXTURES / "stream.jsonl").read_bytes()[:300] + cut, Place("out.jsonl")).name == "claude-code-stream"

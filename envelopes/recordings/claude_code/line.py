@@ -9,7 +9,7 @@ import msgspec
 
 from envelopes.recordings.base import EventRecord, Problem, Record, SourceLine, instant
 from envelopes.recordings.claude_code import runs
-from envelopes.recordings.claude_code.memory import Memory
+from envelopes.recordings.claude_code.memory import Memory, of_session
 from envelopes.recordings.claude_code.outcomes import Turn
 from envelopes.recordings.claude_code.place import Whereabouts
 from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, opening, reader
@@ -94,9 +94,14 @@ class Line(msgspec.Struct, frozen=True):
         return joined({name: bytes(value) for name, value in found.items() if value is not NOTHING})
 
 
-def arrive(line: SourceLine, memory: Memory, where: Whereabouts) -> Line:
-    """Raises Untrusted for what is no JSON object. The first line that can tell settles the session."""
+def arrive(line: SourceLine, memory: Memory, where: Whereabouts, state: dict[str, object]) -> Line:
+    """Raises Untrusted for what is no JSON object. The first line that can tell settles the session.
+
+    Where neither name nor folder tells it, several sessions may lie in one file: each line names its own.
+    """
     entry = read_entry(line.raw)
+    if entry.session_id and entry.session_id != memory.session and not (where.session or where.agent):
+        memory = of_session(entry.session_id, memory, state)
     if memory.session is None:
         last_resort = where.stem if entry.type in _OPENS_RUN else None
         memory.session = where.session or entry.session_id or last_resort

@@ -7,14 +7,20 @@ or in the middle of one, goes on at a line and misses nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2s
 
 import msgspec
+
+from envelopes.recordings.base import MessageRecord, Problem, Record
 
 COMMAND, PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4, 5  # a title of a higher rank replaces a lower one
 _FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
 _KEPT = 256
+_NEAR = 64  # lines back
 LONGEST = 1_000  # characters of one entry
 _SLOT = "claude_code"
+_OTHERS = "other_sessions"
+_OTHERS_KEPT = 8
 
 
 class Memory(msgspec.Struct):
@@ -23,7 +29,8 @@ class Memory(msgspec.Struct):
     `recent` and `summaries` find out which summaries speak of this file: older releases write those of
     other sessions at its top, and only `leafUuid` tells. `sidechains` maps a message to the first one
     of its sidechain, `prompts` a prompt's digest to the call that sent it, `children` the runs told of.
-    `agents` is what a stream learns late: the run of the subagent that a call started.
+    `agents` is what a stream learns late: the run of the subagent that a call started. `contents` has of
+    each message the digest of what it says, for ids that come again with something else.
     """
 
     session: str | None = None
@@ -37,6 +44,7 @@ class Memory(msgspec.Struct):
     sidechains: dict[str, str] = {}
     prompts: dict[str, str] = {}
     agents: dict[str, str] = {}
+    contents: dict[str, str] = {}
 
     @classmethod
     def load(cls, state: dict[str, object]) -> Memory:
@@ -66,18 +74,43 @@ class Memory(msgspec.Struct):
         """Notes that `uuid` was read; a summary that was waiting for it."""
         if len(uuid) <= LONGEST:
             self.recent.append(uuid)
-            del self.recent[:-64]
+            del self.recent[:-_NEAR]
         return self.summaries.pop(uuid, None)
 
 
-def remember(kept: dict[str, str], key: str, value: str) -> None:
+def of_session(session: str, memory: Memory, state: dict[str, object]) -> Memory:
+    """What is remembered of `session`; what is remembered of another one waits in `state` for its next line."""
+    if memory.session in (None, session):
+        memory.session = session
+        return memory
+    others = msgspec.convert(state.get(_OTHERS, {}), dict[str, Memory])
+    if len(memory.session) <= LONGEST:
+        others[memory.session] = memory
+    found = others.pop(session, Memory(session=session))
+    state[_OTHERS] = msgspec.to_builtins(dict(list(others.items())[-_OTHERS_KEPT:]))
+    return found
+
+
+def remember(kept: dict[str, str], key: str, value: str, most: int = _KEPT) -> None:
     """What is no id and no title is not kept: a file may say megabytes where an id belongs."""
     if len(key) + len(value) <= LONGEST:
         kept[key] = value
-        _forget_oldest(kept)
+        _forget_oldest(kept, most)
 
 
-def _forget_oldest(kept: dict[str, str]) -> None:
-    surplus: Iterable[str] = list(kept)[:-_KEPT] if len(kept) > _KEPT else ()
+def told_apart(memory: Memory, record: Record | Problem) -> Record | Problem:
+    """A message whose id came with other content before (ids were blacked out, all alike) gets one of its own."""
+    if not isinstance(record, MessageRecord):
+        return record
+    digest = blake2s(record.content, digest_size=16).hexdigest()
+    known = memory.contents.get(record.key)
+    if known is None:
+        remember(memory.contents, record.key, digest, _NEAR)
+    is_other = known not in (None, digest)
+    return msgspec.structs.replace(record, key=f"{record.key}-{digest}") if is_other else record
+
+
+def _forget_oldest(kept: dict[str, str], most: int) -> None:
+    surplus: Iterable[str] = list(kept)[:-most] if len(kept) > most else ()
     for key in surplus:
         del kept[key]

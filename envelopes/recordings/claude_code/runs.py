@@ -82,7 +82,7 @@ def after(memory: Memory, record: Record | Problem) -> Iterator[Record]:
     match record:
         case CallRecord():
             yield from _after_call(memory, record)
-        case MessageRecord() if record.content.startswith(_TASK_NOTIFICATION):
+        case MessageRecord() if _is_notification(record.content):
             yield EventRecord(
                 line=record.line,
                 run=record.run,
@@ -110,6 +110,11 @@ def _after_call(memory: Memory, call: CallRecord) -> Iterator[RunRecord]:
 def spawning_call(memory: Memory, content: bytes) -> str | None:
     """The call that sent this first message to a subagent: the texts are the same, byte for byte."""
     return memory.prompts.get(_digest(_text_slice(content)))
+
+
+def _is_notification(content: bytes) -> bool:
+    """As a string, or as the first text of a list of blocks."""
+    return _TASK_NOTIFICATION[1:] in content and _text_slice(content).startswith(_TASK_NOTIFICATION)
 
 
 def _notified_call(content: bytes) -> str | None:

@@ -25,8 +25,9 @@ from envelopes.recordings.base import (
     json_lines,
 )
 from envelopes.recordings.claude_code import compaction, subagents
+from envelopes.recordings.claude_code.attachments import attached
 from envelopes.recordings.claude_code.line import Line, arrive, read_entry
-from envelopes.recordings.claude_code.memory import CHOSEN, GENERATED, SUMMARY, Memory, remember
+from envelopes.recordings.claude_code.memory import CHOSEN, GENERATED, SUMMARY, Memory, remember, told_apart
 from envelopes.recordings.claude_code.place import Whereabouts, whereabouts
 from envelopes.recordings.claude_code.runs import after, message_key
 from envelopes.recordings.claude_code.shapes import opening
@@ -39,16 +40,22 @@ _BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot"})
 
 
 def sniff(head: bytes, place: Place) -> bool:
-    """Some line has a `type` and a `sessionId`, or is of a type that stands before any session."""
+    """Some line has a `type` and a `sessionId`, or is of a type that stands before any session.
+
+    A line that is cut, or longer than the head, tells only where no line before it did: in a stream a
+    result may have a `sessionId` of its own.
+    """
+    is_told = False
     for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
         try:
             entry = read_entry(raw)
         except Untrusted:
-            if raw.startswith(b"{") and b'"sessionId"' in raw and b'"type"' in raw:
-                return True  # a line that is longer than the head, or cut
+            if not is_told and raw.startswith(b"{") and b'"sessionId"' in raw and b'"type"' in raw:
+                return True
             continue
         if entry.type and (entry.session_id or entry.type in _BEFORE_ANY_SESSION):
             return True
+        is_told = is_told or entry.type is not None
     return False
 
 
@@ -59,23 +66,31 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
         if isinstance(line, Problem):
             yield line
         else:
-            yield from _records(line, memory, where)
+            arrived = _arrived(line, memory, where, state)
+            if isinstance(arrived, Problem):
+                yield arrived
+                continue
+            memory = arrived.memory
+            for record in _records(arrived):
+                yield told_apart(memory, record)
             memory.store(state)
 
 
-def _records(source: SourceLine, memory: Memory, where: Whereabouts) -> Found:
+def _arrived(source: SourceLine, memory: Memory, where: Whereabouts, state: dict[str, object]) -> Line | Problem:
     try:
-        line = arrive(source, memory, where)
+        return arrive(source, memory, where, state)
     except Untrusted as refusal:
-        yield Problem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
-        return
+        return Problem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
+
+
+def _records(line: Line) -> Found:
     if line.entry.type is None:
-        yield line.refused("$.type", "no type, or one that is no string", source.raw)
+        yield line.refused("$.type", "no type, or one that is no string", line.raw)
         return
-    if line.entry.uuid and (waiting := memory.pass_message(line.entry.uuid)):
+    if line.entry.uuid and (waiting := line.memory.pass_message(line.entry.uuid)):
         yield from _titled(line, SUMMARY, waiting)
     read_type = _TYPES.get(line.entry.type, _unknown)
-    if memory.session is not None or read_type is _title:
+    if line.memory.session is not None or read_type is _title:
         yield from read_type(line)
 
 
@@ -158,6 +173,7 @@ _TYPES: dict[str, Callable[[Line], Found]] = {
     "summary": _title,
     "custom-title": _title,
     "ai-title": _title,
+    "attachment": attached,
     "content-replacement": compaction.replaced,
     "file-history-snapshot": _bookkeeping,
 }

@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     message: msgspec.Raw = NOTHING
     content: msgspec.Raw = NOTHING
     data: msgspec.Raw = NOTHING
+    attachment: msgspec.Raw = NOTHING
     tool_use_result: msgspec.Raw = NOTHING
     mcp_meta: msgspec.Raw = NOTHING
     tool_denial_kind: msgspec.Raw = NOTHING

@@ -29,15 +29,13 @@ from envelopes.recordings.base import (
     json_lines,
 )
 from envelopes.recordings.claude_code import runs
-from envelopes.recordings.claude_code.memory import LONGEST, Memory, remember
+from envelopes.recordings.claude_code.memory import Memory, of_session, remember, told_apart
 from envelopes.recordings.claude_code.outcomes import Turn, is_global_id
 from envelopes.recordings.claude_code.shapes import NOTHING, Message, opening, reader
 from envelopes.recordings.claude_code.turns import read_message, turn_records
 from envelopes.untrusted import Untrusted
 
 Found = Iterator[Record | Problem]
-_OTHERS = "other_sessions"
-_OTHERS_KEPT = 8
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -116,9 +114,10 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
         if isinstance(entry, Problem):
             yield entry
             continue
-        memory = _of_session(entry.session_id or memory.session or place.stem, memory, state)
+        memory = of_session(entry.session_id or memory.session or place.stem, memory, state)
         memory.last_at = instant(entry.timestamp) or memory.last_at
-        yield from _TYPES.get(entry.type or "", _unknown)(Line(line.number, line.raw, entry, memory))
+        for record in _TYPES.get(entry.type or "", _unknown)(Line(line.number, line.raw, entry, memory)):
+            yield told_apart(memory, record)
         memory.store(state)
 
 
@@ -131,19 +130,6 @@ def _entry(source: SourceLine) -> Entry | Problem:
         reason = "no type, or one that is no string"
         return Problem(line=source.number, path="$.type", reason=reason, raw=source.raw)
     return entry
-
-
-def _of_session(session: str, memory: Memory, state: dict[str, object]) -> Memory:
-    """What is remembered of `session`; what is remembered of another one waits in `state` for its next line."""
-    if memory.session in (None, session):
-        memory.session = session
-        return memory
-    others = msgspec.convert(state.get(_OTHERS, {}), dict[str, Memory])
-    if len(memory.session) <= LONGEST:
-        others[memory.session] = memory
-    found = others.pop(session, Memory(session=session))
-    state[_OTHERS] = msgspec.to_builtins(dict(list(others.items())[-_OTHERS_KEPT:]))
-    return found
 
 
 def _turn(line: Line) -> Found:

@@ -16,18 +16,21 @@ read_message = reader(Message)
 _read_block = reader(Block)
 _decode_blocks = msgspec.json.Decoder(list[Block]).decode
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
+_NOTHING_SAID = frozenset({b"", b"n"})  # nothing, or a null
 
 
 def turn_records(turn: Turn, message: Message) -> Iterator[Record | Problem]:
     match opening(message.content):
         case b'"':
             yield _around(turn, message, bytes(message.content))
+            yield from _results(turn, [])
         case b"[":
             yield from _array(turn, message, bytes(message.content))
         case b"" | b"n":
-            pass
+            yield from _results(turn, [])
         case _:
             yield turn.refused(".content", "expected a string or an array of blocks", bytes(message.content))
+            yield from _results(turn, [])
 
 
 def _array(turn: Turn, message: Message, content: bytes) -> Iterator[Record | Problem]:
@@ -107,7 +110,7 @@ def _results(turn: Turn, results: list[tuple[int, Block, bytes]]) -> Iterator[Re
             yield from outcome(turn, block.tool_use_id, block, turn.result if alone else msgspec.Raw())
         else:
             yield turn.refused(f".content[{index}].tool_use_id", "a tool_result block without tool_use_id", raw)
-    if not alone and opening(turn.result):
+    if not alone and opening(turn.result) not in _NOTHING_SAID:
         yield EventRecord(
             line=turn.line,
             run=turn.run,
