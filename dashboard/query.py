@@ -109,7 +109,7 @@ class Query:
         return term in self.terms
 
     def runs(self, project: Project) -> QuerySet[Run]:
-        """Unordered. Runs of subagents are left out unless a `child:` term asks for them."""
+        """Unordered. Without a term, runs of subagents are left out; `child:no` leaves them out of a filter."""
         return Run.objects.none() if self.problems else query_rows.runs(project, self.terms)
 
     def calls(self, run: Run) -> QuerySet[Call]:

@@ -148,6 +148,7 @@ class RunPage:
     clear_href: str
     hides_children: bool
     with_children_href: str
+    without_children_href: str
     size: int = PAGE
 
     @property
@@ -188,7 +189,14 @@ def run_page(project: Project, state: ListState) -> RunPage:
         poll_href=state.address(after=state.after, seen=digest) if has_live else "",
         hides_children=not query_rows.with_children(query.terms),
         with_children_href=state.filtered(query.toggled("child", "any")),
+        without_children_href=_without_children(state, query, rows),
     )
+
+
+def _without_children(state: ListState, query: Query, rows: Sequence[RunRow]) -> str:
+    """Where the runs of subagents came with a filter that says nothing of them; empty elsewhere."""
+    is_said = any("child" in (term.kind, term.value) for term in query.terms)
+    return state.filtered(query.toggled("child", "no")) if any(row.is_child for row in rows) and not is_said else ""
 
 
 class _Shape(NamedTuple):

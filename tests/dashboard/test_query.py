@@ -140,10 +140,12 @@ def test_a_common_facet_finds_the_same_runs_as_a_rare_one(project: Project, monk
     assert titles(project, "tool:Bash -tool:Read") == rare == ["run 1", "run 3", "run 5"]
 
 
-def test_child_runs_are_left_out_unless_asked_for(project: Project) -> None:
+def test_child_runs_are_left_out_of_the_whole_list_and_found_by_every_filter(project: Project) -> None:
     parent = create_run(project, title="parent", facets={"state": ["top"]})
-    create_run(project, title="child", parent=parent, facets={"state": ["child"]})
+    create_run(project, title="child", parent=parent, facets={"state": ["child", "failed"]})
     assert titles(project, "") == ["parent"]
+    assert titles(project, "status:failed") == titles(project, "hild") == ["child"]
+    assert titles(project, "status:failed child:no") == []
     assert titles(project, "child:any") == ["child", "parent"]
     assert titles(project, "child:yes") == titles(project, "state:child") == ["child"]
 

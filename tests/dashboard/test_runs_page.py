@@ -150,14 +150,17 @@ def test_a_filter_without_a_match_says_so(client: Client, project: Project) -> N
 @pytest.mark.usefixtures("alice")
 def test_child_runs_are_left_out_and_the_page_says_so(client: Client, project: Project) -> None:
     parent = create_run(project, title="Parent")
-    create_run(project, title="Child", parent=parent, facets={"state": ["child"]})
+    create_run(project, title="Child", parent=parent, facets={"state": ["child", "failed"]})
     html = text_of(client)
     assert shown(html, "Parent", "Child") == ["Parent"]
     assert "Child runs are left out" in html
     assert 'href="?q=child%3Aany"' in html
     html = text_of(client, "/runs/?q=child:any")
-    assert "Child runs are left out" not in html
+    assert "hild runs" not in html.partition('class="pager"')[2]
     assert "A child run" in html
+    html = text_of(client, "/runs/?preset=errors")
+    assert shown(html, "Parent", "Child") == ["Child"]
+    assert 'are among them: <a href="?q=status%3Afailed+child%3Ano">leave them out</a>' in html
 
 
 @pytest.mark.usefixtures("alice")
