@@ -25,7 +25,7 @@ from dashboard.comparisons.figures import FigureRow, difference_rows, notes_of, 
 from dashboard.comparisons.heat import Heat, heat_of
 from dashboard.comparisons.pinned import PinnedCheck, last_check
 from dashboard.comparisons.summary import ColumnSummary, Summary
-from dashboard.comparisons.work import done_count
+from dashboard.comparisons.work import done_count, is_anyone_at_work
 from dashboard.models import Call, Comparison, ComparisonColumn
 
 CHANGE_TITLES: dict[Measure, str] = {
@@ -158,6 +158,7 @@ class ComparisonPage:
     progress: Progress
     results: Results | None
     again_href: str
+    is_waiting: bool  # for a process, of which there may be none
     check: PinnedCheck | None  # of a pinned one, before its first check None
 
 
@@ -176,6 +177,7 @@ def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> Compari
         progress=progress_of(comparison),
         results=results,
         again_href=_again_href(comparison, names),
+        is_waiting=(comparison.is_open or shown.is_asked_for) and not is_anyone_at_work(),
         check=last_check(comparison),
     )
 

@@ -68,6 +68,14 @@ def done_count(comparison: Comparison) -> int:
     return int(done or 0)
 
 
+def is_anyone_at_work() -> bool:
+    """Whether a process holds any batch or any sum; between two of them, for a moment, none does."""
+    held = Q(leased_until__gt=timezone.now())
+    begun = ComparisonBatch.objects.filter(held, comparison__state__in=OPEN, finished_at=None)
+    adding = (one.objects.filter(held) for one in (Comparison, ComparisonBaseline))
+    return begun.exists() or any(one.exists() for one in adding)
+
+
 def results_of(comparison: Comparison, *, first: int = 0) -> Iterator[list[Row]]:
     """The rows of each batch in order, one batch in memory; from batch `first` on."""
     found = comparison.batches.filter(number__gte=first, finished_at__isnull=False).order_by("number")

@@ -69,7 +69,7 @@ def test_the_form_counts_while_one_types(operator_page: Page, bundled: Project) 
     operator_page.get_by_label("Which calls").fill("")
     operator_page.get_by_label("Sample").fill("7")
     operator_page.get_by_label("Seed").fill("41")  # while the answer to the sample is still on its way
-    expect(operator_page.locator(".matching")).to_contain_text("7 of them are drawn")
+    expect(operator_page.locator(".matching")).to_contain_text("7 of the 209 with a recorded result are drawn")
     expect(operator_page.get_by_label("Seed")).to_have_value("41")
     operator_page.get_by_role("button", name="Start").click()
     operator_page.wait_for_url("**/comparisons/*-*/")

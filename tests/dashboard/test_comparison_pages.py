@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from dashboard.comparisons.ask import calls_href
 from dashboard.comparisons.comparing import Selection, start_comparison
@@ -48,7 +50,12 @@ def test_the_form_says_how_many_calls_match_before_anything_starts(operator_clie
     Call.objects.filter(pk=calls[0].pk).update(status="unknown")
     left = "1 of them has no recorded result and is left out."
     assert f"4 calls match. {left}" in text_of(page(operator_client, "/comparisons/new/"))
-    assert f"4 calls match, 2 of them are drawn. {left}" in text_of(page(operator_client, "/comparisons/new/?sample=2"))
+    drawn = text_of(page(operator_client, "/comparisons/new/?sample=2"))
+    assert "4 calls match, 2 of the 3 with a recorded result are drawn." in drawn
+    form = page(operator_client, "/comparisons/new/").partition("<form action")[2]
+    assert re.findall(r"<(\w+)[^>]*csrfmiddlewaretoken", form) == ["button"], (
+        "or counting would put it into the address"
+    )
     assert "“nonsense:” is not a filter" in page(operator_client, "/comparisons/new/?query=nonsense:1")
     assert "whole number" in page(operator_client, "/comparisons/new/?sample=many")
 
@@ -58,7 +65,12 @@ def test_a_comparison_is_started_watched_cancelled_and_resumed(operator_client: 
     address = operator_client.post("/comparisons/new/", asked).url
     comparison = Comparison.objects.get()
     assert (comparison.name, comparison.created_by.username) == ("Tails", "olga")
-    assert "Queued: 0 of 4 calls." in text_of(page(operator_client, address))
+    queued = text_of(page(operator_client, address))
+    assert "Queued: 0 of 4 calls." in queued
+    assert "It waits for a background process" in queued, "nobody is there"
+    comparison.batches.update(leased_until=timezone.now() + timedelta(seconds=60))
+    assert "Background processes work on it" in text_of(page(operator_client, address))
+    comparison.batches.update(leased_until=None)
     operator_client.post(address, {"do": "cancel"})
     cancelled = text_of(page(operator_client, address))
     assert "Cancelled: 0 of 4 calls." in cancelled
