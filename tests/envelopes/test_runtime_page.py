@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -80,8 +83,43 @@ def test_the_page_names_no_module_and_no_name_that_is_not_there() -> None:
         assert found
 
 
+ALONE = """
+import sys
+NEEDED = {*sys.stdlib_module_names, "envelopes", *sys.argv[1:]}
+
+class Others:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in NEEDED:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Others())
+exec(compile(sys.stdin.read(), "runtime.md", "exec"))
+"""
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_a_stranger_needs_no_more_than_the_page_says(tmp_path: Path, *, is_compressed: bool) -> None:
+    (installed,) = re.findall(r"`pip install ([a-z0-9 ]+)`", PAGE)
+    packages = [one for one in installed.split() if is_compressed or one != "pyzstd"]
+    packages += ["backports", "typing_extensions"]  # what pyzstd brings along
+    lines = "\n".join(BLOCKS)
+    if not is_compressed:
+        lines = lines.replace('FileStore(Path("artifacts"))', 'FileStore(Path("artifacts"), compress_from=None)')
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *packages],
+        input=lines,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.endswith("Retryable: no\n")
+
+
 def test_the_library_needs_what_the_page_says() -> None:
     declared = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
-    for package in ("msgspec", "rfc8785"):
+    for package in ("msgspec", "rfc8785", "pyzstd"):
         assert any(one.startswith(package) for one in declared)
         assert package in PAGE
