@@ -6,11 +6,13 @@ import ast
 import re
 import statistics
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from envelopes.recordings import RECORDINGS
 from tests.conftest import CHECKOUT
 from tests.source import (
     functions,
@@ -119,6 +121,24 @@ def test_each_module_of_a_registry_is_listed_in_it(package: str, registry: str) 
     assert listed, f"{init} has no tuple {registry}"
     named = set(re.findall(r"(\w+)\.FORMATS?\b|(\w+)\.FAMILY\b", listed[1]))
     assert {first or second for first, second in named} == _members(package)
+
+
+@pytest.mark.parametrize("package", ["families", "recordings"])
+def test_each_member_of_a_registry_stands_in_the_contract_that_keeps_them_apart(package: str) -> None:
+    contracts = tomllib.loads(text(Path("pyproject.toml")))["tool"]["importlinter"]["contracts"]
+    apart = {name for one in contracts if one["type"] == "independence" for name in one["modules"]}
+    prefix = f"envelopes.{package}."
+    assert {name.removeprefix(prefix) for name in apart if name.startswith(prefix)} == _members(package)
+
+
+def test_the_readme_names_each_family_and_each_format() -> None:
+    said = " ".join(text(Path("README.md")).split())
+    families = re.search(r"families read and render tools: (.*?)\.", said)
+    formats = re.search(r"formats are read: (.*?)\.", said)
+    assert families
+    assert formats
+    assert re.findall(r"`(.+?)`", families[1]) == sorted(_members("families"))
+    assert re.findall(r"`(.+?)`", formats[1]) == sorted(one.name for one in RECORDINGS)
 
 
 def _members(package: str) -> set[str]:

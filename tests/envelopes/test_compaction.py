@@ -6,6 +6,7 @@ import ast
 import inspect
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,6 +83,10 @@ def test_an_error_keeps_kind_message_hint_and_retryable_and_loses_its_details_fi
 
 def test_the_recap_of_an_error_says_its_hint_and_whether_it_may_be_tried_again() -> None:
     """The defect of the system that the RFC describes: its recap had kind and message only."""
+    error = failure().error
+    assert error is not None
+    again = msgspec.structs.replace(failure(), error=msgspec.structs.replace(error, retryable=True))
+    assert recap(again).text == recap(failure()).text.replace("Retryable: no", "Retryable: yes")
     said = recap(compact(failure(), 0).canonical).text
     assert said.startswith("ExecCommand failed: requested working directory is outside the current execution root\n")
     assert "Kind: execution_root_violation\n" in said

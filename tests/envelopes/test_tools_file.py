@@ -105,6 +105,13 @@ def test_files_beyond_the_budget_are_counted_and_kept_in_an_artifact() -> None:
     )
 
 
+def test_long_paths_are_listed_within_4000_characters() -> None:
+    deep = tuple(PatchedFile(action="add", path=f"{number}/{'d' * 300}") for number in range(60))
+    result = result_of(output("ApplyPatch", PatchResult(changed_files=deep)))
+    assert 3_600 < sum(len("add") + len(path) for path in result["changed_paths"]) <= 4_000
+    assert result["changed_files_omitted"] == 60 - len(result["changed_paths"])
+
+
 @pytest.mark.parametrize(("count", "lines", "omitted"), [(8, 8, ""), (9, 8, "[omitted 1]"), (60, 8, "[omitted 52]")])
 def test_a_receipt_names_eight_diagnostics_and_counts_the_others(count: int, lines: int, omitted: str) -> None:
     odd = tuple(Diagnostic(path="a.py", kind="fuzz", message=f"note {number}") for number in range(count))
