@@ -126,7 +126,7 @@ def _count(value: JsonValue) -> int:
 def _without(canonical: CanonicalResult, dropped: Sequence[Dropped]) -> CanonicalResult:
     if not dropped:
         return canonical
-    gone = {one.pointer: one for one in dropped}
+    gone = _Gone(dropped)
     if canonical.error is None:
         return msgspec.structs.replace(canonical, result=_kept(canonical.result, RESULT, gone))
     details = _kept(canonical.error.details, DETAILS, gone)
@@ -134,7 +134,22 @@ def _without(canonical: CanonicalResult, dropped: Sequence[Dropped]) -> Canonica
     return msgspec.structs.replace(canonical, error=error)
 
 
-def _kept(value: JsonValue, pointer: str, gone: dict[str, Dropped]) -> JsonValue:
+class _Gone(dict[str, Dropped]):
+    """By pointer; `ways` are the pointers of all that something went from, what went among them."""
+
+    def __init__(self, dropped: Sequence[Dropped]) -> None:
+        super().__init__((one.pointer, one) for one in dropped)
+        self.ways: set[str] = set()
+        for pointer in self:
+            while pointer not in self.ways:
+                self.ways.add(pointer)
+                pointer = pointer.rpartition("/")[0]
+
+
+def _kept(value: JsonValue, pointer: str, gone: _Gone) -> JsonValue:
+    """Nothing is made anew that nothing went from."""
+    if pointer not in gone.ways:
+        return value
     if pointer in gone and gone[pointer].kind != "rows":
         return text_mark(len(value)) if isinstance(value, str) else _emptied(value)
     match value:
@@ -147,12 +162,12 @@ def _kept(value: JsonValue, pointer: str, gone: dict[str, Dropped]) -> JsonValue
             return value
 
 
-def _kept_member(key: str, child: JsonValue, pointer: str, gone: dict[str, Dropped]) -> JsonValue:
+def _kept_member(key: str, child: JsonValue, pointer: str, gone: _Gone) -> JsonValue:
     kept = _kept(child, pointer, gone)
     return handles_only(kept, key) if pointer in gone and gone[pointer].kind == "rows" else kept
 
 
-def _marks(members: dict[str, JsonValue], pointer: str, gone: dict[str, Dropped]) -> dict[str, JsonValue]:
+def _marks(members: dict[str, JsonValue], pointer: str, gone: _Gone) -> dict[str, JsonValue]:
     """How much went from each list, said beside it, as a projector's own cut of a list says it."""
     marks: dict[str, JsonValue] = {}
     for key, child in members.items():

@@ -55,10 +55,10 @@ def _lines(value: JsonValue, pointer: str, depth: int) -> Iterator[Line]:
         case list() if value:
             for index, child in enumerate(value):
                 yield from _entry("-", child, join(pointer, index), depth)
-        case str():
+        case str() if "\n" in value:
             yield from _string_lines(value, pointer, depth)
         case _:
-            yield [*_indent(depth), Segment(scalar_text(value), "value", Source("canonical", pointer))]
+            yield [*_indent(depth), *_said(value, pointer)] if value != "" else []
 
 
 def _entry(mark: str, child: JsonValue, pointer: str, depth: int) -> Iterator[Line]:
@@ -66,8 +66,14 @@ def _entry(mark: str, child: JsonValue, pointer: str, depth: int) -> Iterator[Li
         yield [*_indent(depth), Segment(mark, "label")]
         yield from _lines(child, pointer, depth + 1)
     else:
-        for line in _lines(child, pointer, 0):
-            yield [*_indent(depth), Segment(f"{mark} ", "label"), *line]
+        yield [*_indent(depth), Segment(f"{mark} ", "label"), *_said(child, pointer)]
+
+
+def _said(value: JsonValue, pointer: str) -> Line:
+    """In one line: a string without a line break, or what holds nothing."""
+    if not isinstance(value, str):
+        return [Segment(scalar_text(value), "value", Source("canonical", pointer))]
+    return [Segment(value, "value", Source("canonical", pointer, 0, len(value)))] if value else []
 
 
 def _string_lines(value: str, pointer: str, depth: int) -> Iterator[Line]:

@@ -15,7 +15,7 @@ A segment without a source is the renderer's own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -86,6 +86,25 @@ def text_part(text: str, segments: tuple[Segment, ...]) -> TextPart:
     part = TextPart(segments)
     vars(part)["text"] = text
     return part
+
+
+def within(segments: Sequence[Segment], start: int, stop: int) -> list[Segment]:
+    """Those of the characters [start, stop) of their text, at the edges no more of a text than lies within.
+
+    A source stays as it is: it says where the whole segment comes from.
+    """
+    found: list[Segment] = []
+    ends = 0
+    for segment in segments:
+        if ends >= stop:
+            break
+        begins, ends = ends, ends + len(segment.text)
+        if begins >= start and ends <= stop:
+            found.append(segment)
+        elif ends > start:
+            text = segment.text[max(0, start - begins) : stop - begins]
+            found.append(Segment(text, segment.role, segment.source))
+    return found
 
 
 def text_receipt(segments: Iterable[Segment]) -> Receipt:

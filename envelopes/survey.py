@@ -68,39 +68,42 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    name: str = ""
-    is_row: bool = False
+    """Where a value stands: what it is called, which its items are as well, and whether that is within a list.
+
+    `is_handles`: by its name it holds a handle. `size` counts the characters of `"name":` and a comma.
+    """
+
+    name: str
+    is_row: bool
+    is_handles: bool
+    has_rows: bool
+    size: int
 
     def below(self, key: str | int) -> _Place:
-        if isinstance(key, int):
-            return _Place(self.name, is_row=not last_word(self.name).startswith("artifact"))
-        return _Place(key, self.is_row)
+        name, is_row = (key, self.is_row) if isinstance(key, str) else (self.name, self.has_rows)
+        return _known_place(name, is_row=is_row) if len(name) <= SHORT else _place(name, is_row=is_row)
+
+
+def _place(name: str, *, is_row: bool) -> _Place:
+    word = WORD_START.split(name)[-1].lower()
+    is_handles = word in IDENTITY or (word in LOCATION and not is_row)
+    return _Place(name, is_row, is_handles, not word.startswith("artifact"), json_characters(name) + 2)
+
+
+_known_place = lru_cache(_place)  # the members of a thousand rows have few names
 
 
 def survey(value: JsonValue, pointer: str) -> Survey:
-    return _survey(value, pointer, _Place())
+    return _survey(value, pointer, _place("", is_row=False))
 
 
 def text_mark(length: int) -> str:
     return f"[{length} characters dropped by compaction]"
 
 
-def last_word(name: str) -> str:
-    return _last_word(name) if len(name) <= SHORT else WORD_START.split(name)[-1].lower()
-
-
-@lru_cache
-def _last_word(name: str) -> str:
-    """The members of a thousand rows have few names."""
-    return WORD_START.split(name)[-1].lower()
-
-
-def is_handle(name: str, value: JsonValue, *, is_row: bool = False) -> bool:
+def _is_handle(value: JsonValue, place: _Place) -> bool:
     """By its name. A string of more than 200 characters is none, but its place stays where it went."""
-    word = last_word(name)
-    if word not in IDENTITY and (is_row or word not in LOCATION):
-        return False
-    return value != "" and isinstance(value, str | int) and not isinstance(value, bool)
+    return place.is_handles and value != "" and isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def json_characters(value: object) -> int:
@@ -125,7 +128,7 @@ def _scalar(value: JsonValue, place: _Place) -> tuple[bool, int, bool]:
     """Whether it is a handle, the characters of its JSON or of its mark, and whether it may go; also of `[]`."""
     if isinstance(value, CONTAINERS):
         return False, 2, False
-    is_named = is_handle(place.name, value, is_row=place.is_row)
+    is_named = _is_handle(value, place)
     if isinstance(value, str) and len(value) > (SUMMARY_CHARACTERS if is_named else SHORT):
         return is_named, len(text_mark(len(value))) + 2, True
     return is_named, json_characters(value), False
@@ -152,7 +155,7 @@ def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, pl
                 texts.append(Text(join(pointer, key), below.name, len(child)))
         has_handle = has_handle or is_named
         is_loose = is_loose or (isinstance(key, str) and not is_named)
-        size += length + _key_size(key)
+        size += length + (below.size if isinstance(key, str) else 1)
     return Survey(has_handle, size, tuple(texts), tuple(members), tuple(rows), is_loose + loose)
 
 
@@ -173,37 +176,35 @@ def _rows(key: str | int, child: JsonValue, found: Survey, pointer: str) -> Iter
 
 
 def _key_size(key: str | int) -> int:
-    if isinstance(key, int):
-        return 1
-    return _name_size(key) if len(key) <= SHORT else json_characters(key) + 2
-
-
-@lru_cache
-def _name_size(name: str) -> int:
-    return json_characters(name) + 2
+    return 1 if isinstance(key, int) else _place(key, is_row=False).size
 
 
 def handles_only(value: JsonValue, name: str) -> JsonValue:
     """The list of that name with its objects reduced to their handles; other items stay."""
-    return _handles_only(value, _Place(name))
+    return _handles_only(value, _place(name, is_row=False))
 
 
 def _has_handle(value: JsonValue, place: _Place) -> bool:
     """At or below the value."""
     match value:
+        case str() | int():
+            return _is_handle(value, place)
         case dict():
             return any(_has_handle(child, place.below(key)) for key, child in value.items())
         case list():
             return any(_has_handle(child, place.below(0)) for child in value)
         case _:
-            return is_handle(place.name, value, is_row=place.is_row)
+            return False
 
 
 def _handles_only(value: JsonValue, place: _Place) -> JsonValue:
     match value:
         case dict():
-            kept = {key: child for key, child in value.items() if _has_handle(child, place.below(key))}
-            return {key: _handles_only(child, place.below(key)) for key, child in kept.items()}
+            return {
+                key: _handles_only(child, below) if isinstance(child, CONTAINERS) else child
+                for key, child in value.items()
+                if _has_handle(child, below := place.below(key))
+            }
         case list():
             return [_handles_only(child, place.below(0)) for child in value]
         case _:

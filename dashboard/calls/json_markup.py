@@ -16,6 +16,7 @@ import html
 import json
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, String
@@ -28,6 +29,7 @@ from envelopes.preview import split_lines
 INDENT = 2
 QUOTE = html.escape('"')
 LONG_WORD = 24  # characters without a space that may break anywhere
+SHORT_LINE = 64
 
 KEY: str = STANDARD_TYPES[Name.Tag]
 STRING: str = STANDARD_TYPES[String.Double]
@@ -90,69 +92,89 @@ class _Open:
     count: int = 0
 
 
+class _Shape(NamedTuple):
+    """The markup of a line around its pointer. `step` is the last one of that, None of an element of a list."""
+
+    before: str
+    after: str
+    step: str | None = None
+    opens: bool = False
+    closes: bool = False
+
+
 def head(text: str, limit: int, named: str) -> Window:
     """The first characters with folds; `named` is the attribute that carries a value's pointer."""
     shown = _Head(named)
-    end = 0
+    end, room = 0, ROOM
     for line in split_lines(text[: window_end(text, 0, limit)]):
-        shown.add(line)
+        written = shown.line(line)
         end += len(line)
-        if shown.room < 0:
+        room -= len(written)
+        if room < 0:
             break
-    shown.out.extend("</details>" for _ in shown.stack)
-    return Window(html=Html("".join(shown.out)), start=0, end=end, total=len(text))
+    return Window(html=shown.html, start=0, end=end, total=len(text))
 
 
 class _Head:
     """The markup of whole lines, one after the other."""
 
     def __init__(self, named: str) -> None:
-        self.named = named
-        self.out: list[str] = []
-        self.room = ROOM
-        self.stack: list[_Open] = []
-        self._keys: dict[str, tuple[str, str]] = {}  # rows of a list have the same ones
-        self._values: dict[str, tuple[str, str]] = {}  # and short values that come again
+        self._named = named
+        self._out: list[str] = []
+        self._stack: list[_Open] = []
+        self._shapes: dict[str, _Shape] = {}  # most lines of a list of rows come again
+        self._labels: dict[str, tuple[str, str]] = {}  # and all of their keys
 
-    def add(self, line: str) -> None:
-        written = self._line(line)
-        self.out.append(written)
-        self.room -= len(written)
+    @property
+    def html(self) -> Html:
+        return Html("".join([*self._out, *("</details>" for _ in self._stack)]))
 
-    def _line(self, line: str) -> str:
-        found = _LINE.match(line)
-        indent, key, value = found.groups() if found else ("", None, line)
-        if value.startswith(_CLOSING) and self.stack:
-            self.stack.pop()
-            return f'<div class="jl">{indent}<span class="{MARK}">{inert(value)}</span></div></details>'
-        label, step = (self._keys.get(key) or self._key(key)) if key else ("", None)
-        pointer = self._child(step) if self.stack else ""
-        pointed = f'{self.named}="{pointer}"'
-        if len(value) <= 2 and value in _OPENING:  # a long value would be hashed
-            self.stack.append(_Open(pointer))
-            return (
-                f'<details open class="jf" {pointed}><summary>{indent}{label}'
-                f'<span class="{MARK}">{value}</span></summary>'
-            )
-        before, after = self._values.get(value) or self._value(value) if len(value) < LONG_WORD else _scalar(value)
-        return f'<div class="jl">{indent}{label}{before}{pointed}{after}</div>'
+    def line(self, line: str) -> str:
+        shape = self._shape(line)
+        if shape.closes:
+            self._stack.pop()
+            written = shape.before
+        else:
+            pointer = self._child(shape.step) if self._stack else ""
+            if shape.opens:
+                self._stack.append(_Open(pointer))
+            written = f"{shape.before}{pointer}{shape.after}"
+        self._out.append(written)
+        return written
 
     def _child(self, step: str | None) -> str:
         """The pointer of the next value in the container that is open."""
-        parent = self.stack[-1]
+        parent = self._stack[-1]
         found = f"{parent.pointer}/{parent.count if step is None else step}"
         parent.count += 1
         return found
 
-    def _key(self, key: str) -> tuple[str, str]:
-        """Its label, and the escaped step that it is in a pointer."""
+    def _shape(self, line: str) -> _Shape:
+        if len(line) > SHORT_LINE or not self._stack:
+            return self._shape_of(line)
+        if line not in self._shapes:
+            self._shapes[line] = self._shape_of(line)
+        return self._shapes[line]
+
+    def _shape_of(self, line: str) -> _Shape:
+        found = _LINE.match(line)
+        indent, key, value = found.groups() if found else ("", None, line)
+        if value.startswith(_CLOSING) and self._stack:
+            closing = f'<div class="jl">{indent}<span class="{MARK}">{inert(value)}</span></div></details>'
+            return _Shape(closing, "", closes=True)
+        label, step = (self._labels.get(key) or self._label(key)) if key else ("", None)
+        if value in _OPENING:
+            before = f'<details open class="jf" {self._named}="'
+            after = f'"><summary>{indent}{label}<span class="{MARK}">{value}</span></summary>'
+            return _Shape(before, after, step, opens=True)
+        before, after = _scalar(value)
+        return _Shape(f'<div class="jl">{indent}{label}{before}{self._named}="', f'"{after}</div>', step)
+
+    def _label(self, key: str) -> tuple[str, str]:
+        """And the escaped step that the key is in a pointer."""
         name = str(json.loads(key)) if "\\" in key else key[1:-1]
         label = f'<span class="{KEY}">{_string(key)}</span><span class="{MARK}">:</span> '
-        self._keys[key] = found = label, attribute(join("", name)[1:])
-        return found
-
-    def _value(self, value: str) -> tuple[str, str]:
-        self._values[value] = found = _scalar(value)
+        self._labels[key] = found = label, attribute(join("", name)[1:])
         return found
 
 

@@ -18,7 +18,7 @@ from dashboard.models import Artifact
 from dashboard.windows import FIRST
 from envelopes.finding import Finding
 from envelopes.halves import Halves, lint_recorded
-from envelopes.receipt import Part, Receipt, Segment, TextPart
+from envelopes.receipt import Part, Receipt, TextPart, text_part, within
 from envelopes.result import JsonValue
 
 LOOKED_AT = 64 * 1024  # characters of the receipt, and of the texts of the result
@@ -141,14 +141,8 @@ def _first_parts(receipt: Receipt, room: int) -> Iterator[Part]:
         if not isinstance(part, TextPart):
             yield part
             continue
-        segments: list[Segment] = []
-        for segment in part.segments:
-            if room <= 0:
-                break
-            length = len(segment.text)
-            segments.append(segment if length <= room else msgspec.structs.replace(segment, text=segment.text[:room]))
-            room -= length
-        yield TextPart(tuple(segments))
+        yield text_part(part.text[:room], tuple(within(part.segments, 0, room)))
+        room = max(0, room - len(part.text))
 
 
 class _Room:

@@ -15,7 +15,7 @@ from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces
 from dashboard.windows import FIRST, NEXT, Window, text_window
 from envelopes.pointer import text_at
-from envelopes.receipt import Receipt
+from envelopes.receipt import Receipt, within
 from envelopes.tokens import TokenCount
 
 ARGS_FIRST = 8 * 1024
@@ -210,16 +210,13 @@ def _lines(text: str) -> int:
 def _characters(receipt: Receipt, looked_at: int, links: Links) -> dict[tuple[str, str], int]:
     """Of the first `looked_at`, by document and pointer, in the order in which they first appear."""
     counts: dict[tuple[str, str], int] = {}
-    room, has_slices = looked_at, bool(links.slices)
-    for segment in receipt.segments:
-        if room <= 0:
-            break
-        length, source = len(segment.text), segment.source
+    has_slices = bool(links.slices)
+    for segment in within(receipt.segments, 0, looked_at):
+        source = segment.source
         if source is not None:
             field = links.sliced(source) if has_slices else None
             key = (source.document, source.pointer) if field is None else ("canonical", field)
-            counts[key] = counts.get(key, 0) + (length if length < room else room)
-        room -= length
+            counts[key] = counts.get(key, 0) + len(segment.text)
     return counts
 
 

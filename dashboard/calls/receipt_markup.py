@@ -12,7 +12,7 @@ class `own`: what is in no piece is the runtime's own words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from dashboard.calls.image_part import Picture, picture_of
 from dashboard.inert import Html, attribute, has_live, inert
 from dashboard.windows import ROOM, Window, window_end
 from envelopes.foreign import FieldSlice, ItemLinks
-from envelopes.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
+from envelopes.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,49 +56,60 @@ NAMED: dict[Document, str] = {"args": "data-args", "canonical": "data-pointer", 
 
 
 class _Stem(NamedTuple):
-    """What the start tags of all members of one list or item begin with; `steps` are those called otherwise here.
+    """What the start tags of all members of one list or object begin with.
 
-    `opening` is None where what they lie in has no place in the canonical document.
+    `opening` is None where that has no place in the canonical document.
     """
 
     above: str
-    steps: Mapping[str, tuple[str, str]]
     opening: str | None
     between: str
 
 
-NO_STEM = _Stem("\0", {}, None, "")  # above nothing
+NO_STEM = _Stem("\0", None, "")  # above nothing
 
 
-class _Items(NamedTuple):
-    """The same of the items of one list, of which each is known by its index."""
+class _ItemTags:
+    """The start tags of the members of a list's items, which differ in the index of the item alone."""
 
-    links: ItemLinks
-    steps: Mapping[str, tuple[str, str]]
-    opening: str
-    between: str
+    def __init__(self, links: ItemLinks, otherwise: Callable[[Source], str]) -> None:
+        self._index_of, self._otherwise = links.index, otherwise
+        self._opening = f'<span class="from" data-pointer="{attribute(links.canonical)}'
+        between = f'" data-recorded="{attribute(links.recorded)}'
+        self._members = {
+            theirs: (f"/{attribute(ours)}{between}", f'/{attribute(theirs)}"') for theirs, ours in links.names.items()
+        }
+        self._above, self._index = "", ""
 
-    @classmethod
-    def of(cls, links: ItemLinks) -> _Items:
-        steps = {theirs: (attribute(ours), attribute(theirs)) for theirs, ours in links.names.items()}
-        opening = f'<span class="from" data-pointer="{attribute(links.canonical)}'
-        return cls(links, steps, opening, f'" data-recorded="{attribute(links.recorded)}')
-
-    def stem(self, above: str) -> _Stem | None:
-        index = self.links.index(above)
-        return _Stem(above, self.steps, f"{self.opening}{index}/", f"{self.between}{index}/") if index else None
+    def opened(self, source: Source) -> str:
+        above, _, name = source.pointer.rpartition("/")
+        if above != self._above:
+            self._above, self._index = above, self._index_of(above)
+        index = self._index
+        if not index or name not in self._members or source.document != "complete":
+            return self._otherwise(source)
+        between, ending = self._members[name]
+        return f"{self._opening}{index}{between}{index}{ending}"
 
 
 class Links:
-    """From where a segment came from to where that is shown; the longest recorded prefix wins."""
+    """From where a segment came from to where that is shown; the longest recorded prefix wins.
+
+    `opened` gives the start tag of a linked piece, open for more attributes. A long list has thousands: what
+    they lie in is looked up and escaped once for all that follow each other.
+    """
+
+    opened: Callable[[Source], str]
 
     def __init__(self, recorded_to_canonical: Mapping[str, str], slices: Sequence[FieldSlice] = ()) -> None:
         self._links = recorded_to_canonical
-        self._items = _Items.of(recorded_to_canonical) if isinstance(recorded_to_canonical, ItemLinks) else None
         self.slices = slices
         self._opened: dict[str, str] = {}
         self._steps: dict[str, str] = {}
         self._stem = NO_STEM
+        self.opened = self._opened_alone if slices else self._opened_within
+        if isinstance(recorded_to_canonical, ItemLinks) and not slices:
+            self.opened = _ItemTags(recorded_to_canonical, self._opened_within).opened
 
     def canonical(self, recorded: str) -> str | None:
         prefix = recorded
@@ -121,23 +132,16 @@ class Links:
                 return one.canonical
         return None
 
-    def opened(self, source: Source) -> str:
-        """The start tag of a linked piece, open for more attributes.
-
-        A long list has thousands: what they lie in is looked up and escaped once for all that follow each other.
-        """
+    def _opened_within(self, source: Source) -> str:
         pointer = source.pointer
-        if source.document != "complete" or self.slices:
+        if source.document != "complete":
             return self._opened_alone(source)
         if pointer in self._opened:
             return self._opened[pointer]
         above, _, name = pointer.rpartition("/")
         if self._stem.above != above:
             self._stem = self._stem_of(above)
-        _, steps, opening, between = self._stem
-        if name in steps:
-            ours, theirs = steps[name]
-            return f'{opening}{ours}{between}{theirs}"'
+        _, opening, between = self._stem
         if opening is None or pointer in self._links:
             found = self._opened[pointer] = self._named(source)
             return found
@@ -158,11 +162,9 @@ class Links:
         return found
 
     def _stem_of(self, above: str) -> _Stem:
-        if self._items is not None and (item := self._items.stem(above)) is not None:
-            return item
         canonical = self.canonical(above)
         opening = None if canonical is None else f'<span class="from" data-pointer="{attribute(canonical)}/'
-        return _Stem(above, {}, opening, f'" data-recorded="{attribute(above)}/')
+        return _Stem(above, opening, f'" data-recorded="{attribute(above)}/')
 
     def _named(self, source: Source) -> str:
         own = f'{NAMED[source.document]}="{attribute(source.pointer)}"'
@@ -206,28 +208,23 @@ def _other(number: int, part: ImagePart | OtherPart) -> PartView:
 def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces: bool) -> Window:
     text = part.text
     stop = window_end(text, start, limit, spaces=spaces)
+    shown = within(part.segments, start, stop)
     out: list[str] = []
-    begins, end, room = 0, start, ROOM
+    room = ROOM
     is_plain = not spaces and not has_live(text[start:stop])
     opened = links.opened
-    for segment in part.segments:
-        piece, source = segment.text, segment.source
-        ends = begins + len(piece)
-        if ends > start:
-            if begins >= stop or room < 0:
-                break
-            if begins < start or ends > stop:
-                piece = text[max(start, begins) : min(stop, ends)]
-            body = piece if is_plain else inert(piece, spaces=spaces)
-            if source is None:  # the runtime's own words: an element for each would double the elements of a page
-                written = body
-            elif source.start is None or not source.end:
-                written = f"{opened(source)}>{body}</span>"
-            else:
-                written = f'{opened(source)} data-at="{source.start}-{source.end}">{body}</span>'
-            out.append(written)
-            end = ends if ends < stop else stop
-            room -= len(written)
-        begins = ends
+    for segment in shown:
+        source, written = segment.source, segment.text if is_plain else inert(segment.text, spaces=spaces)
+        if source is None:  # the runtime's own words: an element for each would double the elements of a page
+            pass
+        elif source.start is None or not source.end:
+            written = f"{opened(source)}>{written}</span>"
+        else:
+            written = f'{opened(source)} data-at="{source.start}-{source.end}">{written}</span>'
+        out.append(written)
+        room -= len(written)
+        if room < 0:
+            break
     html = f'<span class="own">{"".join(out)}</span>' if out else ""
+    end = start + sum([len(segment.text) for segment in shown[: len(out)]])
     return Window(html=Html(html), start=start, end=end, total=len(text))
