@@ -95,6 +95,10 @@ def test_a_long_run_is_written_in_slices_that_say_how_far_they_are(
     assert "written so far" not in second
     assert "hx-get" not in second
     assert f"{weights_under(run, 'receipt').after.tokens:,}" in text_of(second)
+    begun, done = (text_of(operator_client.get(f"/runs/{run.pk}/?with=markdown").content.decode()) for _ in range(2))
+    assert "The sums are not there yet: the last 1 of 2 calls are still to be written" in begun
+    assert "The history weighs" not in begun, "a part is not shown as the whole"
+    assert "The history weighs" in done
 
 
 def test_a_call_that_the_variant_cannot_write_counts_as_recorded_and_is_counted(
