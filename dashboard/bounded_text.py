@@ -21,6 +21,7 @@ from envelopes.untrusted import Untrusted, tame
 
 SHOWN = 8 * 1024  # characters of one item on a page of many
 LONGEST_LABEL = 200  # characters; a key may be as long as a text
+IMAGE = "image"  # the label of a part that no text stands for
 LONGEST_ESCAPE = 12  # characters: a surrogate pair as \\ud83d\\ude00
 
 
@@ -130,7 +131,7 @@ def _labelled(part: str | ImagePart | OtherPart) -> Labelled:
         case str():
             return "", part
         case ImagePart():
-            return "image", f"{part.media_type}, {size(part.size)}"
+            return IMAGE, f"{part.media_type}, {size(part.size)}"
         case OtherPart():
             return part.kind, _spoken(part)
 

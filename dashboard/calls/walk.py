@@ -20,6 +20,7 @@ from django.urls import reverse
 from dashboard.calls.queries import Place, calls_beside, counts_around, place_in
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.query import parse
+from dashboard.runs.waterfall import PAGE
 
 OWN_KEYS = ("args", "result", "receipt", "as", "what", "offset", "project")
 
@@ -45,16 +46,24 @@ def walk(project: Project, call: Call, query: QueryDict) -> Walk:
     own = place_in(run, call)
     found = counts_around(run, own, call, filtered)
     before, after = _beside(run, own, found, filtered)
-    filters = urlencode({"q": query["q"]}) if query.get("q") else ""
+    position = found["before"] + 1 if found["here"] else 0
     return Walk(
         run=run,
-        position=found["before"] + 1 if found["here"] else 0,
+        position=position,
         total=found["total"],
         before=_address(before, kept),
         after=_address(after, kept),
-        up=run.get_absolute_url() + (f"?{filters}" if filters else "") + f"#c-{call.pk.hex}",
-        is_filtered=bool(filters),
+        up=_row(run, call, query.get("q", ""), position),
+        is_filtered=bool(query.get("q")),
     )
+
+
+def _row(run: Run, call: Call, q: str, position: int) -> str:
+    """The call's row on its run's page, which begins with the first rows unless it is told, or the run is live."""
+    skip = (position - 1) // PAGE * PAGE if position else 0
+    asked = {"q": q} if q else {}
+    asked |= {"skip": str(skip)} if skip or run.is_live else {}
+    return run.get_absolute_url() + (f"?{urlencode(asked)}" if asked else "") + f"#c-{call.pk}"
 
 
 def _run(project: Project, call: Call, name: str) -> Run:

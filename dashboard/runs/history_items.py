@@ -7,7 +7,7 @@ row's id. No payload is read here.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -136,10 +136,10 @@ class Timeline:
         ]
 
 
-def _marks(receipts: Iterable[Placed], compactions: Iterable[Compaction]) -> list[Mark]:
+def _marks(receipts: Iterable[Placed], compactions: Sequence[Compaction]) -> list[Mark]:
     """In order. No two have the same line, rank and key, so nothing behind these is compared."""
     found = [Mark(one.line, RANKS["receipt"], one.key, one.tokens) for one in receipts]
-    found += _replacements(receipts)
+    found += _replacements(receipts, sorted(one.line for one in compactions))
     rank = RANKS["compaction"]
     for one in compactions:
         row = {"message": one.message, "is_partial": one.is_partial}
@@ -151,15 +151,19 @@ def _key(of: Place | Mark) -> tuple[int, int, str]:
     return of.line, of.rank, of.key if isinstance(of.key, str) else of.key.hex
 
 
-def _replacements(receipts: Iterable[Placed]) -> Iterator[Mark]:
-    """Receipts that stop standing at a line, one item a line: a compaction may end hundreds."""
+def _replacements(receipts: Iterable[Placed], compacted: Sequence[int]) -> Iterator[Mark]:
+    """Receipts that stop standing at a line, one item a line: a compaction may end hundreds.
+
+    What was compacted away before that line no longer weighed anything, and cannot be taken out again.
+    """
     ended = [one for one in receipts if one.superseded_line is not None]
     ended.sort(key=lambda one: one.superseded_line or 0)
     for line, group in groupby(ended, key=lambda one: one.superseded_line or 0):
         gone = list(group)
         at = max((one.superseded_at for one in gone if one.superseded_at), default=None)
         row = {"count": len(gone), "reason": max(one.superseded_reason for one in gone)}
-        tokens = -sum(one.tokens for one in gone)
+        since = max(compacted[: bisect_left(compacted, line)], default=-1)
+        tokens = -sum(one.tokens for one in gone if one.line > since)
         yield Mark(line, RANKS["replacement"], NO_KEY.hex, tokens, "replacement", at, row)
 
 

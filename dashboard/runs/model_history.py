@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from dashboard.bounded_text import SHOWN, Payload, Text, arguments_of, bounded, texts_of
+from dashboard.bounded_text import IMAGE, SHOWN, Payload, Text, arguments_of, bounded, texts_of
 from dashboard.calls.fidelity import of_receipt
 from dashboard.inert import Html
 from dashboard.models import Run
@@ -215,6 +215,7 @@ def _receipt(run: Run, item: Item, running: int, payloads: Payloads, gone: Itera
     instead = payloads.instead.get(item.place.key)
     if instead is not None:
         return _rewritten(item, running, instead, gone)
+    texts = texts_of(payloads.receipts.get(row["observation_id"], ABSENT))
     return Entry(
         anchor=f"r-{item.place.key}",
         kind="receipt",
@@ -223,19 +224,21 @@ def _receipt(run: Run, item: Item, running: int, payloads: Payloads, gone: Itera
         at=item.at,
         tokens=item.tokens,
         running=running,
-        texts=texts_of(payloads.receipts.get(row["observation_id"], ABSENT)),
-        notes=(*_receipt_notes(row), *gone),
+        texts=texts,
+        notes=(*_receipt_notes(row, texts), *gone),
         url=_call_url(row["call_id"]),
         url_text="both halves",
         raw_url=reverse("call-raw", args=[row["call_id"], "receipt"]),
     )
 
 
-def _receipt_notes(row: Mapping[str, Any]) -> Iterable[Note]:
+def _receipt_notes(row: Mapping[str, Any], texts: Iterable[Text]) -> Iterable[Note]:
     fidelity = of_receipt(row["fidelity"])
     yield Note(fidelity.tone, fidelity.said, fidelity.means)
     if row["call__status"] == "error":
         yield Note("bad", "failed")
+    if any(text.label == IMAGE for text in texts):
+        yield Note("", "images not counted", "The tokens beside this receipt are of its text alone.")
     if row["call__is_cut"]:
         seen, lines = count(row["call__seen_lines"]), count(row["call__output_lines"])
         yield Note("warn", f"cut before the model: {seen} of {lines} lines")

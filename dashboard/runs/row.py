@@ -58,7 +58,12 @@ HEADS = (
     Head("Failed", "failed", "Calls that failed"),
     Head("Cut", "cut", "Calls whose result reached the model cut"),
     Head("Unanswered", "", "Calls that nothing answered"),
-    Head("Tokens", "tokens", f"Tokens that the model got, {COUNTED_IN}; ≈ marks an estimate", is_wide=True),
+    Head(
+        "Tokens",
+        "tokens",
+        f"Tokens that the model got, {COUNTED_IN}; of texts alone, images are not counted; ≈ marks an estimate",
+        is_wide=True,
+    ),
     Head("Duration", "duration", "From the first stamp to the last", is_wide=True),
     Head("Age", "newest", "Since the run began"),
 )

@@ -50,8 +50,9 @@ document.addEventListener("click", (event) => {
   show(row);
 });
 
-/* An address with #c-… came from a chip: the row takes the focus, so that f and j go on from it. */
+/* An address with #c-… came from a chip or a call: the row takes the focus, so that f and j go on from it. */
 if (location.hash.startsWith("#c-")) document.getElementById(location.hash.slice(1))?.focus();
+else if (location.hash === "#end") walk(-1); /* no element has that name: the browser would take the focus from the item */
 
 /* A live run renews itself; what was opened or folded stays so, and what is being typed is kept by hx-preserve. */
 let folds = [];

@@ -100,6 +100,13 @@ def test_the_same_way_with_the_keyboard_alone(operator_page: Page, cut_call: Cal
     operator_page.wait_for_url("**/calls/**")
     keys.press("?")
     expect(operator_page.locator("dialog[open]")).to_contain_text("Next call of the list")
+    keys.press("Escape")
+    keys.press("u")
+    expect(operator_page.locator(f"#c-{cut_call.pk}")).to_be_focused()
+    keys.press("m")
+    operator_page.wait_for_url("**/model/**")
+    keys.press("G")
+    expect(operator_page.locator("[data-list] [data-item]").last.locator("a").first).to_be_focused()
 
 
 def _runs_in_list(page: Page) -> list[str]:

@@ -209,16 +209,20 @@ def test_attempts_and_events_and_the_child_run_are_there(client: Client, run: Ru
     assert f'href="/runs/{child.pk}/"' in page
 
 
-def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(client: Client, run: Run) -> None:
+def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second, third = (bash(run, f"call {n}", summary=f"said {n}") for n in range(3))
     Call.objects.filter(pk=second.pk).update(tool="Grep")
     query = f"?from=run&amp;run={run.pk}&amp;q=tool%3ABash"
     page = body(client, first, html.unescape(query))
     assert f'href="/calls/{third.pk}/{query}" rel="next"' in page
     assert "1 of 2 in the filter" in page
-    assert f'href="/runs/{run.pk}/?q=tool%3ABash#c-{first.pk.hex}"' in page
+    assert f'href="/runs/{run.pk}/?q=tool%3ABash#c-{first.pk}"' in page
     assert f'href="/calls/{second.pk}/" rel="next"' in body(client, first)
     assert 'rel="next"' not in body(client, third)
+    monkeypatch.setattr("dashboard.calls.walk.PAGE", 2)  # rows of a page of the run
+    assert f'href="/runs/{run.pk}/?skip=2#c-{third.pk}"' in body(client, third)
 
 
 def test_the_open_form_is_kept_while_walking(client: Client, run: Run) -> None:

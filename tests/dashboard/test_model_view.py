@@ -81,6 +81,8 @@ def test_parts_are_parts_and_unknown_blocks_are_their_json(run: Run) -> None:
         ("image", "image/png, 3 B"),
         ("hologram", "{&quot;type&quot;:&quot;hologram&quot;,&quot;depth&quot;:3}"),
     ]
+    receipt_at(2, run, blocks[1:3], line=3)
+    assert notes(history_of(run).entries[-1]) == ["recorded as seen", "images not counted"]
 
 
 @pytest.mark.parametrize(
@@ -138,6 +140,13 @@ def test_a_replaced_receipt_says_so_where_it_stood_and_where_it_stopped(run: Run
     assert entries[3].who == "From here on 1 earlier receipt no longer stands: micro-compaction."
     args = entries[0].tokens
     assert entries[3].running == args + 3
+    create_event(run, "compact_boundary", line=4)
+    entries = history_of(run).entries
+    assert [(entry.kind, entry.running) for entry in entries[2:]] == [
+        ("compaction", 0),
+        ("receipt", 3),
+        ("replacement", 3),
+    ]
 
 
 def test_an_inherited_call_keeps_its_receipt_beside_it(project: Project, run: Run) -> None:
