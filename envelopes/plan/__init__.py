@@ -2,6 +2,8 @@
 
     schema      the ActionPlan that a planner writes, strict
     references  a step's arguments with its references replaced, or where one leads nowhere
+    order       what each step waits for, and the order that follows
+    calls       the calls that a step asks for, a foreach's rounds included
     gates       whether a call may run, and with which arguments
     retries     whether a failed call is tried again, and when
     proof       whether a run's records prove that nothing was changed before somebody agreed

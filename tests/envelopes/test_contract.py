@@ -151,9 +151,9 @@ def test_of_an_error_only_the_details_shrink() -> None:
     assert list(canonical.to_json()) == FIVE
 
 
-def test_details_that_fit_are_left_alone() -> None:
-    canonical = project(output("error", error=TIMED_OUT), FAMILIES[0], ProjectionPolicy(), MemorySink()).canonical
-    assert canonical.error == TIMED_OUT
+@pytest.mark.parametrize("error", [TIMED_OUT, ToolError(kind="odd", message="no", retryable=False)])
+def test_an_error_whose_details_fit_is_left_alone(error: ToolError) -> None:
+    assert project(output("error", error=error), FAMILIES[0], ProjectionPolicy(), MemorySink()).canonical.error == error
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])

@@ -1,0 +1,111 @@
+"""What every reader of a format keeps, whatever stands in the file: records or a Problem, and never an exception."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envelopes.recordings import RECORDINGS
+from envelopes.recordings.base import Format, Place, Problem, SourceLine
+from tests.envelopes.settled import JSON
+
+# What the formats look at, with values of any type.
+NAMES = [
+    "type",
+    "uuid",
+    "parentUuid",
+    "sessionId",
+    "timestamp",
+    "message",
+    "role",
+    "content",
+    "id",
+    "name",
+    "input",
+    "tool_use_id",
+    "toolUseResult",
+    "isSidechain",
+    "agentId",
+    "subtype",
+    "summary",
+    "leafUuid",
+    "operation",
+    "callId",
+    "runId",
+    "stepId",
+    "tool",
+    "args",
+    "attempt",
+    "status",
+    "ok",
+    "data",
+    "error",
+    "startedAt",
+    "endedAt",
+    "durationMs",
+    "plan",
+    "policy",
+    "key",
+    "result",
+    "event",
+    "kind",
+    "seq",
+    "v",
+]
+TYPES = [
+    "user",
+    "assistant",
+    "system",
+    "summary",
+    "result",
+    "progress",
+    "attachment",
+    "started",
+    "agent",
+    "call",
+    "tool_use",
+    "tool_result",
+]
+OBJECTS = st.dictionaries(st.sampled_from(NAMES), JSON | st.sampled_from(TYPES), max_size=8)
+LINES = st.one_of(
+    st.binary(max_size=12),
+    st.sampled_from([b"", b"nonsense", b"[", b"{", b"null", b"NaN", b"\xff", b"[]", b"{}", b'{"type":"user"']),
+    JSON.map(lambda value: json.dumps(value).encode()),
+    OBJECTS.map(lambda value: json.dumps(value).encode()),
+    st.tuples(OBJECTS, OBJECTS).map(lambda two: json.dumps({**two[0], "message": two[1]}).encode()),
+)
+PLACES = (
+    "session.jsonl",
+    "run/run.json",
+    "run/calls.jsonl",
+    "run/results.jsonl",
+    "run/events.jsonl",
+    "a/journal.jsonl",
+)
+each_format = pytest.mark.parametrize("one", RECORDINGS, ids=[one.name for one in RECORDINGS])
+
+
+def source(lines: list[bytes]) -> list[SourceLine]:
+    return [SourceLine(number, 100 * number, raw) for number, raw in enumerate(lines, start=1)]
+
+
+@each_format
+@settings(deadline=None, max_examples=1500)
+@given(lines=st.lists(LINES, max_size=6), path=st.sampled_from(PLACES))
+def test_any_lines_give_records_and_problems_of_these_lines(one: Format, lines: list[bytes], path: str) -> None:
+    state: dict[str, object] = {}
+    for found in one.read(iter(source(lines)), Place(path), state):
+        assert 1 <= found.line <= len(lines)
+        if isinstance(found, Problem):
+            assert found.reason
+            assert found.path.startswith("$")
+    assert json.loads(json.dumps(state)) == state
+
+
+@each_format
+@given(head=st.binary(max_size=40) | LINES, path=st.sampled_from(PLACES))
+def test_any_beginning_is_recognised_or_not(one: Format, head: bytes, path: str) -> None:
+    assert one.sniff(head, Place(path)) in (True, False)
