@@ -17,7 +17,7 @@ from dashboard.comparisons.arrangement import Arrangement
 from dashboard.comparisons.ask import pair_href
 from dashboard.comparisons.cells import Cell, Measure, Row
 from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
-from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call, changed_calls, summaries_of
+from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call, changed_calls, told_of
 from dashboard.comparisons.summary import ColumnSummary, Sums
 from dashboard.comparisons.work import results_in
 from dashboard.models import Comparison
@@ -31,6 +31,7 @@ class Listed:
     href: str
     key: UUID
     tool: str
+    asked: str
     summary: str
     baseline: Cell | None
     cell: Cell | None
@@ -188,14 +189,15 @@ def _listed(
     comparison: Comparison, wanted: Wanted, rest: Mapping[str, str], found: list[tuple[str, Row]]
 ) -> Iterator[Listed]:
     """The address of each says which list it stands in and where, so that the pair can lead to the next one."""
-    summaries = summaries_of([row.key for _, row in found])
+    told = told_of([row.key for _, row in found])
     kept = {name: value for name, value in rest.items() if name != "column"}
     for place, row in found:
         yield Listed(
             href=pair_href(comparison, row.key, max(1, wanted.column), **kept, listed=wanted.column, at=place),
             key=row.key,
             tool=row.tool,
-            summary=summaries.get(row.key, ""),
+            asked=told.asked.get(row.key, ""),
+            summary=told.summaries.get(row.key, ""),
             baseline=row.measured(0),
             cell=row.measured(wanted.column),
         )
@@ -204,10 +206,10 @@ def _listed(
 def _changed(shown: Arrangement, wanted: Wanted) -> Iterator[ChangedCall]:
     if wanted.changed and wanted.column and shown.summary:
         found = shown.summary.columns[wanted.column].changed[wanted.changed]
-        summaries = summaries_of([one.key for one in found])
+        told = told_of([one.key for one in found])
         for one in found:
             href = pair_href(shown.comparison, one.key, wanted.column, **shown.kept, changed=wanted.changed)
-            yield changed_call(one, href, summaries)
+            yield changed_call(one, href, told)
 
 
 def _number_of(text: str) -> int:

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from dashboard.comparisons.arrangement import Arrangement, ask_for
 from dashboard.comparisons.ask import Ask, calls_href, pair_href
+from dashboard.comparisons.asked import asked_of
 from dashboard.comparisons.cells import Measure
 from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
 from dashboard.comparisons.columns import current_variant
@@ -102,6 +103,7 @@ class ChangedCall:
     href: str
     key: str
     tool: str
+    asked: str
     summary: str
     before: int
     after: int
@@ -318,14 +320,14 @@ def _bucket_label(number: int, *, is_change: bool) -> str:
 
 def _changed_lists(comparison: Comparison, column: ColumnSummary, ask: Ask) -> tuple[ChangedList, ...]:
     listed = {measure: column.changed[measure][:LISTED] for measure in CHANGES}
-    summaries = summaries_of([one.key for some in listed.values() for one in some])
+    told = told_of([one.key for some in listed.values() for one in some])
     return tuple(
         ChangedList(
             id=measure,
             title=CHANGE_TITLES[measure],
             unit=CHANGE_UNITS.get(measure, ""),
             calls=tuple(
-                changed_call(one, pair_href(comparison, one.key, ask.column, **ask.kept, changed=measure), summaries)
+                changed_call(one, pair_href(comparison, one.key, ask.column, **ask.kept, changed=measure), told)
                 for one in some
             ),
             total=len(column.changed[measure]),
@@ -345,17 +347,25 @@ def changed_calls(column: ColumnSummary, measure: Measure) -> int:
     return delta.more + (delta.fewer if measure == "tokens" else 0)
 
 
-def summaries_of(keys: Sequence[UUID]) -> dict[UUID, str]:
-    """The sentence that each call's result is summed up in; of calls that were deleted since, nothing."""
-    return dict(Call.objects.filter(pk__in=keys).values_list("pk", "summary"))
+@dataclass(frozen=True)
+class Told:
+    """What calls were given, and the sentence that each one's result is summed up in; nothing of deleted ones."""
+
+    asked: Mapping[UUID, str]
+    summaries: Mapping[UUID, str]
 
 
-def changed_call(one: Changed, href: str, summaries: Mapping[UUID, str]) -> ChangedCall:
+def told_of(keys: Sequence[UUID]) -> Told:
+    return Told(asked_of(keys), dict(Call.objects.filter(pk__in=keys).values_list("pk", "summary")))
+
+
+def changed_call(one: Changed, href: str, told: Told) -> ChangedCall:
     return ChangedCall(
         href=href,
         key=one.call,
         tool=one.tool,
-        summary=summaries.get(one.key, ""),
+        asked=told.asked.get(one.key, ""),
+        summary=told.summaries.get(one.key, ""),
         before=one.before,
         after=one.after,
         change=f"{one.change:+,}",

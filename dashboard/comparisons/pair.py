@@ -14,6 +14,7 @@ from dashboard.calls.panes import JsonPane, args_pane
 from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.comparisons.arrangement import Arrangement
+from dashboard.comparisons.asked import asked_of
 from dashboard.comparisons.calls import row_of
 from dashboard.comparisons.cells import Cell, digest, text_bytes
 from dashboard.comparisons.columns import Column
@@ -64,6 +65,7 @@ class PairPage:
     baseline: Written
     column: Written
     args: JsonPane
+    asked: str
     others: tuple[tuple[int, str], ...]  # the columns that can be held against the baseline
     ordinal: int
     change: str
@@ -95,6 +97,7 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
         baseline=baseline,
         column=column,
         args=args_pane(surfaces),
+        asked=asked_of([call.pk]).get(call.pk, ""),
         others=tuple((one.ordinal, one.name) for one in columns[1:]),
         ordinal=ordinal,
         change=_change(row.pair(ordinal)),

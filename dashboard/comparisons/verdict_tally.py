@@ -9,7 +9,7 @@ from uuid import UUID
 
 from dashboard.comparisons.facts import column_names
 from dashboard.comparisons.figures import probability
-from dashboard.comparisons.statistics import Agreement, Interval, agreements, share_interval, sign_test
+from dashboard.comparisons.statistics import CONFIDENCE, Agreement, Interval, agreements, share_interval, sign_test
 from dashboard.models import Comparison, Review, Verdict
 
 
@@ -57,7 +57,8 @@ class Tally:
         over = f"{self.pairs} judged pair{'' if self.pairs == 1 else 's'}{part}"
         if self.interval is None:
             return f"No pair has a winner yet, over {over}."
-        if self.interval.low <= 0.5 <= self.interval.high:
+        # Of four pairs that one side won, the interval leaves a half out and the sign test says 1 in 8.
+        if self.interval.low <= 0.5 <= self.interval.high or self.probability >= 1 - CONFIDENCE:
             return f"Undecided: {self.variant} and {self.baseline} cannot be told apart over {over}."
         winner = self.variant if self.interval.low > 0.5 else self.baseline
         return f"{winner} is found better over {over}."

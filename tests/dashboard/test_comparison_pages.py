@@ -238,6 +238,9 @@ def test_each_bar_of_a_distribution_leads_to_its_calls(
         assert len(re.findall(r"<tr data-item>", page(operator_client, href))) == count
     assert "No such call" in page(operator_client, calls_href(comparison, 1, changes=40))
     of_tool = page(operator_client, calls_href(comparison, 0, tool="Bash"))
+    for number in range(len(calls)):
+        assert f"step {number}" in text_of(of_tool), "or one command could not be told from another"
+        assert f"step {number}" in text_of(shown)
     assert len(re.findall(r"<tr data-item>", of_tool)) == len(calls)
 
 

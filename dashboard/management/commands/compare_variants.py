@@ -16,6 +16,7 @@ from dashboard.comparisons.cells import MEASURES
 from dashboard.comparisons.columns import UnusableColumns
 from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
 from dashboard.comparisons.facts import comparison_facts, json_pieces
+from dashboard.comparisons.figures import FEW
 from dashboard.comparisons.work import work_until_idle
 from dashboard.models import Comparison, Project
 from dashboard.projects import DEFAULT
@@ -71,6 +72,10 @@ class Command(RichCommand):
         self.console.print(table)
         if left_out := _left_out(facts):
             self.console.print(f"Left out: {left_out}.")
+        if facts["call_count"] < FEW:
+            self.console.print(
+                f"Fewer than {FEW} calls are too few to tell a difference by, whatever an interval holds."
+            )
 
 
 def _started(options: dict[str, Any]) -> Comparison:
