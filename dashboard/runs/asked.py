@@ -22,6 +22,7 @@ from dashboard.prepared import given, prepared
 
 HEAD_BYTES = 600
 LONGEST = 160  # characters
+SHORTEST_REPEATED = 4  # characters; `x` is in every sentence
 # What a person would call the request, by the names that agents give it; without one of them, the first text.
 NAMES = ("command", "file_path", "notebook_path", "path", "pattern", "query", "url", "description")
 # A member of JSON with a text, which may end where the head does.
@@ -37,6 +38,11 @@ def asked_by(calls: Sequence[UUID], most: int) -> dict[UUID, str]:
     keys = {f"key{number}": calls[min(number, len(calls) - 1)] for number in range(most)}
     told = ((call, request(bytes(head))) for call, head in _heads(most, **keys))
     return {call: text for call, text in told if text}
+
+
+def unless_said(asked: str, summary: str) -> str:
+    """What was asked, or nothing where the summary has it."""
+    return "" if len(asked) >= SHORTEST_REPEATED and asked in summary else asked
 
 
 @prepared

@@ -5,7 +5,7 @@ It is asked for by `peek=<run id>` in the address of the list, whose filter, sor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from dashboard.inert import Html, plain
 from dashboard.models import Project, Run
 from dashboard.prepared import Row, given, prepared
 from dashboard.query_rows import FAILED, UNANSWERED
+from dashboard.runs.asked import asked_by, unless_said
 from dashboard.runs.outcome_strip import strip_label, strip_markup
 from dashboard.runs.row import Listed
 from dashboard.runs.waterfall import RUN, Ordered, in_order
@@ -27,6 +28,7 @@ SHOWN = 4  # calls of each list
 class PeekedCall(NamedTuple):
     url: str
     tool: str
+    asked: str
     said: str  # the summary, or the kind of error; may be empty
     tokens: int
 
@@ -62,7 +64,7 @@ class Peek:
 
 
 def peek_at(project: Project, asked: str, close_href: str) -> Peek | None:
-    """Three queries, however many calls the run has; one for a run that is not here, none when none is asked for."""
+    """Four queries, however many calls the run has; one for a run that is not here, none when none is asked for."""
     if not asked:
         return None
     try:
@@ -72,7 +74,9 @@ def peek_at(project: Project, asked: str, close_href: str) -> Peek | None:
     if not found:
         return Peek(close_href)
     run = Listed._make(found[0])
-    return Peek(close_href, run, _told(run, _failed(run=run.pk)), _told(run, _biggest(run=run.pk)))
+    failed, biggest = _failed(run=run.pk), _biggest(run=run.pk)
+    requests = asked_by([row[0] for row in (*failed, *biggest)], 2 * SHOWN)
+    return Peek(close_href, run, _told(run, failed, requests), _told(run, biggest, requests))
 
 
 @prepared
@@ -95,8 +99,10 @@ def _columns(calls: Ordered) -> Ordered:
     return calls.values_list("id", "tool", "error_kind", "summary", "tokens")[:SHOWN]
 
 
-def _told(run: Listed, rows: Sequence[Row]) -> list[PeekedCall]:
-    return [
-        PeekedCall(f"/calls/{key}/?run={run.pk}", plain(tool), plain(summary or error_kind), tokens)
-        for key, tool, error_kind, summary, tokens in rows
-    ]
+def _told(run: Listed, rows: Sequence[Row], asked: Mapping[UUID, str]) -> list[PeekedCall]:
+    found = []
+    for key, tool, error_kind, summary, tokens in rows:
+        said = plain(summary or error_kind)
+        request = unless_said(asked.get(key, ""), said)
+        found.append(PeekedCall(f"/calls/{key}/?run={run.pk}", plain(tool), request, said, tokens))
+    return found

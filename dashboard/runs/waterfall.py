@@ -20,12 +20,11 @@ from dashboard.intake import tally
 from dashboard.models import Call, Run, RunCall
 from dashboard.prepared import Given, given, prepared
 from dashboard.query import Term
-from dashboard.runs.asked import asked_by
+from dashboard.runs.asked import asked_by, unless_said
 from dashboard.runs.time_axis import MILLISECOND, Axis, Bar
 from dashboard.templatetags.markup import duration
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
-SHORTEST_REPEATED = 4  # characters; what was asked is left out where the summary has it, but `x` is in every sentence
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 Ordered: TypeAlias = QuerySet[Any, Any]  # calls with the ordinal and inherited of one run
 STATES = {
@@ -265,7 +264,7 @@ def _row(one: Facts, number: int, tie: str, drawn: _Drawn) -> Row:
         state=STATES[letter],
         tool=plain(one.tool) or "not recorded",
         flags=_flags(one),
-        asked="" if len(asked) >= SHORTEST_REPEATED and asked in summary else asked,
+        asked=unless_said(asked, summary),
         summary=summary,
         cut=f"{one.seen_lines:,} / {one.output_lines:,}" if one.is_cut else "",
         tokens=f"{one.tokens:,}",

@@ -10,6 +10,7 @@ from django.test import Client
 from dashboard.intake.importing import import_paths
 from dashboard.models import Problem, Project
 from tests.dashboard.factories import create_problem, create_project, create_user
+from tests.dashboard.sessions import SESSION, answers, asks, write
 
 HOSTILE = b'<script>alert(1)</script><b hx-post="/x" hx-trigger="load">\x1b[31m\x00\xff\xe2\x80\xae'
 
@@ -42,6 +43,19 @@ def test_a_problem_tells_file_place_reason_and_bytes(reader: Client, project: Pr
     html = text_of(reader)
     for words in ("logs/a.jsonl", "line 12, $.a", "It ends too early.", "{&quot;a&quot;: 1", "All 7 B are shown"):
         assert words in html
+
+
+def test_a_problem_leads_to_the_run_of_its_file_and_is_past_when_the_file_was_mended(
+    reader: Client, project: Project, tmp_path: Path
+) -> None:
+    log = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1"), b"[1, 2]"])
+    import_paths(project, [log])
+    html = text_of(reader)
+    assert f'href="/runs/{project.runs.get().pk}/"' in html
+    assert "1 problem in all" in html
+    assert "past: the file" not in html
+    import_paths(project, [write(log, [asks("toolu_1"), answers("toolu_1")])])
+    assert "past: the file was read anew since" in text_of(reader)
 
 
 def test_a_long_line_says_how_much_of_it_is_shown_and_kept(reader: Client, project: Project) -> None:
@@ -129,5 +143,5 @@ def test_the_number_of_queries_does_not_grow(
         Problem(project=project, file="f", line=n, path="$", reason="r", raw=b"x", raw_size=1) for n in range(problems)
     )
     reader.get("/problems/")
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(6):
         reader.get("/problems/")

@@ -40,7 +40,7 @@ def test_the_panel_tells_a_run_and_links_to_few_of_its_calls(operator_client: Cl
         assert said in panel
     assert "\u202e" not in html
     assert f'href="/runs/{run.pk}/"' in panel
-    assert panel.count('href="/calls/') == 8
+    assert panel.count('href="/calls/') == panel.count("<code>echo hello</code>") == 8
     assert panel.index("Biggest receipts") < panel.index(">Read<") < panel.index(">Fails5<")
     assert 'href="?q=agent%3Aclaude-code&amp;sort=tokens"' in panel
     assert f'href="?q=agent%3Aclaude-code&amp;sort=tokens&amp;peek={run.pk.hex}"' in html
@@ -102,7 +102,7 @@ def test_the_number_of_queries_does_not_grow_with_the_run(
     operator_client.get("/runs/")
     with django_assert_num_queries(5):
         operator_client.get("/runs/")
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         operator_client.get(f"/runs/?peek={run.pk}")
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         operator_client.get(f"/runs/?peek={run.pk}", headers=FRAGMENT)
