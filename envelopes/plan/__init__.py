@@ -7,6 +7,7 @@
     gates       whether a call may run, and with which arguments
     retries     whether a failed call is tried again, and when
     proof       whether a run's records prove that nothing was changed before somebody agreed
+    rebuilding  what a run came to, by its records alone, and where they contradict its plan
 
 Nothing here runs a tool, and no family is known: the registry is an argument.
 """

@@ -1,7 +1,7 @@
 """The calls that a step of a plan asks for: one, or one for each round of its foreach (CALL-003, CALL-011).
 
     Origin      what all calls of a run share
-    rounds      the items that a foreach runs over
+    rounds      a step once, or each item that its foreach runs over
     calls_of    the step's calls, their arguments concrete, each with what it belongs to
 
 Nothing is dispatched, and nothing is half made: where one reference leads nowhere, no call of the step exists (OD-11).
@@ -20,7 +20,7 @@ from envelopes.call import Iteration, Limits, Policy, ToolCall
 from envelopes.canonical_json import args_hash
 from envelopes.instant import instant_at
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
-from envelopes.plan.schema import Foreach, Step
+from envelopes.plan.schema import Step
 from envelopes.result import summary
 from envelopes.tool import ToolDefinition
 
@@ -41,15 +41,21 @@ class Origin:
     now: Callable[[], str] = lambda: instant_at(time.time())
 
 
-def rounds(foreach: Foreach, scope: Scope, limits: Limits) -> list[Any]:
-    """Raises UnresolvedReference for what is no array, or one of more items than the policy allows (OD-13)."""
-    items = resolve(foreach.source, scope, "/foreach/from")
-    if not isinstance(items, list):
-        raise UnresolvedReference(f"{foreach.source} is no array", "/foreach/from")
-    most = MOST_ITERATIONS if limits.max_iterations is None else limits.max_iterations
-    if len(items) > most:
-        raise UnresolvedReference(f"{foreach.source} has {len(items)} items, {most} are allowed", "/foreach/from")
-    return list(items)
+def rounds(step: Step, scope: Scope, limits: Limits) -> list[tuple[Iteration | None, Scope]]:
+    """What the step's arguments are resolved with: once, or for each item of its foreach with its names bound.
+
+    Raises UnresolvedReference for what is no array, or one of more items than the policy allows (OD-13).
+    """
+    foreach = step.foreach
+    if foreach is None:
+        return [(None, scope)]
+    return [
+        (
+            Iteration(index=index, item_name=foreach.item_name, item_value=item),
+            replace(scope, bindings={foreach.item_name: item, foreach.index_name: index}),
+        )
+        for index, item in enumerate(_items(foreach.source, scope, limits))
+    ]
 
 
 def calls_of(step: Step, tool: ToolDefinition, scope: Scope, run: Origin) -> tuple[ToolCall, ...]:
@@ -57,22 +63,22 @@ def calls_of(step: Step, tool: ToolDefinition, scope: Scope, run: Origin) -> tup
 
     Raises UnresolvedReference. `scope` holds what the steps before gave; the names of a foreach are bound here.
     """
-    foreach = step.foreach
-    if foreach is None:
-        return (_call(step, tool, scope, run),)
     return tuple(
-        _call(
-            step,
-            tool,
-            replace(scope, bindings={foreach.item_name: item, foreach.index_name: index}),
-            run,
-            Iteration(index=index, item_name=foreach.item_name, item_value=item),
-        )
-        for index, item in enumerate(rounds(foreach, scope, run.policy.limits))
+        _call(step, tool, bound, run, iteration) for iteration, bound in rounds(step, scope, run.policy.limits)
     )
 
 
-def _call(step: Step, tool: ToolDefinition, scope: Scope, run: Origin, iteration: Iteration | None = None) -> ToolCall:
+def _items(source: str, scope: Scope, limits: Limits) -> list[Any]:
+    items = resolve(source, scope, "/foreach/from")
+    if not isinstance(items, list):
+        raise UnresolvedReference(f"{source} is no array", "/foreach/from")
+    most = MOST_ITERATIONS if limits.max_iterations is None else limits.max_iterations
+    if len(items) > most:
+        raise UnresolvedReference(f"{source} has {len(items)} items, {most} are allowed", "/foreach/from")
+    return items
+
+
+def _call(step: Step, tool: ToolDefinition, scope: Scope, run: Origin, iteration: Iteration | None) -> ToolCall:
     args = resolve(step.args, scope)
     return ToolCall(
         call_id=run.new_id(),

@@ -16,8 +16,7 @@ from envelopes.untrusted import Untrusted
 
 # How a step ended, all its calls together (OD-15). One that is `partial` gave data for some of its rounds.
 StepEnd: TypeAlias = Literal["ok", "partial", "error", "skipped", "cancelled"]
-
-_WITH_DATA = ("ok", "partial")
+WITH_DATA = ("ok", "partial")
 
 
 def needs(plan: Plan, internal: Collection[str] = ()) -> dict[str, frozenset[str]]:
@@ -46,7 +45,7 @@ def order(plan: Plan, internal: Collection[str] = ()) -> tuple[Step, ...]:
 
 def unmet(needed: Collection[str], ended: Mapping[str, StepEnd]) -> tuple[str, ...]:
     """Those that ended and gave no data, sorted. A step that was skipped is unmet for the next one (OD-3)."""
-    return tuple(sorted(name for name in needed if ended.get(name, "ok") not in _WITH_DATA))
+    return tuple(sorted(name for name in needed if ended.get(name, "ok") not in WITH_DATA))
 
 
 def _needed(step: Step, known: Scope, captured: Mapping[str, str]) -> Iterator[str]:
