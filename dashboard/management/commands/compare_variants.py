@@ -61,7 +61,10 @@ class Command(RichCommand):
 
     def _print_table(self, comparison: Comparison) -> None:
         facts = comparison_facts(comparison)
-        table = Table(title=printable(f"{comparison.name}: {facts['call_count']:,} calls"), title_justify="left")
+        table = Table(
+            title=printable(f"{comparison.name}: {facts['call_count']:,} call{'s' * (facts['call_count'] != 1)}"),
+            title_justify="left",
+        )
         table.add_column("")
         for name in facts["totals"]:
             table.add_column(name, justify="right")
