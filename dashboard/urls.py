@@ -55,6 +55,7 @@ urlpatterns = [
     path("renderers/", renderers.index, name="renderer-list"),
     path("renderers/drifted/", renderers.drifted, name="receipt-drift"),
     path("renderers/<slug:name>/", renderers.detail, name="renderer-detail"),
+    path("renderers/<slug:name>/canonical/", renderers.canonical, name="renderer-canonical"),
     path("renderers/<slug:name>/paste/", renderers.paste, name="renderer-paste"),
     path("comparisons/", comparisons.index, name="comparison-list"),
     path("comparisons/new/", comparisons.new, name="comparison-new"),

@@ -134,6 +134,23 @@ class FileStore:
         """
         return self._opened(self._name(path))
 
+    def glance(self, sha256: str, size: int) -> None:
+        """Whether content of that size seems to lie there: nothing of it is read.
+
+        Raises what `open` raises, and Damaged for a file of another size that is kept as it is.
+        """
+        for name in names_of(sha256):
+            try:
+                found = os.lstat(self.root / name)
+            except FileNotFoundError:
+                continue
+            if not stat.S_ISREG(found.st_mode):
+                raise Damaged(NO_FILE)
+            if found.st_size != size and not name.endswith(COMPRESSED):
+                raise Damaged(other_size(found.st_size, size))
+            return
+        self._name(sha256)
+
     def read_window(self, path: str, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset`; fewer at the end. Raises MissingArtifact."""
         with self.open(path) as stream:
@@ -289,6 +306,10 @@ def _index_fault(name: str, counted: LineIndex, kept_index: Callable[[int], Line
     if kept is None or (kept.lines == counted.lines and list(kept.before) == list(counted.before)):
         return None
     return Fault(name, "is not the index of this content")
+
+
+def other_size(found: int, stored: int) -> str:
+    return f"{found:,} bytes, where {stored:,} were stored"
 
 
 def digits_of(path: str) -> str:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO
 
-from dashboard.artifacts.files import index_of, open_stored
+from dashboard.artifacts.files import glance_at, index_of, open_stored
 from dashboard.models import Artifact
-from envelopes.artifact import MissingArtifact
+from envelopes.artifact import MissingArtifact, other_size
 from envelopes.line_index import LineIndex
 from envelopes.pointer import text_at
 from envelopes.seekable import Damaged
@@ -114,8 +114,7 @@ def stream_of(artifact: Artifact) -> BinaryIO:
     """The content from its beginning, as a stream that can seek. Raises NoContent, but not while it is read."""
     if artifact.observation_id is not None:
         return _field_stream(artifact)
-    if artifact.state != Artifact.State.PRESENT:
-        raise NoContent(Absence(why=Why.REMOVED if artifact.state == Artifact.State.REMOVED else Why.UNTAKEN))
+    _expect_stored(artifact)
     with _errors_told():
         stream = open_stored(artifact.sha256)
         try:
@@ -124,6 +123,24 @@ def stream_of(artifact: Artifact) -> BinaryIO:
             stream.close()
             raise
     return stream
+
+
+def absence_of(artifact: Artifact) -> Absence | None:
+    """Why there is nothing to open, as far as a look at the store's folder tells. A bucket is not asked for that."""
+    if artifact.observation_id is not None:
+        return None
+    try:
+        _expect_stored(artifact)
+        with _errors_told():
+            glance_at(artifact.sha256, artifact.size)
+    except NoContent as no:
+        return no.absence
+    return None
+
+
+def _expect_stored(artifact: Artifact) -> None:
+    if artifact.state != Artifact.State.PRESENT:
+        raise NoContent(Absence(why=Why.REMOVED if artifact.state == Artifact.State.REMOVED else Why.UNTAKEN))
 
 
 @contextmanager
@@ -158,7 +175,7 @@ def _check(stream: BinaryIO, artifact: Artifact) -> None:
     """Raises Damaged, or what reading its beginning raises. Afterwards the stream is there again."""
     size = stream.seek(0, os.SEEK_END)
     if size != artifact.size:
-        raise Damaged(f"{size:,} bytes, where {artifact.size:,} were stored")
+        raise Damaged(other_size(size, artifact.size))
     stream.seek(0)
     begin = stream.read(HASHED if size <= HASHED else SNIFFED)
     stream.seek(0)

@@ -48,6 +48,8 @@ class ArtifactStore(Protocol):
 
     def open(self, path: str) -> BinaryIO: ...
 
+    def glance(self, sha256: str, size: int) -> None: ...
+
     def read_window(self, path: str, offset: int, size: int) -> bytes: ...
 
     def check(self) -> tuple[Fault, ...]: ...
@@ -77,9 +79,18 @@ def _bucket_store(address: str, local: Path) -> BucketStore:
 
 def open_stored(sha256: str) -> BinaryIO:
     """A stream that can seek. Raises MissingArtifact, also for what is no hash, or OSError for damage."""
+    return _store_of(sha256).open(sha256)
+
+
+def glance_at(sha256: str, size: int) -> None:
+    """Raises the same where that is seen without reading and without a request."""
+    _store_of(sha256).glance(sha256, size)
+
+
+def _store_of(sha256: str) -> ArtifactStore:
     if not SHA256.fullmatch(sha256):
         raise MissingArtifact(sha256)
-    return artifact_files().open(sha256)
+    return artifact_files()
 
 
 def index_of(stream: BinaryIO, size: int, sha256: str, encoding: str) -> LineIndex:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.artifacts.content import Absence, NoContent, Why, stream_of
+from dashboard.artifacts.content import Absence, NoContent, Why, absence_of, stream_of
 from dashboard.artifacts.forms import TEXT, Form, forms_of_head
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.calls.queries import artifacts_of
-from dashboard.models import Artifact
+from dashboard.models import Artifact, Call
 from envelopes.text_encoding import SNIFFED, detect
 
 LISTED = 20
@@ -32,6 +32,28 @@ class Listed:
     lines: int | None
     same: tuple[Artifact, ...]
     has_more: bool  # calls with the same content
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glanced:
+    """An artifact on a page that opens none. `absence` is as far as a look at the store's folder tells."""
+
+    artifact: Artifact
+    absence: Absence | None
+
+    @property
+    def state(self) -> str:
+        return _state(self.artifact, self.absence)
+
+    @property
+    def is_lost(self) -> bool:
+        """For whoever wants it back: one that retention took out is no loss, and one that is damaged may be mended."""
+        return self.absence is not None and self.absence.why in (Why.UNTAKEN, Why.MISSING)
+
+
+def glanced(call: Call) -> tuple[Glanced, ...]:
+    """All artifacts of a call, in their order."""
+    return tuple(Glanced(artifact=one, absence=absence_of(one)) for one in artifacts_of(call))
 
 
 def listing_of(artifact: Artifact, known: Form | Absence | None) -> tuple[Listed, ...]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from dashboard.artifacts.content import Why
+from dashboard.artifacts.listing import Glanced
 from dashboard.calls.begun_line import LONG, begun_line, shown_of
 from dashboard.inert import plain
 from dashboard.models import Artifact
@@ -22,6 +24,13 @@ WIDTH = 1_000
 LEAST_WIDTH = 2.0  # a single line of a million is still seen
 RANGES_SAID = 4
 RANGES_DRAWN = 400
+GONE = {
+    Why.UNTAKEN: "is not here",
+    Why.REMOVED: "was taken out by retention",
+    Why.MISSING: "is lost: the artifact store has nothing under its hash",
+    Why.CHANGED: "is not what was stored",
+    Why.UNREACHABLE: "cannot be asked for now: the artifact store cannot be reached",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +54,13 @@ class CutBar:
     has_key: bool = False  # the first that leads on: what the key `g` opens
 
 
-def cut_bars(halves: Halves, artifacts: Iterable[Artifact], *, got: str) -> tuple[CutBar, ...]:
+def cut_bars(halves: Halves, artifacts: Iterable[Glanced], *, got: str) -> tuple[CutBar, ...]:
     """`got` begins the sentence, by the receipt's fidelity. None without a receipt: nothing is known then."""
     if halves.receipt is None:
         return ()
     stored = tuple(artifacts)
-    saved = tuple(_saved_bar(one) for one in stored if _is_saved(one, halves.receipt))
-    pages = {one.pointer: one.get_absolute_url() for one in stored if one.pointer}
+    saved = tuple(_saved_bar(one) for one in stored if _is_saved(one.artifact, halves.receipt))
+    pages = {one.artifact.pointer: one.artifact.get_absolute_url() for one in stored if one.artifact.pointer}
     recorded = halves.evidence.result
     bars = list(saved)
     for one in halves.outputs:
@@ -67,17 +76,17 @@ def _is_saved(artifact: Artifact, receipt: Receipt) -> bool:
     return artifact.observation_id is None and f"saved to: {artifact.path}" in receipt.text
 
 
-def _saved_bar(artifact: Artifact) -> CutBar:
-    is_here = artifact.state == Artifact.State.PRESENT
+def _saved_bar(found: Glanced) -> CutBar:
+    artifact, is_here = found.artifact, found.absence is None
     size = said_size(artifact.size)
     lines = "1 line" if artifact.lines == 1 else f"{artifact.lines:,} lines"
-    gone = "was taken out by retention" if artifact.state == Artifact.State.REMOVED else "is not here"
     recorded = f": {size} by the recording" if artifact.size else ", how large is not recorded"
-    held = f": {lines}, {size}." if is_here else f"{recorded}. That file {gone}."
+    held = f": {lines}, {size}" if artifact.state == Artifact.State.PRESENT else recorded
+    gone = f" That file {GONE[found.absence.why]}." if found.absence else ""
     url = artifact.get_absolute_url()
     return CutBar(
         name=plain(artifact.role),
-        sentence=f"The complete output was saved to a file{held}",
+        sentence=f"The complete output was saved to a file{held}.{gone}",
         domain="",
         stretches=(),
         is_cut=True,

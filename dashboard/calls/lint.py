@@ -12,9 +12,9 @@ from itertools import takewhile
 
 import msgspec
 
+from dashboard.artifacts.listing import Glanced
 from dashboard.calls.receipt_markup import Links
 from dashboard.calls.surfaces import Surfaces
-from dashboard.models import Artifact
 from dashboard.windows import FIRST
 from envelopes.finding import Finding
 from envelopes.halves import Halves, lint_recorded
@@ -71,11 +71,11 @@ def lint_reach(query: Mapping[str, str]) -> int:
     return WHEN_ASKED if query.get("lint") == "more" else AT_FIRST
 
 
-def lint_pane(surfaces: Surfaces, artifacts: Iterable[Artifact], reach: int = LOOKED_AT) -> LintPane | None:
+def lint_pane(surfaces: Surfaces, artifacts: Iterable[Glanced], reach: int = LOOKED_AT) -> LintPane | None:
     """None without a receipt. `artifacts` are the call's own: one that nobody has listed may still be there."""
     if surfaces.halves.receipt is None:
         return None
-    missing = {one.path for one in artifacts if one.state == Artifact.State.MISSING}
+    missing = {one.artifact.path for one in artifacts if one.is_lost}
     kept, is_long = recorded_findings(surfaces.halves, missing, reach)
     links = Links(surfaces.halves.reading.links)
     return LintPane(

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.http import QueryDict
 
+from dashboard.artifacts.listing import Glanced, glanced
 from dashboard.calls.cut_bar import CutBar, cut_bars
 from dashboard.calls.fidelity import Fidelity, of_receipt
 from dashboard.calls.lint import LintPane, lint_pane, lint_reach
@@ -19,12 +20,12 @@ from dashboard.calls.panes import (
     receipt_pane,
     recorded_pane,
 )
-from dashboard.calls.queries import EVENTS_READ, artifacts_of, events_of, tries_of
+from dashboard.calls.queries import EVENTS_READ, events_of, tries_of
 from dashboard.calls.rail import Rail, rail
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.calls.walk import Walk, walk
 from dashboard.inert import plain
-from dashboard.models import Artifact, Call, Event, Observation, Project, Receipt, Run
+from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.receipt_drift import Sent, drifted_of
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
 from envelopes.untrusted import tame
@@ -103,7 +104,7 @@ class CallPage:
     receipts: tuple[Option, ...]
     others: dict[str, tuple[Option, ...]]
     attempts: tuple[Attempt, ...]
-    artifacts: tuple[Artifact, ...]
+    artifacts: tuple[Glanced, ...]
     child: Run | None
     events: tuple[Event, ...]
     has_more_events: bool
@@ -112,7 +113,7 @@ class CallPage:
 def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     reach = lint_reach(query)
     surfaces = surfaces_of(call, query, first=reach)
-    artifacts = artifacts_of(call)
+    artifacts = glanced(call)
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else of_receipt("absent")
     shows_recorded = query.get("left") == "recorded" and surfaces.result is not None

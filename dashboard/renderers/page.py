@@ -14,7 +14,7 @@ from dashboard.renderers.preview_knobs import Knobs, knobs
 from dashboard.renderers.preview_pasted import LIMIT, Refused
 from dashboard.renderers.preview_subject import NoSubject, SampleName, Subject, recent_calls, sample_outputs, subject
 from dashboard.renderers.variant_list import Offered, offered
-from dashboard.windows import FIRST, Window
+from dashboard.windows import FIRST, NEXT, Window
 from envelopes.families import family
 from envelopes.families.base import Family
 
@@ -63,6 +63,24 @@ class RendererPage:
     @cached_property
     def calls(self) -> tuple[Call, ...]:
         return tuple(recent_calls(self.project, self.family))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanonicalPage:
+    """A later window of the canonical half."""
+
+    family: Family
+    subject: Subject
+    window: Window
+
+
+def canonical_page(project: Project, name: str, query: Mapping[str, str], start: int) -> CanonicalPage:
+    """Raises KeyError for an unknown family, and NoSubject."""
+    owner = family(name)
+    shown = subject(project, owner, query)
+    text = json_markup.pretty(shown.raw)
+    window = json_markup.rest(text, min(start, len(text)), NEXT)
+    return CanonicalPage(family=owner, subject=shown, window=window)
 
 
 def renderer_page(project: Project, name: str, query: Mapping[str, str]) -> RendererPage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
@@ -15,7 +16,8 @@ from dashboard.calls.queries import call_of
 from dashboard.renderers import preview_pasted
 from dashboard.renderers.drift_list import drift_list
 from dashboard.renderers.list import renderer_list
-from dashboard.renderers.page import refused_page, renderer_page
+from dashboard.renderers.page import canonical_page, refused_page, renderer_page
+from dashboard.renderers.preview_subject import NoSubject
 from dashboard.renderers.variant_strip import variant_strip
 from dashboard.views.rendering import render_page
 
@@ -42,6 +44,19 @@ def detail(request: OperatorRequest, name: str) -> HttpResponse:
         raise Http404(NO_FAMILY) from None
     partial = "turned" if request.htmx.target == "written" else "workbench"
     return render_page(request, "renderers/detail.html", {"page": page}, partial=partial)
+
+
+@require_GET
+def canonical(request: OperatorRequest, name: str) -> HttpResponse:
+    """The window of the canonical half from `?offset=` on, to be put behind the first, or to be read by itself."""
+    offset = request.GET.get("offset", "0")
+    if not re.fullmatch(r"[0-9]{1,15}", offset):
+        raise Http404
+    try:
+        page = canonical_page(request.project, name, request.GET, int(offset))
+    except (KeyError, NoSubject):
+        raise Http404 from None
+    return render_page(request, "renderers/canonical.html", {"page": page}, partial="window")
 
 
 @require_GET

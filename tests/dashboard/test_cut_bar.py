@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,33 @@ def test_without_the_file_the_key_leads_into_what_is_recorded(client: Client, ru
     page = page_of(client, call)
     assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
     assert f"The complete output was saved to a file: 70.0 KB by the recording. {said}" in text_of(page)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "listed", "said"),
+    [
+        ("{}", None, "The content is lost", "is lost: the artifact store has nothing under its hash"),
+        ("{}", b"less\n", "The content is not what was stored", "is not what was stored"),
+        ("", None, "The artifact store cannot be reached", "cannot be asked for now: the artifact store cannot be"),
+    ],
+)
+def test_a_file_that_left_the_store_is_told_as_its_own_page_tells_it(
+    client: Client, run: Run, settings: Settings, name: str, content: bytes | None, listed: str, said: str
+) -> None:
+    call, field = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
+    file = stored(call, b"x\n" * 3_000, path=PATH, role="output")
+    path = Path(settings.ARTIFACTS) / file.sha256[:2] / name.format(file.sha256)
+    if path.is_dir():
+        shutil.rmtree(settings.ARTIFACTS)
+    else:
+        path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    page = page_of(client, call)
+    assert f">{listed}</a>" in page
+    assert listed in body(client, file)
+    assert f"The complete output was saved to a file: 3,000 lines, 6.0 KB. That file {said}" in text_of(page)
+    assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
 
 
 def test_what_the_recording_holds_whole_is_not_called_all_of_it(client: Client, run: Run) -> None:

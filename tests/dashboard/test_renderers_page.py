@@ -343,6 +343,24 @@ def test_an_envelope_that_the_family_cannot_write_says_why_and_breaks_nothing(cl
     assert "command/receipt could not write this receipt." in words(html)
 
 
+def test_the_rest_of_a_long_canonical_half_is_one_key_away(client: Client, run: Run) -> None:
+    warnings = [f"warning {number} of the build" for number in range(3_000)]
+    long = envelope(result=envelope()["result"] | {"warnings": warnings})
+    first = page(client, client.post(f"{PAGE}paste/", {"envelope": json.dumps(long)})["Location"])
+    key = re.search(r'href="([^"]*)"[^>]* data-key="m"', first)
+    assert key is not None
+    later = page(client, unescape(key[1]), **HTMX)
+    assert "<html" not in later
+    onward = re.search(r'href="([^"]*)"', later)
+    assert onward is not None
+    end = page(client, unescape(onward[1]))
+    assert "Load the next part" not in end
+    shown = [text_of(html) for html in (part(first, "halves"), later, end)]
+    assert [sum(one in html for html in shown) for one in warnings] == [1] * len(warnings)
+    assert client.get(f"{PAGE}canonical/?offset=x").status_code == 404
+    assert client.get("/renderers/none/canonical/").status_code == 404
+
+
 def test_only_the_latest_pastes_are_kept(client: Client, run: Run) -> None:
     for number in range(KEPT + 3):
         client.post(f"{PAGE}paste/", {"envelope": json.dumps(envelope(summary_text=f"number {number}"))})
