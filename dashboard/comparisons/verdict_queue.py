@@ -19,6 +19,8 @@ from dashboard.models import Call, Comparison, Project, Review
 from dashboard.windows import FIRST, Window
 from envelopes.receipt import Receipt, Segment, TextPart
 
+WHOLE = 1024 * 1024  # characters of a text, when all of it is asked for
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
@@ -43,28 +45,29 @@ class QueuePage:
     can_undo: bool
 
 
-def queue_page(project: Project, review: Review, reviewer: User) -> QueuePage:
+def queue_page(project: Project, review: Review, reviewer: User, *, is_whole: bool = False) -> QueuePage:
+    """`is_whole` shows far more of long texts, so that nobody has to judge what was left out."""
     judged = set(review.verdicts.filter(reviewer=reviewer).values_list("call", flat=True))
     return QueuePage(
         comparison=review.comparison,
         review=review,
-        pair=_next(project, review, reviewer, judged),
+        pair=_next(project, review, reviewer, judged, WHOLE if is_whole else FIRST),
         done=len(judged),
         can_undo=last_verdict(review, reviewer) is not None,
     )
 
 
-def _next(project: Project, review: Review, reviewer: User, judged: set[UUID]) -> Pair | None:
+def _next(project: Project, review: Review, reviewer: User, judged: set[UUID], characters: int) -> Pair | None:
     """The first pair that is not judged; calls that are gone, or no longer have two texts, are passed over."""
     for key in unpacked_ids(bytes(review.calls)):
         call = None if key in judged else project.calls.select_related("run").filter(pk=key).first()
-        found = None if call is None else pair_of(review, call, reviewer)
+        found = None if call is None else pair_of(review, call, reviewer, characters)
         if found is not None:
             return found
     return None
 
 
-def pair_of(review: Review, call: Call, reviewer: User) -> Pair | None:
+def pair_of(review: Review, call: Call, reviewer: User, characters: int = FIRST) -> Pair | None:
     columns = todays_columns(frozen_rows(review.comparison))
     surfaces = surfaces_of(call, {})
     both = (written(surfaces, columns[0], None), written(surfaces, columns[review.ordinal], None))
@@ -75,13 +78,13 @@ def pair_of(review: Review, call: Call, reviewer: User) -> Pair | None:
         call=call,
         args=args_pane(surfaces),
         canonical=json_markup.head(json_markup.pretty(surfaces.canonical), FIRST, "data-field"),
-        first=_plain(seen[0]),
-        second=_plain(seen[1]),
+        first=_plain(seen[0], characters),
+        second=_plain(seen[1], characters),
         texts=(both[0].text, both[1].text),
     )
 
 
-def _plain(one: Written) -> ReceiptWindow:
+def _plain(one: Written, characters: int) -> ReceiptWindow:
     """Without links: what a text is traced to would tell whether it was recorded or rendered."""
     text = Receipt((TextPart((Segment(one.text, "value"),)),))
-    return receipt_window(text, Links({}), 0, FIRST)
+    return receipt_window(text, Links({}), 0, characters)

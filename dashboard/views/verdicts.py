@@ -43,7 +43,8 @@ def review(request: OperatorRequest, pk: UUID, ordinal: int) -> HttpResponse:
     if request.method == "POST":
         return _judged(request, comparison, ordinal)
     found = get_object_or_404(comparison.reviews.select_related("comparison"), ordinal=ordinal)
-    return render(request, "comparisons/review.html", {"page": queue_page(request.project, found, request.user)})
+    page = queue_page(request.project, found, request.user, is_whole=request.GET.get("whole") == "1")
+    return render(request, "comparisons/review.html", {"page": page})
 
 
 @require_GET

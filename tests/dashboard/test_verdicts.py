@@ -64,6 +64,16 @@ def test_a_pair_is_shown_without_a_word_of_whose_text_is_whose(operator_client: 
     assert "0 of 6 pairs judged by you" in text_of(page)
 
 
+def test_nobody_has_to_judge_what_is_not_shown(operator_client: Client, project: Project, tmp_path: Path) -> None:
+    import_commands(project, tmp_path, ["long\n" * 7_000 + "the end of it"])
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    part = start(operator_client, comparison)
+    assert "more characters are not shown here. Show them" in text_of(part)
+    whole = operator_client.get(address(comparison) + "?whole=1").content.decode()
+    assert "are not shown here" not in whole
+    assert whole.count("the end of it") == part.count("the end of it") + 1
+
+
 def test_verdicts_are_counted_for_the_side_that_was_meant(
     operator_client: Client, operator: User, comparison: Comparison
 ) -> None:
