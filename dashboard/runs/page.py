@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
@@ -15,16 +15,16 @@ from django.http import Http404
 from dashboard.models import Project, Run, RunFacet, Source
 from dashboard.prepared import given, instance, names_of, prepared
 from dashboard.query import Query, Term, parse
+from dashboard.runs.child_runs import Children, ChildRun, children_of
 from dashboard.runs.overview import Overview, overview_of
 from dashboard.runs.variant_switch import AS_RECORDED, VariantSwitch, with_tokens
-from dashboard.runs.waterfall import NOTHING, PAGE, ChildRow, ChildRun, Page, RowsAsked, child_of, in_order, page_of
+from dashboard.runs.waterfall import NOTHING, PAGE, Page, RowsAsked, in_order, page_of
 from envelopes.untrusted import Untrusted, tame
 
 PLAN_CHARACTERS = 16_000
 CHIPS = ("state", "family", "tool")
 CHIPS_OPEN = 8  # of a kind; the rest is folded
 CALL_STATES = frozenset({"failed", "cut", "unanswered", "retried", "disagree", "drifted"})  # the others are about runs
-CHILDREN_SHOWN = 200
 SOURCES_SHOWN = 20
 SQUEEZED = "squeezed"
 
@@ -151,13 +151,6 @@ def _run_with_parent() -> QuerySet[Any, Any]:
 
 
 @prepared
-def _children() -> QuerySet[Any, Any]:
-    return (
-        Run.objects.filter(parent=OF_RUN).order_by("started_at", "id").values_list(*ChildRow._fields)[:CHILDREN_SHOWN]
-    )
-
-
-@prepared
 def _sources() -> QuerySet[Any, Any]:
     return Source.objects.filter(runs=OF_RUN).order_by("id").values_list(*FileRead._fields)[:SOURCES_SHOWN]
 
@@ -187,7 +180,7 @@ def run_page(run: Run, ask: Ask, switch: VariantSwitch = AS_RECORDED) -> RunPage
     query = parse(ask.q, over="calls")
     overview = overview_of(run, squeezed=ask.is_squeezed)
     matching = query.calls(run).count() if query else run.call_count
-    children = list(map(ChildRow._make, _children(run=run.pk)))
+    children = children_of(run)
     suffix = "?" + urlencode({"from": "run", "run": str(run.pk), "q": ask.q})  # the list that j and k walk there
     rows = RowsAsked(query.terms, matching, ask.after, _skipped(run, ask, matching), suffix)
     found = NOTHING if query.problems else page_of(run, rows, overview.axis, children)
@@ -201,9 +194,9 @@ def run_page(run: Run, ask: Ask, switch: VariantSwitch = AS_RECORDED) -> RunPage
         matching=matching,
         chips=tuple(_chips(run, query, ask)),
         sources=tuple(map(FileRead._make, _sources(run=run.pk))),
-        child_count=len(children),
-        child_failed_count=sum(child.failed_count for child in children),
-        loose=_loose(run, children, overview) if children else (),
+        child_count=len(children.all),
+        child_failed_count=sum(child.failed_count for child in children.all),
+        loose=_loose(run, children, overview) if children.top else (),
         plan=plan,
         plan_is_whole=is_whole,
         polls=run.is_live,
@@ -224,14 +217,13 @@ def _number(text: object) -> int | None:
     return int(given) if given.isdecimal() and len(given) < 19 else None
 
 
-def _loose(run: Run, children: Sequence[ChildRow], overview: Overview) -> tuple[ChildRun, ...]:
+def _loose(run: Run, children: Children, overview: Overview) -> tuple[ChildRun, ...]:
     """Child runs that no call here starts: the page lists them below the rows, so that none is lost."""
-    starts = Q(pk__in=[child.parent_call for child in children if child.parent_call])
-    starts |= Q(child_run__in=[child.pk for child in children])
+    starts = Q(pk__in=[child.parent_call for child in children.top if child.parent_call])
+    starts |= Q(child_run__in=[child.pk for child in children.top])
     found = {key for pair in in_order(run).filter(starts).values_list("pk", "child_run") for key in pair}
-    return tuple(
-        child_of(child, overview.axis) for child in children if not found & {child.pk, child.parent_call} - {None}
-    )
+    loose = [child for child in children.top if not found & {child.pk, child.parent_call} - {None}]
+    return tuple(one for child in loose for one in children.drawn(child, overview.axis))
 
 
 def _chips(run: Run, query: Query, ask: Ask) -> Iterable[ChipGroup]:

@@ -21,7 +21,8 @@ from dashboard.models import Call, Run, RunCall
 from dashboard.prepared import Given, given, prepared
 from dashboard.query import Term
 from dashboard.runs.asked import asked_by, unless_said
-from dashboard.runs.time_axis import MILLISECOND, Axis, Bar
+from dashboard.runs.child_runs import Children, ChildRun
+from dashboard.runs.time_axis import MILLISECOND, Axis
 from dashboard.templatetags.markup import duration
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
@@ -69,19 +70,6 @@ class Facts(FactColumns):
     Status = Call.Status
     has_failed: bool = Call.has_failed  # type: ignore[assignment]
     wait_ms: int | None = Call.wait_ms  # type: ignore[assignment]
-
-
-class ChildRun(NamedTuple):
-    """A subagent's run below the call that started it, with its own counts."""
-
-    pk: UUID
-    title: str
-    calls: int
-    failed: int
-    cut: int
-    tokens: int
-    duration_ms: int
-    bar: Bar | None
 
 
 class Row(NamedTuple):
@@ -138,21 +126,6 @@ class RowsAsked:
     suffix: str = ""
 
 
-class ChildRow(NamedTuple):
-    """The columns of a child run."""
-
-    pk: UUID
-    parent_call: UUID | None
-    title: str
-    external_id: str
-    started_at: datetime | None
-    duration_ms: int
-    call_count: int
-    failed_count: int
-    cut_count: int
-    token_count: int
-
-
 NO_RUN = UUID(int=0)
 RUN = given("run", RunCall, "run")
 ORDINAL = given("ordinal", RunCall, "ordinal")
@@ -195,7 +168,7 @@ def _rows_behind(terms: tuple[Term, ...]) -> Ordered:
     return in_order(RUN, terms).filter(_beyond(ORDINAL, CALL)).values_list(*Facts._fields)[:PAGE]
 
 
-def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Sequence[ChildRow] = ()) -> Page:
+def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Children | None = None) -> Page:
     """Paths below the run's own folder are told without it: what tells one file from another is the end of its path."""
     place = place_of(ask.after)
     if place:
@@ -207,7 +180,7 @@ def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Sequence[ChildRow] =
     facts = list(map(Facts._make, found))
     folder = f"{run.cwd.rstrip('/')}/" if run.cwd.strip("/") else ""
     asked = asked_by([one.pk for one in facts], PAGE)
-    drawn = _Drawn(axis, _children_by_call(children, axis), asked, folder, ask.suffix)
+    drawn = _Drawn(axis, children.by_call(axis) if children else {}, asked, folder, ask.suffix)
     numbered = enumerate(zip(facts, _ties(facts), strict=True), before + 1)
     rows = [_row(one, number, tie, drawn) for number, (one, tie) in numbered]
     left = max(0, ask.total - before - len(rows))
@@ -302,30 +275,6 @@ def _time(one: Facts, axis: Axis) -> str:
     if one.wait_ms is None or one.duration_ms is None:
         return f"{took}, a wait for permission included"
     return f"{took}: {duration(one.wait_ms)} waiting, {duration(one.duration_ms - one.wait_ms)} work"
-
-
-def _children_by_call(children: Sequence[ChildRow], axis: Axis) -> dict[UUID, list[ChildRun]]:
-    """By the call that the child names as its parent, and by the child's own id for calls that name it."""
-    found: dict[UUID, list[ChildRun]] = {}
-    for run in children:
-        child = child_of(run, axis)
-        found.setdefault(run.parent_call or run.pk, []).append(child)
-        if run.parent_call:
-            found.setdefault(run.pk, []).append(child)
-    return found
-
-
-def child_of(run: ChildRow, axis: Axis) -> ChildRun:
-    return ChildRun(
-        pk=run.pk,
-        title=run.title or run.external_id,
-        calls=run.call_count,
-        failed=run.failed_count,
-        cut=run.cut_count,
-        tokens=run.token_count,
-        duration_ms=run.duration_ms,
-        bar=axis.bar(run.started_at, run.duration_ms, None),
-    )
 
 
 def _ties(facts: Sequence[Facts]) -> list[str]:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from dashboard.intake.importing import import_paths
 from dashboard.models import Artifact, Call, Project, Run
 from dashboard.signing_in import new_link
 from tests.browser.conftest import Browse
+from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
 RUN_WITH_CUTS = "cut:yes tool:Bash"
@@ -107,6 +109,27 @@ def test_the_same_way_with_the_keyboard_alone(operator_page: Page, cut_call: Cal
     operator_page.wait_for_url("**/model/**")
     keys.press("G")
     expect(operator_page.locator("[data-list] [data-item]").last.locator("a").first).to_be_focused()
+
+
+def test_a_live_run_keeps_what_is_typed_opened_and_focused_when_new_calls_come(
+    operator_page: Page, project: Project
+) -> None:
+    run = create_run(project, "live", last_at=timezone.now(), call_count=2)
+    first, second = (create_call(run, line=line, duration_ms=9) for line in (1, 2))
+    operator_page.clock.install()
+    operator_page.goto(f"/runs/{run.pk}/")
+    operator_page.locator("#by-tool summary").click()
+    operator_page.locator("#q").fill("status:fa")
+    for number, focused in ((3, "#q"), (4, f"#c-{second.pk}")):
+        operator_page.locator(focused).focus()
+        newest = create_call(run, line=number)
+        Run.objects.filter(pk=run.pk).update(revision=number, call_count=number)
+        operator_page.clock.run_for(2_100)
+        expect(operator_page.locator(f"#c-{newest.pk}")).to_be_visible()
+        expect(operator_page.locator(focused)).to_be_focused()
+    expect(operator_page.locator("#q")).to_have_value("status:fa")
+    expect(operator_page.locator("#by-tool")).to_have_attribute("open", "")
+    expect(operator_page.locator(f"#c-{first.pk}")).to_contain_text("echo hello")
 
 
 def _runs_in_list(page: Page) -> list[str]:

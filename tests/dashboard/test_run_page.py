@@ -227,6 +227,23 @@ def test_a_child_run_that_only_its_call_names_stands_below_it_and_nowhere_else(
 
 
 @pytest.mark.usefixtures("alice")
+def test_what_a_subagent_started_stands_below_it_whatever_parent_was_recorded(
+    client: Client, project: Project, run: Run
+) -> None:
+    child, deepest, circle = (create_run(project, name, title=name, parent=run) for name in ("child", "deepest", "me"))
+    create_call(run, line=1, child_run=child.pk)
+    create_call(child, line=1, child_run=deepest.pk)
+    create_call(circle, line=1, child_run=circle.pk)
+    page = run_page(run, Ask())
+    assert [(one.title, one.depth) for one in page.calls.rows[0].children] == [("child", 0), ("deepest", 1)]
+    assert [one.title for one in page.loose] == ["me"]
+    assert f'href="/runs/{deepest.pk}/"' in text_of(client, child)
+    create_call(deepest, line=1, child_run=child.pk)
+    page = run_page(run, Ask())
+    assert {one.title for one in (*page.calls.rows[0].children, *page.loose)} == {"child", "deepest", "me"}
+
+
+@pytest.mark.usefixtures("alice")
 def test_failed_calls_are_a_strip_that_jumps_to_their_rows(client: Client, run: Run) -> None:
     create_call(run, line=1)
     failed = create_call(run, line=2, tool="Edit", status="error")
