@@ -69,7 +69,7 @@ class CallRows:
 
 
 def new_call(draft: CallDraft, *, project: int, namespace: str, run: UUID) -> Call:
-    """A call as its first record says; the tool is empty while only its result has been met."""
+    """A call as its first record says; the tool is empty while only its answer has been met."""
     return fresh(
         Call,
         id=draft.id,
@@ -79,6 +79,8 @@ def new_call(draft: CallDraft, *, project: int, namespace: str, run: UUID) -> Ca
         run_id=run,
         tool="",
         family="external",
+        origin="answer",
+        line=draft.answered_line,
     )
 
 

@@ -38,6 +38,11 @@ class CallDraft:
     artifacts: list[ArtifactRecord] = field(default_factory=list)
 
     @property
+    def answered_line(self) -> int:
+        """Where it stands while nothing else tells."""
+        return min((one.line for one in (*self.results, *self.receipts, *self.superseded)), default=0)
+
+    @property
     def is_of_nobody(self) -> bool:
         """It was only said that its receipt went: a recording that does not hold the call says nothing of it."""
         told = self.calls or self.results or self.receipts or self.artifacts

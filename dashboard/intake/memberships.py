@@ -1,7 +1,7 @@
 """Which runs a call stands in, as a batch tells it. Called by `recording` within its transaction, and by nothing else.
 
-A call that only its answer has told of stands in the run of that answer, in front of all others, until
-its own line is met: then it stands where that says, and nowhere else.
+A call that only its answer has told of stands in the run of that answer, at its line, until its own line
+is met: then it stands where that says, and nowhere else.
 """
 
 from __future__ import annotations

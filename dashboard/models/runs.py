@@ -129,7 +129,7 @@ class Call(models.Model):
     family = models.CharField(max_length=32)
     step = models.CharField(max_length=200, default="")
     attempt = models.IntegerField(default=1)
-    origin = models.CharField(max_length=8, default="message")  # message | progress
+    origin = models.CharField(max_length=8, default="message")  # message | progress | answer, where only that was met
     child_run = models.UUIDField(null=True)
     source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+")
     line = models.BigIntegerField(default=0)

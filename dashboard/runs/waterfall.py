@@ -26,6 +26,7 @@ from dashboard.runs.time_axis import MILLISECOND, Axis
 from dashboard.templatetags.markup import duration
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
+ONLY = {"progress": ["only in progress"], "answer": ["only its answer"]}  # what told of a call, but for its own line
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 Ordered: TypeAlias = QuerySet[Any, Any]  # calls with the ordinal and inherited of one run
 STATES = {
@@ -259,7 +260,7 @@ def _work_ms(one: Facts) -> int | None:
 def _flags(one: Facts) -> str:
     flags = [f"waited {duration(one.wait_ms)}"] if (one.wait_ms or 0) >= LEAST_WAIT_MS else []
     flags += [f"try {one.attempt}"] if one.attempt > 1 else []
-    flags += ["only in progress"] if one.origin == "progress" else []
+    flags += ONLY.get(one.origin, [])
     flags += ["inherited"] if one.inherited else []
     flags += ["sources disagree"] if one.is_disagreeing else []
     return ", ".join(flags + (["replaced later"] if one.is_superseded else []))

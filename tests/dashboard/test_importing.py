@@ -188,13 +188,14 @@ def test_a_result_before_its_call_is_joined(project: Project, tmp_path: Path) ->
 def test_a_result_in_a_later_part_of_the_file_is_joined(project: Project, tmp_path: Path) -> None:
     path = write(tmp_path / f"{SESSION}.jsonl", [answers("toolu_01")])
     take(project, path)
-    assert (Call.objects.get().tool, RunCall.objects.count()) == ("", 1)
+    assert (Call.objects.get().tool, Call.objects.get().origin, RunCall.objects.get().ordinal) == ("", "answer", 1)
+    assert (Run.objects.get().call_count, Run.objects.get().own_call_count) == (1, 0)
     with path.open("ab") as file:
         file.write(encoded(asks("toolu_01")) + b"\n")
     take(project, path)
     call = Call.objects.get()
     assert (call.tool, call.family, call.status, call.summary != "") == ("Bash", "command", "success", True)
-    assert RunCall.objects.get().ordinal == 2
+    assert (call.origin, RunCall.objects.get().ordinal, Run.objects.get().own_call_count) == ("message", 2, 1)
 
 
 def test_what_only_says_of_a_call_that_it_was_compacted_is_no_call(project: Project, tmp_path: Path) -> None:
