@@ -40,7 +40,9 @@ class CallDraft:
     @property
     def answered_line(self) -> int:
         """Where it stands while nothing else tells."""
-        return min((one.line for one in (*self.results, *self.receipts, *self.superseded)), default=0)
+        told: list[ResultRecord | ReceiptRecord | SupersedeRecord]
+        told = [*self.results, *self.receipts, *self.superseded]
+        return min((one.line for one in told), default=0)
 
     @property
     def is_of_nobody(self) -> bool:
