@@ -36,6 +36,7 @@ _MARKS = (
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff"
 )
 _MARKED = re.compile(f"[{_MARKS}]")
+_ESCAPED = re.compile(r'(<i class="mark" data-code="5[67][0-9]{3}">)\\udc([89a-f][0-9a-f])')
 # Most pieces of a receipt have nothing to escape: one search instead of five replacements each.
 _LIVE = re.compile(f"[{_MARKS}&<>\"']")
 _SPACE = re.compile("[ \t]+|\n")
@@ -77,6 +78,12 @@ def inert(text: str, *, spaces: bool = False) -> str:
     if spaces:
         escaped = _WIDE_SPACE.sub(_mark, _SPACE.sub(_space, escaped))
     return _MARKED.sub(_mark, escaped) if _MARKED.search(text) else escaped
+
+
+def inert_bytes(text: str) -> str:
+    """As `inert`, for text that was decoded from bytes, with those that are no text as lone surrogates: \\xff."""
+    found = inert(text)
+    return _ESCAPED.sub(r"\1\\x\2", found) if "\\udc" in found else found
 
 
 def count_marks(text: str, *, spaces: bool = False) -> int:

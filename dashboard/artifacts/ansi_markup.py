@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from dashboard.inert import Html, attribute, inert
+from dashboard.inert import Html, attribute, inert_bytes
 
 _SEQUENCE = re.compile(
     "\x1b\\[(?P<parameters>[0-9:;<=>?]*)[ -/]*(?P<final>[@-~])"
@@ -30,6 +30,8 @@ _NAMES = {
     **dict.fromkeys("STLM", "scroll"),
     **dict.fromkeys("nc", "query"),
 }
+# What an operating system command (OSC) is about, by its number.
+_COMMANDS = {**dict.fromkeys("012", "title"), "8": "link", "52": "clipboard", **dict.fromkeys(("9", "777"), "notice")}
 _WEIGHTS = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 8: "conceal", 9: "strike"}
 _OFF = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("inverse",), 28: ("conceal",), 29: ("strike",)}
 
@@ -95,8 +97,8 @@ def _mixed_row(line: str, style: Style) -> tuple[Html, Style]:
 
 def _styled(text: str, style: Style) -> str:
     if not text or style == PLAIN:
-        return inert(text)
-    return f"{_opening(style)}{inert(text)}</span>"
+        return inert_bytes(text)
+    return f"{_opening(style)}{inert_bytes(text)}</span>"
 
 
 @lru_cache(1_000)
@@ -106,7 +108,10 @@ def _opening(style: Style) -> str:
 
 def _mark(found: re.Match[str]) -> str:
     """What the sequence would have done; all of it in the title."""
-    kind = "string" if found["string"] is not None else _NAMES.get(found["final"] or "", "control")
+    kind = _NAMES.get(found["final"] or "", "control")
+    if found["string"] is not None:
+        is_command = found[0].startswith("\x1b]")
+        kind = _COMMANDS.get(found["string"].partition(";")[0] if is_command else "", "string")
     return f'<i class="mark" title="{attribute(found[0][:200])}">{kind}</i>'
 
 
@@ -126,7 +131,7 @@ def _known(style: Style, parameters: str) -> Style:
 
 
 def _set(style: Style, parameters: str) -> Style:
-    codes = [int(code) if code.isdigit() and len(code) < 4 else 0 for code in re.split("[;:]", parameters)]
+    codes = [code for part in parameters.split(";") for code in _codes(part)]
     at = 0
     while at < len(codes):
         style, taken = _one(style, codes[at:])
@@ -134,12 +139,30 @@ def _set(style: Style, parameters: str) -> Style:
     return style
 
 
+def _codes(part: str) -> list[int]:
+    """The numbers of a parameter. Behind colons (ISO 8613-6) stands what belongs to the first: a colour, a kind of
+    underline, and a colour space before red, green and blue."""
+    codes = [int(code) if code.isdigit() and len(code) < 4 else 0 for code in part.split(":")]
+    match codes:
+        case [_]:
+            return codes
+        case [38 | 48 | 58 as which, 2, _, red, green, blue, *_]:
+            return [which, 2, red, green, blue]
+        case [38 | 48 | 58, *_]:
+            return codes
+        case [4, 0, *_]:
+            return [24]
+    return codes[:1]
+
+
 def _one(style: Style, codes: list[int]) -> tuple[Style, int]:
     """The style after the first code, and how many numbers belong to it."""
     code = codes[0]
-    if code in (38, 48):
+    if code in (38, 48, 58):
         colour, taken = _wide_colour(codes)
-        return (style._replace(ink=colour) if code == 38 else style._replace(ground=colour)), taken
+        # 58 is the colour of an underline, which the page draws in that of the text.
+        drawn = {38: style._replace(ink=colour), 48: style._replace(ground=colour)}
+        return drawn.get(code, style), taken
     return _simple(style, code), 1
 
 

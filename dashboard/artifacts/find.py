@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 
 from dashboard.artifacts.content import Content
-from dashboard.inert import Html, inert
+from dashboard.inert import Html, inert_bytes
 from dashboard.models import Artifact
 from envelopes.find import LISTED, BadQuery, Found, Hit, Query, find, find_before, first_of
 from envelopes.line_index import WIDE
@@ -147,11 +147,11 @@ def _marked(line: str, query: Query) -> Html:
         plain = re.finditer(re.escape(query.text), line)
         for found in plain if query.pattern is None else query.pattern.finditer(line, timeout=0.2):
             if found.end() > found.start():
-                parts += [inert(line[at : found.start()]), f"<mark>{inert(found[0])}</mark>"]
+                parts += [inert_bytes(line[at : found.start()]), f"<mark>{inert_bytes(found[0])}</mark>"]
                 at = found.end()
     except TimeoutError:
         pass  # the line is shown all the same
-    return Html("".join([*parts, inert(line[at:])]))
+    return Html("".join([*parts, inert_bytes(line[at:])]))
 
 
 def _shown(content: Content, artifact: Artifact, asked: Asked, hit: Hit) -> ShownHit:
@@ -165,9 +165,9 @@ def _shown(content: Content, artifact: Artifact, asked: Asked, hit: Hit) -> Show
         href=_href(content, artifact, asked, hit),
         line=_line(content, hit.start),
         offset=hit.start,
-        before=Html(inert(before.lstrip("\ufffd"))),
-        match=Html(inert(decode(data[hit.start - begin : hit.end - begin], encoding))),
-        after=Html(inert(after)),
+        before=Html(inert_bytes(before.lstrip("\ufffd"))),
+        match=Html(inert_bytes(decode(data[hit.start - begin : hit.end - begin], encoding))),
+        after=Html(inert_bytes(after)),
     )
 
 

@@ -32,6 +32,7 @@ class Followed:
     rows: tuple[Row, ...] = ()
     href: str = ""
     sentence: str = ""
+    size: int = 0  # bytes of the file, as far as it was looked at
     is_broken: bool = False  # what the page shows is no longer what the file holds
 
 
@@ -43,7 +44,8 @@ def begun(artifact: Artifact, content: Content, window: ArtifactWindow) -> Follo
     """From the window's end on; None for a window that is not at the end of the file."""
     if window.end < window.size or window.form not in FORMS:
         return None
-    return Followed(href=_href(artifact, content.stream, window)) if can_follow(artifact) else Followed(sentence=OVER)
+    following = Followed(href=_href(artifact, content.stream, window), size=content.size)
+    return following if can_follow(artifact) else Followed(sentence=OVER)
 
 
 OVER = "The run is over: nothing is added to this output any more."
@@ -72,7 +74,7 @@ def _since(artifact: Artifact, content: Content, here: int, query: QueryDict) ->
         return Followed(sentence="The file was replaced by another one while you were reading it.", is_broken=True)
     form = query.get("as", "")
     window = window_of(content, form if form in FORMS else "text", Place(offset=here), Marks())
-    return Followed(rows=window.rows, href=_href(artifact, content.stream, window))
+    return Followed(rows=window.rows, href=_href(artifact, content.stream, window), size=content.size)
 
 
 def _href(artifact: Artifact, stream: BinaryIO, window: ArtifactWindow) -> str:

@@ -72,7 +72,10 @@ def chosen(forms: tuple[Form, ...], name: str, *, is_place: bool) -> Form:
 
 
 def _is_json(head: str) -> bool:
-    """One object or array, as far as its first members are within the head, and nothing behind it."""
+    """One object or array, as far as its first members are within the head, and nothing behind it.
+
+    One that is cut short is unfolded where it has a member that is whole.
+    """
     raw = head.removeprefix("\ufeff").encode("utf-8", "surrogateescape")
     if raw.lstrip()[:1] not in (b"{", b"["):
         return False
@@ -80,7 +83,9 @@ def _is_json(head: str) -> bool:
     if found.end >= 0:
         return not raw[found.end :].strip()
     is_long = len(raw) >= SNIFFED - LONGEST_CHARACTER  # and so the head of something longer, cut anywhere
-    return found.fault < 0 or found.fault >= len(raw) - (LONGEST_NAME if is_long else 0)
+    if is_long:
+        return found.fault < 0 or found.fault >= len(raw) - LONGEST_NAME
+    return found.fault < 0 or (found.fault >= len(raw) and bool(found.members))
 
 
 def _is_json_lines(head: str) -> bool:

@@ -14,7 +14,7 @@ from dashboard.artifacts.following import Followed, begun, can_follow
 from dashboard.artifacts.forms import Form, chosen, forms_of
 from dashboard.artifacts.listing import Listed, listing_of, origin_of, state_of
 from dashboard.artifacts.naming import Namings, later_namings
-from dashboard.artifacts.picture import Picture, picture_of
+from dashboard.artifacts.picture import LONGEST_END, Picture, picture_of
 from dashboard.artifacts.place import Wanted, place_of
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.artifacts.seen import Seen, Unseen, seen_of
@@ -67,7 +67,7 @@ class Shown:
     is_no_text: bool  # shown as bytes because its beginning is no text
     seen: Seen | None
     next_unseen: Unseen | None
-    unseen_said: str  # where the first line that the model never saw was asked for, and there is none
+    place_said: str  # where what was asked for is not there: such a line, or one that the model never saw
     before_line: int
     before_offset: int  # where no line is known; -1 for none
     jump: Jump | None  # where a time was asked for
@@ -89,7 +89,7 @@ class Steps:
 
     before: str
     next: str
-    is_last: bool
+    said: str  # where there is no further one
 
 
 def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
@@ -137,7 +137,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         window=window,
         form=form,
         forms=forms,
-        picture=picture_of(content.head),
+        picture=picture_of(content.head, _end_of(content)),
         tree=tree_of(content, query) if form.name == "json" else None,
         encoding=content.encoding,
         encodings=tuple(ENCODINGS.items()),
@@ -149,7 +149,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         is_no_text=form.name == "hex" and forms[0].name == "hex",
         seen=seen,
         next_unseen=_next_unseen(seen, window) if seen else None,
-        unseen_said=_unseen_said(seen) if "unseen" in query and not first_unseen else "",
+        place_said=_unseen_said(seen) if "unseen" in query and not first_unseen else _beyond(content, wanted),
         before_line=max(1, window.first - len(window.rows)) if window.start and window.first else 0,
         before_offset=max(0, 2 * window.start - window.end) if window.start and not window.first else -1,
         jump=jump,
@@ -187,8 +187,18 @@ def _steps(artifact: Artifact, asked: Asked, query: QueryDict, window: ArtifactW
     return Steps(
         before=address + urlencode(asked.parameters | {"before": start, "hit": here}),
         next=address + urlencode(asked.parameters | {"next": start + 1 if here else start, "hit": here}),
-        is_last="last" in query,
+        said=_last_said(query) if "last" in query else "",
     )
+
+
+def _last_said(query: QueryDict) -> str:
+    is_none = "errors" in query and not query.get("hit")
+    return "Nothing in it looks like an error." if is_none else "No further hit that way."
+
+
+def _end_of(content: Content) -> bytes:
+    content.stream.seek(max(0, content.size - LONGEST_END))
+    return content.stream.read(LONGEST_END)
 
 
 def _line_ends(content: Content) -> str:
@@ -205,6 +215,12 @@ def _next_unseen(seen: Seen, window: ArtifactWindow) -> Unseen | None:
     found = seen.after(window.last)
     begins = Unseen(line=window.first, offset=window.start if found and found.offset >= 0 else -1)
     return found if found != begins else None
+
+
+def _beyond(content: Content, wanted: Wanted) -> str:
+    if not content.is_indexed or wanted.lines.start <= content.index.lines:
+        return ""
+    return f"There is no line {wanted.lines.start:,}: the output ends with line {content.index.lines:,}."
 
 
 def _unseen_said(seen: Seen | None) -> str:

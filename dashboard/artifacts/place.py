@@ -4,7 +4,8 @@
     ?offset=7000     ?at=40             a byte, a percentage
     ?tail                               the end
     ?time=05:03                         the first line at or after a time, where lines carry one (times.py)
-    ?go=…                               what was typed into the box: 120, 120-180, 40 % or a time
+    ?go=…                               what was typed into the box: 120, 120-180, 40 % or a time; of bytes, 496,
+                                        0x1f0 or 40 %
 
 `?offset=` beside `?line=` shows the window there, and sets off what of the lines is in it.
 """
@@ -22,6 +23,7 @@ MOST_DIGITS = 15
 LONGEST_TIME = 60  # characters
 _LINES = re.compile(rf"L?([0-9]{{1,{MOST_DIGITS}}})(?:\s*[-–]\s*L?([0-9]{{1,{MOST_DIGITS}}}))?", re.IGNORECASE)
 _EPOCH = re.compile(r"[0-9]{10}|[0-9]{13}|[0-9]{16}")
+_BYTE = re.compile(r"0x[0-9a-f]{1,12}|[0-9,]{1,18}", re.IGNORECASE)
 _PERCENT = re.compile(r"([0-9]{1,3})\s*%")
 
 
@@ -45,6 +47,8 @@ def place_of(query: QueryDict) -> Wanted:
     """What is no place asks for nothing."""
     typed = query.get("go", "").strip()
     percent = _PERCENT.fullmatch(typed)
+    if query.get("as") == "hex" and _BYTE.fullmatch(typed):
+        return Wanted(place=Place(offset=int(typed.replace(",", "") or "0", 16 if typed[:2] in ("0x", "0X") else 10)))
     is_epoch = _EPOCH.fullmatch(typed) is not None
     lines = lines_of(query.get("line", "") if "line" in query or is_epoch else typed)
     return Wanted(

@@ -13,7 +13,7 @@ from django.http import QueryDict
 
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.find import number
-from dashboard.inert import Html, inert
+from dashboard.inert import Html, inert_bytes
 from envelopes.json_members import MOST, Cursor, Kind, Member, NoJson, members
 from envelopes.text_encoding import MARKS, decode, whole_characters
 
@@ -140,7 +140,7 @@ class _Grower:
         )
 
     def _twig(self, one: Member, depth: int) -> Twig:
-        name = Html(inert(_named(one.name) if one.name else f"{one.index:,}"))
+        name = Html(inert_bytes(_named(one.name) if one.name else f"{one.index:,}"))
         size = one.end - one.start if one.end >= 0 else -1
         self._room -= len(one.name)
         if one.kind in BRACKETS:
@@ -166,4 +166,4 @@ class _Grower:
         is_whole = end >= 0 and len(data) == end - start
         data = data if is_whole else whole_characters(data)
         rest = "" if is_whole else urlencode({"as": "text", "offset": start + len(data)})
-        return Html(inert(decode(data, "utf-8"))), rest
+        return Html(inert_bytes(decode(data, "utf-8"))), rest

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -16,7 +17,7 @@ from dashboard.artifacts.content import Content
 from dashboard.artifacts.find import marked
 from dashboard.artifacts.seen import Seen
 from dashboard.artifacts.tree import value_address
-from dashboard.inert import Html, inert
+from dashboard.inert import Html, inert_bytes
 from envelopes.find import Query
 from envelopes.line_index import WIDE
 from envelopes.line_window import LineWindow, Place, read_window
@@ -27,6 +28,7 @@ HEX_ROW = 16
 HEX_BYTES = 4096
 STYLE_FROM = 16 * 1024  # bytes before a window from which its first colours follow
 COLUMNS = 60
+RECORD = 50  # lines of one record of a table: where a quote is not closed by then, it opens nothing
 CELL = 400  # characters
 BEGINNING = 300  # characters of a line of JSON
 SEEN_SAID = {
@@ -180,7 +182,7 @@ _Drawn = Sequence[tuple[Html, str, tuple[Html, ...]]]
 
 
 def _text_rows(found: _Lines) -> _Drawn:
-    drawn = marked(found.texts, found.query) if found.query else [Html(inert(line)) for line in found.texts]
+    drawn = marked(found.texts, found.query) if found.query else [Html(inert_bytes(line)) for line in found.texts]
     return [(html, "", ()) for html in drawn]
 
 
@@ -195,26 +197,52 @@ def _ansi_rows(found: _Lines) -> _Drawn:
 
 
 def _diff_rows(found: _Lines) -> _Drawn:
-    """By the first character alone: a window may begin within a hunk."""
-    return [(Html(inert(line)), _diff_kind(line), ()) for line in found.texts]
+    """By the first character: a window may begin within a hunk. Names of files stand in pairs, and what does not is
+    a line that itself begins with -- or ++."""
+    around = zip(["", *found.texts], found.texts, [*found.texts[1:], ""], strict=False)
+    return [(Html(inert_bytes(line)), _diff_kind(before, line, behind), ()) for before, line, behind in around]
 
 
-def _diff_kind(line: str) -> str:
-    if line.startswith(("+++ ", "--- ", "diff ", "index ")):
-        return "file"
-    return DIFF_KINDS.get(line[:1], "")
+def _diff_kind(before: str, line: str, behind: str) -> str:
+    is_old = line.startswith("--- ") and behind.startswith("+++ ")
+    is_new = line.startswith("+++ ") and before.startswith("--- ")
+    return "file" if is_old or is_new or line.startswith(("diff ", "index ")) else DIFF_KINDS.get(line[:1], "")
 
 
 def _json_rows(found: _Lines) -> _Drawn:
     """The beginning of each line; what it holds is unfolded on demand."""
     shown = [line if len(line) <= BEGINNING else f"{line[:BEGINNING]}…" for line in found.texts]
-    return [(Html(inert(line)), "fold" if line[:1] in ("{", "[") else "", ()) for line in shown]
+    return [(Html(inert_bytes(line)), "fold" if line[:1] in ("{", "[") else "", ()) for line in shown]
 
 
 def _table_rows(found: _Lines) -> _Drawn:
-    """A row a line, and no row over two: line numbers stay those of the file, and a quote opens nothing behind it."""
+    """A row a line, so that line numbers stay those of the file. A cell over several lines stands whole in the row of
+    its first one, and the rows of the others say so.
+    """
     delimiter = delimiter_of(decode(found.content.head, found.content.index.encoding))
-    return [(Html(inert(line)), "", _cells(line, delimiter)) for line in found.texts]
+    drawn: list[tuple[Html, str, tuple[Html, ...]]] = []
+    while len(drawn) < len(found.texts):
+        at = len(drawn)
+        values, lines = _record(found.texts, at, delimiter)
+        drawn.append((Html(), "", _drawn_cells(values)))
+        drawn += [(Html(), "inside", ())] * (lines - 1)
+    return drawn
+
+
+def _record(texts: Sequence[str], at: int, delimiter: str) -> tuple[list[str], int]:
+    """The values of the record that begins in a line, and over how many lines it goes."""
+    quotes, end = texts[at].count('"') % 2, at + 1
+    while quotes and end < min(len(texts), at + RECORD):
+        quotes, end = (quotes + texts[end].count('"')) % 2, end + 1
+    if end > at + 1 and not quotes:
+        lines = [f"{line.rstrip(chr(13))}\n" for line in texts[at:end]]
+        with suppress(csv.Error):  # a quote that opens nothing: the line stands by itself
+            records = list(
+                csv.reader([line.replace("\0", "\u2400") for line in lines], delimiter=delimiter, strict=True)
+            )
+            if len(records) == 1:
+                return records[0], end - at
+    return _split(texts[at].rstrip("\r"), delimiter), 1
 
 
 def delimiter_of(head: str) -> str:
@@ -223,11 +251,10 @@ def delimiter_of(head: str) -> str:
     return max("\t;|,", key=first.count)
 
 
-def _cells(line: str, delimiter: str) -> tuple[Html, ...]:
-    values = _split(line.rstrip("\r"), delimiter)
+def _drawn_cells(values: Sequence[str]) -> tuple[Html, ...]:
     shown = [value if len(value) <= CELL else f"{value[:CELL]}…" for value in values[:COLUMNS]]
     more = [f"and {len(values) - COLUMNS} more columns"] if len(values) > COLUMNS else []
-    return tuple(Html(inert(value)) for value in [*shown, *more])
+    return tuple(Html(inert_bytes(value)) for value in [*shown, *more])
 
 
 def heads_of(content: Content, window: ArtifactWindow) -> tuple[Html, ...]:
@@ -236,7 +263,7 @@ def heads_of(content: Content, window: ArtifactWindow) -> tuple[Html, ...]:
         return ()
     head = decode(content.head, content.index.encoding)
     first, end, _ = head.partition("\n")
-    return _cells(first, delimiter_of(head)) if end else ()
+    return _drawn_cells(_split(first.rstrip("\r"), delimiter_of(head))) if end else ()
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -268,7 +295,7 @@ def _hex_window(content: Content, place: Place, kept: str) -> ArtifactWindow:
     content.stream.seek(start)
     data = content.stream.read(HEX_BYTES)
     rows = [
-        Row(number=0, offset=start + at, html=Html(inert(_hex_row(data[at : at + HEX_ROW]))), kept=kept)
+        Row(number=0, offset=start + at, html=Html(inert_bytes(_hex_row(data[at : at + HEX_ROW]))), kept=kept)
         for at in range(0, len(data), HEX_ROW)
     ]
     return ArtifactWindow(form="hex", rows=tuple(rows), start=start, end=start + len(data), size=content.size, first=0)

@@ -98,8 +98,9 @@ def _to_hit(request: OperatorRequest, artifact: Artifact, address: str, is_there
         return redirect(address)
     said = {name: value for name, value in request.GET.dict().items() if name in ("q", "regex", "any_case", "errors")}
     here = request.GET.get("hit", "")
-    place = {"offset": max(0, int(here) - 160), "hit": here} if here.isdecimal() and len(here) < 16 else {}
-    return redirect(f"{artifact.get_absolute_url()}?{urlencode(said | place | {'as': 'text', 'last': 1})}")
+    is_from_hit = here.isdecimal() and len(here) < 16
+    place = {"offset": max(0, int(here) - 160), "hit": here, "as": "text"} if is_from_hit else {}
+    return redirect(f"{artifact.get_absolute_url()}?{urlencode(said | place | {'last': 1})}")
 
 
 @require_safe

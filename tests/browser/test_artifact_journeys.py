@@ -12,6 +12,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
+from dashboard.artifacts import find
 from dashboard.artifacts.files import artifact_files
 from dashboard.models import Artifact, Project, Run
 from tests.browser.conftest import Browse, Serious
@@ -98,6 +99,34 @@ def test_find_step_through_hits_copy_a_link_and_open_it_in_another_session(
     assert set_off(other) == ["L500"]
     expect(other.locator("#L500 mark")).to_have_text("out of memory")
     expect(other.locator("#L500")).to_be_in_viewport()
+
+
+def test_a_search_is_stopped_and_goes_on_by_a_key(
+    operator_page: Page,
+    project: Project,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    troubles: list[str],
+) -> None:
+    """A slice is a piece here, so that there are many to be stopped in, between two and within one."""
+    settings.ARTIFACTS = tmp_path / "artifacts"
+    monkeypatch.setattr(find, "SECONDS", 0.0)
+    artifact = stored(create_call(create_run(project)), b"a line of output\n" * 1_000_000)
+    page, more = operator_page, operator_page.locator("p.more")
+    page.goto(f"{artifact.get_absolute_url()}find/?q=needle")
+    expect(more).to_contain_text("so far")
+    expect(page.get_by_role("link", name="Search on")).to_be_hidden()
+    for said in ("Stopped: 0 hits", "so far", "Stopped: 0 hits"):
+        page.keyboard.press("x")
+        expect(more).to_contain_text(said)
+    page.keyboard.press("Escape")
+    page.wait_for_url(f"**{artifact.get_absolute_url()}")
+    page.keyboard.press("w")
+    expect(page.get_by_label("Wrap lines")).not_to_be_checked()
+    expect(page.locator(".line pre").first).to_have_css("white-space", "pre")
+    # A slice that was called off, which htmx tells of as an error.
+    troubles[:] = [one for one in troubles if not one.startswith(("htmx:sendAbort", "htmx:afterRequest"))]
 
 
 def test_a_range_is_drawn_by_two_clicks_and_by_keys_and_its_link_sets_it_off_again(

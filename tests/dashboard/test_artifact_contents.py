@@ -7,6 +7,7 @@ import re
 import threading
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
 import pytest
 from django.test import Client
@@ -23,7 +24,12 @@ from tests.dashboard.page_text import text_of
 pytestmark = pytest.mark.django_db
 ANSI = "\x1b[31mred\x1b[0m \x1b[1;38;5;46mgreen\x1b[0m plain\n"
 PNG = (
-    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (40).to_bytes(4, "big") + (30).to_bytes(4, "big") + b"\x08\x06\0\0\0" + bytes(9)
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+    + (40).to_bytes(4, "big")
+    + (30).to_bytes(4, "big")
+    + b"\x08\x06\0\0\0"
+    + bytes(9)
+    + b"\0\0\0\0IEND\xaeB`\x82"
 )
 
 
@@ -64,6 +70,7 @@ def test_carriage_returns_and_nul_bytes_are_marks_that_hide_nothing(client: Clie
 def test_bytes_that_are_no_utf_8_are_marks_and_the_encoding_is_called_a_guess(client: Client, call: Call) -> None:
     page = body(client, stored(call, b"good\nbad \xff\xfe bytes\n"))
     assert rows_of(page)[1] == (2, "bad \udcff\udcfe bytes")
+    assert r">\xff</i>" in page
     assert "guessed" in page
 
 
@@ -108,8 +115,9 @@ def test_a_million_lines_of_terminal_output_are_windows_of_a_size(client: Client
     [
         ("\x1b[2J", "erase"),
         ("\x1b[10;10H", "cursor"),
-        ("\x1b]0;a title\x07", "string"),
-        ("\x1b]8;;javascript:alert(1)\x1b\\link\x1b]8;;\x1b\\", "string"),
+        ("\x1b]0;a title\x07", "title"),
+        ("\x1b]8;;javascript:alert(1)\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]52;c;aGk=\x07", "clipboard"),
         ("\x1bP+q544e\x1b\\", "string"),
         ("\x1b[?1049h", "mode"),
         ("\x1b[6n", "query"),
@@ -144,12 +152,30 @@ def test_a_line_of_colours_alone_is_drawn_as_one_with_more(line: str) -> None:
     assert long == title + short
 
 
+@pytest.mark.parametrize(
+    ("parameters", "classes"),
+    [
+        ("4:3", "a-underline"),
+        ("4;4:0", ""),
+        ("38:2::255:0:0", "a-9"),
+        ("38;2;255;0;0", "a-9"),
+        ("38:5:4", "a-4"),
+        ("58:2::1:3:9", ""),
+        ("58;5;1", ""),
+        ("58;2;1;3;9;31", "a-1"),
+    ],
+)
+def test_what_belongs_to_one_number_changes_nothing_else(parameters: str, classes: str) -> None:
+    (row,) = ansi_rows([f"\x1b[{parameters}mx"])
+    assert row == (f'<span class="{classes}">x</span>' if classes else "x")
+
+
 @pytest.mark.rendering
 def test_a_diff_is_marked_line_by_line(client: Client, call: Call) -> None:
-    diff = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
+    diff = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,4 +1,3 @@\n same\n--- a comment\n-old\n+new\n"
     page = body(client, stored(call, diff))
     kinds = re.findall(r'class="line"(?: data-diff="(\w+)")?>', page)
-    assert kinds == ["file", "file", "file", "at", "", "del", "add"]
+    assert kinds == ["file", "file", "file", "at", "", "del", "del", "add"]
 
 
 @pytest.mark.rendering
@@ -161,6 +187,35 @@ def test_a_table_keeps_line_numbers_and_bounds_its_columns(client: Client, call:
     assert cells[:6] == ["name", "note", "n", "a, b", html.escape("<b>x</b>"), "1"]
     assert "and 440 more columns" in page
     assert 'id="L4"' in page
+
+
+@pytest.mark.rendering
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (
+            b'a,b,c\n1,"x\ny ""z""\n\n=w",3\n4,5,6\n',
+            [["a", "b", "c"], ["1", 'x\ny "z"\n\n=w', "3"], [], [], [], ["4", "5", "6"]],
+        ),
+        (b'a,b,c\r\n1,"x\r\ny",3\r\n', [["a", "b", "c"], ["1", "x\ny", "3"], []]),
+        (
+            b'a,b,c\n1,"open,3\n4,"x, y",6\n7,"8",9\n',
+            [["a", "b", "c"], ["1", "open,3"], ["4", "x, y", "6"], ["7", "8", "9"]],
+        ),
+        (b'a,b,c\n1,5" pipe,3\n4,7" pipe,6\n', [["a", "b", "c"], ["1", '5" pipe', "3"], ["4", '7" pipe', "6"]]),
+        (b'a,b,c\n1,"' + b"x\n" * 60 + b'",3\n', [["a", "b", "c"], ["1", "x"], *[["x"]] * 59, [",3"]]),
+    ],
+    ids=["a cell of four lines", "CRLF", "never closed", "inches", "too long"],
+)
+def test_a_cell_over_several_lines_stands_in_the_row_of_its_first(
+    client: Client, call: Call, content: bytes, rows: list[list[str]]
+) -> None:
+    page = body(client, stored(call, content, path="/x/rows.csv"))
+    found = re.findall(r'<tr id="L(\d+)".*?</tr>', page, re.S)
+    assert [int(number) for number in found] == list(range(1, len(rows) + 1))
+    drawn = re.findall(r"<tr id=.*?</tr>", page, re.S)
+    assert [[text_of(cell) for cell in re.findall("<td data-exact>(.*?)</td>", row, re.S)] for row in drawn] == rows
+    assert page.count("goes on in the cell above") == sum(not row for row in rows)
 
 
 @pytest.mark.rendering
@@ -203,6 +258,8 @@ def test_a_picture_is_measured_before_anything_decodes_it(client: Client, call: 
     assert response["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
     assert rows_of(body(client, artifact, "?as=hex")) == []
     assert "89 50 4e 47" in body(client, artifact, "?as=hex")
+    assert "may be cut short" not in page
+    assert "may be cut short" in body(client, stored(call, PNG[:-4]))
 
 
 @pytest.mark.rendering
@@ -211,6 +268,7 @@ def test_a_flood_of_pixels_is_never_served_as_a_picture(client: Client, call: Ca
     artifact = stored(call, flood)
     page = body(client, artifact)
     assert "20,000 × 20,000 pixels are too many to show" in page
+    assert "that is nothing to show" in body(client, stored(call, PNG[:16] + bytes(8) + PNG[24:]))
     assert "<img" not in page
     assert client.get(f"/artifacts/{artifact.pk}/picture").status_code == 404
 
@@ -230,6 +288,9 @@ def test_bytes_can_be_walked_to_the_end(client: Client, call: Call) -> None:
     assert "@25,584" in page
     assert 'href="?offset=' in body(client, artifact)
     assert "f0 f1 f2 f3" in page
+    for typed in ("4096", "0x1000", "4,096", "16 %"):
+        assert 'id="B4096"' in body(client, artifact, f"?as=hex&go={quote(typed)}")
+    assert 'id="B0"' in body(client, artifact, "?as=hex&go=elsewhere")
 
 
 def test_the_same_content_of_another_call_is_linked_and_of_another_project_is_not(client: Client, call: Call) -> None:

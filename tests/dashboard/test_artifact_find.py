@@ -68,7 +68,7 @@ def test_the_first_line_that_looks_like_an_error_is_one_key_away(client: Client,
     assert rows_of(page)[0][0] == 4_000
     fine = stored(log.call, b"all is well\n")
     page = client.get(f"/artifacts/{fine.pk}/find/?errors&next=0", follow=True).content.decode()
-    assert "No further hit that way" in page
+    assert "Nothing in it looks like an error" in page
 
 
 @pytest.mark.rendering

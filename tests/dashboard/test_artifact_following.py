@@ -97,6 +97,7 @@ def test_what_is_added_appears_until_the_run_is_over(
     assert watch.look() == 1
     answer = asked(client, page)
     assert added(answer) == [("3", "three"), ("4", "fo")]
+    assert "16 B so far" in text_of(answer.content.decode())
     write(file, b"one\ntwo\nthree\nfour\nfive\n")
     assert watch.look() == 1
     answer = asked(client, answer.content.decode())
@@ -107,6 +108,19 @@ def test_what_is_added_appears_until_the_run_is_over(
     answer = asked(client, answer.content.decode())
     assert "The run is over" in answer.content.decode()
     assert "hx-get" not in answer.content.decode()
+
+
+def test_a_file_that_is_empty_yet_is_followed_from_its_beginning(
+    client: Client, artifact: Artifact, watch: Watch, file: Path
+) -> None:
+    write(file, b"")
+    assert watch.look() == 1
+    assert 'href="?tail&amp;follow=1"' in body(client, artifact)
+    page = body(client, artifact, "?tail&follow=1")
+    assert asked(client, page).status_code == 204
+    write(file, b"one\n")
+    assert watch.look() == 1
+    assert added(asked(client, page)) == [("1", "one")]
 
 
 def test_much_that_is_added_comes_a_window_at_a_time(

@@ -56,6 +56,8 @@ def folded(client: Client, artifact: Artifact, address: str) -> str:
         (b"[INFO] begins\n[INFO] ends\n", "text"),
         (b"[2026-01-01 10:00:00] begins\n", "text"),
         (b"{not json}", "text"),
+        (b'{"a": 1, "b": {"c": tr', "json"),
+        (b'{"a": [1, {"c": tr', "text"),
         (b'{"a": 1} trailing', "text"),
         (b"1234", "text"),
         ('{"a": 1}'.encode("utf-16"), "text"),
@@ -117,6 +119,7 @@ def test_what_stops_being_json_says_where(client: Client, call: Call) -> None:
     assert '"a":' in shown
     assert f"From byte {content.index(b'2}, '):,} on this is no JSON" in shown
     assert f"From byte {len(content) - 2:,} on this is no JSON" in shown
+    assert 'href="?as=text&amp;tail">Look there' in body(client, stored(call, b'{"a": 1, "b": {'))
 
 
 @pytest.mark.parametrize("query", ["value=999999", "value=3", "value=0&from=4&count=9&depth=7&string=1", "value=-1"])

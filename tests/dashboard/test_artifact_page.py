@@ -61,7 +61,9 @@ def test_an_artifact_on_its_own_is_described_by_its_record(client: Client, call:
     [("?line=500", 500), ("?line=9999999", 1_000), ("?line=0", 1), ("?line=x", 1), ("?at=50", 507), ("?offset=7", 2)],
 )
 def test_any_window_can_be_asked_for(client: Client, call: Call, query: str, first: int) -> None:
-    assert rows_of(body(client, field_artifact(call, LINES), query))[0] == (first, f"line {first}")
+    page = body(client, field_artifact(call, LINES), query)
+    assert rows_of(page)[0] == (first, f"line {first}")
+    assert ("There is no line 9,999,999: the output ends with line 1,000." in page) == ("9999999" in query)
 
 
 @pytest.mark.rendering
