@@ -280,7 +280,10 @@ def copy(content: BinaryIO, target: IncomingFile) -> Copied:
 def fault_of(
     name: str, sha256: str, opened: Callable[[], BinaryIO], kept_index: Callable[[int], LineIndex | None]
 ) -> Fault | None:
-    """Reads one content whole. `kept_index` gives the index beside content of that size, None where there is none."""
+    """Reads one content whole. `kept_index` gives the index beside content of that size, None where there is none.
+
+    Raises Unreachable, for of what cannot be asked nothing is known; any other failure to read is the fault.
+    """
     digest, builder = hashlib.sha256(), IndexBuilder()
     try:
         with opened() as stream:

@@ -27,6 +27,7 @@ class Damaged(OSError):
 
 
 def zstd() -> ModuleType:
+    """Imported where it is used. Raises ModuleNotFoundError with what to do about it."""
     try:
         import pyzstd
     except ImportError:

@@ -143,9 +143,13 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
         return {"anyOf": list(schemas), "$defs": components}
 
     def read_data(self, data: Any) -> msgspec.Struct:
-        """`data` is decoded JSON. Of the forms that take it, the one that knows most of its members (CALL-041)."""
+        """Of the forms that take it, the one that knows most of its members (CALL-041). `data` is decoded JSON.
+
+        Raises InvalidToolOutput with what the likeliest form misses.
+        """
         refused: list[str] = []
-        for kind in sorted(self.result, key=lambda kind: len(set(data) - set(kind.__struct_encode_fields__))):
+        said = set(data) if isinstance(data, dict) else set[str]()
+        for kind in sorted(self.result, key=lambda kind: len(said - set(kind.__struct_encode_fields__))):
             try:
                 return msgspec.convert(data, kind, strict=True)
             except msgspec.ValidationError as error:

@@ -67,6 +67,7 @@ class ReplayControl:
 
 
 def apply_outcome(outcome: ToolOutcome, args: dict[str, Any], state: TurnState, replay: ReplayControl) -> None:
+    """Only a success can make a duplicate, only a failure that is final blocks the tool (OUT-046, OUT-047, E-13)."""
     tool = outcome.tool_name
     match outcome:
         case ToolExecutionResult() | ToolArtifactReference():

@@ -45,6 +45,7 @@ class Untrusted(ValueError):
 
 
 def decode_utf8(raw: bytes) -> str:
+    """Raises Untrusted with the byte at which it is none."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -60,7 +61,7 @@ def tame(raw: bytes) -> JsonValue:
 
 
 def read_admitted(raw: bytes) -> JsonValue:
-    """The same of bytes that lie within what `admit` let in: how deep they are was looked at then."""
+    """The same of bytes that lie within what `admit` let in: how deep they are was looked at then. Raises Untrusted."""
     try:
         value: JsonValue = msgspec.json.decode(raw)
     except RecursionError:

@@ -337,7 +337,7 @@ def whole_elsewhere(canonical: CanonicalResult, policy: RenderPolicy) -> Iterabl
 def error_receipt(
     canonical: CanonicalResult, _policy: RenderPolicy, *, details: tuple[tuple[str, str], ...] = ()
 ) -> Iterable[Segment]:
-    """Outcome, kind, the details that the family names, hint, retryable."""
+    """Outcome, kind, the details that the family names, hint, retryable. Raises ValueError for a success."""
     error = canonical.error
     if error is None:
         raise ValueError("error_receipt needs an envelope with an error")

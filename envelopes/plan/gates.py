@@ -81,6 +81,7 @@ class Gates:
     idempotent: frozenset[str] = frozenset()
 
     def admit(self, call: ToolCall) -> Admitted | Denied:
+        """The first gate that stops the call settles it; whoever stands behind that gate is not asked."""
         tool = self.registry(call.tool)
         if tool is None:
             return self._denied(call, "invalid_args", _unknown(call.tool))

@@ -13,7 +13,7 @@ class UnknownFormat(ValueError):
 
 
 def detect(head: bytes, place: Place) -> Format:
-    """The first format that recognises `head`, the first 64 KiB of a file."""
+    """The first format that recognises `head`, the first 64 KiB of a file. Raises UnknownFormat."""
     for candidate in RECORDINGS:
         if candidate.sniff(head, place):
             return candidate
@@ -21,6 +21,7 @@ def detect(head: bytes, place: Place) -> Format:
 
 
 def named(name: str) -> Format:
+    """Raises UnknownFormat with the names that there are."""
     for candidate in RECORDINGS:
         if candidate.name == name:
             return candidate

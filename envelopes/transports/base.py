@@ -132,7 +132,7 @@ def is_address(part: ImagePart) -> bool:
 
 
 def passed_on(part: OtherPart, kinds: frozenset[str], provider: str) -> Block:
-    """A part that came in this provider's own form goes out as it came."""
+    """A part that came in this provider's own form goes out as it came. Raises NotCarried for any other."""
     if part.kind not in kinds:
         raise NotCarried(f"{provider} has no form for a part of the kind {part.kind!r}")
     block: Block = msgspec.json.decode(part.raw, type=dict[str, Any])

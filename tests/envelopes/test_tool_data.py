@@ -98,6 +98,14 @@ def test_data_of_another_type_is_refused_by_the_schema_and_by_the_reader(tool: s
         check_data(returned(tool, data), definition)
 
 
+@each("data", [None, 5, "text", [{}], [[1], 2]])
+@each("tool", TOOLS)
+def test_data_that_is_no_object_is_refused(tool: str, data: object) -> None:
+    assert not schema_of(tool).is_valid(data)
+    with pytest.raises(InvalidToolOutput, match=rf"^{tool}: Expected `object`"):
+        builtin(tool)[1].read_data(data)
+
+
 def test_a_member_that_a_schema_does_not_know_is_passed_over_and_a_missing_one_is_not() -> None:
     definition = builtin("WebFetch")[1]
     data = data_of(samples("WebFetch")["success"].result)

@@ -22,7 +22,6 @@ from envelopes.result import JsonValue, ToolError, summary
 
 TaskStatus: TypeAlias = Literal["queued", "running", "cancelling", "completed", "failed", "cancelled", "interrupted"]
 InputTarget: TypeAlias = Literal["stdin", "tty", "child"]
-RetrievalStatus: TypeAlias = Literal["success", "timeout", "not_ready"]
 WaitPolicy: TypeAlias = Literal["background"]
 
 
