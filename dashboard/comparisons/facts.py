@@ -34,6 +34,7 @@ def comparison_facts(comparison: Comparison) -> dict[str, Any]:
         "deleted_calls": summary.gone,
         "unanswered_calls": summary.unanswered,
         "unread_calls": summary.unread,
+        "token_count": {"encoding": summary.encoding or None, "certainty": "estimate"},
         "totals": {name: _total_facts(column) for name, column in zip(names, summary.columns, strict=True)},
     }
 

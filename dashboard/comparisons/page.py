@@ -137,6 +137,7 @@ class Results:
     changed: tuple[ChangedList, ...]
     fields: tuple[tuple[str, int], ...]
     calls: int
+    encoding: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +276,7 @@ def _results(comparison: Comparison, summary: Summary, names: list[str], ask: As
         changed=_changed_lists(comparison, columns[ask.column], ask),
         fields=tuple(columns[ask.column].fields.items()),
         calls=summary.calls,
+        encoding=summary.encoding,
     )
 
 

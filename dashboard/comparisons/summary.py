@@ -18,6 +18,7 @@ from dashboard.comparisons.adding import NOTHING, Adding, Numbers, Part, place_k
 from dashboard.comparisons.cells import MEASURES, Measure, Row
 from dashboard.comparisons.changes import CHANGES, Changed
 from dashboard.comparisons.statistics import Spread, bootstrap_means, groups_of, sign_test
+from envelopes.tokens import count_tokens
 
 MOST_FIELDS = 40
 
@@ -99,6 +100,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     unread: int = 0  # left out: the family that read them is of a package that is not installed
     columns: tuple[ColumnSummary, ...]
     tool_families: dict[str, str]
+    encoding: str = ""  # that tokens were counted in; of older ones it is not known
 
 
 def summarise(batches: Iterable[list[Row]], *, columns: int, calls: int, seed: int) -> Summary:
@@ -121,6 +123,7 @@ def summarise(batches: Iterable[list[Row]], *, columns: int, calls: int, seed: i
             for one, found in zip(adding, zip(spreads, _intervals(spreads, seed), strict=True), strict=True)
         ),
         tool_families=dict(sorted(tool_families.items())),
+        encoding=count_tokens("").encoding,
     )
 
 

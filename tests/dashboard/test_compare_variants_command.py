@@ -101,6 +101,7 @@ def test_totals_can_be_recounted_from_the_calls(project: Project, tmp_path: Path
         printed("--project", "ledger", "--family", "command", "--variants", ",".join(COMMAND_FAMILY), "--json")
     )
     assert_recounts(document)
+    assert document["token_count"] == {"encoding": "o200k_base", "certainty": "estimate"}
     assert len(document["calls"]) == 3
     assert [one["id"] for one in document["variants"]] == [
         "recorded",

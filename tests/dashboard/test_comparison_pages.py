@@ -82,6 +82,7 @@ def test_a_comparison_is_started_watched_cancelled_and_resumed(operator_client: 
     shown = text_of(page(operator_client, address))
     assert "Totals and differences" in shown
     assert "Over 4 calls." in shown
+    assert "Tokens are estimates, counted in o200k_base." in shown
     fragment = operator_client.get(address, headers={"HX-Request": "true"})
     assert fragment["HX-Refresh"] == "true"
 
