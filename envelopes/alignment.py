@@ -100,13 +100,14 @@ def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
     segments: list[Segment] = []
     at = 0
     for span in sorted(spans):
-        if span.start < at or span.end <= span.start:
+        start, end = span.start, span.end
+        if start < at or end <= start:
             continue
-        if span.start > at:
-            segments.append(Segment(text[at : span.start], "label"))
+        if start > at:
+            segments.append(Segment(text[at:start], "label"))
         source = Source(span.document, span.pointer, span.value_start, span.value_end)
-        segments.append(Segment(text[span.start : span.end], "value", source))
-        at = span.end
+        segments.append(Segment(text[start:end], "value", source))
+        at = end
     if at < len(text):
         segments.append(Segment(text[at:], "label"))
     return tuple(segments)

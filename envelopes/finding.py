@@ -8,7 +8,7 @@ Finding   the same under the rule's name: what a page shows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import accumulate
 from typing import Literal, TypeAlias
@@ -77,24 +77,30 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def strings(self) -> tuple[tuple[str, str], ...]:
         """Texts by pointer: of the source's own record where the receipt was recorded, else of the result."""
         scalars = scalars_of(self.complete, "") if self.is_recorded else self.scalars
-        return tuple((pointer, one) for pointer, one in scalars if isinstance(one, str))
+        return tuple([(pointer, one) for pointer, one in scalars if isinstance(one, str)])
 
 
 def is_own(segment: Segment) -> bool:
     return segment.source is None or segment.role == "marker"
 
 
-def scalars_of(value: JsonValue, pointer: str) -> Iterator[tuple[str, JsonValue]]:
+def scalars_of(value: JsonValue, pointer: str) -> list[tuple[str, JsonValue]]:
     """The scalars at and below `value`."""
-    match value:
-        case dict():
-            for key, child in value.items():
-                yield from scalars_of(child, join(pointer, key))
-        case list():
-            for index, child in enumerate(value):
-                yield from scalars_of(child, join(pointer, index))
-        case _:
-            yield pointer, value
+    found: list[tuple[str, JsonValue]] = []
+    _gather(value, pointer, found)
+    return found
+
+
+def _gather(value: JsonValue, pointer: str, found: list[tuple[str, JsonValue]]) -> None:
+    """Into one list: a generator within each of the generators above it takes three times as long."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            _gather(child, join(pointer, key), found)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            _gather(child, f"{pointer}/{index}", found)
+    else:
+        found.append((pointer, value))
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):

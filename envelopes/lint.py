@@ -264,9 +264,7 @@ def _repeated_text(pair: Pair) -> Iterator[Sighting]:
     """Two fields of one text may both be shown: items of a batch often say the same."""
     text = pair.receipt.text
     fields = list(_strings(pair))
-    for document, pointer, value in fields:
-        if not REPEATED <= len(value) <= len(text) // 2:
-            continue
+    for document, pointer, value in [one for one in fields if REPEATED <= len(one[2]) <= len(text) // 2]:
         if text.count(value) > sum(value in other for _, _, other in fields):
             second = text.index(value, text.index(value) + len(value))
             yield Sighting(

@@ -130,7 +130,7 @@ class _Head:
         return Html("".join([*self._out, *("</details>" for _ in self._stack)]))
 
     def line(self, line: str) -> str:
-        shape = self._shape(line)
+        shape = self._shapes.get(line) or self._shape(line)
         if shape.closes:
             self._stack.pop()
             written = shape.before
@@ -150,11 +150,10 @@ class _Head:
         return found
 
     def _shape(self, line: str) -> _Shape:
-        if len(line) > SHORT_LINE or not self._stack:
-            return self._shape_of(line)
-        if line not in self._shapes:
-            self._shapes[line] = self._shape_of(line)
-        return self._shapes[line]
+        found = self._shape_of(line)
+        if len(line) < SHORT_LINE and self._stack:
+            self._shapes[line] = found
+        return found
 
     def _shape_of(self, line: str) -> _Shape:
         found = _LINE.match(line)

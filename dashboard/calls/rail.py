@@ -7,7 +7,7 @@ Every stop has its size and opens its form: the first two in the left half, the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from django.http import QueryDict
@@ -41,6 +41,21 @@ class Stop:
     tokens: TokenCount | None = None
     note: str = ""
     is_current: bool = False
+    number: int = 0  # from 1 along the way: its key
+
+    @property
+    def is_nowhere(self) -> bool:
+        return not self.href
+
+    @property
+    def is_sized(self) -> bool:
+        return self.bytes is not None
+
+    @property
+    def counted(self) -> str:
+        """How, for the title of the tokens; which the import says no encoding of."""
+        encoding = self.tokens.encoding if self.tokens else ""
+        return f"with {encoding}" if encoding else "when it was taken in"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +141,9 @@ def rail(surfaces: Surfaces, query: QueryDict) -> Rail:
     """The right half shows a wire or the compacted form where `?right=` names one that there is."""
     way = _Way(surfaces, query, surfaces.envelope)
     compacted = compact(way.envelope, 0)
+    stops = (_complete(way), _canonical(way), _receipt(way), _wire(way), _compacted(way, compacted))
     return Rail(
-        stops=(_complete(way), _canonical(way), _receipt(way), _wire(way), _compacted(way, compacted)),
+        stops=tuple(replace(stop, number=number) for number, stop in enumerate(stops, 1)),
         wire=_wire_pane(way),
         compacted=_compacted_pane(surfaces, compacted) if way.right == COMPACTED else None,
     )

@@ -66,6 +66,8 @@ class _Stem(NamedTuple):
     between: str
 
 
+# Most of the linked values of a long list are short and stand whole, and to write numbers takes long.
+WHOLE = tuple(f' data-at="0-{end}"' if end else "" for end in range(256))
 NO_STEM = _Stem("\0", None, "")  # above nothing
 
 
@@ -205,6 +207,13 @@ def _other(number: int, part: ImagePart | OtherPart) -> PartView:
     return PartView(number=number, kind=part.kind, raw=part.raw)
 
 
+def _place_of(source: Source) -> str:
+    start, end = source.start, source.end
+    if start is None or not end:
+        return ""
+    return WHOLE[end] if start == 0 and end < len(WHOLE) else f' data-at="{start}-{end}"'
+
+
 def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces: bool) -> Window:
     text = part.text
     stop = window_end(text, start, limit, spaces=spaces)
@@ -217,10 +226,8 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
         source, written = segment.source, segment.text if is_plain else inert(segment.text, spaces=spaces)
         if source is None:  # the runtime's own words: an element for each would double the elements of a page
             pass
-        elif source.start is None or not source.end:
-            written = f"{opened(source)}>{written}</span>"
         else:
-            written = f'{opened(source)} data-at="{source.start}-{source.end}">{written}</span>'
+            written = f"{opened(source)}{_place_of(source)}>{written}</span>"
         out.append(written)
         room -= len(written)
         if room < 0:

@@ -170,15 +170,17 @@ def _align_list(recorded: Members, text: str) -> Iterator[Span]:
     for index, task in enumerate(map(Members, recorded.listed("tasks"))):
         number, state, subject = task.text("id") or "", task.text("status") or "", task.text("subject") or ""
         line = f"#{number} [{state}] {subject}"
-        ending = _AFTER_SUBJECT.match(text, at + len(line)) if text.startswith(line, at) else None
+        end = at + len(line)
+        ending = _AFTER_SUBJECT.match(text, end) if text.startswith(line, at) else None
         if ending is None:
             return
-        pointer, at = f"/tasks/{index}", at + 1
-        for said, member in ((number, "/id"), (state, "/status"), (subject, "/subject")):
-            length = len(said)
-            if length:
-                yield Span(at, at + length, pointer + member, 0, length)
-            at += length + 2  # "] " or " [" between two of them
+        pointer, stated = f"/tasks/{index}", at + len(number) + len("# [")
+        if number:
+            yield Span(at + 1, at + 1 + len(number), pointer + "/id", 0, len(number))
+        if state:
+            yield Span(stated, stated + len(state), pointer + "/status", 0, len(state))
+        if subject:
+            yield Span(end - len(subject), end, pointer + "/subject", 0, len(subject))
         at = ending.end()
 
 
