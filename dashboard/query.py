@@ -30,7 +30,7 @@ MOST_TERMS = 20
 
 Over = Literal["runs", "calls"]
 
-STATES = ("failed", "cut", "unanswered", "retried", "disagree", "drifted")
+STATES = ("failed", "cut", "unanswered", "retried", "halves", "disagree", "drifted")
 # What may stand behind the colon; None is any text. A call has no agent of its own, so there it is refused.
 KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
     "runs": {

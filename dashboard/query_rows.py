@@ -172,8 +172,13 @@ def _run_condition(term: TermLike, idle_before: datetime | Given) -> Q:
             return Q()
 
 
-FAILED = Q(status=Call.Status.ERROR) | Q(source_error=True) | (Q(exit_status__isnull=False) & ~Q(exit_status=0))
+_FAILED_IN_TRUTH = Q(status=Call.Status.ERROR) | (Q(exit_status__isnull=False) & ~Q(exit_status=0))
+FAILED = Q(source_error=True) | _FAILED_IN_TRUTH
 UNANSWERED = Q(status=Call.Status.UNKNOWN)
+# By the rule of tally.do_halves_disagree, asked of the database.
+HALVES_DISAGREE = ~UNANSWERED & (
+    (Q(source_error=True) & ~_FAILED_IN_TRUTH) | (Q(source_error=False) & _FAILED_IN_TRUTH)
+)
 
 CALL_CONDITIONS: dict[Facet, Q] = {
     ("status", "failed"): FAILED,
@@ -184,6 +189,7 @@ CALL_CONDITIONS: dict[Facet, Q] = {
     ("state", "cut"): Q(is_cut=True),
     ("state", "unanswered"): UNANSWERED,
     ("state", "retried"): Q(attempt__gt=1),
+    ("state", "halves"): HALVES_DISAGREE,
     ("state", "disagree"): Q(is_disagreeing=True),
     ("state", "drifted"): Q(pk__in=ReceiptFingerprint.objects.exclude(drift="").values("receipt__call")),
     ("cut", "yes"): Q(is_cut=True),

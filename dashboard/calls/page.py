@@ -25,6 +25,7 @@ from dashboard.calls.rail import Rail, rail
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.calls.walk import Walk, walk
 from dashboard.inert import plain
+from dashboard.intake.tally import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.receipt_drift import Sent, drifted_of
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
@@ -159,6 +160,8 @@ def _verdicts(call: Call) -> list[Verdict]:
         verdicts.append(Verdict(text="waited for a person", tone="wait"))
     if call.is_cut:
         verdicts.append(Verdict(text="cut before the model", tone="warn"))
+    if do_halves_disagree(call):
+        verdicts.append(Verdict(text="halves disagree", tone="warn"))
     if call.is_disagreeing:
         verdicts.append(Verdict(text="sources disagree", tone="warn"))
     return verdicts

@@ -105,6 +105,16 @@ def letter_of(call: Kind | Call) -> str:
     return "w" if call.is_waiting else "o"
 
 
+def do_halves_disagree(call: Kind | Call) -> bool:
+    """Whether the model was told of a failure where there was none, or of none where there was one.
+
+    A source that says nothing of it told nothing; a command that exits with 1 has failed in both halves.
+    """
+    if call.source_error is None or call.status == Call.Status.UNKNOWN:
+        return False
+    return call.source_error != (call.status == Call.Status.ERROR or bool(call.exit_status))
+
+
 def strip_of(letters: Sequence[str]) -> str:
     """One letter a call; a longer run is put into 120 buckets, each showing its worst."""
     if len(letters) <= STRIP_LETTERS:
@@ -131,6 +141,7 @@ def _states(call: Kind) -> list[str]:
         "cut": call.is_cut,
         "unanswered": call.status == Call.Status.UNKNOWN,
         "retried": call.attempt > 1,
+        "halves": do_halves_disagree(call),
         "disagree": call.is_disagreeing,
     }
     return [state for state, holds in found.items() if holds]

@@ -34,6 +34,7 @@ STATE_WORDS = {
     "cut": "has cut results",
     "unanswered": "has unanswered calls",
     "retried": "has retries",
+    "halves": "halves disagree",
     "disagree": "sources disagree",
     "drifted": "has drifted receipts",
     "child": "is a child run",

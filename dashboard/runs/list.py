@@ -49,20 +49,24 @@ class Preset:
 
     id: str
     label: str
+    means: str
     query: str
     sort: str = NEWEST
 
 
 PRESETS = (
-    Preset("all", "All runs", ""),
-    Preset("errors", "Errors", "status:failed"),
-    Preset("cut", "Cut before the model", "cut:yes"),
-    Preset("biggest", "Biggest receipts", "", "tokens"),
+    Preset("all", "All runs", "Every run but those of subagents", ""),
+    Preset("errors", "Errors", "A call failed", "status:failed"),
+    Preset("cut", "Cut before the model", "The model got a part of an output", "cut:yes"),
+    Preset("biggest", "Biggest receipts", "Most tokens first", "", "tokens"),
     # By a facet that the import writes for a run with a call whose attempt is above 1: no call is looked at.
-    Preset("retried", "Retried", "state:retried"),
-    Preset("unanswered", "Unanswered", "status:unanswered"),
-    Preset("disagree", "Sources disagree", "state:disagree"),
-    Preset("drifted", "Drifted", "state:drifted"),
+    Preset("retried", "Retried", "A call was tried more than once", "state:retried"),
+    Preset("unanswered", "Unanswered", "A call has no result in the recording", "status:unanswered"),
+    Preset(
+        "halves", "Halves disagree", "The model was told of a failure where there was none, or of none", "state:halves"
+    ),
+    Preset("disagree", "Sources disagree", "Two recordings of one call say different things", "state:disagree"),
+    Preset("drifted", "Drifted", "A receipt that was sent would be written otherwise today", "state:drifted"),
 )
 PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
 
@@ -74,6 +78,7 @@ class Choice(NamedTuple):
     href: str
     is_current: bool
     key: str  # of the keyboard
+    means: str
 
 
 class Column(NamedTuple):
@@ -260,7 +265,7 @@ def _column(state: ListState, head: Head) -> Column:
 
 def _preset_choice(preset: Preset, state: ListState, key: str) -> Choice:
     is_current = (preset.query, preset.sort) == (state.text, state.sort)
-    return Choice(preset.label, f"?preset={preset.id}", is_current, key)
+    return Choice(preset.label, f"?preset={preset.id}", is_current, key, preset.means)
 
 
 def _after(runs: QuerySet[Run], column: str, value: Given, key: Given) -> QuerySet[Run]:

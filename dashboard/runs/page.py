@@ -14,7 +14,7 @@ from django.http import Http404
 
 from dashboard.models import Project, Run, RunFacet, Source
 from dashboard.prepared import given, instance, names_of, prepared
-from dashboard.query import Query, Term, parse
+from dashboard.query import STATES, Query, Term, parse
 from dashboard.runs.child_runs import Children, ChildRun, children_of
 from dashboard.runs.overview import Overview, overview_of
 from dashboard.runs.variant_switch import AS_RECORDED, VariantSwitch, with_tokens
@@ -24,7 +24,6 @@ from envelopes.untrusted import Untrusted, tame
 PLAN_CHARACTERS = 16_000
 CHIPS = ("state", "family", "tool")
 CHIPS_OPEN = 8  # of a kind; the rest is folded
-CALL_STATES = frozenset({"failed", "cut", "unanswered", "retried", "disagree", "drifted"})  # the others are about runs
 SOURCES_SHOWN = 20
 SQUEEZED = "squeezed"
 
@@ -227,7 +226,7 @@ def _loose(run: Run, children: Children, overview: Overview) -> tuple[ChildRun, 
 
 
 def _chips(run: Run, query: Query, ask: Ask) -> Iterable[ChipGroup]:
-    facets = [facet for facet in _facets(run=run.pk) if facet[0] != "state" or facet[1] in CALL_STATES]
+    facets = [facet for facet in _facets(run=run.pk) if facet[0] != "state" or facet[1] in STATES]
     for kind in CHIPS:
         own = [_chip(Term(kind, value), number, query, ask) for of, value, number in facets if of == kind]
         if own:

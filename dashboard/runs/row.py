@@ -108,7 +108,7 @@ def _numbers(run: Listed, now: datetime) -> Html:
     is_exact = run.token_certainty == "exact"
     at = f"{run.sort_at:%Y-%m-%d %H:%M:%S}"
     return Html(
-        f'<td data-number data-label="calls">{count(run.call_count)}</td>'
+        f'<td data-number data-label="{"call" if run.call_count == 1 else "calls"}">{count(run.call_count)}</td>'
         f'<td data-number data-label="failed" class="failed">{_some(run.failed_count)}</td>'
         f'<td data-number data-label="cut" class="cut">{_some(run.cut_count)}</td>'
         f'<td data-number data-label="unanswered">{_some(run.unanswered_count)}</td>'

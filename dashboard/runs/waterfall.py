@@ -262,6 +262,7 @@ def _flags(one: Facts) -> str:
     flags += [f"try {one.attempt}"] if one.attempt > 1 else []
     flags += ONLY.get(one.origin, [])
     flags += ["inherited"] if one.inherited else []
+    flags += ["halves disagree"] if tally.do_halves_disagree(cast(Call, one)) else []
     flags += ["sources disagree"] if one.is_disagreeing else []
     return ", ".join(flags + (["replaced later"] if one.is_superseded else []))
 

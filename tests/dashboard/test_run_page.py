@@ -11,8 +11,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.intake.tally import letter_of
+from dashboard.intake.tally import do_halves_disagree, letter_of
 from dashboard.models import Call, Project, Run, RunCall
+from dashboard.query import parse
 from dashboard.runs.asked import request
 from dashboard.runs.overview import LETTER, overview_of
 from dashboard.runs.page import Ask, run_page
@@ -403,6 +404,9 @@ def test_the_database_gives_each_call_the_letter_that_the_tally_gives(run: Run) 
     ]
     asked = dict(Call.objects.filter(run=run).annotate(letter=LETTER).values_list("id", "letter"))
     assert asked == {call.pk: letter_of(call) for call in calls}
+    told_otherwise = {call.pk for call in calls if do_halves_disagree(call)}
+    assert len(told_otherwise) == 24
+    assert set(parse("state:halves", over="calls").calls(run).values_list("pk", flat=True)) == told_otherwise
 
 
 def test_the_overview_draws_every_call_once_and_says_what_it_leaves_out(

@@ -10,8 +10,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from dashboard.intake import run_counts
 from dashboard.models import Project, Run
-from tests.dashboard.factories import START, create_project, create_run, create_user
+from tests.dashboard.factories import START, create_call, create_project, create_run, create_user
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
@@ -113,12 +114,16 @@ def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project
     create_run(project, title="Cut run", facets={"state": ["cut"]}, token_count=3)
     create_run(project, title="Open run", facets={"state": ["unanswered"]}, token_count=2)
     create_run(project, title="Odd run", facets={"state": ["disagree"]})
+    halves = create_run(project, title="Halves run")
+    create_call(halves, status="success", source_error=True)
+    run_counts.renew(halves)
     names = ("Failed run", "Cut run", "Open run", "Odd run")
     assert shown(text_of(client, "/runs/?preset=errors"), *names) == ["Failed run"]
     assert shown(text_of(client, "/runs/?preset=cut"), *names) == ["Cut run"]
     assert shown(text_of(client, "/runs/?preset=biggest"), *names) == ["Cut run", "Open run", "Failed run", "Odd run"]
     assert shown(text_of(client, "/runs/?preset=unanswered"), *names) == ["Open run"]
     assert shown(text_of(client, "/runs/?preset=disagree"), *names) == ["Odd run"]
+    assert shown(text_of(client, "/runs/?preset=halves"), *names, "Halves run") == ["Halves run"]
     create_run(project, title="Retried run", facets={"state": ["retried"]})
     assert shown(text_of(client, "/runs/?preset=retried"), *names, "Retried run") == ["Retried run"]
     assert 'value="status:failed"' in text_of(client, "/runs/?preset=errors")
@@ -273,4 +278,4 @@ def test_every_preset_has_a_key_of_its_own(client: Client, project: Project) -> 
     create_run(project)
     keys = re.findall(r'data-key="([0-9])" data-does="([^"]*)" data-hotkey="click"', text_of(client))
     assert keys[:2] == [("1", "All runs"), ("2", "Errors")]
-    assert len({key for key, _ in keys}) == len(keys) == 8
+    assert len({key for key, _ in keys}) == len(keys) == 9
