@@ -6,6 +6,7 @@ Order is free: a result may come before its call, and either may already be stor
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from uuid import UUID
 
 from dashboard.intake import identity
@@ -21,6 +22,8 @@ from envelopes.recordings.base import (
     RunRecord,
     SupersedeRecord,
 )
+
+OfCall: TypeAlias = CallRecord | ResultRecord | ReceiptRecord | SupersedeRecord | ArtifactRecord
 
 
 @dataclass
@@ -86,10 +89,8 @@ class Gatherer:
             case _:
                 self._add_to_call(record)
 
-    def _add_to_call(
-        self, record: CallRecord | ResultRecord | ReceiptRecord | SupersedeRecord | ArtifactRecord
-    ) -> None:
-        draft = self._draft(record.run, record.call)
+    def _add_to_call(self, record: OfCall) -> None:
+        draft = self._draft(record)
         match record:
             case CallRecord():
                 draft.calls.append(record)
@@ -106,9 +107,9 @@ class Gatherer:
         if not isinstance(record, ArtifactRecord):
             self._stamp(record.run, record.at)
 
-    def _draft(self, run: str, call: str) -> CallDraft:
-        key = self.call_id(run, call)
-        return self.drafts.calls.setdefault(key, CallDraft(key, call, run))
+    def _draft(self, record: OfCall) -> CallDraft:
+        key = self.call_id(record.owner or record.run, record.call)
+        return self.drafts.calls.setdefault(key, CallDraft(key, record.call, record.run))
 
     def _stamp(self, run: str, at: str | None) -> None:
         if at is not None:

@@ -41,7 +41,7 @@ class Seen:
             if not isinstance(one, Told) or not self._is_first(one):
                 continue
             kind = COUNTED[type(one)]
-            if not (known and one.call and (self._call_id(one.run, one.call), SURFACES.get(kind)) in known):
+            if isinstance(one, EventRecord) or (self._call_id(one), SURFACES[kind]) not in known:
                 seen[kind] += 1
         return {kind: seen[kind] for kind in recording.ADDED}
 
@@ -55,15 +55,11 @@ class Seen:
 
     def _told_before(self, records: Sequence[Record]) -> set[tuple[UUID, str]]:
         """Of these records' calls, the surfaces that this source has spoken of in an earlier import."""
-        asked = {
-            self._call_id(one.run, one.call)
-            for one in records
-            if isinstance(one, Told) and not isinstance(one, EventRecord)
-        }
+        asked = {self._call_id(one) for one in records if isinstance(one, Told) and not isinstance(one, EventRecord)}
         if not asked:
             return set()
         return set(Observation.objects.filter(call__in=asked, source=self._source).values_list("call", "surface"))
 
-    def _call_id(self, run: str, call: str) -> UUID:
-        joins = self._format.joins(call)
-        return identity.call_id(self._source.project_id, self._format.namespace, run, call, joins=joins)
+    def _call_id(self, one: CallRecord | ResultRecord | ReceiptRecord) -> UUID:
+        joins, run = self._format.joins(one.call), one.owner or one.run
+        return identity.call_id(self._source.project_id, self._format.namespace, run, one.call, joins=joins)

@@ -71,7 +71,10 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="me
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"):
-    """`origin` is progress for a call that only a parent's progress lines report."""
+    """`origin` is progress for a call that only a parent's progress lines report. `owner` is the run that a
+    copied line names as its own: a call id that is unique in its run only is one of that run's. So for all
+    that speak of a call.
+    """
 
     line: int
     run: str
@@ -84,6 +87,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
     extra: bytes | None = None
+    owner: str | None = None
 
 
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="result"):
@@ -107,6 +111,7 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="res
     error: bytes | None = None
     effects: bytes | None = None
     extra: bytes | None = None
+    owner: str | None = None
 
 
 class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="receipt"):
@@ -117,6 +122,7 @@ class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="re
     fidelity: ReceiptFidelity = "recorded"
     at: str | None = None
     extra: bytes | None = None
+    owner: str | None = None
 
 
 class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="supersede"):
@@ -128,6 +134,7 @@ class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="
     reason: str
     content: bytes | None = None
     at: str | None = None
+    owner: str | None = None
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="event"):
@@ -149,6 +156,7 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="a
     role: str
     path: str
     size: int | None = None
+    owner: str | None = None
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="problem"):

@@ -63,6 +63,28 @@ def test_forks_of_forks_belong_to_the_same_sessions_in_every_order(
     assert not Call.objects.filter(is_disagreeing=True).exists()
 
 
+def copied(line: Any, told: str) -> Any:
+    """A line of SESSION in the file of FORK."""
+    return line if told == "sessionId" else {**line, "sessionId": FORK, "forkedFrom": {"sessionId": SESSION}}
+
+
+@pytest.mark.parametrize("told", ["sessionId", "forkedFrom"])
+@pytest.mark.parametrize("first", ["session", "fork"])
+def test_a_copied_call_is_one_call_also_where_its_id_is_unique_in_its_session_only(
+    first: str, told: str, project: Project, tmp_path: Path
+) -> None:
+    """The fork's copy is answered behind what was copied, and the next `call_1` is the fork's own."""
+    history = [*pair("call_0", SESSION), asks("call_1")]
+    forked = [*[copied(line, told) for line in history], answers("call_1", session=FORK), *pair("call_2", FORK)]
+    session = write(tmp_path / f"{SESSION}.jsonl", [*history, answers("call_1")])
+    fork = write(tmp_path / f"{FORK}.jsonl", [*forked, *pair("call_1", FORK)])
+    for path in (session, fork) if first == "session" else (fork, session):
+        import_paths(project, [path])
+    assert ownership() == [("call_0", SESSION), ("call_1", SESSION), ("call_1", FORK), ("call_2", FORK)]
+    assert counts_by_run() == [(SESSION, 2, 2), (FORK, 4, 2)]
+    assert (Receipt.objects.count(), Call.objects.filter(is_disagreeing=True).count()) == (4, 0)
+
+
 @pytest.mark.parametrize("first", ["calls", "answers"])
 def test_answers_in_another_file_than_their_calls_stand_where_the_calls_do(
     first: str, project: Project, tmp_path: Path

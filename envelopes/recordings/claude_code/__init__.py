@@ -8,6 +8,7 @@ outcomes     one tool result: result, receipt, artifacts
 session      the lines of a session file, releases 2.0.64 to 2.1.42 seen
 subagents    progress lines and sidechains that report another run's calls
 attachments  what the program put beside a turn: messages that waited, hooks, reminders
+copies       calls of another session that a fork brings with it
 compaction   receipts that no longer stand
 journal      what a workflow kept of its agents
 stream_json  `claude -p --output-format stream-json`

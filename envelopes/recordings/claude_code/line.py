@@ -20,6 +20,13 @@ _OPENS_RUN = frozenset({"user", "assistant"})
 read_entry = reader(Entry)
 
 
+class Forked(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str | None = None
+
+
+_read_forked = reader(Forked)
+
+
 class Line(msgspec.Struct, frozen=True):
     """`session` and `run` are empty only for the lines before the first that can tell."""
 
@@ -37,6 +44,15 @@ class Line(msgspec.Struct, frozen=True):
         """Copied from another session by a resume or a fork."""
         named, forked = self.entry.session_id, self.entry.forked_from
         return (named is not None and named != self.session) or (forked is not NOTHING and opening(forked) == b"{")
+
+    @property
+    def origin(self) -> str | None:
+        """The session that it was copied from, where it says so."""
+        if not self.inherited:
+            return None
+        forked = self.entry.forked_from
+        told = _read_forked(forked).session_id if opening(forked) == b"{" else self.entry.session_id
+        return told if told != self.session else None
 
     def turn(self, run: str) -> Turn:
         entry = self.entry

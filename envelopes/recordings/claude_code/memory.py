@@ -30,7 +30,8 @@ class Memory(msgspec.Struct):
     other sessions at its top, and only `leafUuid` tells. `sidechains` maps a message to the first one
     of its sidechain, `prompts` a prompt's digest to the call that sent it, `children` the runs told of.
     `agents` is what a stream learns late: the run of the subagent that a call started. `contents` has of
-    each message the digest of what it says, for ids that come again with something else.
+    each message the digest of what it says, for ids that come again with something else; `copied` the session
+    of each copied call whose id says nothing outside of it.
     """
 
     session: str | None = None
@@ -45,6 +46,7 @@ class Memory(msgspec.Struct):
     prompts: dict[str, str] = {}
     agents: dict[str, str] = {}
     contents: dict[str, str] = {}
+    copied: dict[str, str] = {}
 
     @classmethod
     def load(cls, state: dict[str, object]) -> Memory:

@@ -26,6 +26,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.claude_code import compaction, subagents
 from envelopes.recordings.claude_code.attachments import attached
+from envelopes.recordings.claude_code.copies import owned
 from envelopes.recordings.claude_code.line import Line, arrive, read_entry
 from envelopes.recordings.claude_code.memory import CHOSEN, GENERATED, SUMMARY, Memory, remember, told_apart
 from envelopes.recordings.claude_code.place import Whereabouts, whereabouts
@@ -72,7 +73,7 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
                 continue
             memory = arrived.memory
             for record in _records(arrived):
-                yield told_apart(memory, record)
+                yield owned(arrived, told_apart(memory, record))
             memory.store(state)
 
 
