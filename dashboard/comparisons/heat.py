@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dashboard.comparisons.adding import place_key
 from dashboard.comparisons.ask import LABELS, Ask, calls_href
 from dashboard.comparisons.cells import MEASURES, Measure
+from dashboard.comparisons.figures import FEW
 from dashboard.comparisons.summary import ColumnSummary, Lone, Summary, Sums
 from dashboard.models import Comparison
 
@@ -21,12 +22,14 @@ FULLEST_SHARE = 0.25
 @dataclass(frozen=True, kw_only=True)
 class HeatCell:
     """`heat` from -4 to 4: how far below or above the baseline, in quarters of what is fullest, over the calls that
-    both have. `part` says of how many calls the value is, when that is not all of the row's."""
+    both have. `part` says of how many calls the value is, when that is not all of the row's; `is_faint` that the
+    change is over too few of them to be shown like one over many."""
 
     value: str
     change: str
     part: str
     heat: int
+    is_faint: bool
     href: str
 
 
@@ -125,6 +128,7 @@ def _heat_cell(sums: Sums, held: tuple[Sums, Sums] | None, measure: Measure, *, 
         change=_change(value, baseline, measure),
         part=part,
         heat=_steps(value, baseline, measure),
+        is_faint=held is not None and held[0].calls < FEW,
         href=href,
     )
 
