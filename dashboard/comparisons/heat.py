@@ -56,6 +56,7 @@ class Heat:
     orders: tuple[Choice, ...]  # name, then one for each column
     unit: str
     fullest: str
+    few: int
     rows: tuple[HeatRow, ...]
 
 
@@ -76,6 +77,7 @@ def heat_of(comparison: Comparison, summary: Summary, names: list[str], ask: Ask
         orders=tuple(_choice(label, ask.address(order=order), is_current=ask.order == order) for order, label in heads),
         unit="share of the calls" if ask.measure == "cut" else f"{LABELS[ask.measure].lower()} a call",
         fullest="25 points" if ask.measure == "cut" else "a doubling",
+        few=FEW,
         rows=tuple(rows),
     )
 

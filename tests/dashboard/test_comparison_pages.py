@@ -167,11 +167,8 @@ def test_a_difference_says_what_it_is_worth_without_colour(
     grid = page(operator_client, f"{comparison.get_absolute_url()}?measure=cut").partition('id="heat"')[2]
     assert "+11.1 points" in grid
     assert "fullest at 25 points" in grid
-    assert re.findall(r'data-heat="(-?\d)"( data-faint)?', grid) == [
-        ("0", ""),
-        ("2", " data-faint"),
-        ("2", " data-faint"),
-    ]
+    assert re.findall(r'data-heat="(-?\d)"', grid) == ["0", "2", "2"]
+    assert grid.count(" data-faint") == 2, "nine calls are not drawn like nine hundred"
     assert "the same in every call" in shown
 
 
@@ -204,7 +201,7 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
     pair = page(operator_client, worst)
     assert re.findall(r"Text by (\w+)", pair) == ["canonical_json", "receipt"]
     assert "columns=2.1" in links(pair, r'href="([^"]*)" data-key="j"')[0]
-    cell = links(shown, r'data-heat="[^"]*" data-head="receipt"><a href="([^"]*)"')[0]
+    cell = links(shown, r'data-heat="[^"]*"[^>]* data-head="receipt"><a href="([^"]*)"')[0]
     assert "Tokens, canonical_json" in page(operator_client, cell)
 
     client.force_login(create_user("vera", project=project, role="viewer"))
