@@ -115,7 +115,8 @@ class FileStore:
             stored = copied.stored
             folder = self.root / stored.sha256[:2]
             make_folder(folder)
-            if not self._holds(stored):
+            is_fresh = not self._holds(stored)
+            if is_fresh:
                 if copied.is_worth(self._compress_from):
                     self._publish_compressed(file, folder / f"{stored.sha256}{COMPRESSED}")
                 else:
@@ -123,8 +124,27 @@ class FileStore:
         sync_folder(folder)
         if stored.size >= INDEX_FROM and not self.indexes.path_of(stored.sha256).exists():
             self.indexes.keep(stored.sha256, copied.index)
+        if is_fresh and (changed_at := _changed_at(folder / stored.sha256)) is not None:
+            self.indexes.seal(stored.sha256, changed_at)
         sync_folder(self.root)
         return stored
+
+    def is_untouched(self, sha256: str) -> bool:
+        """By its dates: not written to since it was held against its hash, which False does not deny.
+
+        Of compressed content always true: a frame that was changed cannot be read.
+        """
+        changed_at = _changed_at(self.root / sha256[:2] / sha256)
+        return changed_at is None or self.indexes.is_sealed(sha256, changed_at)
+
+    def verify(self, sha256: str) -> bool:
+        """Reads all of it, and remembers where it is what its name says. Raises as `open` does."""
+        changed_at = _changed_at(self.root / sha256[:2] / sha256)
+        with self.open(sha256) as stream:
+            is_same = sha256_of(stream) == sha256
+        if is_same and changed_at is not None:
+            self.indexes.seal(sha256, changed_at)
+        return is_same
 
     def open(self, path: str) -> BinaryIO:
         """The content under a virtual path or a sha256, as a stream that can seek.
@@ -248,11 +268,31 @@ class FileStore:
         if INDEX_NAME.fullmatch(name[3:]):
             kept = any((self.root / one).exists() for one in names_of(sha256))
             return None if kept else Fault(name, "is the index of nothing")
-        return fault_of(name, sha256, lambda: self._opened(name), lambda size: self._index(sha256, size))
+        changed_at = _changed_at(self.root / name)
+        fault = fault_of(name, sha256, lambda: self._opened(name), lambda size: self._index(sha256, size))
+        if fault is None and changed_at is not None and not name.endswith(COMPRESSED):
+            self.indexes.seal(sha256, changed_at)
+        return fault
 
     def _index(self, sha256: str, size: int) -> LineIndex | None:
         path = self.indexes.path_of(sha256)
         return load(path, size) if path.exists() else None
+
+
+def sha256_of(stream: BinaryIO) -> str:
+    """Of all that comes; afterwards the stream is at its beginning."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(CHUNK):
+        digest.update(chunk)
+    stream.seek(0)
+    return digest.hexdigest()
+
+
+def _changed_at(file: Path) -> int | None:
+    try:
+        return file.lstat().st_ctime_ns
+    except OSError:
+        return None
 
 
 class Copied(msgspec.Struct, frozen=True):

@@ -2,6 +2,10 @@
 
 A build appends to `incoming-<sha256>…` under a lock. Others see by the lock that somebody is at it,
 and read the head of the index meanwhile. What a killed build left is begun anew, never trusted.
+
+An index carries a seal: its own date is the one at which its content's file last changed (st_ctime_ns, which
+nobody sets as they like) when that was held against its hash. Any other date says nothing, good or bad:
+a copy of the store has new dates, and so has an index that was built anew.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import os
 import re
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -78,6 +82,17 @@ class IndexFolder:
             return nothing
         before = array("Q", raw[: len(raw) // 8 * 8]) or array("Q", [0])
         return LineIndex(before, (len(before) - 1) * BLOCK, before[-1] + 1, encoding)
+
+    def seal(self, sha256: str, changed_at: int) -> None:
+        """`changed_at` was read before the content was. Without an index there is nothing to be sealed."""
+        with suppress(OSError):  # no index, or a store that is read only
+            os.utime(self.path_of(sha256), ns=(changed_at, changed_at))
+
+    def is_sealed(self, sha256: str, changed_at: int) -> bool:
+        try:
+            return self.path_of(sha256).stat().st_mtime_ns == changed_at
+        except OSError:
+            return False
 
     def remove(self, sha256: str) -> None:
         for encoding in ("utf-8", *WIDE):

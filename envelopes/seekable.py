@@ -50,17 +50,12 @@ def open_frames(file: BinaryIO) -> BinaryIO:
     return io.BufferedReader(_Frames(file), FRAME)
 
 
-class _Frames(io.RawIOBase):
-    """Holds one decompressed frame at a time, whatever the size of the file."""
+class Seekable(io.RawIOBase):
+    """A place in so many bytes, which `readinto` reads from and moves on."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._decompress = zstd().decompress
-        self._error = zstd().ZstdError
-        self._starts, self._ends_at = _table(file)
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._at = 0
-        self._held = -1
-        self._frame = b""
 
     def readable(self) -> bool:
         return True
@@ -72,12 +67,25 @@ class _Frames(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._ends_at[-1]}[whence]
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         self._at = max(0, origin + offset)
         return self._at
 
+
+class _Frames(Seekable):
+    """Holds one decompressed frame at a time, whatever the size of the file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decompress = zstd().decompress
+        self._error = zstd().ZstdError
+        self._starts, self._ends_at = _table(file)
+        super().__init__(self._ends_at[-1])
+        self._held = -1
+        self._frame = b""
+
     def readinto(self, buffer: Any) -> int:
-        if self._at >= self._ends_at[-1]:
+        if self._at >= self._size:
             return 0
         number = bisect_right(self._ends_at, self._at) - 1
         if number != self._held:

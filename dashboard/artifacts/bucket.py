@@ -8,7 +8,6 @@ environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, AWS_ALLOW_HTTP …
 from __future__ import annotations
 
 import errno
-import io
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from environ import Env
 
 from dashboard.artifacts.deadline import within
 from envelopes.artifact import Unreachable
+from envelopes.seekable import Seekable
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -135,7 +135,7 @@ async def _next(stream: AsyncIterator[T]) -> T | None:
     return await anext(stream, None)
 
 
-class ObjectReader(io.RawIOBase):
+class ObjectReader(Seekable):
     """An object as a stream that can seek, a stretch of it in memory.
 
     Who reads on where the last stretch ended gets twice as much with one request, MOST at most; who
@@ -143,25 +143,10 @@ class ObjectReader(io.RawIOBase):
     """
 
     def __init__(self, fetch: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
+        super().__init__(size)
         self._fetch = fetch
-        self._size = size
-        self._at = 0
         self._begin, self._held = size - len(tail), tail
         self._ahead = LEAST
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, origin + offset)
-        return self._at
 
     def readinto(self, buffer: Any) -> int:
         wanted = max(0, min(len(buffer), self._size - self._at))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO
 
-from dashboard.artifacts.files import glance_at, index_of, open_stored
+from dashboard.artifacts.files import artifact_files, glance_at, index_of, open_stored
 from dashboard.models import Artifact
 from envelopes.artifact import MissingArtifact, other_size
 from envelopes.line_index import LineIndex
@@ -25,7 +25,8 @@ from envelopes.seekable import Damaged
 from envelopes.text_encoding import ENCODINGS, SNIFFED, Encoding, detect
 from envelopes.untrusted import tame
 
-HASHED = 1024 * 1024  # bytes: 2 ms. What is larger is held against its size, and its hash by check_store
+HASHED = 1024 * 1024  # bytes: 2 ms. What is larger is held against its size and its dates
+HASHED_ONCE = 64 * 1024 * 1024  # bytes: 0.1 s, where the dates do not say that it is untouched; beyond, check_store
 
 
 class Why(StrEnum):
@@ -100,6 +101,7 @@ class Content:
     head: bytes
     encoding: Encoding
     index: LineIndex
+    is_unsure: bool = False  # nothing says that it is what was stored, and nothing that it is not
 
     @property
     def is_indexed(self) -> bool:
@@ -156,7 +158,8 @@ def content_of(artifact: Artifact, encoding: str = "") -> Iterator[Content]:
         found = Encoding(encoding, "stated") if encoding in ENCODINGS else _detected(artifact, head)
         stored = "" if artifact.observation_id is not None else artifact.sha256
         index = index_of(stream, size, stored, found.name or "utf-8")
-        yield Content(stream=stream, size=size, head=head, encoding=found, index=index)
+        is_unsure = size > HASHED_ONCE and stored != "" and not artifact_files().is_untouched(stored)
+        yield Content(stream=stream, size=size, head=head, encoding=found, index=index, is_unsure=is_unsure)
 
 
 @contextmanager
@@ -179,8 +182,16 @@ def _check(stream: BinaryIO, artifact: Artifact) -> None:
     stream.seek(0)
     begin = stream.read(HASHED if size <= HASHED else SNIFFED)
     stream.seek(0)
-    if size <= HASHED and hashlib.sha256(begin).hexdigest() != artifact.sha256:
+    if not _has_hash(begin, size, artifact.sha256):
         raise Damaged("as many bytes, with another hash")
+
+
+def _has_hash(begin: bytes, size: int, sha256: str) -> bool:
+    """As far as a page can tell."""
+    if size <= HASHED:
+        return hashlib.sha256(begin).hexdigest() == sha256
+    store = artifact_files()
+    return size > HASHED_ONCE or store.is_untouched(sha256) or store.verify(sha256)
 
 
 def _detected(artifact: Artifact, head: bytes) -> Encoding:

@@ -64,6 +64,7 @@ class Shown:
     indexed_percent: int
     line_ends: str  # said where they are not what most are
     heads: tuple[Html, ...]  # of a table's columns, in a window behind its first line
+    is_unsure: bool  # its file may have been changed since it was stored
     is_no_text: bool  # shown as bytes because its beginning is no text
     seen: Seen | None
     next_unseen: Unseen | None
@@ -146,6 +147,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         indexed_percent=100 if content.is_indexed else content.indexed_percent,
         line_ends=_line_ends(content),
         heads=heads_of(content, window),
+        is_unsure=content.is_unsure,
         is_no_text=form.name == "hex" and forms[0].name == "hex",
         seen=seen,
         next_unseen=_next_unseen(seen, window) if seen else None,

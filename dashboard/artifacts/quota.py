@@ -6,7 +6,6 @@ it and however well it is compressed; a content that the project holds already n
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from django.db.models import Max, Sum
 
 from dashboard.artifacts.locks import held
 from dashboard.models import Artifact, Project
-from envelopes.artifact import CHUNK, Stored
+from envelopes.artifact import Stored, sha256_of
 
 
 class NoRoom(Exception):
@@ -82,11 +81,3 @@ def quota_of(project: int) -> int:
     slug = Project.objects.values_list("slug", flat=True).get(pk=project) if own else ""
     of_all: int = settings.ARTIFACT_QUOTA_BYTES
     return own.get(slug, of_all)
-
-
-def sha256_of(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while chunk := file.read(CHUNK):
-        digest.update(chunk)
-    file.seek(0)
-    return digest.hexdigest()

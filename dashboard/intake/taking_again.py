@@ -17,13 +17,12 @@ from django.db import transaction
 from django.db.models import F
 
 from dashboard.artifacts.files import artifact_files
-from dashboard.artifacts.quota import sha256_of
 from dashboard.artifacts.removal import remove, remove_unnamed, removing, taking_in
 from dashboard.artifacts.store import NoRoom, NotStored, Stored, kept, opened, room_of
 from dashboard.columns import column_text
 from dashboard.intake.forgetting import still_named
 from dashboard.models import Artifact, Run, Source
-from envelopes.artifact import CHUNK, MissingArtifact
+from envelopes.artifact import CHUNK, MissingArtifact, sha256_of
 from envelopes.seekable import Damaged
 
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dashboard.artifacts.content import NoContent, Why, content_of, stream_of
+from dashboard.artifacts.store_check import check_store
 from dashboard.models import Artifact, Call, Observation
 from tests.dashboard.artifacts import body, content_beside, field_artifact, put_beside, stored, take_away
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
@@ -87,6 +88,25 @@ def test_content_of_the_same_size_is_told_by_its_hash_and_of_another_by_that(cli
     put_beside(name_of(artifact), b"content\nand more\n")
     assert "17 bytes, where 8 were stored" in body(client, artifact)
     assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
+
+
+@pytest.mark.parametrize("artifact_store", ["folder"], indirect=True)
+def test_content_that_is_too_large_to_be_hashed_for_a_page_is_told_by_its_dates(
+    client: Client, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"\0 bytes" * 300_000
+    artifact = stored(call, content)
+    name = f"{artifact.sha256[:2]}/{artifact.sha256}"
+    put_beside(name, content)  # copied: other dates, the same bytes
+    assert "is not what was stored" not in body(client, artifact)
+    put_beside(name, b"X" + content[1:])
+    assert "as many bytes, with another hash" in body(client, artifact)
+    assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
+    monkeypatch.setattr("dashboard.artifacts.content.HASHED_ONCE", 2_000_000)
+    assert "may have been written to, or copied" in text_of(body(client, artifact))
+    put_beside(name, content)
+    assert check_store().findings == ()
+    assert "may have been written to" not in body(client, artifact)
 
 
 def test_a_frame_that_is_damaged_spoils_its_own_window_alone(client: Client, call: Call) -> None:

@@ -81,6 +81,26 @@ def test_large_content_that_is_no_text_is_kept_as_it_is(store: FileStore) -> Non
     assert files(store) == [f"{stored.sha256[:2]}/{stored.sha256}"]
 
 
+def test_a_plain_file_says_by_its_dates_that_nobody_wrote_to_it(store: FileStore) -> None:
+    content = b"\0" * 2_000_000
+    sha256 = store.put(io.BytesIO(content)).sha256
+    file = store.root / sha256[:2] / sha256
+    assert store.is_untouched(sha256)
+    dates = file.stat()
+    with file.open("r+b") as opened:
+        opened.write(b"x")
+    os.utime(file, ns=(dates.st_atime_ns, dates.st_mtime_ns))  # as `touch -r` does
+    assert (store.is_untouched(sha256), store.verify(sha256), store.is_untouched(sha256)) == (False, False, False)
+    file.write_bytes(content)
+    assert (store.is_untouched(sha256), store.verify(sha256), store.is_untouched(sha256)) == (False, True, True)
+    file.write_bytes(content)
+    assert (store.check(), store.is_untouched(sha256)) == ((), True)
+    file.write_bytes(content)
+    store.put(io.BytesIO(content))  # is there already, and was not read
+    assert not store.is_untouched(sha256)
+    assert store.is_untouched(store.put(io.BytesIO(b"text\n" * 400_000)).sha256)
+
+
 @pytest.mark.parametrize(("data", "lines"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\nb", 2), (b"\n\n", 2)])
 def test_what_is_stored_is_counted(store: FileStore, data: bytes, lines: int) -> None:
     stored = store.put(io.BytesIO(data))
