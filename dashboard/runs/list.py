@@ -106,6 +106,7 @@ class ListState:
     seen: str
     peek: str = ""  # the run beside the list, as it was asked for
     is_view_unknown: bool = False
+    unknown: tuple[str, ...] = ()  # what the address names that there is not
 
     @classmethod
     def from_address(cls, parameters: Mapping[str, str], views: Sequence[View] = ()) -> ListState:
@@ -120,6 +121,7 @@ class ListState:
             parameters.get("seen", ""),
             parameters.get("peek", ""),
             is_view_unknown=bool(asked) and start is None,
+            unknown=_unknown(parameters),
         )
 
     def address(self, **changes: str) -> str:
@@ -183,7 +185,7 @@ def run_page(project: Project, state: ListState) -> RunPage:
     return RunPage(
         state=state,
         query=query,
-        problems=(*query.problems, *problem, *_unknown_view(state)),
+        problems=(*query.problems, *problem, *_unknown_view(state), *state.unknown),
         rows=rows,
         columns=[_column(state, head) for head in HEADS],
         presets=[_preset_choice(preset, state, str(number)) for number, preset in enumerate(PRESETS, start=1)],
@@ -286,6 +288,20 @@ def _position(state: ListState) -> tuple[Position | None, tuple[str, ...]]:
         return (_sort_value(value, state.sort), UUID(key)), ()
     except ValueError:
         return None, ("This address names a place in the list that does not exist; these are the first runs.",)
+
+
+def _unknown(parameters: Mapping[str, str]) -> tuple[str, ...]:
+    """What the address names that there is not: no part of it is dropped in silence."""
+    asked = (
+        ("preset", PRESET_BY_ID, "these are the runs without it"),
+        ("sort", SORTS, "the newest are first"),
+    )
+    named = ((name, parameters.get(name, ""), known, instead) for name, known, instead in asked)
+    return tuple(
+        f"There is no {name} “{given[:40]}”; {instead}."
+        for name, given, known, instead in named
+        if given and given not in known
+    )
 
 
 def _unknown_view(state: ListState) -> tuple[str, ...]:

@@ -82,13 +82,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class History:
-    """`before` items left out above, `after` below; the places are cursors for the links."""
+    """`before` items left out above, `after` below; the places are cursors for the links.
+
+    `is_lost`: the place that was asked for is none, and these are the first items.
+    """
 
     entries: tuple[Entry, ...]
     before: int
     after: int
     first: str
     last: str
+    is_lost: bool = False
 
 
 Loaded = Mapping[UUID, Payload]
@@ -123,6 +127,7 @@ def history_of(
         after=counts.total - counts.before - kept.stop,
         first=str(items[kept.start].place) if items else "",
         last=str(items[kept.stop - 1].place) if items else "",
+        is_lost=bool((after and behind is None) or (before and ahead is None)),
     )
 
 

@@ -18,7 +18,7 @@ from dashboard.query import STATES, Query, Term, parse
 from dashboard.runs.child_runs import Children, ChildRun, children_of
 from dashboard.runs.overview import Overview, overview_of
 from dashboard.runs.variant_switch import AS_RECORDED, VariantSwitch, with_tokens
-from dashboard.runs.waterfall import NOTHING, PAGE, Page, RowsAsked, in_order, page_of
+from dashboard.runs.waterfall import NOTHING, PAGE, Page, RowsAsked, in_order, page_of, place_of
 from envelopes.untrusted import Untrusted, tame
 
 PLAN_CHARACTERS = 16_000
@@ -115,6 +115,11 @@ class RunPage:
     switch: VariantSwitch
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the address names a place that is none: the rows are the first ones then."""
+        return bool(self.ask.after) and place_of(self.ask.after) is None
+
+    @property
     def poll_url(self) -> str:
         return self.ask.url(since=str(self.run.revision))
 
@@ -206,7 +211,7 @@ def run_page(run: Run, ask: Ask, switch: VariantSwitch = AS_RECORDED) -> RunPage
 def _skipped(run: Run, ask: Ask, matching: int) -> int:
     """Rows in front of the page when no cursor says it: none, or in a live run all but the last page."""
     if ask.skip is not None:
-        return min(ask.skip, matching)
+        return min(ask.skip, max(0, matching - 1))
     return max(0, matching - PAGE) if run.is_live else 0
 
 

@@ -291,4 +291,7 @@ def test_hostile_text_is_text(client: Client, run: Run) -> None:
 @pytest.mark.usefixtures("alice")
 def test_a_mangled_place_is_answered_with_a_page(client: Client, run: Run, asked: str) -> None:
     create_message(run, "hello", line=1, at=START + timedelta(seconds=1))
-    assert "What did the model actually see?" in text_of(client, run, asked)
+    html = text_of(client, run, asked)
+    assert "What did the model actually see?" in html
+    assert ("that does not exist; these are its first items" in html) is (asked != "?after=9-9-" + "f" * 32)
+    assert ("Nothing stands at this place. The history has 1 item," in html) is (asked == "?after=9-9-" + "f" * 32)

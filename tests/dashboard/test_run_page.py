@@ -318,7 +318,10 @@ def test_the_next_rows_come_as_a_fragment_without_the_page_around_them(client: C
 @pytest.mark.usefixtures("alice")
 def test_a_mangled_address_is_answered_with_a_page(client: Client, run: Run, asked: str) -> None:
     filled(run, 1)
-    assert "What happened" in text_of(client, run, asked)
+    html = text_of(client, run, asked)
+    assert "What happened" in html
+    assert ("does not exist; these are the first calls" in html) is (asked in ("?after=%00", "?after=1-"))
+    assert lines_in(html) == ([] if "q=" in asked else [1])
 
 
 @pytest.mark.usefixtures("alice")

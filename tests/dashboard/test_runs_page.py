@@ -127,6 +127,9 @@ def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project
     create_run(project, title="Retried run", facets={"state": ["retried"]})
     assert shown(text_of(client, "/runs/?preset=retried"), *names, "Retried run") == ["Retried run"]
     assert 'value="status:failed"' in text_of(client, "/runs/?preset=errors")
+    html = text_of(client, "/runs/?preset=gone&sort=size")
+    assert "There is no preset “gone”; these are the runs without it." in html
+    assert "There is no sort “size”; the newest are first." in html
 
 
 @pytest.mark.usefixtures("alice")
