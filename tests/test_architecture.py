@@ -44,6 +44,8 @@ WRITES = {
 # What a view writes that is no record: the session, messages, response headers, dictionaries, sets.
 NOT_A_TABLE = re.compile(r"(session|headers|context|messages|params|query|found|seen|hashlib|digest|progress|bar)\b")
 UNESCAPED = re.compile(r"\|\s*safe(seq)?\b|autoescape\s+off")
+EXTENDS = re.compile(r'\{% extends "(.+?)" %\}')
+BLOCK = re.compile(r"\{% block (\w+) %\}")
 TEMPLATE_TAG = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
 UNSAFE = {
     "an inline script": re.compile(r"<script(?![^>]*\bsrc=)", re.IGNORECASE),
@@ -185,6 +187,18 @@ def test_html_is_built_in_template_tags_alone() -> None:
 
 def test_no_template_turns_escaping_off() -> None:
     assert not [f"{path}: {found[0]}" for path in templates() for found in UNESCAPED.finditer(text(path))]
+
+
+def test_no_template_fills_a_block_that_its_parents_do_not_have() -> None:
+    """Django drops such a block without a word, and the page is empty."""
+    written = {path.relative_to("templates").as_posix(): text(path) for path in templates()}
+    for name, said in written.items():
+        known, parent = set[str](), EXTENDS.search(said)
+        while parent:
+            known |= set(BLOCK.findall(written[parent[1]]))
+            parent = EXTENDS.search(written[parent[1]])
+        if EXTENDS.search(said):
+            assert set(BLOCK.findall(said)) <= known, name
 
 
 @pytest.mark.parametrize("what", UNSAFE)

@@ -100,6 +100,11 @@ def test_an_error_says_kind_message_and_whether_to_try_again_and_may_say_more() 
             msgspec.convert({key: value for key, value in least.items() if key != name}, ToolError)
 
 
+def test_a_result_of_another_family_is_refused_with_both_names() -> None:
+    with pytest.raises(InvalidOutput, match="^Ask: Answer is no result of command$"):
+        project(output("success", Answer("4")), FAMILIES[0], ProjectionPolicy(), MemorySink())
+
+
 @pytest.mark.parametrize("status", ["success", "error"])
 def test_an_output_without_a_summary_is_refused(status: Status) -> None:
     halves = {"result": Answer("4")} if status == "success" else {"error": TIMED_OUT}

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envelopes.call import Iteration
@@ -107,6 +107,7 @@ def test_what_a_reference_brings_in_is_not_resolved_again() -> None:
 
 
 @given(JSON)
+@example({"a": "$vars.total", "b": ["{index}", {"c": "at {item.path}", "d": "$steps.parse.items"}]})
 def test_resolving_changes_neither_its_arguments_nor_its_scope(value: Any) -> None:
     before, scope = copy.deepcopy(value), copy.deepcopy(SCOPE)
     outcomes = []

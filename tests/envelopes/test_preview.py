@@ -162,6 +162,13 @@ def test_a_preview_that_is_cut_again_gives_each_of_its_ends_half() -> None:
     assert text == f"000\n001\n002\n...\n{cut.marker()}\n...\n097\n098\n099\n"
 
 
+def test_one_long_line_that_is_cut_again_gives_each_of_its_ends_half() -> None:
+    once = head_tail("abcdefghij" * 10, 20)
+    text, cut = shorter(once.text, once.cut, 12)
+    assert cut == Cut("characters", 100, ((0, 6), (94, 100)))
+    assert text == f"abcdef\n...\n{cut.marker()}\n...\nefghij"
+
+
 @pytest.mark.parametrize(("budget", "shown", "count"), [(0, "", 0), (1, "…", 0), (3, "ab…", 2)])
 def test_a_text_on_one_line_is_cut_before_its_ellipsis(budget: int, shown: str, count: int) -> None:
     assert shorter("abcdef", None, budget) == (shown, Cut("characters", 6, ((0, count),)))
