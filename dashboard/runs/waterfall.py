@@ -27,6 +27,7 @@ from dashboard.templatetags.markup import duration
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
 ONLY = {"progress": ["only in progress"], "answer": ["only its answer"]}  # what told of a call, but for its own line
+NUMBERED = 5_000  # calls
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 Ordered: TypeAlias = QuerySet[Any, Any]  # calls with the ordinal and inherited of one run
 STATES = {
@@ -169,6 +170,11 @@ def _rows_behind(terms: tuple[Term, ...]) -> Ordered:
     return in_order(RUN, terms).filter(_beyond(ORDINAL, CALL)).values_list(*Facts._fields)[:PAGE]
 
 
+@prepared
+def _keys(most: int) -> Ordered:
+    return in_order(RUN).values_list("id")[:most]
+
+
 def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Children | None = None) -> Page:
     """Paths below the run's own folder are told without it: what tells one file from another is the end of its path."""
     place = place_of(ask.after)
@@ -182,10 +188,19 @@ def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Children | None = No
     folder = f"{run.cwd.rstrip('/')}/" if run.cwd.strip("/") else ""
     asked = asked_by([one.pk for one in facts], PAGE)
     drawn = _Drawn(axis, children.by_call(axis) if children else {}, asked, folder, ask.suffix)
-    numbered = enumerate(zip(facts, _ties(facts), strict=True), before + 1)
-    rows = [_row(one, number, tie, drawn) for number, (one, tie) in numbered]
+    numbers = _numbers(run, facts) if ask.terms else map(str, range(before + 1, before + 1 + len(facts)))
+    rows = [_row(*row, drawn) for row in zip(facts, numbers, _ties(facts), strict=True)]
     left = max(0, ask.total - before - len(rows))
     return Page(tuple(rows), before, left, rows[-1].cursor if rows and left else "")
+
+
+def _numbers(run: Run, facts: Sequence[Facts]) -> list[str]:
+    """Places in the run, whatever the filter leaves out: the strip of failed calls names them so.
+
+    None behind the first 5,000 calls; to count so far would cost more than the page.
+    """
+    places = {key: place for place, (key,) in enumerate(_keys(NUMBERED, run=run.pk), 1)} if facts else {}
+    return [str(places.get(one.pk, "")) for one in facts]
 
 
 def cursor_of(ordinal: int, call: UUID) -> str:
@@ -225,13 +240,13 @@ class _Drawn(NamedTuple):
         return text.replace(self.folder, "") if self.folder else text
 
 
-def _row(one: Facts, number: int, tie: str, drawn: _Drawn) -> Row:
+def _row(one: Facts, number: str, tie: str, drawn: _Drawn) -> Row:
     letter = letter_of(one)
     key = str(one.pk)
     bar = drawn.axis.bar(one.started_at, one.duration_ms, one.wait_ms)
     asked, summary = drawn.told(drawn.asked.get(one.pk, "")), plain(drawn.told(one.summary))
     return Row(
-        number=str(number),
+        number=number,
         key=key,
         href=f"/calls/{key}/{drawn.suffix}",
         outcome=OUTCOMES[letter],

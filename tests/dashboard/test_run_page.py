@@ -222,6 +222,7 @@ def test_the_filter_and_the_chips_are_two_editors_of_one_query(client: Client, p
     html = text_of(client, run, "?q=tool:Read")
     assert lines_in(html) == [2]
     assert "1 of 2 calls match" in html
+    assert '<span class="n">2</span>' in html
     assert 'value="tool:Read"' in html
     assert '<a class="chip" href="?" aria-current="true">Read' in html
     assert 'href="?q=tool%3ARead+state%3Afailed"' in html
