@@ -35,6 +35,8 @@ OPEN = (Comparison.State.QUEUED, Comparison.State.RUNNING)
 
 def work_once(owner: str, comparison: Comparison | None = None) -> bool:
     """One batch or one summary, of that comparison or of the oldest; False when there is nothing to do now."""
+    if _add_up_anew(owner, comparison):  # first: somebody looks at that page, and it takes seconds
+        return True
     for candidate in _open(comparison):
         batch = _claimed(candidate, owner)
         if batch is not None:
@@ -42,7 +44,7 @@ def work_once(owner: str, comparison: Comparison | None = None) -> bool:
             return True
         if _add_up(candidate, owner):
             return True
-    return _add_up_anew(owner, comparison)
+    return False
 
 
 def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
