@@ -64,14 +64,19 @@ def match_numbered(
 
     Stops at the first line whose number or content differs. Numbers and padding are the agent's words.
     """
-    offset = 0
+    offset, mark = 0, separators[0]
     for number, line in enumerate(each_line(value), first):
-        content_at = _after_number(text, at, number, separators)
-        if content_at is None or not _ends_line(text, content_at, line):
-            break
-        end = content_at + len(line)
+        printed = f"{number:6}{mark}{line}"  # as most are; what differs is looked at piece by piece
+        if _ends_line(text, at, printed):
+            start = at + len(printed) - len(line)
+        else:
+            found = _after_number(text, at, number, separators)
+            if found is None or not _ends_line(text, found, line):
+                break
+            start, mark = found, text[found - 1]
+        end = start + len(line)
         if line:
-            yield Span(content_at, end, pointer, offset, offset + len(line))
+            yield Span(start, end, pointer, offset, offset + len(line))
         offset += len(line) + 1
         at = end + 1
 

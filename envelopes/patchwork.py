@@ -7,7 +7,7 @@ edit. The aligner builds the text again, finds where the receipt shows it, and a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
@@ -34,8 +34,9 @@ class Patchwork:
             at += len(piece.text)
         self.text = "".join(piece.text for piece in self._pieces)
 
-    def spans(self, at: int, start: int, end: int) -> Iterator[Span]:
+    def spans(self, at: int, start: int, end: int) -> list[Span]:
         """Characters [start, end) of `text` stand at `at` in the receipt."""
+        found: list[Span] = []
         first = max(0, bisect_right(self._starts, start) - 1)
         for index in range(first, len(self._pieces)):
             begin, piece = self._starts[index], self._pieces[index]
@@ -45,4 +46,5 @@ class Patchwork:
             low, high = start if start > begin else begin, end if end < behind else behind
             if piece.pointer is not None and low < high:
                 offset = piece.start - begin
-                yield Span(at + low - start, at + high - start, piece.pointer, low + offset, high + offset)
+                found.append(Span(at + low - start, at + high - start, piece.pointer, low + offset, high + offset))
+        return found

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dashboard.inert import Html, inert, plain
+from dashboard.inert import Html, count_marks, has_live, inert, plain
 from dashboard.templatetags.markup import count, duration, short_id, size, stamp, trusted, visible
 
 
@@ -96,6 +96,24 @@ def test_inert_text_has_no_element_of_its_own_and_keeps_every_character(*, space
     assert lost == [
         one for one in HOSTILE if one in "\r\x00\x1b\u202e\u2066\ud83d\U000e0020" or (spaces and one == "\u00a0")
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "marks", "is_live"),
+    [
+        ("plain\ttext\n", 0, False),
+        ("größer → 😀", 0, False),
+        ("a < b", 0, True),
+        ("größer & 😀", 0, True),
+        ("\x00\x07\x7f", 3, True),
+        ("é\x85\u200b\ufeff→", 3, True),
+        ("\ud83d\ude00 and \udc80", 3, True),
+        ("\U000e0041\U000e0042", 2, True),
+    ],
+)
+def test_marks_are_counted_in_texts_of_any_characters(text: str, marks: int, *, is_live: bool) -> None:
+    assert (count_marks(text), has_live(text)) == (marks, is_live)
+    assert (inert(text) != text, inert(text).count('class="mark"')) == (is_live, marks)
 
 
 def test_white_space_can_be_seen() -> None:
