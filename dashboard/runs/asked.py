@@ -31,10 +31,11 @@ _DECODE = json.JSONDecoder(strict=False).decode
 _HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 
 
-def asked_by(calls: Sequence[UUID], most: int) -> dict[UUID, str]:
-    """By call, those left out that have no text among their arguments; `calls` are at most `most`."""
+def asked_by(calls: Sequence[UUID]) -> dict[UUID, str]:
+    """By call, those left out that have no text among their arguments. For the calls of one page."""
     if not calls:
         return {}
+    most = 1 << (len(calls) - 1).bit_length()  # else every number of calls would be a query to compile
     keys = {f"key{number}": calls[min(number, len(calls) - 1)] for number in range(most)}
     told = ((call, request(bytes(head))) for call, head in _heads(most, **keys))
     return {call: text for call, text in told if text}

@@ -75,7 +75,7 @@ def peek_at(project: Project, asked: str, close_href: str) -> Peek | None:
         return Peek(close_href)
     run = Listed._make(found[0])
     failed, biggest = _failed(run=run.pk), _biggest(run=run.pk)
-    requests = asked_by([row[0] for row in (*failed, *biggest)], 2 * SHOWN)
+    requests = asked_by([row[0] for row in (*failed, *biggest)])
     return Peek(close_href, run, _told(run, failed, requests), _told(run, biggest, requests))
 
 

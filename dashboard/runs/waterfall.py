@@ -186,7 +186,7 @@ def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Children | None = No
         found = _first_rows(ask.terms, ask.skip, run=run.pk)
     facts = list(map(Facts._make, found))
     folder = f"{run.cwd.rstrip('/')}/" if run.cwd.strip("/") else ""
-    asked = asked_by([one.pk for one in facts], PAGE)
+    asked = asked_by([one.pk for one in facts])
     drawn = _Drawn(axis, children.by_call(axis) if children else {}, asked, folder, ask.suffix)
     numbers = _numbers(run, facts) if ask.terms else map(str, range(before + 1, before + 1 + len(facts)))
     rows = [_row(*row, drawn) for row in zip(facts, numbers, _ties(facts), strict=True)]
