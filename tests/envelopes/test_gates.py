@@ -75,6 +75,12 @@ STOPPED: list[tuple[str, dict[str, Any], ToolCall, tuple[str, ...]]] = [
         asked("ApplyPatch", PATCH),
         ("write_denied", "write_denied", "error", "POLICY_DENIED"),
     ),
+    (
+        "command",
+        {"approve_write": never},
+        asked(),
+        ("write_denied", "write_denied", "error", "POLICY_DENIED"),
+    ),
 ]
 
 
@@ -196,6 +202,7 @@ def test_arguments_are_repaired_where_that_makes_them_fit(
     [
         ("ExecCommand", {"cmd": 5}, "cmd"),
         ("ExecCommand", {"cmd": "ls", "yield_time_ms": "soon"}, "yield_time_ms"),
+        ("ExecCommand", {"cmd": "ls", "yield_time_ms": "5", "login": "perhaps"}, "yield_time_ms"),
         ("UseWorkspace", {"path": "/a", "workspace_id": "b"}, "workspace_id"),
     ],
 )
