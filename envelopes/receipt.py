@@ -15,8 +15,10 @@ A segment without a source is the renderer's own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -46,6 +48,27 @@ class TextPart(msgspec.Struct, frozen=True, dict=True, tag="text"):
     @cached_property
     def text(self) -> str:
         return "".join([segment.text for segment in self.segments])
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """Behind which character each segment ends."""
+        return list(accumulate([len(segment.text) for segment in self.segments]))
+
+    def within(self, start: int, stop: int) -> list[Segment]:
+        """The segments of its characters [start, stop), at the edges no more of a text than lies within.
+
+        A source stays as it is: it says where the whole segment comes from.
+        """
+        if start >= stop:
+            return []
+        first, last = bisect_right(self.ends, start), bisect_left(self.ends, stop)
+        found = list(self.segments[first : last + 1])
+        for at in {first, first + len(found) - 1} if found else ():
+            segment, begins = self.segments[at], self.ends[at] - len(self.segments[at].text)
+            if begins < start or self.ends[at] > stop:
+                text = segment.text[max(0, start - begins) : stop - begins]
+                found[at - first] = Segment(text, segment.role, segment.source)
+        return found
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
@@ -80,31 +103,19 @@ class Receipt(msgspec.Struct, frozen=True, dict=True):
             return self.parts[0].segments
         return tuple(segment for part in self.parts if isinstance(part, TextPart) for segment in part.segments)
 
+    def beginning(self, characters: int) -> Iterator[Segment]:
+        """The segments of so many characters of its text."""
+        for part in self.parts:
+            if isinstance(part, TextPart):
+                yield from part.within(0, characters)
+                characters -= len(part.text)
+
 
 def text_part(text: str, segments: tuple[Segment, ...]) -> TextPart:
     """Of segments that were cut from `text`, which need not be put together again."""
     part = TextPart(segments)
     vars(part)["text"] = text
     return part
-
-
-def within(segments: Sequence[Segment], start: int, stop: int) -> list[Segment]:
-    """Those of the characters [start, stop) of their text, at the edges no more of a text than lies within.
-
-    A source stays as it is: it says where the whole segment comes from.
-    """
-    found: list[Segment] = []
-    ends = 0
-    for segment in segments:
-        if ends >= stop:
-            break
-        begins, ends = ends, ends + len(segment.text)
-        if begins >= start and ends <= stop:
-            found.append(segment)
-        elif ends > start:
-            text = segment.text[max(0, start - begins) : stop - begins]
-            found.append(Segment(text, segment.role, segment.source))
-    return found
 
 
 def text_receipt(segments: Iterable[Segment]) -> Receipt:

@@ -18,7 +18,7 @@ from dashboard.calls.surfaces import Surfaces
 from dashboard.windows import FIRST
 from envelopes.finding import Finding
 from envelopes.halves import Halves, lint_recorded
-from envelopes.receipt import Part, Receipt, TextPart, text_part, within
+from envelopes.receipt import Part, Receipt, TextPart, text_part
 from envelopes.result import JsonValue
 
 LOOKED_AT = 64 * 1024  # characters of the receipt, and of the texts of the result
@@ -141,7 +141,7 @@ def _first_parts(receipt: Receipt, room: int) -> Iterator[Part]:
         if not isinstance(part, TextPart):
             yield part
             continue
-        yield text_part(part.text[:room], tuple(within(part.segments, 0, room)))
+        yield text_part(part.text[:room], tuple(part.within(0, room)))
         room = max(0, room - len(part.text))
 
 

@@ -15,7 +15,7 @@ from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces
 from dashboard.windows import FIRST, NEXT, Window, text_window
 from envelopes.pointer import text_at
-from envelopes.receipt import Receipt, within
+from envelopes.receipt import Receipt
 from envelopes.tokens import TokenCount
 
 ARGS_FIRST = 8 * 1024
@@ -211,7 +211,7 @@ def _characters(receipt: Receipt, looked_at: int, links: Links) -> dict[tuple[st
     """Of the first `looked_at`, by document and pointer, in the order in which they first appear."""
     counts: dict[tuple[str, str], int] = {}
     has_slices = bool(links.slices)
-    for segment in within(receipt.segments, 0, looked_at):
+    for segment in receipt.beginning(looked_at):
         source = segment.source
         if source is not None:
             field = links.sliced(source) if has_slices else None

@@ -20,7 +20,7 @@ from dashboard.calls.image_part import Picture, picture_of
 from dashboard.inert import Html, attribute, has_live, inert
 from dashboard.windows import ROOM, Window, window_end
 from envelopes.foreign import FieldSlice, ItemLinks
-from envelopes.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart, within
+from envelopes.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ def _place_of(source: Source) -> str:
 def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces: bool) -> Window:
     text = part.text
     stop = window_end(text, start, limit, spaces=spaces)
-    shown = within(part.segments, start, stop)
+    shown = part.within(start, stop)
     out: list[str] = []
     room = ROOM
     is_plain = not spaces and not has_live(text[start:stop])

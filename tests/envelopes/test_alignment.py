@@ -15,6 +15,9 @@ from envelopes.alignment import (
     match_prefix,
     to_segments,
 )
+from envelopes.receipt import Segment, Source, TextPart
+
+ONE = Source("complete", "/one", 0, 9)
 
 
 @pytest.mark.parametrize(("value", "at", "expected"), [("b", 2, Span(2, 3, "/x", 0, 1)), ("b", 0, None), ("", 0, None)])
@@ -102,3 +105,25 @@ def test_a_line_is_shown_when_all_of_it_is(
 ) -> None:
     spans = [Span(0, end - begin, "/x", begin, end) for begin, end in ranges]
     assert cut_of(value, spans, start=start).shown == shown
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "shown"),
+    [
+        (0, 9, ["one", "-", "three"]),
+        (0, 3, ["one"]),
+        (1, 4, ["ne", "-"]),
+        (3, 5, ["-", "t"]),
+        (5, 7, ["hr"]),
+        (8, 99, ["e"]),
+        (9, 99, []),
+        (4, 4, []),
+    ],
+)
+def test_a_part_of_a_receipt_keeps_its_segments_and_cuts_those_at_its_edges(
+    start: int, stop: int, shown: list[str]
+) -> None:
+    part = TextPart((Segment("one", "value", ONE), Segment("-", "label"), Segment("three", "value", ONE)))
+    found = part.within(start, stop)
+    assert [one.text for one in found] == shown
+    assert all(one.source == (None if one.role == "label" else ONE) for one in found)
