@@ -37,7 +37,7 @@ from envelopes.result import summary
 from envelopes.untrusted import Untrusted
 
 Found = Iterator[Record | Problem]
-_BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot"})
+_BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot", "file-history-delta"})
 
 
 def sniff(head: bytes, place: Place) -> bool:
@@ -177,4 +177,5 @@ _TYPES: dict[str, Callable[[Line], Found]] = {
     "attachment": attached,
     "content-replacement": compaction.replaced,
     "file-history-snapshot": _bookkeeping,
+    "file-history-delta": _bookkeeping,
 }

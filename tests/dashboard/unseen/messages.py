@@ -73,6 +73,8 @@ RECORDINGS: dict[str, Recorded] = {
         plain("permission-mode", permissionMode="default"),
         plain("queue-operation", operation="enqueue", content="go on"),
         {"type": "file-history-snapshot", "messageId": "m", "snapshot": {"trackedFileBackups": {}}},
+        {"type": "file-history-delta", "messageId": "m", "snapshotMessageId": "m", "trackingPath": "/a"},
+        plain("attachment", uuid="at0", attachment={"type": "queued_command", "prompt": "and test it"}),
         plain("attachment", uuid="at1", attachment={"type": "deferred_tools_delta", "addedNames": ["X"]}),
         {**user("hi", uuid="u1"), "promptId": "p", "permissionMode": "default", "entrypoint": "cli", "slug": "a-b"},
         asks("toolu_1", "Agent", {"description": "d", "prompt": "look", "subagent_type": "Explore"}),
