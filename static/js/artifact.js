@@ -81,12 +81,23 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+/* A page that is followed for hours would hold all that was written meanwhile. */
+function letGo() {
+  const panel = document.querySelector("#window[data-most]");
+  const rows = panel ? [...panel.querySelectorAll(".line")] : [];
+  const surplus = rows.slice(0, Math.max(0, rows.length - Number(panel?.dataset.most)));
+  if (!surplus.length) return;
+  for (const row of surplus) row.remove();
+  panel.querySelector("[data-let-go]").hidden = false;
+}
+
 /* What is followed stays in sight for who stands at its end, and only then. */
 let wasAtEnd = false;
 document.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.target.id === "follow") wasAtEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
 });
 document.addEventListener("htmx:afterSettle", () => {
+  if (wasAtEnd) letGo();
   if (wasAtEnd) document.getElementById("follow")?.scrollIntoView({ block: "end" });
   wasAtEnd = false;
 });
