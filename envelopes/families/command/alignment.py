@@ -1,6 +1,7 @@
 """Where the characters of Claude Code's command receipts come from.
 
-    Bash        stdout without leading blank lines, a newline, stderr; trimmed as JavaScript trims
+    Bash        stdout without leading blank lines, a newline, stderr; trimmed as JavaScript trims;
+                or one of the two alone, where nothing else is said
     too long    `<persisted-output>` with a preview of the head, or `... [40 lines truncated] ...`
                 between head and tail
     Exit code   the recorded string without its `Error: `
@@ -34,7 +35,7 @@ BACKGROUND_TAGS = (("status", "/status"), ("exit_code", "/exitCode"), ("stdout",
 
 def align_command(evidence: Evidence, text: str) -> list[Span]:
     written = _written(evidence.result)
-    spans = _placed(written, text) if written.text else []
+    spans = (_placed(written, text) or _alone(evidence.result, text)) if written.text else []
     return spans + _named(evidence.result, text, after=max((span.end for span in spans), default=0)) or align_failure(
         evidence, text
     )
@@ -62,15 +63,25 @@ def _written(result: JsonValue) -> Patchwork:
         output = exited.end() if exited else offset
         line = [Piece("", result[offset:output], offset)] if output > offset else []
         return Patchwork([*line, Piece("", result[output:], output)])
-    recorded = Members(result)
     pieces: list[Piece] = []
-    for pointer in ("/stdout", "/stderr"):
-        text = recorded.text(pointer[1:]) or ""
-        start, end = _trim(pointer, text)
-        if start < end:
-            pieces += [Piece(None, "\n")] if pieces else []
-            pieces.append(Piece(pointer, text[start:end], start))
+    for one in _streams(result):
+        pieces += [Piece(None, "\n")] if pieces else []
+        pieces.append(one)
     return Patchwork(pieces)
+
+
+def _streams(result: JsonValue) -> list[Piece]:
+    """What stdout and stderr say, trimmed; without those that say nothing."""
+    recorded = Members(result)
+    texts = [(pointer, recorded.text(pointer[1:]) or "") for pointer in ("/stdout", "/stderr")]
+    trimmed = [(pointer, text, *_trim(pointer, text)) for pointer, text in texts]
+    return [Piece(pointer, text[start:end], start) for pointer, text, start, end in trimmed if start < end]
+
+
+def _alone(result: JsonValue, text: str) -> list[Span]:
+    """Some runtimes leave a stream out. A receipt that is the other one, to the character, comes from there."""
+    said = next((one for one in _streams(result) if one.text == text), None) if isinstance(result, dict) else None
+    return list(Patchwork([said]).spans(0, 0, len(text))) if said else []
 
 
 def _trim(pointer: str, text: str) -> tuple[int, int]:
