@@ -152,14 +152,11 @@ def _kept(value: JsonValue, pointer: str, gone: _Gone) -> JsonValue:
         return value
     if pointer in gone and gone[pointer].kind != "rows":
         return text_mark(len(value)) if isinstance(value, str) else _emptied(value)
-    match value:
-        case dict():
-            kept = {key: _kept_member(key, child, join(pointer, key), gone) for key, child in value.items()}
-            return kept | _marks(value, pointer, gone)
-        case list():
-            return [_kept(child, join(pointer, index), gone) for index, child in enumerate(value)]
-        case _:
-            return value
+    if isinstance(value, dict):
+        kept = {key: _kept_member(key, child, join(pointer, key), gone) for key, child in value.items()}
+        return kept | _marks(value, pointer, gone)
+    assert isinstance(value, list)  # something went from it, so it holds something
+    return [_kept(child, join(pointer, index), gone) for index, child in enumerate(value)]
 
 
 def _kept_member(key: str, child: JsonValue, pointer: str, gone: _Gone) -> JsonValue:

@@ -206,6 +206,12 @@ def test_many_rows_are_reduced_to_their_ids_last() -> None:
     }
 
 
+def test_rows_keep_their_lists_of_references() -> None:
+    items = [{"id": f"wi_{number}", "refs": ["wi_1", "wi_2"], "objective": "Step"} for number in range(100)]
+    rows = compact(success({"work_items": items}), 0).canonical.result["work_items"]
+    assert rows[7] == {"id": "wi_7", "refs": ["wi_1", "wi_2"]}
+
+
 def test_nothing_goes_while_the_envelope_fits() -> None:
     envelope = success({"stdout_preview": "x" * 8_000})
     kept = compact(envelope, envelope_characters(envelope))

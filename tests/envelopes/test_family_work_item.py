@@ -95,6 +95,12 @@ def shown(tool: str, result: JsonValue) -> str:
             "#1 [] A",
             [("/tasks/0/id", "1"), ("/tasks/0/subject", "A")],
         ),
+        (
+            "TaskList",
+            {"tasks": [{"id": "", "subject": "", "status": "x"}, {"id": "2", "subject": "B", "status": "x"}]},
+            "# [x] \n#2 [x] B",
+            [("/tasks/0/status", "x"), ("/tasks/1/id", "2"), ("/tasks/1/status", "x"), ("/tasks/1/subject", "B")],
+        ),
     ],
 )
 def test_a_work_item_receipt_is_linked_to_the_recorded_field(

@@ -99,6 +99,23 @@ def test_a_plain_file_says_by_its_dates_that_nobody_wrote_to_it(store: FileStore
     store.put(io.BytesIO(content))  # is there already, and was not read
     assert not store.is_untouched(sha256)
     assert store.is_untouched(store.put(io.BytesIO(b"text\n" * 400_000)).sha256)
+    assert not store.indexes.is_sealed(digest("never stored"), dates.st_ctime_ns)
+
+
+def test_a_glance_tells_what_is_gone_or_has_another_size(store: FileStore) -> None:
+    sha256 = store.put(io.BytesIO(b"hello\n")).sha256
+    file = store.root / sha256[:2] / sha256
+    store.glance(sha256, 6)
+    store.glance(store.put(io.BytesIO(LARGE.encode())).sha256, len(LARGE))  # compressed: its file has another size
+    file.write_bytes(b"hell")
+    with pytest.raises(Damaged, match="4 bytes, where 6 were stored"):
+        store.glance(sha256, 6)
+    file.unlink()
+    with pytest.raises(MissingArtifact):
+        store.glance(sha256, 6)
+    file.symlink_to(store.root)
+    with pytest.raises(Damaged, match="no regular file"):
+        store.glance(sha256, 6)
 
 
 @pytest.mark.parametrize(("data", "lines"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\nb", 2), (b"\n\n", 2)])

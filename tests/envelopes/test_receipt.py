@@ -1,0 +1,30 @@
+"""What a model saw, in pieces that know where they come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelopes.receipt import ImagePart, Receipt, Segment, Source, TextPart
+
+FIELD = Source("canonical", "/result/path")
+PARTS = (
+    TextPart((Segment("read ", "label"), Segment("a.py", "value", FIELD))),
+    ImagePart("image/png", "iVBORw0=", 5),
+    TextPart((Segment("two", "label"),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("characters", "pieces"),
+    [
+        (0, []),
+        (5, [("read ", None)]),
+        (7, [("read ", None), ("a.", FIELD)]),
+        (10, [("read ", None), ("a.py", FIELD), ("t", None)]),
+        (99, [("read ", None), ("a.py", FIELD), ("two", None)]),
+    ],
+)
+def test_the_beginning_of_a_receipt_runs_over_its_texts_and_keeps_the_sources(
+    characters: int, pieces: list[tuple[str, Source | None]]
+) -> None:
+    assert [(one.text, one.source) for one in Receipt(PARTS).beginning(characters)] == pieces
