@@ -212,6 +212,12 @@ def test_rows_keep_their_lists_of_references() -> None:
     assert rows[7] == {"id": "wi_7", "refs": ["wi_1", "wi_2"]}
 
 
+def test_a_result_that_is_one_long_text_is_dropped_as_a_field_would_be() -> None:
+    kept = compact(success("x" * 5_000), 0)
+    assert kept.canonical.result == "[5000 characters dropped by compaction]"
+    assert compact(success(7), 0).canonical.result == 7
+
+
 def test_nothing_goes_while_the_envelope_fits() -> None:
     envelope = success({"stdout_preview": "x" * 8_000})
     kept = compact(envelope, envelope_characters(envelope))
