@@ -15,8 +15,8 @@ import msgspec
 from dashboard.inert import Html, inert
 from dashboard.templatetags.markup import size
 from envelopes.halves import recorded_parts
-from envelopes.receipt import ImagePart, OtherPart
-from envelopes.result import JsonValue
+from envelopes.schema.receipt import ImagePart, OtherPart
+from envelopes.schema.result import JsonValue
 from envelopes.untrusted import Untrusted, tame
 
 SHOWN = 8 * 1024  # characters of one item on a page of many

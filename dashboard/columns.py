@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from envelopes.instant import moment
+from envelopes.schema.timestamps import moment
 from envelopes.untrusted import visible
 
 EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)

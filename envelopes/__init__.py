@@ -11,14 +11,14 @@ The pipeline knows no family; `envelopes.families` is the registry, `envelopes.h
 
 from __future__ import annotations
 
-from envelopes.call import ToolCall
 from envelopes.compaction import Compacted, compact
-from envelopes.event import ExecutionEvent
 from envelopes.halves import Halves, read_halves
 from envelopes.pipeline import project, render
-from envelopes.receipt import Receipt, Segment
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError
-from envelopes.settlement import Settlement
+from envelopes.schema.call import ToolCall
+from envelopes.schema.event import ExecutionEvent
+from envelopes.schema.receipt import Receipt, Segment
+from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.schema.settlement import Settlement
 
 __all__ = [
     "CanonicalResult",

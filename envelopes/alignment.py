@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from envelopes.preview import Cut
-from envelopes.receipt import Document, Segment, Source
+from envelopes.schema.receipt import Document, Segment, Source
 
 STRETCH = 8 * 1024  # characters
 

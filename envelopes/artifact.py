@@ -34,7 +34,7 @@ from envelopes.durable_files import (
 )
 from envelopes.index_folder import INDEX_NAME, IndexFolder
 from envelopes.line_index import IndexBuilder, LineIndex, load
-from envelopes.result import ArtifactRef
+from envelopes.schema.result import ArtifactRef
 from envelopes.seekable import Damaged, compress, open_frames, zstd
 
 COMPRESS_FROM = 1024 * 1024  # bytes

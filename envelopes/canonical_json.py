@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import rfc8785
 
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 Scheme: TypeAlias = Literal["jcs", "jcs+exact"]
 

@@ -34,8 +34,8 @@ import msgspec
 
 from envelopes.outline import outline
 from envelopes.pointer import join, resolve
-from envelopes.receipt import Receipt, Role, Segment, Source, text_receipt
-from envelopes.result import SUMMARY_CHARACTERS, CanonicalResult, JsonValue, ToolError
+from envelopes.schema.receipt import Receipt, Role, Segment, Source, text_receipt
+from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, JsonValue, ToolError
 from envelopes.survey import SHORT, Members, Rows, Text, handles_only, json_characters, survey, text_mark
 from envelopes.tokens import count_tokens
 

@@ -15,8 +15,8 @@ import msgspec
 
 from envelopes.outline import scalar_text
 from envelopes.pointer import join
-from envelopes.receipt import Receipt, Source
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.schema.receipt import Receipt, Source
+from envelopes.schema.result import CanonicalResult, JsonValue
 
 BY_CHANCE = 3  # characters that stand anywhere: an untraced text of that length proves nothing
 _STEP = re.compile(r"/\d+(?=/|$)")

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from envelopes.pipeline import ReceiptTooLong
-from envelopes.receipt import Receipt
+from envelopes.schema.receipt import Receipt
 from envelopes.tokens import TokenCount, count_all, count_tokens
 
 SMALLEST = 40  # characters: below that nothing is said

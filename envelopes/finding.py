@@ -17,8 +17,8 @@ import msgspec
 
 from envelopes.pointer import join
 from envelopes.preview import Cut
-from envelopes.receipt import Document, Receipt, Segment
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.schema.receipt import Document, Receipt, Segment
+from envelopes.schema.result import CanonicalResult, JsonValue
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from envelopes.budget import RenderPolicy
 from envelopes.preview import Cut, head_tail
-from envelopes.receipt import Segment, Source
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment, Source
 
 MARKER_ROOM = 120
 SMALLEST_PREVIEW = 200

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from envelopes.alignment import Span
-from envelopes.result import CompleteOutput, JsonValue
+from envelopes.schema.result import CompleteOutput, JsonValue
 
 ResultFidelity: TypeAlias = Literal["structured", "bounded", "stringified", "parsed_from_receipt", "absent"]
 ReceiptFidelity: TypeAlias = Literal["exact", "recorded", "reconstructed", "inflated", "masked", "absent"]

@@ -24,8 +24,8 @@ from envelopes.lint import lint
 from envelopes.pipeline import Projection, project
 from envelopes.pointer import text_at
 from envelopes.preview import Cut
-from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, text_part
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, text_part
+from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.untrusted import Untrusted, dump, read_admitted, read_beginning
 
 Recorded: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned

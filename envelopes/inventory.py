@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from envelopes.tool import DISPATCH_KINDS, Capability, Profile, ToolDefinition
+from envelopes.schema.tool import DISPATCH_KINDS, Capability, Profile, ToolDefinition
 
 PATH = Path(__file__).with_name("inventory.json")
 FIRST_VERSION = "1.0"

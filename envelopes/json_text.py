@@ -14,7 +14,7 @@ from json import JSONDecodeError, JSONDecoder
 from envelopes.alignment import Span
 from envelopes.outline import scalar_text
 from envelopes.pointer import join
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 _DECODER = JSONDecoder(strict=False)
 _SPACE = re.compile(r"[ \t\r\n]*")

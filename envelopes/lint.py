@@ -31,7 +31,7 @@ from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting, is_own
 from envelopes.outline import scalar_text
 from envelopes.pointer import is_within, text_at
 from envelopes.preview import split_lines
-from envelopes.receipt import Document, Segment, TextPart
+from envelopes.schema.receipt import Document, Segment, TextPart
 from envelopes.secret import secrets_in
 
 TELLING = 12  # characters of a line or a text that stand nowhere by chance

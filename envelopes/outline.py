@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envelopes.pointer import join
-from envelopes.receipt import Segment, Source
-from envelopes.result import JsonValue
+from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.result import JsonValue
 
 INDENT = "  "
 

@@ -16,13 +16,13 @@ import json
 import msgspec
 
 from envelopes.artifact import ArtifactSink
-from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.ceiling import LIMITS, Shortening, elsewhere, fits, is_elsewhere, json_characters
 from envelopes.families.base import Family, FieldCut, Projected, whole_elsewhere
 from envelopes.finding import Pair, Shortened
-from envelopes.receipt import Receipt, text_receipt
-from envelopes.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summary
-from envelopes.variant import Variant
+from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
+from envelopes.schema.receipt import Receipt, text_receipt
+from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summary
+from envelopes.schema.variant import Variant
 
 
 class Projection(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 
 def join(base: str, key: str | int) -> str:

@@ -18,7 +18,7 @@ from envelopes.failures import align_failure, read_failure
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading, ResultFidelity
 from envelopes.json_text import match_json
 from envelopes.outline import outline_text, scalar_text
-from envelopes.result import CompleteOutput, JsonValue, summary
+from envelopes.schema.result import CompleteOutput, JsonValue, summary
 
 
 class RecordedText(msgspec.Struct, frozen=True):

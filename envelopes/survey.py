@@ -21,7 +21,7 @@ from json.encoder import encode_basestring
 import msgspec
 
 from envelopes.pointer import join
-from envelopes.result import SUMMARY_CHARACTERS, JsonValue
+from envelopes.schema.result import SUMMARY_CHARACTERS, JsonValue
 
 IDENTITY = frozenset({"id", "ids", "ref", "refs", "handle", "handles", "artifact", "artifacts"})
 LOCATION = frozenset({"path", "url", "uri"})

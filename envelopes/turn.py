@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, assert_never
 
 from envelopes.artifact import ArtifactSink
 from envelopes.canonical_json import NotCanonical, args_hash
-from envelopes.outcome import (
+from envelopes.schema.outcome import (
     CANCELLED,
     ToolArtifactReference,
     ToolDenied,
@@ -28,8 +28,8 @@ from envelopes.outcome import (
     fits_inline,
     outcome_blocks_tool,
 )
-from envelopes.result import ArtifactRef, summary
-from envelopes.tool import RiskLevel
+from envelopes.schema.result import ArtifactRef, summary
+from envelopes.schema.tool import RiskLevel
 
 Key: TypeAlias = tuple[str, str]
 

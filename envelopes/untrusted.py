@@ -20,7 +20,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 
 import msgspec
 
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 DEPTH = 200
 DIGITS = 4300  # what Python itself converts (CVE-2020-10735)

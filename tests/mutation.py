@@ -32,8 +32,11 @@ import pytest
 BOUNDS = [f"tests/envelopes/test_{name}.py" for name in ("preview", "contract", "ceiling")]
 TESTS = {
     **dict.fromkeys(("envelopes/pipeline.py", "envelopes/preview.py"), BOUNDS),
-    "envelopes/settlement.py": ["tests/envelopes/test_settlement.py", "tests/envelopes/test_codec_settlement.py"],
-    "envelopes/outcome.py": ["tests/envelopes/test_outcome.py", "-k", "not mypy"],
+    "envelopes/schema/settlement.py": [
+        "tests/envelopes/test_settlement.py",
+        "tests/envelopes/test_codec_settlement.py",
+    ],
+    "envelopes/schema/outcome.py": ["tests/envelopes/test_outcome.py", "-k", "not mypy"],
 }
 LEAST = 85
 PYTEST = (

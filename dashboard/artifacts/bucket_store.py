@@ -34,7 +34,7 @@ from envelopes.artifact import (
 from envelopes.durable_files import IncomingFile, incoming, make_folder, publish, unfinished_since
 from envelopes.index_folder import IndexFolder, NotIndexed
 from envelopes.line_index import WIDE, LineIndex, load
-from envelopes.result import ArtifactRef
+from envelopes.schema.result import ArtifactRef
 from envelopes.seekable import Damaged, compress, open_frames
 
 

@@ -17,7 +17,7 @@ from dashboard.artifacts.bucket_store import BucketStore
 from envelopes.artifact import INDEX_FROM, Fault, FileStore, MissingArtifact, Stored
 from envelopes.index_folder import NotIndexed
 from envelopes.line_index import LineIndex, build
-from envelopes.result import ArtifactRef
+from envelopes.schema.result import ArtifactRef
 
 SHA256 = re.compile("[0-9a-f]{64}")
 COUNTED_AT_ONCE = 8 * 1024 * 1024  # bytes: 10 ms

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 from envelopes.untrusted import Untrusted, tame
 
 SHORT = 60  # characters of what was searched for

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from envelopes.preview import Cut
-from envelopes.receipt import Receipt
+from envelopes.schema.receipt import Receipt
 
 LONG = 1_000  # characters: from there on the beginning of the line is no place to lead to
 Piece = tuple[int, int]  # characters [start, end) of a text

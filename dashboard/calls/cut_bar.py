@@ -18,7 +18,7 @@ from dashboard.models import Artifact
 from dashboard.templatetags.markup import size as said_size
 from envelopes.halves import Halves, OutputCut
 from envelopes.pointer import split, text_at
-from envelopes.receipt import Receipt
+from envelopes.schema.receipt import Receipt
 
 WIDTH = 1_000
 LEAST_WIDTH = 2.0  # a single line of a million is still seen

@@ -11,7 +11,7 @@ import re
 import struct
 from dataclasses import dataclass
 
-from envelopes.receipt import ImagePart, Receipt
+from envelopes.schema.receipt import ImagePart, Receipt
 
 INLINE_BYTES = 160_000  # of base64, within a page of at most 1 MB
 LARGEST_BYTES = 16_000_000

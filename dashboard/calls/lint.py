@@ -18,8 +18,8 @@ from dashboard.calls.surfaces import Surfaces
 from dashboard.windows import FIRST
 from envelopes.finding import Finding
 from envelopes.halves import Halves, lint_recorded
-from envelopes.receipt import Part, Receipt, TextPart, text_part
-from envelopes.result import JsonValue
+from envelopes.schema.receipt import Part, Receipt, TextPart, text_part
+from envelopes.schema.result import JsonValue
 
 LOOKED_AT = 64 * 1024  # characters of the receipt, and of the texts of the result
 AT_FIRST = FIRST  # what a page that shows them looks at, unless `?lint=more` asks it for more

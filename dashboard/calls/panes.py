@@ -15,7 +15,7 @@ from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces
 from dashboard.windows import FIRST, NEXT, Window, text_window
 from envelopes.pointer import text_at
-from envelopes.receipt import Receipt
+from envelopes.schema.receipt import Receipt
 from envelopes.tokens import TokenCount
 
 ARGS_FIRST = 8 * 1024

@@ -18,8 +18,8 @@ from dashboard.calls.surfaces import Surfaces, utf8_length
 from dashboard.renderers.variant_pane import asked_for
 from dashboard.windows import FIRST, Window
 from envelopes.compaction import Compacted, compact, recap
-from envelopes.receipt import Receipt
-from envelopes.result import CanonicalResult
+from envelopes.schema.receipt import Receipt
+from envelopes.schema.result import CanonicalResult
 from envelopes.tokens import CHARACTERS_PER_TOKEN, TokenCount
 from envelopes.transports import TRANSPORTS, CallIds, NotCarried, Transport
 from envelopes.untrusted import dump

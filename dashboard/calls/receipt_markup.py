@@ -20,7 +20,7 @@ from dashboard.calls.image_part import Picture, picture_of
 from dashboard.inert import Html, attribute, has_live, inert
 from dashboard.windows import ROOM, Window, window_end
 from envelopes.foreign import FieldSlice, ItemLinks
-from envelopes.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
+from envelopes.schema.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
 
 
 @dataclass(frozen=True, kw_only=True)

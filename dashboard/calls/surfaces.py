@@ -16,7 +16,7 @@ import msgspec
 from dashboard.calls.queries import observations_of, projections_of, receipts_of
 from dashboard.models import Call, CanonicalProjection, Observation, Receipt
 from envelopes.halves import Halves, read_halves
-from envelopes.result import CanonicalResult, InvalidOutput
+from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.tokens import TokenCount, count_tokens
 from envelopes.untrusted import Untrusted, dump, tame
 

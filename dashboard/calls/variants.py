@@ -8,9 +8,9 @@ from dashboard.calls.surfaces import Surfaces
 from envelopes.families import family
 from envelopes.families.base import Family
 from envelopes.pipeline import render
-from envelopes.receipt import Receipt
 from envelopes.renderings import Variant, variant, variants_for
-from envelopes.result import CanonicalResult
+from envelopes.schema.receipt import Receipt
+from envelopes.schema.result import CanonicalResult
 from envelopes.untrusted import tame
 
 

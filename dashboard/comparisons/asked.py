@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from dashboard.models import Observation
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 from envelopes.untrusted import Untrusted, tame
 
 CHARACTERS = 160

@@ -16,10 +16,10 @@ from envelopes.coverage import dropped_fields, field_names, telling_fields
 from envelopes.finding import Pair
 from envelopes.lint import lint
 from envelopes.pipeline import render
-from envelopes.receipt import Receipt, text_receipt
 from envelopes.renderings.template import TemplateRefused
+from envelopes.schema.receipt import Receipt, text_receipt
+from envelopes.schema.variant import Variant
 from envelopes.tokens import count_all
-from envelopes.variant import Variant
 
 PROBLEM_CHARACTERS = 200
 NOTHING = text_receipt(())

@@ -26,8 +26,8 @@ from dashboard.renderers.receipt_diff_markup import DiffPage, View, diff_page
 from dashboard.windows import FIRST, Window
 from envelopes.families import family
 from envelopes.pipeline import render
-from envelopes.receipt import Receipt
-from envelopes.result import CanonicalResult
+from envelopes.schema.receipt import Receipt
+from envelopes.schema.result import CanonicalResult
 
 
 @dataclass(frozen=True, kw_only=True)

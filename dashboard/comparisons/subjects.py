@@ -20,7 +20,7 @@ from dashboard.prepared import given, prepared
 from envelopes.families import family
 from envelopes.families.base import Family, FieldCut
 from envelopes.finding import Shortened
-from envelopes.result import CanonicalResult
+from envelopes.schema.result import CanonicalResult
 from envelopes.untrusted import tame
 
 AT_ONCE = 200  # calls, as a batch has

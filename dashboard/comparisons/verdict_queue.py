@@ -17,7 +17,7 @@ from dashboard.comparisons.judging import last_verdict, variant_is_first
 from dashboard.comparisons.pair import Written, written
 from dashboard.models import Call, Comparison, Project, Review
 from dashboard.windows import FIRST, Window
-from envelopes.receipt import Receipt, Segment, TextPart
+from envelopes.schema.receipt import Receipt, Segment, TextPart
 
 WHOLE = 1024 * 1024  # characters of a text, when all of it is asked for
 

@@ -16,7 +16,7 @@ from dashboard.models import Artifact, Call, CanonicalProjection, Observation
 from envelopes.families import family
 from envelopes.halves import Halves, read_halves
 from envelopes.pointer import join, text_at
-from envelopes.result import ArtifactRef, JsonValue
+from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.untrusted import dump
 
 ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})

@@ -20,17 +20,17 @@ from dashboard.renderers.receipt_diff import difference
 from dashboard.renderers.receipt_diff_markup import DiffPage, diff_page
 from dashboard.renderers.variant_list import Offered, by_key
 from dashboard.windows import FIRST
-from envelopes.budget import RenderPolicy
 from envelopes.fallout import Sweep, Write, apportioned, fell_out, said_fields, sweep, within_tokens
 from envelopes.families.base import Family
 from envelopes.finding import Finding, Pair
 from envelopes.lint import lint
 from envelopes.pipeline import ReceiptTooLong, render
 from envelopes.pointer import join
-from envelopes.receipt import Receipt
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Receipt
+from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.variant import Variant
 from envelopes.tokens import TokenCount, count_tokens
-from envelopes.variant import Variant
 
 ROWS_SHOWN = 80
 REMEMBERED_FOR = 600  # seconds

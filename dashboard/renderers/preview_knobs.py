@@ -17,7 +17,7 @@ import msgspec
 
 from dashboard.renderers.receipt_diff_markup import View
 from dashboard.renderers.variant_list import Offered, by_key
-from envelopes.budget import CutAt, RenderPolicy
+from envelopes.schema.budget import CutAt, RenderPolicy
 
 RECORDED = "recorded"
 MOST_TOKENS = 1_000_000

@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from dashboard.models import PastedEnvelope, Project
-from envelopes.result import SUMMARY_CHARACTERS, CanonicalResult, InvalidOutput
+from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, InvalidOutput
 from envelopes.untrusted import Untrusted, dump, tame
 
 LIMIT = 256_000  # bytes

@@ -23,7 +23,7 @@ from envelopes.artifact import MemorySink
 from envelopes.families.base import Family, FieldCut
 from envelopes.finding import Shortened
 from envelopes.pipeline import project as to_canonical
-from envelopes.result import CanonicalResult, CompleteOutput, InvalidOutput
+from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput
 from envelopes.tokens import TokenCount
 from envelopes.untrusted import Untrusted, dump
 

@@ -36,7 +36,7 @@ from envelopes.canonical_json import NotCanonical, hash_of
 from envelopes.families import family
 from envelopes.pipeline import render
 from envelopes.renderings import Variant
-from envelopes.result import CanonicalResult
+from envelopes.schema.result import CanonicalResult
 from envelopes.untrusted import tame
 
 OTHER_TEXT = "the same version writes another text"

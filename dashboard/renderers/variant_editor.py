@@ -13,10 +13,10 @@ from dashboard.renderers.preview import Failed, written
 from dashboard.renderers.preview_subject import NoSubject, Subject, subject
 from dashboard.renderers.variant_templates import as_variant, retired_templates, versions
 from dashboard.windows import FIRST, Window
-from envelopes.budget import RECEIPT_CHARACTERS
 from envelopes.families import family
 from envelopes.families.base import Family
 from envelopes.renderings.template import TemplateRefused, check
+from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.tokens import TokenCount, count_tokens
 
 BEGINNING = """{{ summary_text | headline }}

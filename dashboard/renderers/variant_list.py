@@ -19,7 +19,7 @@ from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
 from envelopes.plugins import Origin
 from envelopes.renderings import plugged_variants, variants_for
-from envelopes.variant import Variant
+from envelopes.schema.variant import Variant
 
 TEMPLATE = "template"
 

@@ -29,9 +29,9 @@ from dashboard.windows import FIRST
 from envelopes.families.base import Family
 from envelopes.finding import Pair
 from envelopes.lint import lint
-from envelopes.result import CanonicalResult, InvalidOutput
+from envelopes.schema.result import CanonicalResult, InvalidOutput
+from envelopes.schema.variant import Variant
 from envelopes.untrusted import Untrusted
-from envelopes.variant import Variant
 
 RIGHT = "variant-"
 HOTKEYS = "ABCDEFGHIJKL"  # one each; the small letters are the page's own, M loads more

@@ -21,9 +21,9 @@ from dashboard.renderers.variant_pane import VariantKey, keys_of, preview_addres
 from envelopes.families.base import Family
 from envelopes.finding import Pair
 from envelopes.lint import lint
-from envelopes.receipt import Receipt
+from envelopes.schema.receipt import Receipt
+from envelopes.schema.variant import Variant
 from envelopes.tokens import TokenCount, count_all
-from envelopes.variant import Variant
 
 _Receipt: TypeAlias = tuple[Offered, Receipt | None, str]  # or why there is none
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard.windows import Window
-from envelopes.tool import ToolDefinition
+from envelopes.schema.tool import ToolDefinition
 from envelopes.transports import TRANSPORTS, NotCarried
 
 SCHEMA = ""  # the name of the form that is no provider's

@@ -13,7 +13,7 @@ from django.urls import reverse
 from dashboard.models import Project, RunFacet
 from envelopes.families import FAMILIES, may_call, tools
 from envelopes.families.base import Family
-from envelopes.tool import ALL_PROFILES, Plane, ToolDefinition
+from envelopes.schema.tool import ALL_PROFILES, Plane, ToolDefinition
 
 PLANES = {
     "work_item": "Work items",

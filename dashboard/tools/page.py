@@ -15,7 +15,7 @@ from dashboard.tools.samples import Rendered, Sample, tool_samples
 from dashboard.tools.shape import Shape, shapes
 from dashboard.windows import FIRST, Window
 from envelopes.families import builtin
-from envelopes.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
+from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
 
 ONE_LINE = 72  # characters of an example
 

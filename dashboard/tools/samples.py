@@ -18,12 +18,12 @@ from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
 from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import join
-from envelopes.receipt import Receipt, Source
 from envelopes.renderings import variants_for
-from envelopes.result import JsonValue
+from envelopes.schema.receipt import Receipt, Source
+from envelopes.schema.result import JsonValue
+from envelopes.schema.variant import Variant
 from envelopes.tokens import TokenCount, count_all
 from envelopes.untrusted import dump
-from envelopes.variant import Variant
 
 HALVES = ("/result/", "/error/")
 SORTS = ("success", "error", "large", "empty", "odd")

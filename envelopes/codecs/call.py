@@ -17,10 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from envelopes.call import CallError, ToolCall, ToolResult, check_data
-from envelopes.event import ExecutionEvent
-from envelopes.result import JsonValue, ToolError
-from envelopes.settlement import (
+from envelopes.schema.call import CallError, ToolCall, ToolResult, check_data
+from envelopes.schema.event import ExecutionEvent
+from envelopes.schema.result import JsonValue, ToolError
+from envelopes.schema.settlement import (
     BY_NAME,
     RETRYABLE_KINDS,
     Settlement,
@@ -29,7 +29,7 @@ from envelopes.settlement import (
     code_of,
     kind_of_code,
 )
-from envelopes.tool import ToolDefinition
+from envelopes.schema.tool import ToolDefinition
 from envelopes.untrusted import Untrusted, dump, tame
 
 Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent

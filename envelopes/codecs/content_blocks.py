@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
-from envelopes.result import ArtifactRef, JsonValue
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
+from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.untrusted import Untrusted, dump, tame
 
 

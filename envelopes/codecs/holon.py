@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.result import CanonicalResult, InvalidOutput, JsonValue, summary
+from envelopes.schema.result import CanonicalResult, InvalidOutput, JsonValue, summary
 from envelopes.untrusted import Untrusted
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from envelopes.artifact import ArtifactSink
-from envelopes.instant import earlier, epoch_seconds, instant_at
-from envelopes.outcome import (
+from envelopes.schema.outcome import (
     CANCELLED,
     ToolArtifactReference,
     ToolDenied,
@@ -20,8 +19,9 @@ from envelopes.outcome import (
     ToolTimeout,
     fits_inline,
 )
-from envelopes.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summary
-from envelopes.settlement import Settlement, Situation, StoredOutput, outcome_situation
+from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summary
+from envelopes.schema.settlement import Settlement, Situation, StoredOutput, outcome_situation
+from envelopes.schema.timestamps import earlier, epoch_seconds, instant_at
 from envelopes.turn import reference
 
 Fields: TypeAlias = dict[str, Any]

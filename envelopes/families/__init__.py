@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from functools import cache
 
 from envelopes import plugins
-from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families import (
     agent,
     command,
@@ -27,8 +26,9 @@ from envelopes.families import (
 from envelopes.families.base import Facet, Family
 from envelopes.finding import Rule
 from envelopes.foreign import ForeignTool
-from envelopes.result import CompleteOutput
-from envelopes.tool import Capability, Profile, ToolDefinition
+from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
+from envelopes.schema.result import CompleteOutput
+from envelopes.schema.tool import Capability, Profile, ToolDefinition
 
 FAMILIES: tuple[Family, ...] = (
     command.FAMILY,

@@ -23,7 +23,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from envelopes.artifact import ArtifactSink
-from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.file_text import FileText
 from envelopes.finding import Rule
 from envelopes.fitting import fit, fitting
@@ -31,11 +30,12 @@ from envelopes.foreign import ForeignTool
 from envelopes.outline import scalar_text
 from envelopes.pointer import join, resolve
 from envelopes.preview import Cut, clipped, head_tail
-from envelopes.receipt import Segment, Source
 from envelopes.recorded import RecordedText
-from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
-from envelopes.tool import ToolDefinition
-from envelopes.variant import Renderer
+from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
+from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
+from envelopes.schema.tool import ToolDefinition
+from envelopes.schema.variant import Renderer
 
 Item = TypeVar("Item")
 FacetKind: TypeAlias = Literal["terminal", "diff", "code", "json", "text", "table", "image", "link"]

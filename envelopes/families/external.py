@@ -15,7 +15,6 @@ from collections.abc import Iterable
 import msgspec
 
 from envelopes.alignment import Span
-from envelopes.budget import ProjectionPolicy
 from envelopes.excerpts import match_excerpt
 from envelopes.failures import align_failure, read_failure
 from envelopes.families.base import (
@@ -33,12 +32,13 @@ from envelopes.families.base import (
 )
 from envelopes.fitting import fitting
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
-from envelopes.handles import spoken
 from envelopes.json_text import match_json
 from envelopes.outline import outline, outline_text
-from envelopes.receipt import Segment
 from envelopes.recorded import Members, RecordedText, align_untyped, read_untyped, reading
-from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.follow_up_handles import spoken
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 
 ROWS_SHARE = 2  # blocks and all that is said of them, beside the budget of their texts
 ROW_CHARACTERS = 160

@@ -14,7 +14,6 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import (
     Facet,
     Family,
@@ -30,10 +29,11 @@ from envelopes.families.base import (
     text_block,
     value,
 )
-from envelopes.handles import spoken
-from envelopes.receipt import Segment
 from envelopes.recorded import Members, RecordedText
-from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError, summary
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.follow_up_handles import spoken
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError, summary
 
 RECORD = "OperatorNotification"  # what stands in `tool_name`; no tool has this name
 REASON_CHARACTERS = 200

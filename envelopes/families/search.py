@@ -16,7 +16,6 @@ from itertools import chain
 import msgspec
 
 from envelopes.alignment import Span, match_items
-from envelopes.budget import ProjectionPolicy
 from envelopes.excerpts import match_excerpt
 from envelopes.families.base import (
     Facet,
@@ -34,9 +33,10 @@ from envelopes.families.base import (
     text_block,
 )
 from envelopes.foreign import Evidence, OutputField, Reading
-from envelopes.receipt import Segment
 from envelopes.recorded import Members, RecordedText, named_spans, reading, typed_tool
-from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 
 
 class Matches(msgspec.Struct, frozen=True, kw_only=True):

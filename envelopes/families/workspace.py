@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import (
     Facet,
     Family,
@@ -28,9 +27,10 @@ from envelopes.families.base import (
     project_by_type,
     value,
 )
-from envelopes.receipt import Segment
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError
-from envelopes.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
 
 Mode: TypeAlias = Literal["direct", "isolated"]
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from envelopes.call import Iteration, Limits, Policy, ToolCall
 from envelopes.canonical_json import args_hash
-from envelopes.instant import instant_at
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.schema import Step
-from envelopes.result import summary
-from envelopes.tool import ToolDefinition
+from envelopes.schema.call import Iteration, Limits, Policy, ToolCall
+from envelopes.schema.result import summary
+from envelopes.schema.timestamps import instant_at
+from envelopes.schema.tool import ToolDefinition
 
 MOST_ITERATIONS = 1_000  # OD-13, where the policy names no number
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from envelopes.call import ToolCall, ToolResult
-from envelopes.event import ExecutionEvent
-from envelopes.instant import moment
+from envelopes.schema.call import ToolCall, ToolResult
+from envelopes.schema.event import ExecutionEvent
+from envelopes.schema.timestamps import moment
 
 
 class Proof(msgspec.Struct, frozen=True):

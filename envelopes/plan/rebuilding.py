@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from envelopes.call import Iteration, Limits, ToolCall, ToolResult
 from envelopes.canonical_json import NotCanonical, args_hash
-from envelopes.event import ExecutionEvent
 from envelopes.plan.calls import rounds
 from envelopes.plan.order import WITH_DATA, StepEnd, needs, order, unmet
 from envelopes.plan.proof import confirmations
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.retries import on_error
 from envelopes.plan.schema import Defaults, OnError, Plan, Step
+from envelopes.schema.call import Iteration, Limits, ToolCall, ToolResult
+from envelopes.schema.event import ExecutionEvent
 
 Ended: TypeAlias = tuple[StepEnd | None, Any]
 _ENDS: dict[str, StepEnd] = {"ok": "ok", "skipped": "skipped", "cancelled": "cancelled"}

@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.call import Limits, ToolCall, ToolResult
 from envelopes.plan.schema import Defaults, OnError, Retry, Step
-from envelopes.tool import RiskLevel
+from envelopes.schema.call import Limits, ToolCall, ToolResult
+from envelopes.schema.tool import RiskLevel
 
 MOST_ATTEMPTS = 10
 USUAL = Retry(max_attempts=3, backoff_ms=250)  # OD-5, for a step that asks for retries and says no more

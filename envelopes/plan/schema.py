@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.tool import RiskLevel
+from envelopes.schema.tool import RiskLevel
 from envelopes.untrusted import Untrusted
 
 OnError: TypeAlias = Literal["stop", "skip", "retry"]

@@ -25,7 +25,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from envelopes.foreign import ReceiptFidelity, ResultFidelity
-from envelopes.instant import moment
+from envelopes.schema.timestamps import moment
 from envelopes.untrusted import Untrusted, admit, tame
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -13,10 +13,10 @@ from functools import cache
 import msgspec
 
 from envelopes import plugins
-from envelopes.budget import RenderPolicy
 from envelopes.families.base import Family
 from envelopes.renderings import canonical_json, markdown, outcome_json, tagged
-from envelopes.variant import Variant
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.variant import Variant
 
 VARIANTS: tuple[Variant, ...] = (
     canonical_json.VARIANT,

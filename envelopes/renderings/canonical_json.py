@@ -6,11 +6,11 @@ before they are written, and the text stays JSON.
 
 from __future__ import annotations
 
-from envelopes.budget import RenderPolicy
-from envelopes.receipt import Segment
 from envelopes.renderings.json_writing import bounded, sourced
-from envelopes.result import CanonicalResult
-from envelopes.variant import Variant
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult
+from envelopes.schema.variant import Variant
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:

@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.budget import RenderPolicy
 from envelopes.fitting import cut_segment, fit
 from envelopes.pointer import join
-from envelopes.receipt import Segment, Source
-from envelopes.result import JsonValue
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.result import JsonValue
 
 PLAIN = re.compile(r'(?P<plain>[^\x00-\x1f"\\]+)|[\x00-\x1f"\\]+')
 PLAIN_ASCII = re.compile(r"(?P<plain>[ !#-\[\]-~]+)|[^ !#-\[\]-~]+")

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from envelopes.budget import RenderPolicy
-from envelopes.outcome import (
+from envelopes.pointer import text_at
+from envelopes.renderings.json_writing import Text, Tree, bounded, own, sourced
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.outcome import (
     CANCELLED,
     ToolArtifactReference,
     ToolDenied,
@@ -24,12 +26,10 @@ from envelopes.outcome import (
     fits_inline,
     outcome_to_model_content,
 )
-from envelopes.pointer import text_at
-from envelopes.receipt import Segment, Source
-from envelopes.renderings.json_writing import Text, Tree, bounded, own, sourced
-from envelopes.result import CanonicalResult, JsonValue, ToolError, summary
-from envelopes.settlement import envelope_situation
-from envelopes.variant import Variant
+from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.result import CanonicalResult, JsonValue, ToolError, summary
+from envelopes.schema.settlement import envelope_situation
+from envelopes.schema.variant import Variant
 
 # Where a member may come from; it does where it equals the field, or ends in it ("Blocked: …").
 POINTERS = {

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
-from envelopes.result import CanonicalResult, JsonValue
-from envelopes.tool import ToolDefinition
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
+from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.tool import ToolDefinition
 from envelopes.untrusted import dump
 
 Body: TypeAlias = dict[str, Any]

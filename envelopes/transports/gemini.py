@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from envelopes.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
-from envelopes.result import CanonicalResult, JsonValue
-from envelopes.settlement import native_is_error
-from envelopes.tool import ToolDefinition
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
+from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.settlement import native_is_error
+from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
     Body,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.receipt import ImagePart, Receipt
-from envelopes.result import CanonicalResult, JsonValue
-from envelopes.settlement import native_is_error
-from envelopes.tool import ToolDefinition
+from envelopes.schema.receipt import ImagePart, Receipt
+from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.settlement import native_is_error
+from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
     Blocks,

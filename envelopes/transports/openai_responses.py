@@ -14,9 +14,9 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.receipt import ImagePart, Receipt
-from envelopes.result import CanonicalResult, JsonValue
-from envelopes.tool import ToolDefinition
+from envelopes.schema.receipt import ImagePart, Receipt
+from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
     Blocks,

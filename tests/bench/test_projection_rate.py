@@ -21,7 +21,7 @@ from envelopes.foreign import Evidence
 from envelopes.pipeline import project, render
 from envelopes.recordings import UnknownFormat, detect
 from envelopes.recordings.base import CallRecord, Place, ResultRecord, SourceLine
-from envelopes.result import CompleteOutput
+from envelopes.schema.result import CompleteOutput
 from envelopes.untrusted import Untrusted, tame
 
 LEAST_RATE = 5_000  # calls a second and core

@@ -26,9 +26,9 @@ from dashboard.comparisons.work import done_count, results_of, work_once
 from dashboard.models import Call, Comparison, Project
 from envelopes import renderings
 from envelopes.families import family
-from envelopes.receipt import Segment
+from envelopes.schema.receipt import Segment
+from envelopes.schema.variant import Variant
 from envelopes.tokens import count_tokens
-from envelopes.variant import Variant
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_project
 

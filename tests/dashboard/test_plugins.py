@@ -19,8 +19,8 @@ from tests.dashboard.page_text import text_of
 from tests.dashboard.test_call_page import bash
 
 VARIANT = """
-from envelopes.receipt import Segment
-from envelopes.variant import Variant
+from envelopes.schema.receipt import Segment
+from envelopes.schema.variant import Variant
 def render(canonical, policy):
     {body}
 VARIANT = Variant(id="{id}", version=3, title="Terse", render=render)

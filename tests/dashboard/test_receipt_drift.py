@@ -20,9 +20,9 @@ from dashboard.query import parse
 from dashboard.renderers.receipt_drift import check, remember_sent
 from dashboard.renderers.variant_templates import save_version
 from envelopes import renderings
-from envelopes.budget import RenderPolicy
 from envelopes.families import family
-from envelopes.receipt import Segment
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_user
 from tests.dashboard.page_text import text_of

@@ -15,9 +15,9 @@ from dashboard.runs import replay
 from dashboard.runs.replay_page import replay_page
 from dashboard.runs.replay_weights import Weights
 from envelopes import renderings
-from envelopes.receipt import Segment
+from envelopes.schema.receipt import Segment
+from envelopes.schema.variant import Variant
 from envelopes.tokens import count_tokens
-from envelopes.variant import Variant
 from tests.dashboard.comparisons import import_commands
 from tests.dashboard.factories import create_event
 from tests.dashboard.page_text import text_of

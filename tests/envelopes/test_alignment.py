@@ -15,7 +15,7 @@ from envelopes.alignment import (
     match_prefix,
     to_segments,
 )
-from envelopes.receipt import Segment, Source, TextPart
+from envelopes.schema.receipt import Segment, Source, TextPart
 
 ONE = Source("complete", "/one", 0, 9)
 

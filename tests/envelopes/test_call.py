@@ -7,10 +7,10 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from envelopes.call import CallError, InvalidCall, Iteration, Limits, ToolCall, ToolResult
-from envelopes.instant import check_instant, earlier, epoch_seconds, instant_at
-from envelopes.settlement import StoredOutput
-from envelopes.tool import RiskLevel
+from envelopes.schema.call import CallError, InvalidCall, Iteration, Limits, ToolCall, ToolResult
+from envelopes.schema.settlement import StoredOutput
+from envelopes.schema.timestamps import check_instant, earlier, epoch_seconds, instant_at
+from envelopes.schema.tool import RiskLevel
 from tests.envelopes.settled import AT, call
 
 FAILED = CallError(code="NOT_FOUND", message="no such file")

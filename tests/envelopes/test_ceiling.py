@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.ceiling import fits
 from envelopes.families import builtin, samples, tools
 from envelopes.families.base import Projected
@@ -19,7 +18,8 @@ from envelopes.families.work_item.views import UnfinishedTodos
 from envelopes.pipeline import Projection, project, render
 from envelopes.preview import Cut, head_tail, shorter
 from envelopes.renderings import variants_for
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError, summary
+from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
+from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summary
 from tests.cases import each
 from tests.envelopes.built_in import failure, output, receipt_of, shown
 from tests.envelopes.test_tools_contract import check_bounds

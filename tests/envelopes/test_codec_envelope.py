@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from envelopes.codecs import content_blocks, holon
 from envelopes.codecs.content_blocks import ContentBlocks
-from envelopes.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart
-from envelopes.result import ArtifactRef, CanonicalResult, ToolError
+from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart
+from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
 from envelopes.untrusted import Untrusted, dump
 from tests.envelopes.settled import (
     JSON,

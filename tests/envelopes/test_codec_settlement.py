@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
-from envelopes.call import ToolCall, ToolResult
 from envelopes.codecs import call as calls
 from envelopes.codecs import outcome as outcomes
-from envelopes.outcome import (
+from envelopes.schema.call import ToolCall, ToolResult
+from envelopes.schema.outcome import (
     DENIAL_GATES,
     ToolArtifactReference,
     ToolDenied,
@@ -22,8 +22,8 @@ from envelopes.outcome import (
     ToolFailure,
     ToolTimeout,
 )
-from envelopes.result import ArtifactRef, ToolError
-from envelopes.settlement import Settlement, StoredOutput
+from envelopes.schema.result import ArtifactRef, ToolError
+from envelopes.schema.settlement import Settlement, StoredOutput
 from tests.envelopes.settled import (
     AT,
     CALLS,

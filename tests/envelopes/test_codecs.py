@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.call import CallError, ToolCall, ToolResult
 from envelopes.codecs import call as calls
-from envelopes.effects import Created, Effects
-from envelopes.event import EVENT_TYPES, ExecutionEvent
-from envelopes.settlement import Settlement
+from envelopes.schema.call import CallError, ToolCall, ToolResult
+from envelopes.schema.effects import Created, Effects
+from envelopes.schema.event import EVENT_TYPES, ExecutionEvent
+from envelopes.schema.settlement import Settlement
 from envelopes.untrusted import Untrusted, dump, tame
 from tests.envelopes.settled import (
     AT,

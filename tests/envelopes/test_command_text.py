@@ -24,10 +24,10 @@ from envelopes.families.task.results import (
     TaskState,
     TaskStopped,
 )
-from envelopes.handles import TaskHandle
 from envelopes.pipeline import render
 from envelopes.pointer import resolve
 from envelopes.renderings import variants_for
+from envelopes.schema.follow_up_handles import TaskHandle
 from envelopes.secret import REDACTED, SHAPES, redacted, secrets_in
 from tests.envelopes.built_in import output, projected
 

@@ -18,7 +18,7 @@ from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.pipeline import project, render
 from envelopes.pointer import resolve, text_at
-from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.tokens import count_tokens
 from tests.cases import each
 

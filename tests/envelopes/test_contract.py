@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family, error_receipt
 from envelopes.pipeline import Projection, ReceiptTooLong, project, render
 from envelopes.preview import head_tail
-from envelopes.receipt import Segment
-from envelopes.result import (
+from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import (
     ArtifactRef,
     CanonicalResult,
     CompleteOutput,

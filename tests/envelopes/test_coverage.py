@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from envelopes.coverage import dropped_fields, field_names, telling_fields
-from envelopes.receipt import Segment, Source, text_receipt
-from envelopes.result import ArtifactRef, CanonicalResult, ToolError
+from envelopes.schema.receipt import Segment, Source, text_receipt
+from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
 
 
 def envelope(result: Any, **fields: Any) -> CanonicalResult:

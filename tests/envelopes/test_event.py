@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from envelopes.event import EVENT_TYPES, ExecutionEvent, InvalidEvent, Level, check_story
+from envelopes.schema.event import EVENT_TYPES, ExecutionEvent, InvalidEvent, Level, check_story
 from tests.envelopes.settled import AT
 
 

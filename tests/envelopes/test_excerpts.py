@@ -6,7 +6,7 @@ from envelopes.alignment import Span
 from envelopes.excerpts import match_excerpt
 from envelopes.json_text import match_json
 from envelopes.outline import outline_text
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from envelopes.failures import MESSAGE_CHARACTERS, align_failure, read_failure
 from envelopes.foreign import Evidence
-from envelopes.result import JsonValue, ToolError
+from envelopes.schema.result import JsonValue, ToolError
 
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
 WRAPPED = "<tool_use_error>gone</tool_use_error>"

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import RenderPolicy
 from envelopes.fallout import Write, apportioned, fell_out, said_fields, sweep, within_tokens
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
 from envelopes.pipeline import ReceiptTooLong, project, render
-from envelopes.receipt import Receipt, Segment, Source, text_receipt
 from envelopes.renderings import variant, variants_for
-from envelopes.result import CanonicalResult
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Receipt, Segment, Source, text_receipt
+from envelopes.schema.result import CanonicalResult
 from envelopes.tokens import TokenCount, count_tokens
 
 ROWS = [Segment(f"row {number}\n", "value", Source("canonical", f"/result/{number}")) for number in range(50)]

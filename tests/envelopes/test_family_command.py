@@ -8,12 +8,12 @@ import pytest
 
 from envelopes.alignment import cut_of, to_segments
 from envelopes.artifact import MemorySink
-from envelopes.budget import RenderPolicy
 from envelopes.families.command import FAMILY
 from envelopes.families.command.results import CommandResult, SavedOutput, shares
 from envelopes.foreign import Evidence, FieldSlice, ForeignTool, Reading
 from envelopes.pipeline import project, render
-from envelopes.result import CanonicalResult, CompleteOutput, JsonValue
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
 
 BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 

@@ -8,7 +8,7 @@ from envelopes.artifact import MemorySink
 from envelopes.families.external import FALLBACK, FAMILY, is_known
 from envelopes.foreign import Evidence
 from envelopes.pipeline import project, render
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 
 def recorded(result: JsonValue, receipt: str = "", *, is_error: bool | None = None) -> Evidence:

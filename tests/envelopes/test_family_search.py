@@ -7,7 +7,7 @@ from envelopes.artifact import MemorySink
 from envelopes.families.search import FAMILY
 from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 TOOLS: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 

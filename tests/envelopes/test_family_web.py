@@ -6,7 +6,7 @@ from envelopes.artifact import MemorySink
 from envelopes.families.web import FAMILY
 from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 TOOLS: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 PAGE = {"url": "https://example.org/", "code": 200, "codeText": "OK", "bytes": 12, "result": "# Title\n\nText"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from envelopes.halves import Halves, read_halves
-from envelopes.receipt import Source
+from envelopes.schema.receipt import Source
 from tests.bench.long_calls import LONG
 
 SAMPLES = Path(__file__).parents[2] / "dashboard" / "samples"

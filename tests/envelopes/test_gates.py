@@ -11,15 +11,15 @@ import pytest
 
 from envelopes import turn
 from envelopes.artifact import MemorySink
-from envelopes.call import Coercion, ToolCall
 from envelopes.codecs import call as calls
 from envelopes.codecs import outcome as outcomes
 from envelopes.families import builtin, may_call, tools
-from envelopes.outcome import ToolDenied, ToolFailure, outcome_to_model_content
 from envelopes.pipeline import project, render
 from envelopes.plan.gates import Admitted, Denied, Gates, repaired
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError
-from envelopes.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
+from envelopes.schema.call import Coercion, ToolCall
+from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
+from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
 from envelopes.turn import TurnState
 from tests.envelopes.settled import call
 

@@ -13,8 +13,8 @@ from envelopes.artifact import MemorySink
 from envelopes.families import external
 from envelopes.foreign import Evidence, Reading
 from envelopes.halves import Halves, lint_recorded, read_halves
-from envelopes.receipt import ImagePart, OtherPart, Part, Segment, Source, TextPart
-from envelopes.result import CanonicalResult
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Segment, Source, TextPart
+from envelopes.schema.result import CanonicalResult
 
 OUTPUT = "one\ntwo\n"
 

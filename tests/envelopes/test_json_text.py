@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envelopes.json_text import HORIZON, match_json, match_json_at
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 
 @pytest.mark.parametrize(

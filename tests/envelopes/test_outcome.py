@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from envelopes import turn
 from envelopes.artifact import MemorySink
-from envelopes.outcome import (
+from envelopes.schema.outcome import (
     DENIAL_GATES,
     TOOL_MESSAGE_MAX_CHARS,
     ToolArtifactReference,

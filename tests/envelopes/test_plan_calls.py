@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from envelopes.call import Iteration, Limits, Policy, Sandbox
 from envelopes.canonical_json import args_hash
 from envelopes.families import tools
-from envelopes.instant import check_instant
 from envelopes.plan.calls import Origin, calls_of
 from envelopes.plan.order import needs, order, unmet
 from envelopes.plan.references import Scope, UnresolvedReference
 from envelopes.plan.schema import Plan, Step, read_plan
+from envelopes.schema.call import Iteration, Limits, Policy, Sandbox
+from envelopes.schema.timestamps import check_instant
 from envelopes.untrusted import Untrusted
 from tests.cases import each
 from tests.envelopes.settled import AT

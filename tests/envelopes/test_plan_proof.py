@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from envelopes.call import Limits, Policy, Sandbox, ToolResult
 from envelopes.codecs import call as calls
-from envelopes.event import ExecutionEvent
 from envelopes.plan.proof import Proof, confirmations
+from envelopes.schema.call import Limits, Policy, Sandbox, ToolResult
+from envelopes.schema.event import ExecutionEvent
 from tests.envelopes.settled import call, settled
 
 CALLED, BEGAN = "2025-12-16T18:12:00Z", "2025-12-16T18:12:05Z"

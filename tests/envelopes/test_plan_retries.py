@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from envelopes.call import CallError, Limits, ToolResult
 from envelopes.codecs import call as calls
 from envelopes.plan.retries import Again, decide, next_call
 from envelopes.plan.schema import Defaults, Retry, Step
+from envelopes.schema.call import CallError, Limits, ToolResult
 from tests.cases import each
 from tests.envelopes.settled import AT, call, settled
 

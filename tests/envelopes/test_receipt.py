@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.receipt import ImagePart, Receipt, Segment, Source, TextPart
+from envelopes.schema.receipt import ImagePart, Receipt, Segment, Source, TextPart
 
 FIELD = Source("canonical", "/result/path")
 PARTS = (

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from envelopes import renderings
 from envelopes.artifact import MemorySink
-from envelopes.budget import RenderPolicy
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
-from envelopes.outcome import ToolDenied, ToolFailure, outcome_to_model_content
 from envelopes.pipeline import ReceiptTooLong, project, render
 from envelopes.pointer import resolve
-from envelopes.receipt import Receipt, Segment
 from envelopes.renderings import VARIANTS, variant, variants_for
-from envelopes.result import ArtifactRef, CanonicalResult, JsonValue, ToolError
-from envelopes.variant import Variant
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
+from envelopes.schema.receipt import Receipt, Segment
+from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, ToolError
+from envelopes.schema.variant import Variant
 
 LIMITS = (0, 1, 80, 400, 2_000)
 SAMPLES = [

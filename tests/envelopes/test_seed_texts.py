@@ -9,14 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.call import ToolCall, ToolResult
 from envelopes.codecs import call as calls
 from envelopes.codecs import content_blocks, holon
-from envelopes.event import EVENT_TYPES
 from envelopes.families import builtin, may_call, tools
 from envelopes.families.command.results import COMMAND_TASK, CommandResult
-from envelopes.handles import TaskHandle
-from envelopes.outcome import (
+from envelopes.pipeline import project
+from envelopes.preview import head_tail
+from envelopes.schema.call import ToolCall, ToolResult
+from envelopes.schema.event import EVENT_TYPES
+from envelopes.schema.follow_up_handles import TaskHandle
+from envelopes.schema.outcome import (
     DENIAL_GATES,
     ToolArtifactReference,
     ToolDenied,
@@ -26,11 +28,9 @@ from envelopes.outcome import (
     ToolTimeout,
     outcome_to_model_content,
 )
-from envelopes.pipeline import project
-from envelopes.preview import head_tail
-from envelopes.receipt import Segment, text_receipt
-from envelopes.result import ArtifactRef, CanonicalResult, CompleteOutput
-from envelopes.settlement import CODES
+from envelopes.schema.receipt import Segment, text_receipt
+from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput
+from envelopes.schema.settlement import CODES
 from envelopes.untrusted import Untrusted
 from tests.cases import each
 from tests.envelopes import seed_texts as seeds

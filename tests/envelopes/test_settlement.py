@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes import settlement
 from envelopes.artifact import MemorySink
 from envelopes.codecs import outcome as outcome_codec
 from envelopes.codecs.call import result_of, settlement_of
-from envelopes.effects import Effects
 from envelopes.families import tools
-from envelopes.outcome import ToolArtifactReference, ToolDenied, ToolExecutionResult, ToolFailure, ToolTimeout
-from envelopes.result import CanonicalResult, ToolError
-from envelopes.settlement import (
+from envelopes.schema import settlement
+from envelopes.schema.effects import Effects
+from envelopes.schema.outcome import ToolArtifactReference, ToolDenied, ToolExecutionResult, ToolFailure, ToolTimeout
+from envelopes.schema.result import CanonicalResult, ToolError
+from envelopes.schema.settlement import (
     BY_NAME,
     RETRYABLE_KINDS,
     SITUATIONS,
@@ -31,7 +31,7 @@ from envelopes.settlement import (
     outcome_situation,
     situation_of,
 )
-from envelopes.tool import DISPATCH_KINDS
+from envelopes.schema.tool import DISPATCH_KINDS
 from tests.cases import each
 from tests.envelopes.settled import AT, call, canonical_of, output_of, settled
 

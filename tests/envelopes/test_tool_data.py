@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from envelopes.call import InvalidCall, ToolResult, check_data
 from envelopes.codecs import call as calls
 from envelopes.families import builtin, samples, tools
 from envelopes.inventory import stored
-from envelopes.tool import InvalidToolOutput
+from envelopes.schema.call import InvalidCall, ToolResult, check_data
+from envelopes.schema.tool import InvalidToolOutput
 from tests.cases import each
 from tests.envelopes.complete_outputs import outputs
 from tests.envelopes.settled import AT, STORED, call, settled

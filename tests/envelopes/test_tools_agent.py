@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families import builtin, may_call, samples, tools
 from envelopes.families.agent import FAMILY, gallery
 from envelopes.families.agent.spawning import Spawned
 from envelopes.families.agent.summary import ActiveChild, AgentIdentity, AgentRead, Pending
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded
 from envelopes.families.base import text_size
-from envelopes.handles import TaskHandle, read_handle
 from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import resolve
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError
-from envelopes.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
+from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
+from envelopes.schema.follow_up_handles import TaskHandle, read_handle
+from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
 from tests.cases import each
 
 TOOLS = ("AgentGet", "Enqueue", "SpawnAgent", "WaitFor")

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import CANONICAL_CHARACTERS, RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.families import FAMILIES, builtin, samples, tools
 from envelopes.families.base import Family
 from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import resolve
-from envelopes.receipt import Receipt
-from envelopes.result import CanonicalResult, CompleteOutput
-from envelopes.tool import DISPATCH_KINDS
+from envelopes.schema.budget import CANONICAL_CHARACTERS, RECEIPT_CHARACTERS, RenderPolicy
+from envelopes.schema.receipt import Receipt
+from envelopes.schema.result import CanonicalResult, CompleteOutput
+from envelopes.schema.tool import DISPATCH_KINDS
 from tests.cases import each
 from tests.envelopes.complete_outputs import foreign_outputs, outputs
 

@@ -13,7 +13,7 @@ from envelopes.artifact import MemorySink
 from envelopes.families import builtin, samples
 from envelopes.families.file.patch import Diagnostic, IgnoredMetadata, PatchedFile, PatchResult, patch_outcome
 from envelopes.families.file.tools import ApplyPatchInput
-from envelopes.result import ToolError
+from envelopes.schema.result import ToolError
 from tests.envelopes.built_in import (
     described_names,
     failure,

@@ -14,8 +14,8 @@ from envelopes.families.memory import FAMILY
 from envelopes.families.memory.results import FoundMemories, FoundMemory, Memory, ReadMemory
 from envelopes.families.memory.tools import PREFIXES
 from envelopes.pipeline import project, render
-from envelopes.result import CompleteOutput
-from envelopes.tool import InvalidToolInput
+from envelopes.schema.result import CompleteOutput
+from envelopes.schema.tool import InvalidToolInput
 
 GALLERY = [
     (tool, sort) for tool in ("MemoryGet", "MemorySearch") for sort in ("success", "error", "large", "empty", "odd")

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import ProjectionPolicy, RenderPolicy
 from envelopes.families import builtin, samples
 from envelopes.families.task import FAMILY
 from envelopes.families.task import samples as gallery
@@ -30,8 +29,9 @@ from envelopes.foreign import Evidence
 from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import resolve
 from envelopes.recorded import RecordedText
-from envelopes.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
-from envelopes.tool import InvalidToolInput, ToolDefinition
+from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
+from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.schema.tool import InvalidToolInput, ToolDefinition
 
 TOOLS = ("TaskInput", "TaskList", "TaskOutput", "TaskStatus", "TaskStop")
 SORTS = ("success", "error", "large", "empty", "odd")

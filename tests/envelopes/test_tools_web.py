@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import RenderPolicy
 from envelopes.families import builtin, samples
 from envelopes.families.web import FAMILY
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link, Page
 from envelopes.pipeline import project, render
-from envelopes.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 
 GALLERY = [(tool, sort) for tool in ("WebFetch", "WebSearch") for sort in ("success", "error", "large", "empty", "odd")]
 PAGE = FetchedPage(

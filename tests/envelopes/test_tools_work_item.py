@@ -22,8 +22,8 @@ from envelopes.families.work_item.views import (
 )
 from envelopes.pipeline import Projection, project, render
 from envelopes.pointer import resolve
-from envelopes.result import CompleteOutput, ToolError
-from envelopes.tool import Input, InvalidToolInput
+from envelopes.schema.result import CompleteOutput, ToolError
+from envelopes.schema.tool import Input, InvalidToolInput
 
 TOOLS = ("CompleteWorkItem", "CreateWorkItem", "GetWorkItem", "ListWorkItems", "PickWorkItem", "UpdateWorkItem")
 SORTS = ("success", "error", "large", "empty", "odd")

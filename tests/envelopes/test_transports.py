@@ -16,9 +16,9 @@ from envelopes import transports
 from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES
 from envelopes.pipeline import project, render
-from envelopes.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
 from envelopes.renderings import variants_for
-from envelopes.result import CanonicalResult, ToolError
+from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
+from envelopes.schema.result import CanonicalResult, ToolError
 from envelopes.transports import TRANSPORTS, Body, CallIds, NotCarried, Transport, transport
 from tests.source import imports, modules
 

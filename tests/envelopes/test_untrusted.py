@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 from envelopes.untrusted import (
     DEPTH,
     Untrusted,

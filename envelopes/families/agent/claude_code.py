@@ -11,7 +11,7 @@ from envelopes.foreign import Evidence, OutputField, Reading
 from envelopes.outline import outline_text
 from envelopes.pointer import join
 from envelopes.recorded import Members, named_spans, reading, typed_tool
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 AGENT = "claude-code"
 

@@ -9,7 +9,7 @@ import msgspec
 from envelopes.families.agent.spawning import Spawned
 from envelopes.families.agent.summary import AgentRead
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded, Wake
-from envelopes.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
 
 AgentId: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]+$")]
 Preset: TypeAlias = Literal["private_child", "public_named"]

@@ -25,8 +25,8 @@ from envelopes.families.agent.waiting import (
     follow_up_outcome,
     wait_outcome,
 )
-from envelopes.handles import ChildSupervision, TaskHandle, Worktree
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.follow_up_handles import ChildSupervision, TaskHandle, Worktree
+from envelopes.schema.result import CompleteOutput, ToolError
 
 CONDITION = WaitCondition(
     id="wait_12",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envelopes.families.agent.results import AgentRun, Answer, Answers
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.result import CompleteOutput, ToolError
 
 SAMPLES = (
     CompleteOutput(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import Projector, ResultMembers
-from envelopes.handles import CHILD_REPORT_CHARACTERS, ChildSupervision, TaskHandle, spoken
-from envelopes.result import ToolError, summary
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, TaskHandle, spoken
+from envelopes.schema.result import ToolError, summary
 
 
 class Spawned(msgspec.Struct, frozen=True, kw_only=True):

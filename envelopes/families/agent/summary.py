@@ -15,13 +15,13 @@ from typing import Literal
 import msgspec
 
 from envelopes.artifact import MemorySink
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.agent.waiting import WaitCondition, one_line
 from envelopes.families.base import Projector, ResultMembers, text_size
 from envelopes.fitting import fitting
-from envelopes.handles import spoken
 from envelopes.pointer import join
-from envelopes.result import JsonValue, summary
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.follow_up_handles import spoken
+from envelopes.schema.result import JsonValue, summary
 
 AGENT_CHARACTERS = 6_000  # spec/tools.md B.1
 LISTED = 10

@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import Projector, ResultMembers
-from envelopes.handles import spoken
-from envelopes.result import JsonValue, summary
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.follow_up_handles import spoken
+from envelopes.schema.result import JsonValue, summary
 
 Wake: TypeAlias = Literal["operator_input", "task_result", "external"]
 Scope: TypeAlias = Literal["agent", "work_item"]

@@ -20,7 +20,7 @@ from envelopes.families.command.claude_code import EXIT_CODE, PERSISTED
 from envelopes.foreign import Evidence
 from envelopes.patchwork import Patchwork, Piece
 from envelopes.recorded import Members
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 JS_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"

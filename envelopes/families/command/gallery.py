@@ -6,8 +6,8 @@ import json
 
 from envelopes.families.command.batch import SKIPPED, BatchItem, BatchResult, batch_outcome
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand, outcome
-from envelopes.handles import TaskHandle
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.follow_up_handles import TaskHandle
+from envelopes.schema.result import CompleteOutput, ToolError
 
 _TEST_LOG = "".join(f"test parser::case_{number:04} ... ok\n" for number in range(1, 1201))
 _REPORT = {"name": "ledger", "checks": [{"id": 7, "state": "open"}, {"id": 9, "state": "closed"}], "next": None}

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from envelopes.budget import RenderPolicy
 from envelopes.families.base import (
     artifact_lines,
     error_receipt,
@@ -30,9 +29,10 @@ from envelopes.families.base import (
 from envelopes.families.command.batch import COUNTED, SKIPPED
 from envelopes.families.command.streams import Show, Stream, json_aware, readable, tail_first, verbatim
 from envelopes.fitting import fit
-from envelopes.receipt import Segment
-from envelopes.result import CanonicalResult
-from envelopes.variant import Renderer
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult
+from envelopes.schema.variant import Renderer
 
 STREAMS = {
     "initial_output": "Initial output",

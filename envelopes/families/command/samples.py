@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from envelopes.families.command.results import COMMAND_TASK, CommandResult
-from envelopes.handles import TaskHandle
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.follow_up_handles import TaskHandle
+from envelopes.schema.result import CompleteOutput, ToolError
 
 
 def _sample(summary: str, result: CommandResult) -> CompleteOutput:

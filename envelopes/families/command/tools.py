@@ -13,7 +13,7 @@ import msgspec
 from envelopes.families.command.batch import MOST_ITEMS, BatchResult
 from envelopes.families.command.output_tokens import DEFAULT_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS
 from envelopes.families.command.results import CommandResult, RunningCommand
-from envelopes.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
 
 YIELD_MS = 10_000
 # TOOLS-041, and the other members of a result that a model may be tempted to send back.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envelopes.families.file.patch import Diagnostic, IgnoredMetadata, PatchedFile, PatchResult, patch_outcome
-from envelopes.result import CompleteOutput, ToolError, summary
+from envelopes.schema.result import CompleteOutput, ToolError, summary
 
 
 def _patch(result: PatchResult) -> CompleteOutput:

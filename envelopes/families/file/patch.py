@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import Projector, ResultMembers
-from envelopes.result import summary
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.result import summary
 
 PatchAction: TypeAlias = Literal["add", "modify", "delete", "move"]
 

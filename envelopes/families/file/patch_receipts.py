@@ -16,8 +16,8 @@ from typing import Any
 
 from envelopes.families.base import headline, label, line_break, member_line, reason_line, value
 from envelopes.families.file.patch import MARKS
-from envelopes.receipt import Segment, Source
-from envelopes.result import CanonicalResult
+from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.result import CanonicalResult
 
 SHOWN_NOTES = 8
 MESSAGE_CHARACTERS = 700

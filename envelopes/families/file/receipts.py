@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from envelopes.budget import RenderPolicy
 from envelopes.families.base import artifact_lines, headline, label, line_break, preview, value
 from envelopes.families.file.patch_receipts import file_failure, patched
 from envelopes.fitting import fit
-from envelopes.receipt import Segment
-from envelopes.result import CanonicalResult
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult
 
 ACTIONS = {"add": "File created", "modify": "File updated", "delete": "File deleted"}
 MARKS = {"add": "A ", "modify": "M ", "delete": "D "}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envelopes.families.file.results import FileChange, FileRead, Hunk, Image
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.result import CompleteOutput, ToolError
 
 _HUNK = Hunk(
     old_start=11,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from envelopes.families.file.patch import PatchResult
-from envelopes.tool import Input, ToolDefinition
+from envelopes.schema.tool import Input, ToolDefinition
 
 
 class ApplyPatchInput(Input, frozen=True, kw_only=True):

@@ -6,13 +6,13 @@ ReadMemory     the content of one place
 
 from __future__ import annotations
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import Facet, Family
 from envelopes.families.memory import tools
 from envelopes.families.memory.gallery import GALLERY
 from envelopes.families.memory.receipts import receipt
 from envelopes.families.memory.results import MEMORY_CHARACTERS, FoundMemories, ReadMemory, project
 from envelopes.lint import said
+from envelopes.schema.budget import ProjectionPolicy
 
 FAMILY = Family(
     name="memory",

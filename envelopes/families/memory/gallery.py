@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envelopes.families.memory.results import FoundMemories, FoundMemory, Memory, ReadMemory
 from envelopes.families.memory.tools import MEMORY_SEARCH, PREFIXES
-from envelopes.result import CompleteOutput, ToolError
-from envelopes.tool import InvalidToolInput
+from envelopes.schema.result import CompleteOutput, ToolError
+from envelopes.schema.tool import InvalidToolInput
 
 _AT = "2026-05-26T18:04:11Z"
 

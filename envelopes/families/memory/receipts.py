@@ -13,9 +13,9 @@ from envelopes.families.base import (
     preview,
     value,
 )
-from envelopes.receipt import Segment, Source
 from envelopes.recorded import Members
-from envelopes.result import CanonicalResult
+from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.result import CanonicalResult
 
 ERROR_DETAILS = (("Field", "field"), ("Source", "source_ref"))
 

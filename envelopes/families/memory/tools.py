@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from envelopes.families.memory.results import FoundMemories, ReadMemory
-from envelopes.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
 
 LIMIT = 10
 LIMITS = (1, 50)

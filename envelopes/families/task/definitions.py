@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from envelopes.families.task.results import ActiveTasks, InputOffered, StopRequested, TaskRead, TaskState
-from envelopes.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
 
 # What tasks are called elsewhere, and what their results say: the message of the refusal tells which.
 MISNAMED = {"id": "task_id", "shell_id": "task_id", "bash_id": "task_id", "timeout": "timeout_ms"}

@@ -17,7 +17,6 @@ from functools import partial
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.command_text import describe
 from envelopes.families.base import Projector, ResultMembers, project_by_type
 from envelopes.families.task.results import (
@@ -34,8 +33,9 @@ from envelopes.families.task.results import (
 )
 from envelopes.file_text import FileText
 from envelopes.fitting import fitting
-from envelopes.handles import CHILD_REPORT_CHARACTERS, spoken
-from envelopes.result import JsonValue
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, spoken
+from envelopes.schema.result import JsonValue
 
 LISTED_TASKS = 50
 ROWS_SHARE = 2  # the receipt says half of a row: not its times, nor the command's identity

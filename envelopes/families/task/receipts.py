@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from envelopes.budget import RenderPolicy
 from envelopes.families.base import (
     artifact_lines,
     error_receipt,
@@ -20,9 +19,10 @@ from envelopes.families.base import (
 )
 from envelopes.families.task.results import NO_ID, NO_STATUS, counted, verdict
 from envelopes.fitting import fit
-from envelopes.receipt import Segment
 from envelopes.recorded import Members
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult, JsonValue
 
 DETAILS = (("Field", "field"), ("Task", "task_id"), ("Status", "status"))
 _FIELD = re.compile(r"\{(\w+)\}")

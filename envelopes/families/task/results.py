@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from envelopes.file_text import FileText
-from envelopes.handles import ChildSupervision
-from envelopes.result import JsonValue, ToolError, summary
+from envelopes.schema.follow_up_handles import ChildSupervision
+from envelopes.schema.result import JsonValue, ToolError, summary
 
 TaskStatus: TypeAlias = Literal["queued", "running", "cancelling", "completed", "failed", "cancelled", "interrupted"]
 InputTarget: TypeAlias = Literal["stdin", "tty", "child"]

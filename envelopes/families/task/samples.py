@@ -24,8 +24,8 @@ from envelopes.families.task.results import (
     task_not_running,
     unknown_task,
 )
-from envelopes.handles import ChildSupervision
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.follow_up_handles import ChildSupervision
+from envelopes.schema.result import CompleteOutput, ToolError
 
 TESTS = TaskSnapshot(
     task_id="task_7",

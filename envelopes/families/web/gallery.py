@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.result import CompleteOutput, ToolError
 
 _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _AT = "2026-05-27T09:30:00Z"

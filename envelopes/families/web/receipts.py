@@ -17,9 +17,9 @@ from envelopes.families.base import (
     text_block,
     value,
 )
-from envelopes.receipt import Segment, Source
 from envelopes.recorded import Members
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.result import CanonicalResult, JsonValue
 
 UNTRUSTED = "Untrusted text from the web"
 SHORT_DIGEST = 12

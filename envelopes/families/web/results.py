@@ -20,9 +20,9 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import Projector, ResultMembers, project_by_type
-from envelopes.result import JsonValue
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.result import JsonValue
 
 WEB_CHARACTERS = 10_000  # spec/model.md E-8
 LINE_CHARACTERS = 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envelopes.families.web.results import Link, Page, SearchResults
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.result import CompleteOutput, ToolError
 
 SAMPLES = (
     CompleteOutput(

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from envelopes.families.web.results import FetchedPage, FoundPages
-from envelopes.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
 
 MAX_CHARS = 20_000
 MAX_RESULTS = 5

@@ -20,8 +20,8 @@ from envelopes.families.work_item.views import (
     WorkItemReading,
     WorkItemView,
 )
-from envelopes.result import CompleteOutput, ToolError
-from envelopes.tool import InvalidToolInput, ToolDefinition
+from envelopes.schema.result import CompleteOutput, ToolError
+from envelopes.schema.tool import InvalidToolInput, ToolDefinition
 
 _AT = "2026-05-27T08:00:00Z"
 _LATER = "2026-05-27T09:15:00Z"

@@ -9,7 +9,6 @@ from functools import partial
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.families.work_item.results import Todo
 from envelopes.families.work_item.views import (
@@ -24,7 +23,8 @@ from envelopes.families.work_item.views import (
     WorkItemReading,
     WorkItemView,
 )
-from envelopes.result import JsonValue
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.result import JsonValue
 
 PLAN_CHARACTERS = 1_600  # spec/tools.md, CreateWorkItem
 TODO_CHARACTERS = 4_000

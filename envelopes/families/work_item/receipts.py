@@ -18,9 +18,9 @@ from envelopes.families.base import (
 )
 from envelopes.families.work_item.results import body as recorded
 from envelopes.families.work_item.results import todo_line
-from envelopes.receipt import Segment, Source
 from envelopes.recorded import Members
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.result import CanonicalResult, JsonValue
 
 ERROR_DETAILS = (("Field", "field"), ("Work item", "work_item_id"))
 _COMPLETED = {True: "Work item completed: ", False: "Work item was complete already: "}

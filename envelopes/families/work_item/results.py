@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from envelopes.budget import ProjectionPolicy
 from envelopes.families.base import (
     Projection,
     Projector,
@@ -19,9 +18,10 @@ from envelopes.families.base import (
     sliced,
     text_block,
 )
-from envelopes.receipt import Segment
 from envelopes.recorded import Members
-from envelopes.result import CanonicalResult, JsonValue
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult, JsonValue
 
 
 class Todo(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
-from envelopes.result import CompleteOutput, ToolError
+from envelopes.schema.result import CompleteOutput, ToolError
 
 _TODOS = (Todo("Read the log", "completed"), Todo("Write the test", "in_progress"), Todo("Run it", "pending"))
 

@@ -14,7 +14,7 @@ from envelopes.families.work_item.views import (
     WorkItemPick,
     WorkItemReading,
 )
-from envelopes.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
 
 LIMIT = 20
 LIMITS = (1, 100)

@@ -11,7 +11,7 @@ import msgspec
 from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record, RunRecord
 from envelopes.recordings.claude_code.memory import COMMAND, PROMPT, Memory, remember
 from envelopes.recordings.claude_code.shapes import storable
-from envelopes.result import summary
+from envelopes.schema.result import summary
 from envelopes.untrusted import Untrusted, elements, members, tame
 
 AGENT = "claude-code"

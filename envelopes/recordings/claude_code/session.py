@@ -33,7 +33,7 @@ from envelopes.recordings.claude_code.place import Whereabouts, whereabouts
 from envelopes.recordings.claude_code.runs import after, message_key
 from envelopes.recordings.claude_code.shapes import opening
 from envelopes.recordings.claude_code.turns import read_message, turn_records
-from envelopes.result import summary
+from envelopes.schema.result import summary
 from envelopes.untrusted import Untrusted
 
 Found = Iterator[Record | Problem]

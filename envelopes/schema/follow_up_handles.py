@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.result import JsonValue
+from envelopes.schema.result import JsonValue
 
 CHILD_REPORT_CHARACTERS = 4_000  # spec/model.md E-8, RFC-114
 

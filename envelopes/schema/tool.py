@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.result import ToolError
+from envelopes.schema.result import ToolError
 
 Capability: TypeAlias = Literal["core_agent", "agent_creation", "local_environment", "web"]
 Plane: TypeAlias = Literal["work_item", "task_control", "agent", "workspace", "memory", "web"]

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from envelopes.instant import check_instant
+from envelopes.schema.timestamps import check_instant
 
 EventType: TypeAlias = Literal[
     "run.started",

@@ -23,9 +23,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.effects import Effects
-from envelopes.instant import check_instant
-from envelopes.outcome import (
+from envelopes.schema.effects import Effects
+from envelopes.schema.outcome import (
     CANCELLED,
     DeniedReason,
     ToolArtifactReference,
@@ -36,7 +35,8 @@ from envelopes.outcome import (
     ToolTimeout,
     fits_inline,
 )
-from envelopes.result import CanonicalResult, Status, ToolError
+from envelopes.schema.result import CanonicalResult, Status, ToolError
+from envelopes.schema.timestamps import check_instant
 
 Phase: TypeAlias = Literal["pre_dispatch", "executed"]
 End: TypeAlias = Literal["ok", "error", "timeout", "cancelled", "skipped"]

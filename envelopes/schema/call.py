@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from envelopes.effects import Effects
-from envelopes.instant import check_instant
-from envelopes.outcome import DeniedReason
-from envelopes.settlement import CallStatus, Phase, StoredOutput
-from envelopes.tool import InvalidToolOutput, RiskLevel, ToolDefinition
+from envelopes.schema.effects import Effects
+from envelopes.schema.outcome import DeniedReason
+from envelopes.schema.settlement import CallStatus, Phase, StoredOutput
+from envelopes.schema.timestamps import check_instant
+from envelopes.schema.tool import InvalidToolOutput, RiskLevel, ToolDefinition
 
 _CODE_ENDS = {"TIMEOUT": "timeout", "CANCELLED": "cancelled"}
 

@@ -7,7 +7,7 @@
     ToolDenied             never ran: one of four gates stopped it (DENIAL_GATES)
 
 Plain frozen dataclasses, so that a loop can match on them; mypy holds every match to all five.
-A view of the settled truth, never the truth: see `envelopes.settlement` and `envelopes.codecs.outcome`.
+A view of the settled truth, never the truth: see `envelopes.schema.settlement` and `envelopes.codecs.outcome`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, Union, assert_never
 
-from envelopes.budget import RECEIPT_CHARACTERS
+from envelopes.schema.budget import RECEIPT_CHARACTERS
 
 TOOL_MESSAGE_MAX_CHARS = RECEIPT_CHARACTERS
 READ_TOOL = "read_file"  # OUT-029; a provider that calls it otherwise passes its own name

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.budget import RenderPolicy
-from envelopes.receipt import Segment
-from envelopes.result import CanonicalResult
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment
+from envelopes.schema.result import CanonicalResult
 
 Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment]]
 

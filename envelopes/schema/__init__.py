@@ -1,0 +1,1 @@
+"""The types of a tool-result envelope and of the records around it."""
