@@ -17,7 +17,7 @@ from dashboard.templatetags.markup import size
 from envelopes.halves import recorded_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
 from envelopes.schema.result import JsonValue
-from envelopes.untrusted import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, tame
 
 SHOWN = 8 * 1024  # characters of one item on a page of many
 LONGEST_LABEL = 200  # characters; a key may be as long as a text

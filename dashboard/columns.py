@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from envelopes.schema.timestamps import moment
-from envelopes.untrusted import visible
+from envelopes.text.untrusted_json import visible
 
 EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)

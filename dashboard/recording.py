@@ -50,8 +50,8 @@ from dashboard.models import (
 from envelopes import recordings
 from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
 from envelopes.recordings.base import Problem as Refusal
-from envelopes.token_counter import Count, Wait, count_here
-from envelopes.tokens import TokenCount
+from envelopes.text.token_counter import Count, Wait, count_here
+from envelopes.text.tokens import TokenCount
 
 ADDED = ("runs", "calls", "results", "receipts", "events")
 

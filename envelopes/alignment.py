@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from envelopes.preview import Cut
 from envelopes.schema.receipt import Document, Segment, Source
+from envelopes.text.preview import Cut
 
 STRETCH = 8 * 1024  # characters
 

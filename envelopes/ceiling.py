@@ -16,9 +16,9 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from envelopes.pointer import join
-from envelopes.preview import Cut, shorter
 from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
+from envelopes.text.pointer import join
+from envelopes.text.preview import Cut, shorter
 
 LIMITS = (8_000, 4_000, 2_000, 1_000, 500, 250, 120, 60, 30)  # characters of a text, tried in this order
 SPACES = 2  # json.dumps writes a blank after each comma and colon: never as many as there are other characters

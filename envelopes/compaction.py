@@ -32,12 +32,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.outline import outline
-from envelopes.pointer import join, resolve
 from envelopes.schema.receipt import Receipt, Role, Segment, Source, text_receipt
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, JsonValue, ToolError
 from envelopes.survey import SHORT, Members, Rows, Text, handles_only, json_characters, survey, text_mark
-from envelopes.tokens import count_tokens
+from envelopes.text.outline import outline
+from envelopes.text.pointer import join, resolve
+from envelopes.text.tokens import count_tokens
 
 Kind: TypeAlias = Literal["preview", "text", "members", "rows"]
 Measure: TypeAlias = Callable[[CanonicalResult], int]

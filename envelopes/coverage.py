@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from envelopes.outline import scalar_text
-from envelopes.pointer import join
 from envelopes.schema.receipt import Receipt, Source
 from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.text.outline import scalar_text
+from envelopes.text.pointer import join
 
 BY_CHANCE = 3  # characters that stand anywhere: an untraced text of that length proves nothing
 _STEP = re.compile(r"/\d+(?=/|$)")

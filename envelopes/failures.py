@@ -17,8 +17,8 @@ import msgspec
 
 from envelopes.alignment import Span
 from envelopes.foreign import Evidence, Reading, ResultFidelity
-from envelopes.preview import head_tail
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summary
+from envelopes.text.preview import head_tail
 
 MESSAGE_CHARACTERS = 2_000  # an error receipt prints the message whole, so the message is bounded here
 RECORDED_PREFIX = "Error: "

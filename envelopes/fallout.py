@@ -16,7 +16,7 @@ import msgspec
 
 from envelopes.pipeline import ReceiptTooLong
 from envelopes.schema.receipt import Receipt
-from envelopes.tokens import TokenCount, count_all, count_tokens
+from envelopes.text.tokens import TokenCount, count_all, count_tokens
 
 SMALLEST = 40  # characters: below that nothing is said
 COARSE = 12

@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from envelopes.preview import Cut, Preview, fitting_lines, head_tail, split_lines
 from envelopes.schema.budget import PREVIEW_CHARACTERS
+from envelopes.text.preview import Cut, Preview, fitting_lines, head_tail, split_lines
 
 CHUNK = 256 * 1024  # bytes
 

@@ -15,10 +15,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.pointer import join
-from envelopes.preview import Cut
 from envelopes.schema.receipt import Document, Receipt, Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.text.pointer import join
+from envelopes.text.preview import Cut
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 

@@ -22,11 +22,11 @@ from envelopes.finding import Finding, Pair, Shortened
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
 from envelopes.lint import lint
 from envelopes.pipeline import Projection, project
-from envelopes.pointer import text_at
-from envelopes.preview import Cut
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, text_part
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.untrusted import Untrusted, dump, read_admitted, read_beginning
+from envelopes.text.pointer import text_at
+from envelopes.text.preview import Cut
+from envelopes.text.untrusted_json import Untrusted, dump, read_admitted, read_beginning
 
 Recorded: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 LIST_ROOM = 3  # bytes of a recorded list that are read for each character of the receipt that is shown

@@ -12,9 +12,9 @@ import re
 from json import JSONDecodeError, JSONDecoder
 
 from envelopes.alignment import Span
-from envelopes.outline import scalar_text
-from envelopes.pointer import join
 from envelopes.schema.result import JsonValue
+from envelopes.text.outline import scalar_text
+from envelopes.text.pointer import join
 
 _DECODER = JSONDecoder(strict=False)
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -28,11 +28,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting, is_own
-from envelopes.outline import scalar_text
-from envelopes.pointer import is_within, text_at
-from envelopes.preview import split_lines
 from envelopes.schema.receipt import Document, Segment, TextPart
-from envelopes.secret import secrets_in
+from envelopes.text.credentials import secrets_in
+from envelopes.text.outline import scalar_text
+from envelopes.text.pointer import is_within, text_at
+from envelopes.text.preview import split_lines
 
 TELLING = 12  # characters of a line or a text that stand nowhere by chance
 REPEATED = 200

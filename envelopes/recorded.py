@@ -17,8 +17,8 @@ from envelopes.excerpts import match_excerpt
 from envelopes.failures import align_failure, read_failure
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading, ResultFidelity
 from envelopes.json_text import match_json
-from envelopes.outline import outline_text, scalar_text
 from envelopes.schema.result import CompleteOutput, JsonValue, summary
+from envelopes.text.outline import outline_text, scalar_text
 
 
 class RecordedText(msgspec.Struct, frozen=True):

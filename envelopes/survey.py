@@ -20,8 +20,8 @@ from json.encoder import encode_basestring
 
 import msgspec
 
-from envelopes.pointer import join
 from envelopes.schema.result import SUMMARY_CHARACTERS, JsonValue
+from envelopes.text.pointer import join
 
 IDENTITY = frozenset({"id", "ids", "ref", "refs", "handle", "handles", "artifact", "artifacts"})
 LOCATION = frozenset({"path", "url", "uri"})

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
 from envelopes.artifact import ArtifactSink
-from envelopes.canonical_json import NotCanonical, args_hash
 from envelopes.schema.outcome import (
     CANCELLED,
     ToolArtifactReference,
@@ -30,6 +29,7 @@ from envelopes.schema.outcome import (
 )
 from envelopes.schema.result import ArtifactRef, summary
 from envelopes.schema.tool import RiskLevel
+from envelopes.text.canonical_json import NotCanonical, args_hash
 
 Key: TypeAlias = tuple[str, str]
 

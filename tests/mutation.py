@@ -31,7 +31,7 @@ import pytest
 
 BOUNDS = [f"tests/envelopes/test_{name}.py" for name in ("preview", "contract", "ceiling")]
 TESTS = {
-    **dict.fromkeys(("envelopes/pipeline.py", "envelopes/preview.py"), BOUNDS),
+    **dict.fromkeys(("envelopes/pipeline.py", "envelopes/text/preview.py"), BOUNDS),
     "envelopes/schema/settlement.py": [
         "tests/envelopes/test_settlement.py",
         "tests/envelopes/test_codec_settlement.py",

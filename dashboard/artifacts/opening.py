@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from envelopes.schema.result import JsonValue
-from envelopes.untrusted import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, tame
 
 SHORT = 60  # characters of what was searched for
 _QUOTES = str.maketrans("", "", "\\'\" \t")

@@ -24,7 +24,7 @@ from envelopes.alignment import Span, cut_of, whole_cut
 from envelopes.excerpts import match_excerpt
 from envelopes.line_index import WIDE, next_end
 from envelopes.line_window import Place
-from envelopes.preview import Cut
+from envelopes.text.preview import Cut
 from envelopes.text_encoding import MARKS, decode
 
 ENDS = 256 * 1024  # bytes; a receipt of more is not looked for

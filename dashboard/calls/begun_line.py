@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from envelopes.preview import Cut
 from envelopes.schema.receipt import Receipt
+from envelopes.text.preview import Cut
 
 LONG = 1_000  # characters: from there on the beginning of the line is no place to lead to
 Piece = tuple[int, int]  # characters [start, end) of a text

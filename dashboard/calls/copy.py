@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dashboard.calls import rail as call_rail
 from dashboard.calls.panes import half_text
 from dashboard.calls.surfaces import Surfaces
-from envelopes.untrusted import visible
+from envelopes.text.untrusted_json import visible
 
 Form = tuple[str, Callable[[Surfaces], str | None]]  # content type, text
 

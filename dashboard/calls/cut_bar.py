@@ -17,8 +17,8 @@ from dashboard.inert import plain
 from dashboard.models import Artifact
 from dashboard.templatetags.markup import size as said_size
 from envelopes.halves import Halves, OutputCut
-from envelopes.pointer import split, text_at
 from envelopes.schema.receipt import Receipt
+from envelopes.text.pointer import split, text_at
 
 WIDTH = 1_000
 LEAST_WIDTH = 2.0  # a single line of a million is still seen

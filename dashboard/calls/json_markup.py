@@ -23,8 +23,8 @@ from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, S
 
 from dashboard.inert import Html, attribute, inert
 from dashboard.windows import ROOM, Window, window_end
-from envelopes.pointer import join
-from envelopes.preview import split_lines
+from envelopes.text.pointer import join
+from envelopes.text.preview import split_lines
 
 INDENT = 2
 QUOTE = html.escape('"')

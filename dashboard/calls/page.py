@@ -29,7 +29,7 @@ from dashboard.intake.tally import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.receipt_drift import Sent, drifted_of
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
-from envelopes.untrusted import tame
+from envelopes.text.untrusted_json import tame
 
 EVENTS_SHOWN = EVENTS_READ - 1
 WAITING_FROM_MS = 1_000  # below that the difference of two clocks is writing the log, not a person

@@ -14,9 +14,9 @@ from dashboard.calls.fidelity import Fidelity, of_receipt, of_result
 from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces
 from dashboard.windows import FIRST, NEXT, Window, text_window
-from envelopes.pointer import text_at
 from envelopes.schema.receipt import Receipt
-from envelopes.tokens import TokenCount
+from envelopes.text.pointer import text_at
+from envelopes.text.tokens import TokenCount
 
 ARGS_FIRST = 8 * 1024
 FIELDS_SHOWN = 60

@@ -20,9 +20,9 @@ from dashboard.windows import FIRST, Window
 from envelopes.compaction import Compacted, compact, recap
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
-from envelopes.tokens import CHARACTERS_PER_TOKEN, TokenCount
+from envelopes.text.tokens import CHARACTERS_PER_TOKEN, TokenCount
+from envelopes.text.untrusted_json import dump
 from envelopes.transports import TRANSPORTS, CallIds, NotCarried, Transport
-from envelopes.untrusted import dump
 
 COUNTED = 64 * 1024  # bytes of a recorded result; of a larger one the tokens are estimated by its length
 LOSSES_SHOWN = 40

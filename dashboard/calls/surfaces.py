@@ -17,8 +17,8 @@ from dashboard.calls.queries import observations_of, projections_of, receipts_of
 from dashboard.models import Call, CanonicalProjection, Observation, Receipt
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import CanonicalResult, InvalidOutput
-from envelopes.tokens import TokenCount, count_tokens
-from envelopes.untrusted import Untrusted, dump, tame
+from envelopes.text.tokens import TokenCount, count_tokens
+from envelopes.text.untrusted_json import Untrusted, dump, tame
 
 SURFACES = ("args", "result", "receipt")
 

@@ -11,7 +11,7 @@ from envelopes.pipeline import render
 from envelopes.renderings import Variant, variant, variants_for
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
-from envelopes.untrusted import tame
+from envelopes.text.untrusted_json import tame
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from dashboard.models import Observation
 from envelopes.schema.result import JsonValue
-from envelopes.untrusted import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, tame
 
 CHARACTERS = 160
 LARGEST = 20_000  # bytes: of larger ones the result's sentence has to do

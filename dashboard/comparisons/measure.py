@@ -19,7 +19,7 @@ from envelopes.pipeline import render
 from envelopes.renderings.template import TemplateRefused
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.variant import Variant
-from envelopes.tokens import count_all
+from envelopes.text.tokens import count_all
 
 PROBLEM_CHARACTERS = 200
 NOTHING = text_receipt(())

@@ -21,7 +21,7 @@ from envelopes.families import family
 from envelopes.families.base import Family, FieldCut
 from envelopes.finding import Shortened
 from envelopes.schema.result import CanonicalResult
-from envelopes.untrusted import tame
+from envelopes.text.untrusted_json import tame
 
 AT_ONCE = 200  # calls, as a batch has
 AT_ONCE_BYTES = 4_000_000  # of evidence

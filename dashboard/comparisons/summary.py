@@ -18,7 +18,7 @@ from dashboard.comparisons.adding import NOTHING, Adding, Numbers, Part, place_k
 from dashboard.comparisons.cells import MEASURES, Measure, Row
 from dashboard.comparisons.changes import CHANGES, Changed
 from dashboard.comparisons.statistics import Spread, bootstrap_means, groups_of, sign_test
-from envelopes.tokens import count_tokens
+from envelopes.text.tokens import count_tokens
 
 MOST_FIELDS = 40
 

@@ -15,7 +15,7 @@ from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
 from dashboard.comparisons.judging import sha256_of
 from dashboard.comparisons.pair import rendered_from, written
 from dashboard.models import Call, Comparison, ComparisonColumn, Verdict
-from envelopes.untrusted import tame
+from envelopes.text.untrusted_json import tame
 
 
 def verdict_lines(comparison: Comparison) -> Iterator[str]:

@@ -16,7 +16,7 @@ from dashboard.intake.drafts import CallDraft
 from dashboard.intake.fingerprints import stated_fingerprint
 from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source
 from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
-from envelopes.untrusted import Untrusted, joined, read_admitted
+from envelopes.text.untrusted_json import Untrusted, joined, read_admitted
 
 # The documented rank of a surface's observations: the better fidelity is selected, then the first.
 RANK = {

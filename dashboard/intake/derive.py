@@ -15,9 +15,9 @@ from dashboard.intake.bulk import fresh
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation
 from envelopes.families import family
 from envelopes.halves import Halves, read_halves
-from envelopes.pointer import join, text_at
 from envelopes.schema.result import ArtifactRef, JsonValue
-from envelopes.untrusted import dump
+from envelopes.text.pointer import join, text_at
+from envelopes.text.untrusted_json import dump
 
 ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
 REFUSED_KINDS = frozenset({"write_denied"})

@@ -15,7 +15,7 @@ from dashboard.models import Receipt, ReceiptFingerprint
 from envelopes.families import all_families
 from envelopes.halves import recorded_parts
 from envelopes.recordings.base import ReceiptRecord
-from envelopes.untrusted import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, tame
 
 LONGEST_POLICY = 16
 DIGITS = 64  # of a sha256

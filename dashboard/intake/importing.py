@@ -48,8 +48,8 @@ from envelopes.recordings.base import (
     SourceLine,
     is_blank,
 )
-from envelopes.token_counter import Count, count_here, counting_beside
-from envelopes.untrusted import Untrusted, tame
+from envelopes.text.token_counter import Count, count_here, counting_beside
+from envelopes.text.untrusted_json import Untrusted, tame
 
 UNSTORED_AT_MOST = 3
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")

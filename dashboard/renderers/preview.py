@@ -25,12 +25,12 @@ from envelopes.families.base import Family
 from envelopes.finding import Finding, Pair
 from envelopes.lint import lint
 from envelopes.pipeline import ReceiptTooLong, render
-from envelopes.pointer import join
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.variant import Variant
-from envelopes.tokens import TokenCount, count_tokens
+from envelopes.text.pointer import join
+from envelopes.text.tokens import TokenCount, count_tokens
 
 ROWS_SHOWN = 80
 REMEMBERED_FOR = 600  # seconds

@@ -12,7 +12,7 @@ import msgspec
 
 from dashboard.models import PastedEnvelope, Project
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, InvalidOutput
-from envelopes.untrusted import Untrusted, dump, tame
+from envelopes.text.untrusted_json import Untrusted, dump, tame
 
 LIMIT = 256_000  # bytes
 KEPT = 100  # a project

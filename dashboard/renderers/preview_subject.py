@@ -24,8 +24,8 @@ from envelopes.families.base import Family, FieldCut
 from envelopes.finding import Shortened
 from envelopes.pipeline import project as to_canonical
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput
-from envelopes.tokens import TokenCount
-from envelopes.untrusted import Untrusted, dump
+from envelopes.text.tokens import TokenCount
+from envelopes.text.untrusted_json import Untrusted, dump
 
 NO_LINKS = 0  # of the recorded receipt the text is compared, and nothing else is asked of it
 RECENT_RUNS = 4

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Indel
 
-from envelopes.preview import split_lines
+from envelopes.text.preview import split_lines
 
 TABLE = 40_000_000  # lines of one side times lines of the other: the bits of the table, 5 MB
 LINES = 60_000  # of each side

@@ -32,12 +32,12 @@ from dashboard.comparisons.work import results_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
 from dashboard.prepared import given, prepared
 from dashboard.renderers.variant_templates import is_template, kept_version
-from envelopes.canonical_json import NotCanonical, hash_of
 from envelopes.families import family
 from envelopes.pipeline import render
 from envelopes.renderings import Variant
 from envelopes.schema.result import CanonicalResult
-from envelopes.untrusted import tame
+from envelopes.text.canonical_json import NotCanonical, hash_of
+from envelopes.text.untrusted_json import tame
 
 OTHER_TEXT = "the same version writes another text"
 NOT_INSTALLED = "the family that read the call is not installed"

@@ -17,7 +17,7 @@ from envelopes.families import family
 from envelopes.families.base import Family
 from envelopes.renderings.template import TemplateRefused, check
 from envelopes.schema.budget import RECEIPT_CHARACTERS
-from envelopes.tokens import TokenCount, count_tokens
+from envelopes.text.tokens import TokenCount, count_tokens
 
 BEGINNING = """{{ summary_text | headline }}
 {% for member in result %}

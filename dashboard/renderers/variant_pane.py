@@ -31,7 +31,7 @@ from envelopes.finding import Pair
 from envelopes.lint import lint
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.schema.variant import Variant
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 RIGHT = "variant-"
 HOTKEYS = "ABCDEFGHIJKL"  # one each; the small letters are the page's own, M loads more

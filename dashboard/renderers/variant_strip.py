@@ -23,7 +23,7 @@ from envelopes.finding import Pair
 from envelopes.lint import lint
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.variant import Variant
-from envelopes.tokens import TokenCount, count_all
+from envelopes.text.tokens import TokenCount, count_all
 
 _Receipt: TypeAlias = tuple[Offered, Receipt | None, str]  # or why there is none
 

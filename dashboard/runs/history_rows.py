@@ -33,7 +33,7 @@ from django.db.models.functions import Cast, Substr
 from dashboard.bounded_text import Payload
 from dashboard.models import Event, Message, Observation, Receipt, Run, RunCall
 from dashboard.prepared import Row, given, prepared
-from envelopes.tokens import CHARACTERS_PER_TOKEN
+from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 
 COMPACTION = "compact_boundary"
 PARTIAL_COMPACTION = "partial_compact_boundary"  # some messages before it stayed

@@ -19,7 +19,7 @@ from dashboard.runs.child_runs import Children, ChildRun, children_of
 from dashboard.runs.overview import Overview, overview_of
 from dashboard.runs.variant_switch import AS_RECORDED, VariantSwitch, with_tokens
 from dashboard.runs.waterfall import NOTHING, PAGE, Page, RowsAsked, in_order, page_of, place_of
-from envelopes.untrusted import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, tame
 
 PLAN_CHARACTERS = 16_000
 CHIPS = ("state", "family", "tool")

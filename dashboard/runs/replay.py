@@ -20,7 +20,7 @@ from dashboard.comparisons.columns import RECORDED, Column, UnusableColumns, bou
 from dashboard.comparisons.subjects import subjects_of
 from dashboard.models import Call, Run, RunCall
 from envelopes.pipeline import render
-from envelopes.tokens import CHARACTERS_PER_TOKEN, count_all
+from envelopes.text.tokens import CHARACTERS_PER_TOKEN, count_all
 
 SLICE_SECONDS = 1.0
 PORTION = 200  # calls between two looks at the clock

@@ -14,7 +14,7 @@ from dashboard.models import Message, Run
 from dashboard.runs.history_rows import compactions_of
 from dashboard.runs.model_history import GAUGE_TOKENS
 from dashboard.runs.replay import Member, Replayed
-from envelopes.tokens import CHARACTERS_PER_TOKEN
+from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 
 
 @dataclass(frozen=True, kw_only=True)

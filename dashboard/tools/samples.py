@@ -17,13 +17,13 @@ from envelopes.artifact import MemorySink
 from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
 from envelopes.pipeline import Projection, project, render
-from envelopes.pointer import join
 from envelopes.renderings import variants_for
 from envelopes.schema.receipt import Receipt, Source
 from envelopes.schema.result import JsonValue
 from envelopes.schema.variant import Variant
-from envelopes.tokens import TokenCount, count_all
-from envelopes.untrusted import dump
+from envelopes.text.pointer import join
+from envelopes.text.tokens import TokenCount, count_all
+from envelopes.text.untrusted_json import dump
 
 HALVES = ("/result/", "/error/")
 SORTS = ("success", "error", "large", "empty", "odd")

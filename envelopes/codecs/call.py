@@ -30,7 +30,7 @@ from envelopes.schema.settlement import (
     kind_of_code,
 )
 from envelopes.schema.tool import ToolDefinition
-from envelopes.untrusted import Untrusted, dump, tame
+from envelopes.text.untrusted_json import Untrusted, dump, tame
 
 Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent
 Kind = TypeVar("Kind", ToolCall, ToolResult, ExecutionEvent)

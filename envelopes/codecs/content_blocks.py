@@ -10,7 +10,7 @@ import msgspec
 
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
 from envelopes.schema.result import ArtifactRef, JsonValue
-from envelopes.untrusted import Untrusted, dump, tame
+from envelopes.text.untrusted_json import Untrusted, dump, tame
 
 
 class ContentBlocks(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from envelopes.schema.result import CanonicalResult, InvalidOutput, JsonValue, summary
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 
 def encode(canonical: CanonicalResult) -> dict[str, JsonValue]:

@@ -25,17 +25,17 @@ import msgspec
 from envelopes.artifact import ArtifactSink
 from envelopes.file_text import FileText
 from envelopes.finding import Rule
-from envelopes.fitting import fit, fitting
 from envelopes.foreign import ForeignTool
-from envelopes.outline import scalar_text
-from envelopes.pointer import join, resolve
-from envelopes.preview import Cut, clipped, head_tail
 from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
 from envelopes.schema.tool import ToolDefinition
 from envelopes.schema.variant import Renderer
+from envelopes.text.fit_receipt import fit, fitting
+from envelopes.text.outline import scalar_text
+from envelopes.text.pointer import join, resolve
+from envelopes.text.preview import Cut, clipped, head_tail
 
 Item = TypeVar("Item")
 FacetKind: TypeAlias = Literal["terminal", "diff", "code", "json", "text", "table", "image", "link"]

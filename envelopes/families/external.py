@@ -30,15 +30,15 @@ from envelopes.families.base import (
     sliced,
     text_block,
 )
-from envelopes.fitting import fitting
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
 from envelopes.json_text import match_json
-from envelopes.outline import outline, outline_text
 from envelopes.recorded import Members, RecordedText, align_untyped, read_untyped, reading
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.text.fit_receipt import fitting
+from envelopes.text.outline import outline, outline_text
 
 ROWS_SHARE = 2  # blocks and all that is said of them, beside the budget of their texts
 ROW_CHARACTERS = 160

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from envelopes.canonical_json import args_hash
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.schema import Step
 from envelopes.schema.call import Iteration, Limits, Policy, ToolCall
 from envelopes.schema.result import summary
 from envelopes.schema.timestamps import instant_at
 from envelopes.schema.tool import ToolDefinition
+from envelopes.text.canonical_json import args_hash
 
 MOST_ITERATIONS = 1_000  # OD-13, where the policy names no number
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from envelopes.plan.references import Reference, Scope, check_names, references
 from envelopes.plan.schema import Plan, Step
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 # How a step ended, all its calls together (OD-15). One that is `partial` gave data for some of its rounds.
 StepEnd: TypeAlias = Literal["ok", "partial", "error", "skipped", "cancelled"]

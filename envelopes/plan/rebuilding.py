@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from envelopes.canonical_json import NotCanonical, args_hash
 from envelopes.plan.calls import rounds
 from envelopes.plan.order import WITH_DATA, StepEnd, needs, order, unmet
 from envelopes.plan.proof import confirmations
@@ -23,6 +22,7 @@ from envelopes.plan.retries import on_error
 from envelopes.plan.schema import Defaults, OnError, Plan, Step
 from envelopes.schema.call import Iteration, Limits, ToolCall, ToolResult
 from envelopes.schema.event import ExecutionEvent
+from envelopes.text.canonical_json import NotCanonical, args_hash
 
 Ended: TypeAlias = tuple[StepEnd | None, Any]
 _ENDS: dict[str, StepEnd] = {"ok": "ok", "skipped": "skipped", "cancelled": "cancelled"}

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.pointer import join
+from envelopes.text.pointer import join
 
 DEEPEST = 32  # steps of a path, and levels of the arguments
 _NAME = r"[A-Za-z][A-Za-z0-9_-]*"

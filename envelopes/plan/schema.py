@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from envelopes.schema.tool import RiskLevel
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 OnError: TypeAlias = Literal["stop", "skip", "retry"]
 Given: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]

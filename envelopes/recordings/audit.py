@@ -37,7 +37,7 @@ from envelopes.recordings.base import (
     is_blank,
     json_lines,
 )
-from envelopes.untrusted import Untrusted, admit, joined, members, tame, visible
+from envelopes.text.untrusted_json import Untrusted, admit, joined, members, tame, visible
 
 Found = Iterator[Record | Problem]
 Choice = TypeVar("Choice")

@@ -26,7 +26,7 @@ import msgspec
 
 from envelopes.foreign import ReceiptFidelity, ResultFidelity
 from envelopes.schema.timestamps import moment
-from envelopes.untrusted import Untrusted, admit, tame
+from envelopes.text.untrusted_json import Untrusted, admit, tame
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

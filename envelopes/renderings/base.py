@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.outline import scalar_text
 from envelopes.schema.receipt import Role, Segment, Source
 from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.text.outline import scalar_text
 
 INLINE_CHARACTERS = 200  # a longer string stands in a block of its own, which can be shortened
 

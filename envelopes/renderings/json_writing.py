@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.fitting import cut_segment, fit
-from envelopes.pointer import join
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import JsonValue
+from envelopes.text.fit_receipt import cut_segment, fit
+from envelopes.text.pointer import join
 
 PLAIN = re.compile(r'(?P<plain>[^\x00-\x1f"\\]+)|[\x00-\x1f"\\]+')
 PLAIN_ASCII = re.compile(r"(?P<plain>[ !#-\[\]-~]+)|[^ !#-\[\]-~]+")

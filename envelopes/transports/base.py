@@ -18,7 +18,7 @@ import msgspec
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.tool import ToolDefinition
-from envelopes.untrusted import dump
+from envelopes.text.untrusted_json import dump
 
 Body: TypeAlias = dict[str, Any]
 Block: TypeAlias = dict[str, Any]

@@ -15,6 +15,7 @@ from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, TextPa
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.settlement import native_is_error
 from envelopes.schema.tool import ToolDefinition
+from envelopes.text.untrusted_json import dump
 from envelopes.transports.base import (
     Block,
     Body,
@@ -28,7 +29,6 @@ from envelopes.transports.base import (
     passed_on,
     text_part,
 )
-from envelopes.untrusted import dump
 
 PASSED = frozenset({"inlineData", "fileData"})
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from envelopes.artifact import MemorySink
-from envelopes.canonical_json import hash_of
 from envelopes.families import foreign
 from envelopes.families.base import Family
 from envelopes.foreign import Evidence
@@ -22,7 +21,8 @@ from envelopes.pipeline import project, render
 from envelopes.recordings import UnknownFormat, detect
 from envelopes.recordings.base import CallRecord, Place, ResultRecord, SourceLine
 from envelopes.schema.result import CompleteOutput
-from envelopes.untrusted import Untrusted, tame
+from envelopes.text.canonical_json import hash_of
+from envelopes.text.untrusted_json import Untrusted, tame
 
 LEAST_RATE = 5_000  # calls a second and core
 SMALL = 4 * 1024  # bytes of the recorded result

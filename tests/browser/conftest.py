@@ -32,7 +32,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from dashboard.intake.importing import import_paths
 from dashboard.models import Project
-from envelopes.tokens import count_tokens
+from envelopes.text.tokens import count_tokens
 from tests.browser.chromium import FLAGS, Chromium, NoChromium, find
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_project

@@ -28,7 +28,7 @@ from envelopes import renderings
 from envelopes.families import family
 from envelopes.schema.receipt import Segment
 from envelopes.schema.variant import Variant
-from envelopes.tokens import count_tokens
+from envelopes.text.tokens import count_tokens
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_project
 

@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from dashboard.calls.begun_line import Begun, begun_line
 from dashboard.models import Artifact, Call, Project, Run
-from envelopes.preview import Cut
+from envelopes.text.preview import Cut
 from tests.dashboard.artifacts import body, field_artifact, rows_of, stored
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.page_text import text_of

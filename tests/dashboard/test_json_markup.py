@@ -9,7 +9,7 @@ import pytest
 
 from dashboard.calls.json_markup import head, pretty, rest
 from dashboard.windows import Window
-from envelopes.pointer import resolve
+from envelopes.text.pointer import resolve
 from tests.dashboard.page_text import text_of
 
 TRICKY = (

@@ -14,7 +14,7 @@ from pytest_django import DjangoDbBlocker
 from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
 from dashboard.projects import get_or_create_project
-from envelopes.tokens import count_tokens
+from envelopes.text.tokens import count_tokens
 
 pytestmark = pytest.mark.django_db
 BUNDLED = Path(__file__).resolve().parents[2] / "dashboard" / "samples"

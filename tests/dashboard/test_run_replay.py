@@ -17,7 +17,7 @@ from dashboard.runs.replay_weights import Weights
 from envelopes import renderings
 from envelopes.schema.receipt import Segment
 from envelopes.schema.variant import Variant
-from envelopes.tokens import count_tokens
+from envelopes.text.tokens import count_tokens
 from tests.dashboard.comparisons import import_commands
 from tests.dashboard.factories import create_event
 from tests.dashboard.page_text import text_of

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envelopes import families, pointer
+from envelopes import families
 from envelopes.alignment import to_segments
 from envelopes.foreign import Evidence
+from envelopes.text import pointer
 
 pytestmark = pytest.mark.recordings
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from envelopes.canonical_json import NotCanonical, args_hash, canonical_bytes, hash_of, named_hash
+from envelopes.text.canonical_json import NotCanonical, args_hash, canonical_bytes, hash_of, named_hash
 from tests.envelopes.settled import JSON
 
 

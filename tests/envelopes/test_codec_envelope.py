@@ -12,7 +12,7 @@ from envelopes.codecs import content_blocks, holon
 from envelopes.codecs.content_blocks import ContentBlocks
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart
 from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
-from envelopes.untrusted import Untrusted, dump
+from envelopes.text.untrusted_json import Untrusted, dump
 from tests.envelopes.settled import (
     JSON,
     MAYBE_TEXT,

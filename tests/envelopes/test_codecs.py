@@ -15,7 +15,7 @@ from envelopes.schema.call import CallError, ToolCall, ToolResult
 from envelopes.schema.effects import Created, Effects
 from envelopes.schema.event import EVENT_TYPES, ExecutionEvent
 from envelopes.schema.settlement import Settlement
-from envelopes.untrusted import Untrusted, dump, tame
+from envelopes.text.untrusted_json import Untrusted, dump, tame
 from tests.envelopes.settled import (
     AT,
     CALLS,

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.command_text import describe
 from envelopes.families import builtin
 from envelopes.families.command.batch import BatchItem, BatchResult
 from envelopes.families.command.results import CommandResult, RunningCommand
@@ -25,10 +24,11 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.pipeline import render
-from envelopes.pointer import resolve
 from envelopes.renderings import variants_for
 from envelopes.schema.follow_up_handles import TaskHandle
-from envelopes.secret import REDACTED, SHAPES, redacted, secrets_in
+from envelopes.text.command_preview import describe
+from envelopes.text.credentials import REDACTED, SHAPES, redacted, secrets_in
+from envelopes.text.pointer import resolve
 from tests.envelopes.built_in import output, projected
 
 SECRET = "hunter2"

@@ -17,9 +17,9 @@ from envelopes.compaction import CompactedHistory, Dropped, Entry, compact_histo
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.pipeline import project, render
-from envelopes.pointer import resolve, text_at
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
-from envelopes.tokens import count_tokens
+from envelopes.text.pointer import resolve, text_at
+from envelopes.text.tokens import count_tokens
 from tests.cases import each
 
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]

@@ -14,7 +14,6 @@ from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family, error_receipt
 from envelopes.pipeline import Projection, ReceiptTooLong, project, render
-from envelopes.preview import head_tail
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import (
@@ -26,6 +25,7 @@ from envelopes.schema.result import (
     ToolError,
     summary,
 )
+from envelopes.text.preview import head_tail
 from tests.cases import each
 
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]

@@ -5,8 +5,8 @@ import pytest
 from envelopes.alignment import Span
 from envelopes.excerpts import match_excerpt
 from envelopes.json_text import match_json
-from envelopes.outline import outline_text
 from envelopes.schema.result import JsonValue
+from envelopes.text.outline import outline_text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from envelopes.renderings import variant, variants_for
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt, Segment, Source, text_receipt
 from envelopes.schema.result import CanonicalResult
-from envelopes.tokens import TokenCount, count_tokens
+from envelopes.text.tokens import TokenCount, count_tokens
 
 ROWS = [Segment(f"row {number}\n", "value", Source("canonical", f"/result/{number}")) for number in range(50)]
 CEILING = 12_000

@@ -11,9 +11,9 @@ from envelopes.families import agent, external, search, task, web, work_item
 from envelopes.families.base import Family
 from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
-from envelopes.pointer import resolve
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput, JsonValue
+from envelopes.text.pointer import resolve
 from tests.cases import each
 
 FAMILIES = (search.FAMILY, web.FAMILY, agent.FAMILY, task.FAMILY, work_item.FAMILY, external.FAMILY)

@@ -12,9 +12,9 @@ from envelopes.families.file import FAMILY
 from envelopes.families.file.results import FileChange, FileRead, Hunk
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
 from envelopes.pipeline import project, render
-from envelopes.pointer import resolve
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.text.pointer import resolve
 
 BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 SNIPPET = "The file /a.py has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"

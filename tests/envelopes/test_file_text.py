@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from envelopes.artifact import MemorySink
 from envelopes.families.task.results import TaskRead
 from envelopes.file_text import CHUNK, read_file_text
-from envelopes.pointer import resolve
-from envelopes.preview import head_tail
+from envelopes.text.pointer import resolve
+from envelopes.text.preview import head_tail
 from tests.conftest import CHECKOUT
 from tests.envelopes.built_in import output, projected, receipt_of
 

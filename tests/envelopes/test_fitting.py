@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.fitting import cut_segment, fit, fitting
 from envelopes.schema.budget import CutAt, ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, Source
+from envelopes.text.fit_receipt import cut_segment, fit, fitting
 
 OUTPUT = "".join(f"line {number}\n" for number in range(200))
 PREVIEW = Segment(OUTPUT, "preview", Source("canonical", "/result/text", 0, len(OUTPUT)))

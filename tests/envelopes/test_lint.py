@@ -18,13 +18,13 @@ from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting
 from envelopes.halves import lint_recorded, read_halves
 from envelopes.lint import SHARED, lint, said
 from envelopes.pipeline import project, render, rendered_pair
-from envelopes.preview import Cut
 from envelopes.renderings import VARIANTS
 from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, Source, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.variant import Variant
-from envelopes.secret import secrets_in
-from envelopes.untrusted import dump
+from envelopes.text.credentials import secrets_in
+from envelopes.text.preview import Cut
+from envelopes.text.untrusted_json import dump
 from tests.cases import each
 from tests.envelopes.test_alignment_labels import answered
 

@@ -15,10 +15,10 @@ from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES, builtin, tools
 from envelopes.families.notification import FAMILY, GALLERY, Delivery, OperatorNotification, notification_outcome
 from envelopes.pipeline import project, render
-from envelopes.pointer import resolve
 from envelopes.recorded import RecordedText
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput
+from envelopes.text.pointer import resolve
 
 SENT = OperatorNotification(
     notification_id="note_3", agent_id="agent_main", text="Ready.", created_at="2026-05-27T09:30:00Z"

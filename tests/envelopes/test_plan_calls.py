@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from envelopes.canonical_json import args_hash
 from envelopes.families import tools
 from envelopes.plan.calls import Origin, calls_of
 from envelopes.plan.order import needs, order, unmet
@@ -15,7 +14,8 @@ from envelopes.plan.references import Scope, UnresolvedReference
 from envelopes.plan.schema import Plan, Step, read_plan
 from envelopes.schema.call import Iteration, Limits, Policy, Sandbox
 from envelopes.schema.timestamps import check_instant
-from envelopes.untrusted import Untrusted
+from envelopes.text.canonical_json import args_hash
+from envelopes.text.untrusted_json import Untrusted
 from tests.cases import each
 from tests.envelopes.settled import AT
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.canonical_json import args_hash
 from envelopes.codecs import call as codec
 from envelopes.plan.rebuilding import Rebuilt, StepState, rebuild
 from envelopes.plan.schema import Plan, read_plan
 from envelopes.schema.call import Iteration, ToolCall, ToolResult
 from envelopes.schema.event import ExecutionEvent
+from envelopes.text.canonical_json import args_hash
 from tests.cases import each
 from tests.envelopes.settled import AT, call, settled
 from tests.envelopes.test_plan_proof import confirmed

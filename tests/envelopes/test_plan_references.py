@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from envelopes.canonical_json import args_hash
 from envelopes.codecs import call as calls
 from envelopes.families import tools
 from envelopes.plan.gates import Admitted, Gates
 from envelopes.plan.references import DEEPEST, Reference, Scope, UnresolvedReference, check_names, references, resolve
 from envelopes.plan.schema import Foreach, Plan, Retry, Step, read_plan
 from envelopes.schema.call import Iteration
-from envelopes.untrusted import Untrusted
+from envelopes.text.canonical_json import args_hash
+from envelopes.text.untrusted_json import Untrusted
 from tests.cases import each
 from tests.envelopes.settled import JSON, call, settled
 

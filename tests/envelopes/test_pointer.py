@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envelopes.pointer import join, resolve, split, text_at
+from envelopes.text.pointer import join, resolve, split, text_at
 
 DOCUMENT = {"a/b": {"~": "deep"}, "rows": ["first", 2]}
 

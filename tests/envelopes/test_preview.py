@@ -13,10 +13,10 @@ from envelopes.families import FAMILIES
 from envelopes.families.base import FieldCut
 from envelopes.finding import Shortened
 from envelopes.pipeline import Projection, ReceiptTooLong, render, rendered_pair
-from envelopes.preview import Cut, Preview, fitting_lines, head_tail, shorter, split_lines
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
+from envelopes.text.preview import Cut, Preview, fitting_lines, head_tail, shorter, split_lines
 from tests.envelopes.built_in import failure, projected
 
 BOTH = Cut("lines", 10, ((0, 2), (9, 10)))

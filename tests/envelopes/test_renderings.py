@@ -19,13 +19,13 @@ from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
 from envelopes.pipeline import ReceiptTooLong, project, render
-from envelopes.pointer import resolve
 from envelopes.renderings import VARIANTS, variant, variants_for
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
 from envelopes.schema.receipt import Receipt, Segment
 from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, ToolError
 from envelopes.schema.variant import Variant
+from envelopes.text.pointer import resolve
 
 LIMITS = (0, 1, 80, 400, 2_000)
 SAMPLES = [

@@ -14,7 +14,6 @@ from envelopes.codecs import content_blocks, holon
 from envelopes.families import builtin, may_call, tools
 from envelopes.families.command.results import COMMAND_TASK, CommandResult
 from envelopes.pipeline import project
-from envelopes.preview import head_tail
 from envelopes.schema.call import ToolCall, ToolResult
 from envelopes.schema.event import EVENT_TYPES
 from envelopes.schema.follow_up_handles import TaskHandle
@@ -31,7 +30,8 @@ from envelopes.schema.outcome import (
 from envelopes.schema.receipt import Segment, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput
 from envelopes.schema.settlement import CODES
-from envelopes.untrusted import Untrusted
+from envelopes.text.preview import head_tail
+from envelopes.text.untrusted_json import Untrusted
 from tests.cases import each
 from tests.envelopes import seed_texts as seeds
 from tests.envelopes.built_in import failure, output, projected, receipt_of, refusal

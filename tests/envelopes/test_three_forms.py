@@ -17,13 +17,13 @@ from envelopes.families import FAMILIES, builtin, samples, tools
 from envelopes.families.base import Projected
 from envelopes.families.task.results import FailureArtifact, TaskRead
 from envelopes.pipeline import project, render, rendered_pair
-from envelopes.pointer import resolve
 from envelopes.renderings import variants_for
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput, ToolError
 from envelopes.schema.tool import InvalidToolInput
 from envelopes.survey import survey
+from envelopes.text.pointer import resolve
 from tests.cases import each
 from tests.envelopes.built_in import output, projected, receipt_of, refusal, shown
 from tests.source import imports, modules, tree

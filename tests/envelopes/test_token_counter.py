@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from envelopes import token_counter, tokens
-from envelopes.token_counter import WORTH, counting_beside
-from envelopes.tokens import count_all
+from envelopes.text import token_counter, tokens
+from envelopes.text.token_counter import WORTH, counting_beside
+from envelopes.text.tokens import count_all
 
 TEXTS = ["hello world", "", "two\nlines", "naïve 日本", "lone \ud800 surrogate", "x" * 100_000]
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from envelopes import tokens
-from envelopes.tokens import TokenCount, count_all, count_tokens, is_loaded
+from envelopes.text import tokens
+from envelopes.text.tokens import TokenCount, count_all, count_tokens, is_loaded
 
 
 @pytest.fixture(autouse=True)

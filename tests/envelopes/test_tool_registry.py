@@ -20,8 +20,8 @@ from jsonschema import Draft202012Validator
 from envelopes import inventory as inventories
 from envelopes.families import WITHHELD, builtin, is_mapped, may_call, tools
 from envelopes.inventory import inventory, stored
-from envelopes.outline import outline_text
 from envelopes.schema.tool import Capability, InvalidToolInput, Plane, Profile, ToolDefinition
+from envelopes.text.outline import outline_text
 from tests.cases import each
 
 # The tables of the tools page: capability and plane of each tool.

@@ -20,11 +20,11 @@ from envelopes.families.agent.summary import ActiveChild, AgentIdentity, AgentRe
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded
 from envelopes.families.base import text_size
 from envelopes.pipeline import Projection, project, render
-from envelopes.pointer import resolve
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.follow_up_handles import TaskHandle, read_handle
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
+from envelopes.text.pointer import resolve
 from tests.cases import each
 
 TOOLS = ("AgentGet", "Enqueue", "SpawnAgent", "WaitFor")

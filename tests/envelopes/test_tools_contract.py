@@ -13,11 +13,11 @@ from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES, builtin, samples, tools
 from envelopes.families.base import Family
 from envelopes.pipeline import Projection, project, render
-from envelopes.pointer import resolve
 from envelopes.schema.budget import CANONICAL_CHARACTERS, RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, CompleteOutput
 from envelopes.schema.tool import DISPATCH_KINDS
+from envelopes.text.pointer import resolve
 from tests.cases import each
 from tests.envelopes.complete_outputs import foreign_outputs, outputs
 

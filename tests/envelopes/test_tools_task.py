@@ -27,11 +27,11 @@ from envelopes.families.task.results import (
 )
 from envelopes.foreign import Evidence
 from envelopes.pipeline import Projection, project, render
-from envelopes.pointer import resolve
 from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition
+from envelopes.text.pointer import resolve
 
 TOOLS = ("TaskInput", "TaskList", "TaskOutput", "TaskStatus", "TaskStop")
 SORTS = ("success", "error", "large", "empty", "odd")

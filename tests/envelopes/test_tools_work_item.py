@@ -21,9 +21,9 @@ from envelopes.families.work_item.views import (
     WorkItemView,
 )
 from envelopes.pipeline import Projection, project, render
-from envelopes.pointer import resolve
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.schema.tool import Input, InvalidToolInput
+from envelopes.text.pointer import resolve
 
 TOOLS = ("CompleteWorkItem", "CreateWorkItem", "GetWorkItem", "ListWorkItems", "PickWorkItem", "UpdateWorkItem")
 SORTS = ("success", "error", "large", "empty", "odd")

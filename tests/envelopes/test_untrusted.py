@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.schema.result import JsonValue
-from envelopes.untrusted import (
+from envelopes.text.untrusted_json import (
     DEPTH,
     Untrusted,
     admit,

@@ -70,7 +70,7 @@ def _prepare() -> None:
     django.setup()
     import dashboard.artifacts.pruning
     import dashboard.intake.importing  # noqa: F401
-    from envelopes.token_counter import count_here
+    from envelopes.text.token_counter import count_here
 
     count_here(["warm"], "")()
 

@@ -16,7 +16,7 @@ from django.test import Client
 
 from dashboard.intake.importing import Report, import_paths
 from dashboard.models import Call, Project, Receipt
-from envelopes.tokens import count_tokens
+from envelopes.text.tokens import count_tokens
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session
 from tests.faults.crawl import faults_of_pages
 from tests.faults.hostile import KINDS, LARGE, LINES, VALUES, audit_lines, session_lines, stream_lines

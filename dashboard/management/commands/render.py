@@ -12,7 +12,7 @@ from dashboard.calls.surfaces import surfaces_of
 from dashboard.calls.variants import UnansweredCall, UninstalledFamily, UnknownVariant, rendered
 from dashboard.columns import printable
 from dashboard.models import Call
-from envelopes.untrusted import visible
+from envelopes.text.untrusted_json import visible
 
 
 class Command(BaseCommand):

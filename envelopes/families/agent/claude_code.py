@@ -8,10 +8,10 @@ from envelopes.alignment import Span
 from envelopes.excerpts import match_excerpt
 from envelopes.families.agent.results import AgentRun, Answer, Answers, Plan, PlanMode, SkillRun
 from envelopes.foreign import Evidence, OutputField, Reading
-from envelopes.outline import outline_text
-from envelopes.pointer import join
 from envelopes.recorded import Members, named_spans, reading, typed_tool
 from envelopes.schema.result import JsonValue
+from envelopes.text.outline import outline_text
+from envelopes.text.pointer import join
 
 AGENT = "claude-code"
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from envelopes.families.agent.results import body as foreign_body
 from envelopes.families.base import bounded, headline, label, line_break, member_line, sliced, text_block, value
-from envelopes.pointer import join
 from envelopes.recorded import Members
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import CanonicalResult
+from envelopes.text.pointer import join
 
 FOLLOW_UP_CHARACTERS = 200  # spec/tools.md B.1: the model wrote the text and needs no more of it
 JOINED = 10

@@ -17,11 +17,11 @@ import msgspec
 from envelopes.artifact import MemorySink
 from envelopes.families.agent.waiting import WaitCondition, one_line
 from envelopes.families.base import Projector, ResultMembers, text_size
-from envelopes.fitting import fitting
-from envelopes.pointer import join
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.result import JsonValue, summary
+from envelopes.text.fit_receipt import fitting
+from envelopes.text.pointer import join
 
 AGENT_CHARACTERS = 6_000  # spec/tools.md B.1
 LISTED = 10

@@ -15,10 +15,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.command_text import describe
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.families.command.results import CommandResult, command_members, shares, wanted
 from envelopes.schema.budget import ProjectionPolicy
+from envelopes.text.command_preview import describe
 
 ItemStatus: TypeAlias = Literal["completed", "failed", "rejected", "skipped"]
 

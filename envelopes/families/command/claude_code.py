@@ -15,10 +15,10 @@ import msgspec
 from envelopes.failures import FailureText, failure_text, read_failure
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, outcome
 from envelopes.foreign import Evidence, FieldSlice, OutputField, Reading, ResultFidelity
-from envelopes.outline import outline_text
 from envelopes.recorded import Members
 from envelopes.schema.follow_up_handles import TaskHandle
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summary
+from envelopes.text.outline import outline_text
 
 STREAM_MEMBERS = ("stdout", "stderr")
 EXIT_CODE = re.compile(r"Exit code (-?[0-9]{1,10})(?:\n|$)")

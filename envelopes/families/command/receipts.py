@@ -28,11 +28,11 @@ from envelopes.families.base import (
 )
 from envelopes.families.command.batch import COUNTED, SKIPPED
 from envelopes.families.command.streams import Show, Stream, json_aware, readable, tail_first, verbatim
-from envelopes.fitting import fit
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
 from envelopes.schema.variant import Renderer
+from envelopes.text.fit_receipt import fit
 
 STREAMS = {
     "initial_output": "Initial output",

@@ -21,11 +21,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.command_text import describe
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.families.command.output_tokens import CHARACTERS_PER_TOKEN, output_tokens
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import TaskHandle, spoken
+from envelopes.text.command_preview import describe
 
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
 

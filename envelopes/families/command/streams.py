@@ -18,8 +18,8 @@ import msgspec
 
 from envelopes.families.base import label, line_break
 from envelopes.families.command.laid_out import laid_out
-from envelopes.preview import split_lines
 from envelopes.schema.receipt import Segment, Source
+from envelopes.text.preview import split_lines
 
 _MARKER = re.compile(
     r"\.\.\.\n\[output truncated: showing first (\d+) and last (\d+) of (\d+) (lines|characters)\]\n\.\.\.\n"

@@ -22,8 +22,8 @@ from envelopes.failures import align_failure
 from envelopes.families.file.claude_code import NUMBERED
 from envelopes.foreign import Evidence
 from envelopes.patchwork import Patchwork, Piece
-from envelopes.pointer import join
 from envelopes.recorded import Members, align_untyped
+from envelopes.text.pointer import join
 
 OPENINGS = ("The file ", "File created successfully at: ", "Applied ", "PDF file read: ", "PDF pages extracted: ")
 SNIPPET = re.compile(r"(?:Here's the result of running `cat -n` on a snippet of the edited file:)\n")

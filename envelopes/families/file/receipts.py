@@ -10,10 +10,10 @@ from typing import Any
 
 from envelopes.families.base import artifact_lines, headline, label, line_break, preview, value
 from envelopes.families.file.patch_receipts import file_failure, patched
-from envelopes.fitting import fit
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
+from envelopes.text.fit_receipt import fit
 
 ACTIONS = {"add": "File created", "modify": "File updated", "delete": "File deleted"}
 MARKS = {"add": "A ", "modify": "M ", "delete": "D "}

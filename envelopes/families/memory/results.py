@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from envelopes.families.base import FieldCut, Projector, ResultMembers, project_by_type
-from envelopes.outline import outline_text
-from envelopes.preview import Cut
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue
+from envelopes.text.outline import outline_text
+from envelopes.text.preview import Cut
 
 MEMORY_CHARACTERS = 10_000  # spec/model.md E-8
 TITLE_CHARACTERS = 200

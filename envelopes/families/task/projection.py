@@ -17,7 +17,6 @@ from functools import partial
 
 import msgspec
 
-from envelopes.command_text import describe
 from envelopes.families.base import Projector, ResultMembers, project_by_type
 from envelopes.families.task.results import (
     ActiveTasks,
@@ -32,10 +31,11 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.file_text import FileText
-from envelopes.fitting import fitting
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, spoken
 from envelopes.schema.result import JsonValue
+from envelopes.text.command_preview import describe
+from envelopes.text.fit_receipt import fitting
 
 LISTED_TASKS = 50
 ROWS_SHARE = 2  # the receipt says half of a row: not its times, nor the command's identity

@@ -18,11 +18,11 @@ from envelopes.families.base import (
     value,
 )
 from envelopes.families.task.results import NO_ID, NO_STATUS, counted, verdict
-from envelopes.fitting import fit
 from envelopes.recorded import Members
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.text.fit_receipt import fit
 
 DETAILS = (("Field", "field"), ("Task", "task_id"), ("Status", "status"))
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -7,8 +7,8 @@ from envelopes.excerpts import match_excerpt
 from envelopes.families.web.results import Link, Page, SearchResults
 from envelopes.foreign import Evidence, OutputField, Reading
 from envelopes.json_text import match_json_at
-from envelopes.outline import outline_text
 from envelopes.recorded import Members, reading, typed_tool
+from envelopes.text.outline import outline_text
 
 AGENT = "claude-code"
 

@@ -16,7 +16,7 @@ from envelopes.recordings.base import MessageRecord, Problem, Record
 from envelopes.recordings.claude_code.line import Line
 from envelopes.recordings.claude_code.runs import after, message_key
 from envelopes.recordings.claude_code.shapes import NOTHING, opening, reader
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 
 class Attachment(msgspec.Struct, frozen=True, gc=False):

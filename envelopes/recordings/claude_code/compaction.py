@@ -9,7 +9,7 @@ import msgspec
 from envelopes.recordings.base import Problem, Record, SupersedeRecord
 from envelopes.recordings.claude_code.line import Line
 from envelopes.recordings.claude_code.shapes import NOTHING, opening, reader, storable
-from envelopes.untrusted import Untrusted, elements, tame
+from envelopes.text.untrusted_json import Untrusted, elements, tame
 
 
 class Preserved(msgspec.Struct, frozen=True):

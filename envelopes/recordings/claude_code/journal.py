@@ -14,7 +14,7 @@ import msgspec
 
 from envelopes.recordings.base import BYTE_ORDER_MARK, Place, Problem, Record, SourceLine, json_lines
 from envelopes.recordings.claude_code.shapes import reader
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 
 class _Entry(msgspec.Struct, frozen=True, rename="camel"):

@@ -13,7 +13,7 @@ from envelopes.recordings.claude_code.memory import Memory, of_session
 from envelopes.recordings.claude_code.outcomes import Turn
 from envelopes.recordings.claude_code.place import Whereabouts
 from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, opening, reader
-from envelopes.untrusted import joined
+from envelopes.text.untrusted_json import joined
 
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warning": "warn", "warn": "warn"}
 _OPENS_RUN = frozenset({"user", "assistant"})

@@ -20,7 +20,7 @@ import msgspec
 from envelopes.foreign import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import ArtifactRecord, Problem, ReceiptRecord, Record, ResultRecord
 from envelopes.recordings.claude_code.shapes import Block, opening, reader, storable
-from envelopes.untrusted import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, tame
 
 _PERSISTED = b'"<persisted-output>'
 _SAVED_TO = re.compile(r"<persisted-output>\s.*?saved to: ([^\n]+)")

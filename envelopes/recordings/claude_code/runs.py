@@ -12,7 +12,7 @@ from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Pr
 from envelopes.recordings.claude_code.memory import COMMAND, PROMPT, Memory, remember
 from envelopes.recordings.claude_code.shapes import storable
 from envelopes.schema.result import summary
-from envelopes.untrusted import Untrusted, elements, members, tame
+from envelopes.text.untrusted_json import Untrusted, elements, members, tame
 
 AGENT = "claude-code"
 BOUNDARIES = frozenset({"compact_boundary", "microcompact_boundary"})

@@ -34,7 +34,7 @@ from envelopes.recordings.claude_code.runs import after, message_key
 from envelopes.recordings.claude_code.shapes import opening
 from envelopes.recordings.claude_code.turns import read_message, turn_records
 from envelopes.schema.result import summary
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 Found = Iterator[Record | Problem]
 _BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot", "file-history-delta"})

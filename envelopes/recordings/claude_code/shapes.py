@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from envelopes.untrusted import Untrusted, members, tame, visible
+from envelopes.text.untrusted_json import Untrusted, members, tame, visible
 
 NOTHING = msgspec.Raw()
 Shape = TypeVar("Shape", bound=msgspec.Struct)

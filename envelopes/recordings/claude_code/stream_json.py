@@ -33,7 +33,7 @@ from envelopes.recordings.claude_code.memory import Memory, of_session, remember
 from envelopes.recordings.claude_code.outcomes import Turn, is_global_id
 from envelopes.recordings.claude_code.shapes import NOTHING, Message, opening, reader
 from envelopes.recordings.claude_code.turns import read_message, turn_records
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 Found = Iterator[Record | Problem]
 

@@ -20,7 +20,7 @@ from envelopes.recordings.claude_code.outcomes import Turn, is_global_id
 from envelopes.recordings.claude_code.runs import after, child_run, message_key, spawning_call
 from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, reader
 from envelopes.recordings.claude_code.turns import read_message, turn_records
-from envelopes.untrusted import Untrusted
+from envelopes.text.untrusted_json import Untrusted
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):

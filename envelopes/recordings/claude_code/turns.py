@@ -10,7 +10,7 @@ import msgspec
 from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record
 from envelopes.recordings.claude_code.outcomes import Turn, outcome
 from envelopes.recordings.claude_code.shapes import Block, Message, has_nul, opening, reader
-from envelopes.untrusted import Untrusted, elements
+from envelopes.text.untrusted_json import Untrusted, elements
 
 read_message = reader(Message)
 _read_block = reader(Block)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from envelopes.preview import Cut, head_tail
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, Source
+from envelopes.text.preview import Cut, head_tail
 
 MARKER_ROOM = 120
 SMALLEST_PREVIEW = 200

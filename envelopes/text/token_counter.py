@@ -21,8 +21,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.tokens import ENCODING, TokenCount, count_all, counted, is_loaded
-from envelopes.untrusted import visible
+from envelopes.text.tokens import ENCODING, TokenCount, count_all, counted, is_loaded
+from envelopes.text.untrusted_json import visible
 
 Wait: TypeAlias = Callable[[], list[TokenCount]]
 Count: TypeAlias = Callable[[Sequence[str], str], Wait]

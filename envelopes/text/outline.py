@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envelopes.pointer import join
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import JsonValue
+from envelopes.text.pointer import join
 
 INDENT = "  "
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.untrusted import visible
+from envelopes.text.untrusted_json import visible
 
 CHARACTERS_PER_TOKEN = 4
 ENCODING = "o200k_base"

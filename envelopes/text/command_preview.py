@@ -1,7 +1,7 @@
 """What may be said of a command's text: a short preview without secrets, and its digest.
 
 A command may hold credentials and whole scripts. A preview therefore has its heredocs and inline
-scripts replaced by a note, what looks like a secret by `[redacted]` (envelopes/secret.py), its white
+scripts replaced by a note, what looks like a secret by `[redacted]` (envelopes/text/credentials.py), its white
 space joined, and ends after 240 characters (spec/tools.md B.0). Redacting comes before cutting, so
 that no half of a secret escapes its pattern. The sha256 is over the command as it was given.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.secret import redacted
+from envelopes.text.credentials import redacted
 
 PREVIEW_CHARACTERS = 240
 HEREDOC_NOTE = "[heredoc left out]"

@@ -1,0 +1,1 @@
+"""Text and JSON values: previews, tokens, pointers, outlines, credentials."""
