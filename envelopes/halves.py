@@ -15,7 +15,6 @@ from typing import TypeAlias
 import msgspec
 
 from envelopes.alignment import Span, cut_of, to_segments, whole_cut
-from envelopes.artifact import ArtifactSink, MemorySink
 from envelopes.families import fallback, family, foreign
 from envelopes.families.base import Family
 from envelopes.finding import Finding, Pair, Shortened
@@ -24,6 +23,7 @@ from envelopes.lint import lint
 from envelopes.pipeline import Projection, project
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, text_part
 from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.storage.file_store import ArtifactSink, MemorySink
 from envelopes.text.pointer import text_at
 from envelopes.text.preview import Cut
 from envelopes.text.untrusted_json import Untrusted, dump, read_admitted, read_beginning

@@ -15,7 +15,6 @@ import json
 
 import msgspec
 
-from envelopes.artifact import ArtifactSink
 from envelopes.ceiling import LIMITS, Shortening, elsewhere, fits, is_elsewhere, json_characters
 from envelopes.families.base import Family, FieldCut, Projected, whole_elsewhere
 from envelopes.finding import Pair, Shortened
@@ -23,6 +22,7 @@ from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summary
 from envelopes.schema.variant import Variant
+from envelopes.storage.file_store import ArtifactSink
 
 
 class Projection(msgspec.Struct, frozen=True):

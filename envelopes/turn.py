@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
-from envelopes.artifact import ArtifactSink
 from envelopes.schema.outcome import (
     CANCELLED,
     ToolArtifactReference,
@@ -29,6 +28,7 @@ from envelopes.schema.outcome import (
 )
 from envelopes.schema.result import ArtifactRef, summary
 from envelopes.schema.tool import RiskLevel
+from envelopes.storage.file_store import ArtifactSink
 from envelopes.text.canonical_json import NotCanonical, args_hash
 
 Key: TypeAlias = tuple[str, str]

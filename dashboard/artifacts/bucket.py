@@ -22,8 +22,8 @@ from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
 from dashboard.artifacts.deadline import within
-from envelopes.artifact import Unreachable
-from envelopes.seekable import Seekable
+from envelopes.storage.file_store import Unreachable
+from envelopes.storage.seekable import Seekable
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

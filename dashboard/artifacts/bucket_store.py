@@ -1,4 +1,4 @@
-"""The artifact store in an S3 bucket: what envelopes.artifact.FileStore is in a folder.
+"""The artifact store in an S3 bucket: what envelopes.storage.file_store.FileStore is in a folder.
 
 `<prefix>/<first two digits>/<sha256>`, with `.zst` where it is compressed, and `<sha256>.lines` beside
 it. A write goes to a file of this machine first, for its name is its hash, and is an object whole or not
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from dashboard.artifacts.bucket import Bucket
-from envelopes.artifact import (
+from envelopes.schema.result import ArtifactRef
+from envelopes.storage.durable_files import IncomingFile, incoming, make_folder, publish, unfinished_since
+from envelopes.storage.file_store import (
     COMPRESS_FROM,
     COMPRESSED,
     INDEX_FROM,
@@ -31,11 +33,9 @@ from envelopes.artifact import (
     reference_to,
     sha256_of,
 )
-from envelopes.durable_files import IncomingFile, incoming, make_folder, publish, unfinished_since
-from envelopes.index_folder import IndexFolder, NotIndexed
-from envelopes.line_index import WIDE, LineIndex, load
-from envelopes.schema.result import ArtifactRef
-from envelopes.seekable import Damaged, compress, open_frames
+from envelopes.storage.line_index import WIDE, LineIndex, load
+from envelopes.storage.line_index_store import IndexFolder, NotIndexed
+from envelopes.storage.seekable import Damaged, compress, open_frames
 
 
 class BucketIndexes:

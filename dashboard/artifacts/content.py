@@ -18,12 +18,12 @@ from typing import BinaryIO
 
 from dashboard.artifacts.files import artifact_files, glance_at, index_of, open_stored
 from dashboard.models import Artifact
-from envelopes.artifact import MissingArtifact, other_size
-from envelopes.line_index import LineIndex
-from envelopes.seekable import Damaged
+from envelopes.storage.encoding import ENCODINGS, SNIFFED, Encoding, detect
+from envelopes.storage.file_store import MissingArtifact, other_size
+from envelopes.storage.line_index import LineIndex
+from envelopes.storage.seekable import Damaged
 from envelopes.text.pointer import text_at
 from envelopes.text.untrusted_json import tame
-from envelopes.text_encoding import ENCODINGS, SNIFFED, Encoding, detect
 
 HASHED = 1024 * 1024  # bytes: 2 ms. What is larger is held against its size and its dates
 HASHED_ONCE = 64 * 1024 * 1024  # bytes: 0.1 s, where the dates do not say that it is untouched; beyond, check_store

@@ -16,7 +16,7 @@ from dashboard.artifacts.content import Content, NoContent, content_of
 from dashboard.models import Artifact, Project
 from dashboard.renderers.receipt_diff import difference
 from dashboard.renderers.receipt_diff_markup import DiffPage, View, diff_page
-from envelopes.text_encoding import decode
+from envelopes.storage.encoding import decode
 
 COMPARED = 1024 * 1024  # bytes of each
 OFFERED = 20  # of a kind

@@ -14,10 +14,10 @@ from django.core.exceptions import ImproperlyConfigured
 
 from dashboard.artifacts.bucket import SCHEME, bucket_at
 from dashboard.artifacts.bucket_store import BucketStore
-from envelopes.artifact import INDEX_FROM, Fault, FileStore, MissingArtifact, Stored
-from envelopes.index_folder import NotIndexed
-from envelopes.line_index import LineIndex, build
 from envelopes.schema.result import ArtifactRef
+from envelopes.storage.file_store import INDEX_FROM, Fault, FileStore, MissingArtifact, Stored
+from envelopes.storage.line_index import LineIndex, build
+from envelopes.storage.line_index_store import NotIndexed
 
 SHA256 = re.compile("[0-9a-f]{64}")
 COUNTED_AT_ONCE = 8 * 1024 * 1024  # bytes: 10 ms

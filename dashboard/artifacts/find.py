@@ -15,9 +15,9 @@ from django.http import QueryDict
 from dashboard.artifacts.content import Content
 from dashboard.inert import Html, inert_bytes
 from dashboard.models import Artifact
-from envelopes.find import LISTED, BadQuery, Found, Hit, Query, find, find_before, first_of
-from envelopes.line_index import WIDE
-from envelopes.text_encoding import decode
+from envelopes.storage.encoding import decode
+from envelopes.storage.line_index import WIDE
+from envelopes.storage.search import LISTED, BadQuery, Found, Hit, Query, find, find_before, first_of
 
 SECONDS = 1.0  # a slice; a page that searches has to answer
 AROUND = 160  # bytes of context on each side

@@ -19,7 +19,7 @@ from dashboard.artifacts.find import number
 from dashboard.artifacts.window import ArtifactWindow, Marks, Row, window_of
 from dashboard.models import Artifact
 from dashboard.templatetags.markup import size as said_size
-from envelopes.line_window import Place
+from envelopes.storage.line_window import Place
 
 EDGE = 4 * 1024  # bytes
 FORMS = ("text", "ansi", "diff")

@@ -14,8 +14,8 @@ from io import BytesIO
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.picture import picture_of
 from dashboard.artifacts.window import delimiter_of
-from envelopes.json_members import LONGEST_NAME, members
-from envelopes.text_encoding import SNIFFED, decode
+from envelopes.storage.encoding import SNIFFED, decode
+from envelopes.storage.json_members import LONGEST_NAME, members
 
 LINES = 6
 LONGEST_CHARACTER = 4  # bytes

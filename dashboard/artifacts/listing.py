@@ -9,7 +9,7 @@ from dashboard.artifacts.forms import TEXT, Form, forms_of_head
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.calls.queries import artifacts_of
 from dashboard.models import Artifact, Call
-from envelopes.text_encoding import SNIFFED, detect
+from envelopes.storage.encoding import SNIFFED, detect
 
 LISTED = 20
 OPENED = 6  # of which the first bytes are read, for their type

@@ -24,9 +24,9 @@ from dashboard.artifacts.window import ArtifactWindow, Marks, heads_of, window_o
 from dashboard.calls.fidelity import of_receipt
 from dashboard.inert import Html
 from dashboard.models import Artifact, Call
-from envelopes.find import LONGEST_QUERY
-from envelopes.line_window import Place
-from envelopes.text_encoding import ENCODINGS, Encoding, decode
+from envelopes.storage.encoding import ENCODINGS, Encoding, decode
+from envelopes.storage.line_window import Place
+from envelopes.storage.search import LONGEST_QUERY
 
 KEPT = ("as", "encoding", "q", "regex", "any_case")  # what a link to another place of the same artifact keeps
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-from envelopes.line_window import Place
+from envelopes.storage.line_window import Place
 
 MOST_DIGITS = 15
 LONGEST_TIME = 60  # characters

@@ -17,7 +17,7 @@ from django.db.models import Max, Sum
 
 from dashboard.artifacts.locks import held
 from dashboard.models import Artifact, Project
-from envelopes.artifact import Stored, sha256_of
+from envelopes.storage.file_store import Stored, sha256_of
 
 
 class NoRoom(Exception):

@@ -17,7 +17,7 @@ from django.conf import settings
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.locks import Busy, held, in_bucket
-from envelopes.artifact import LOCK
+from envelopes.storage.file_store import LOCK
 
 SHA256 = re.compile("[0-9a-f]{64}")
 PATIENCE = 5.0  # seconds

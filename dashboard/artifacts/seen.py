@@ -22,10 +22,10 @@ from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.models import Artifact
 from envelopes.alignment import Span, cut_of, whole_cut
 from envelopes.excerpts import match_excerpt
-from envelopes.line_index import WIDE, next_end
-from envelopes.line_window import Place
+from envelopes.storage.encoding import MARKS, decode
+from envelopes.storage.line_index import WIDE, next_end
+from envelopes.storage.line_window import Place
 from envelopes.text.preview import Cut
-from envelopes.text_encoding import MARKS, decode
 
 ENDS = 256 * 1024  # bytes; a receipt of more is not looked for
 LEAST = 16 * 1024  # bytes of each end that are looked at, however short the receipt is

@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import NoRoom, Room, room_of
-from envelopes.artifact import Stored, Unreachable
+from envelopes.storage.file_store import Stored, Unreachable
 
 __all__ = ["NoRoom", "NotStored", "Room", "Stored", "kept", "looking_under", "opened", "room_of", "take_in"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.models import Artifact, Observation
-from envelopes.artifact import MissingArtifact, Unreachable
+from envelopes.storage.file_store import MissingArtifact, Unreachable
 
 ROWS_AT_ONCE = 200  # a row may hold megabytes
 

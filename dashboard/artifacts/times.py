@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.place import Wanted
-from envelopes.line_time import OutOfOrder, Reading, first_at, reading_of
-from envelopes.line_window import Place
+from envelopes.storage.line_window import Place
+from envelopes.storage.time_search import OutOfOrder, Reading, first_at, reading_of
 
 # What the lines leave open, and how it was found.
 COUNTED = {

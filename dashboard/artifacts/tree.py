@@ -14,8 +14,8 @@ from django.http import QueryDict
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.find import number
 from dashboard.inert import Html, inert_bytes
-from envelopes.json_members import MOST, Cursor, Kind, Member, NoJson, members
-from envelopes.text_encoding import MARKS, decode, whole_characters
+from envelopes.storage.encoding import MARKS, decode, whole_characters
+from envelopes.storage.json_members import MOST, Cursor, Kind, Member, NoJson, members
 
 ROOM = 64 * 1024  # bytes on one page
 AT_ONCE = 1024 * 1024  # bytes that are passed over for the first members; the page asks for what is behind them

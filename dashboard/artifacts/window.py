@@ -18,10 +18,10 @@ from dashboard.artifacts.find import marked
 from dashboard.artifacts.seen import Seen
 from dashboard.artifacts.tree import value_address
 from dashboard.inert import Html, inert_bytes
-from envelopes.find import Query
-from envelopes.line_index import WIDE
-from envelopes.line_window import LineWindow, Place, read_window
-from envelopes.text_encoding import decode
+from envelopes.storage.encoding import decode
+from envelopes.storage.line_index import WIDE
+from envelopes.storage.line_window import LineWindow, Place, read_window
+from envelopes.storage.search import Query
 
 ROWLESS = ("json", "picture")
 HEX_ROW = 16

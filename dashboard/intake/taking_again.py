@@ -22,8 +22,8 @@ from dashboard.artifacts.store import NoRoom, NotStored, Stored, kept, opened, r
 from dashboard.columns import column_text
 from dashboard.intake.forgetting import still_named
 from dashboard.models import Artifact, Run, Source
-from envelopes.artifact import CHUNK, MissingArtifact, sha256_of
-from envelopes.seekable import Damaged
+from envelopes.storage.file_store import CHUNK, MissingArtifact, sha256_of
+from envelopes.storage.seekable import Damaged
 
 
 def take_again(source: Source, recording: Path, *, is_lost_too: bool = False) -> int:

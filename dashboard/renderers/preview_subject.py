@@ -19,11 +19,11 @@ from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.calls.variants import canonical_of
 from dashboard.models import Call, Project, RunFacet
 from dashboard.renderers.preview_pasted import kept, parsed
-from envelopes.artifact import MemorySink
 from envelopes.families.base import Family, FieldCut
 from envelopes.finding import Shortened
 from envelopes.pipeline import project as to_canonical
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount
 from envelopes.text.untrusted_json import Untrusted, dump
 

@@ -13,7 +13,6 @@ from functools import cache
 from dashboard.calls import json_markup
 from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.windows import FIRST, Window
-from envelopes.artifact import MemorySink
 from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
 from envelopes.pipeline import Projection, project, render
@@ -21,6 +20,7 @@ from envelopes.renderings import variants_for
 from envelopes.schema.receipt import Receipt, Source
 from envelopes.schema.result import JsonValue
 from envelopes.schema.variant import Variant
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_all
 from envelopes.text.untrusted_json import dump

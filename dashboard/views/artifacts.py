@@ -24,7 +24,7 @@ from dashboard.artifacts.tree import tree_of
 from dashboard.models import Artifact
 from dashboard.views.calls import file_name
 from dashboard.views.rendering import render_page
-from envelopes.text_encoding import SNIFFED
+from envelopes.storage.encoding import SNIFFED
 
 
 @require_safe

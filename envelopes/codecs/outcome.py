@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from envelopes.artifact import ArtifactSink
 from envelopes.schema.outcome import (
     CANCELLED,
     ToolArtifactReference,
@@ -22,6 +21,7 @@ from envelopes.schema.outcome import (
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summary
 from envelopes.schema.settlement import Settlement, Situation, StoredOutput, outcome_situation
 from envelopes.schema.timestamps import earlier, epoch_seconds, instant_at
+from envelopes.storage.file_store import ArtifactSink
 from envelopes.turn import reference
 
 Fields: TypeAlias = dict[str, Any]

@@ -22,8 +22,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from envelopes.artifact import ArtifactSink
-from envelopes.file_text import FileText
 from envelopes.finding import Rule
 from envelopes.foreign import ForeignTool
 from envelopes.recorded import RecordedText
@@ -32,6 +30,8 @@ from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
 from envelopes.schema.tool import ToolDefinition
 from envelopes.schema.variant import Renderer
+from envelopes.storage.file_store import ArtifactSink
+from envelopes.storage.file_text import FileText
 from envelopes.text.fit_receipt import fit, fitting
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve

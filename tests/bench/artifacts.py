@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from envelopes.artifact import FileStore
-from envelopes.find import Query, find
-from envelopes.line_index import build
-from envelopes.line_window import Place, read_window
+from envelopes.storage.file_store import FileStore
+from envelopes.storage.line_index import build
+from envelopes.storage.line_window import Place, read_window
+from envelopes.storage.search import Query, find
 
 WINDOWS = 400
 LINES = 200

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.families import foreign
 from envelopes.families.base import Family
 from envelopes.foreign import Evidence
@@ -21,6 +20,7 @@ from envelopes.pipeline import project, render
 from envelopes.recordings import UnknownFormat, detect
 from envelopes.recordings.base import CallRecord, Place, ResultRecord, SourceLine
 from envelopes.schema.result import CompleteOutput
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.canonical_json import hash_of
 from envelopes.text.untrusted_json import Untrusted, tame
 

@@ -19,8 +19,8 @@ from pytest_django import Settings
 
 from dashboard.artifacts.bucket import LEAST, MOST, ObjectReader
 from dashboard.artifacts.files import ArtifactStore, artifact_files
-from envelopes.artifact import Fault, MemorySink, MissingArtifact, Stored, Unreachable
-from envelopes.index_folder import NotIndexed
+from envelopes.storage.file_store import Fault, MemorySink, MissingArtifact, Stored, Unreachable
+from envelopes.storage.line_index_store import NotIndexed
 from tests.dashboard.artifacts import body, content_beside, names_in_store, put_beside, rows_of, take_away
 from tests.dashboard.artifacts import stored as stored_for
 from tests.dashboard.factories import create_call, create_project, create_run, create_user

@@ -16,7 +16,7 @@ from pytest_django import Settings
 from dashboard.artifacts import files as artifact_files
 from dashboard.artifacts.ansi_markup import Style, ansi_rows
 from dashboard.models import Call
-from envelopes.index_folder import IndexFolder
+from envelopes.storage.line_index_store import IndexFolder
 from tests.dashboard.artifacts import body, rows_of, stored
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import text_of

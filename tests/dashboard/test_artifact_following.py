@@ -17,7 +17,7 @@ from pytest_django import Settings
 from dashboard.artifacts.files import artifact_files
 from dashboard.intake.growing import Growing
 from dashboard.models import Artifact, Run, Source
-from envelopes.artifact import MissingArtifact
+from envelopes.storage.file_store import MissingArtifact
 from tests.dashboard.artifacts import body, rows_of
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import text_of

@@ -14,7 +14,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.intake.identity import derived
 from dashboard.models import Artifact, Call, Project
-from envelopes.line_index import build, save
+from envelopes.storage.line_index import build, save
 from tests.dashboard.artifacts import body, field_artifact, stored
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.page_text import text_of

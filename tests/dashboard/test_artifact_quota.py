@@ -19,7 +19,7 @@ from pytest_django import Settings
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import Room, room_of
 from dashboard.models import Artifact, Call, Problem, Project
-from envelopes.artifact import Stored
+from envelopes.storage.file_store import Stored
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import answers, asks, write
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.families import builtin
 from envelopes.pipeline import Projection, project, render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.tool import InvalidToolInput
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 
 LIMITS = (0, 1, 80, 400, 2_000, 12_000)

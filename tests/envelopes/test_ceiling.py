@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from envelopes.artifact import MemorySink
 from envelopes.ceiling import fits
 from envelopes.families import builtin, samples, tools
 from envelopes.families.base import Projected
@@ -19,6 +18,7 @@ from envelopes.pipeline import Projection, project, render
 from envelopes.renderings import variants_for
 from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summary
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.preview import Cut, head_tail, shorter
 from tests.cases import each
 from tests.envelopes.built_in import failure, output, receipt_of, shown

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.codecs import call as calls
 from envelopes.codecs import outcome as outcomes
 from envelopes.schema.call import ToolCall, ToolResult
@@ -24,6 +23,7 @@ from envelopes.schema.outcome import (
 )
 from envelopes.schema.result import ArtifactRef, ToolError
 from envelopes.schema.settlement import Settlement, StoredOutput
+from envelopes.storage.file_store import MemorySink
 from tests.envelopes.settled import (
     AT,
     CALLS,

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes import compact, compaction
-from envelopes.artifact import MemorySink
 from envelopes.compaction import CompactedHistory, Dropped, Entry, compact_history, envelope_characters, recap
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.pipeline import project, render
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve, text_at
 from envelopes.text.tokens import count_tokens
 from tests.cases import each

@@ -10,7 +10,6 @@ import sys
 import msgspec
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family, error_receipt
 from envelopes.pipeline import Projection, ReceiptTooLong, project, render
@@ -25,6 +24,7 @@ from envelopes.schema.result import (
     ToolError,
     summary,
 )
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.preview import head_tail
 from tests.cases import each
 
@@ -171,7 +171,7 @@ def test_every_family_says_of_an_error_what_the_model_may_act_on(family: Family)
 
 
 HALVES = """
-from envelopes.artifact import MemorySink
+from envelopes.storage.file_store import MemorySink
 from envelopes.families import FAMILIES
 from envelopes.pipeline import project, render
 from envelopes.renderings import variants_for

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.fallout import Write, apportioned, fell_out, said_fields, sweep, within_tokens
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
@@ -14,6 +13,7 @@ from envelopes.renderings import variant, variants_for
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt, Segment, Source, text_receipt
 from envelopes.schema.result import CanonicalResult
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount, count_tokens
 
 ROWS = [Segment(f"row {number}\n", "value", Source("canonical", f"/result/{number}")) for number in range(50)]

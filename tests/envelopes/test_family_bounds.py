@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.families import agent, external, search, task, web, work_item
 from envelopes.families.base import Family
 from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput, JsonValue
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 from tests.cases import each
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from envelopes.alignment import cut_of, to_segments
-from envelopes.artifact import MemorySink
 from envelopes.families.command import FAMILY
 from envelopes.families.command.results import CommandResult, SavedOutput, shares
 from envelopes.foreign import Evidence, FieldSlice, ForeignTool, Reading
 from envelopes.pipeline import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
+from envelopes.storage.file_store import MemorySink
 
 BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 

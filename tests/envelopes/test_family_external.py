@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.families.external import FALLBACK, FAMILY, is_known
 from envelopes.foreign import Evidence
 from envelopes.pipeline import project, render
 from envelopes.schema.result import JsonValue
+from envelopes.storage.file_store import MemorySink
 
 
 def recorded(result: JsonValue, receipt: str = "", *, is_error: bool | None = None) -> Evidence:

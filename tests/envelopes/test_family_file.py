@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from envelopes.alignment import to_segments
-from envelopes.artifact import MemorySink
 from envelopes.families.file import FAMILY
 from envelopes.families.file.results import FileChange, FileRead, Hunk
 from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
 from envelopes.pipeline import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 
 BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}

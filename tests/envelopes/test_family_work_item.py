@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.families.work_item import FAMILY
 from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
 from envelopes.schema.result import JsonValue
+from envelopes.storage.file_store import MemorySink
 
 TOOLS: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 TODOS = [

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import LOCK, Fault, FileStore, MemorySink, MissingArtifact, Unreachable
-from envelopes.seekable import Damaged
+from envelopes.storage.file_store import LOCK, Fault, FileStore, MemorySink, MissingArtifact, Unreachable
+from envelopes.storage.seekable import Damaged
 from tests.conftest import CHECKOUT
 
 LARGE = "".join(f"line {number} of the log\n" for number in range(40_000))
 WRITER = """
 import sys
 from pathlib import Path
-from envelopes.artifact import FileStore
+from envelopes.storage.file_store import FileStore
 
 store = FileStore(Path(sys.argv[1]), compress_from=20_000)
 for number in range(10_000):

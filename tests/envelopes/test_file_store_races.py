@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 import pytest
 
-from envelopes.artifact import Fault, FileStore, MissingArtifact, Unreachable, fault_of
-from envelopes.line_index import LineIndex
+from envelopes.storage.file_store import Fault, FileStore, MissingArtifact, Unreachable, fault_of
+from envelopes.storage.line_index import LineIndex
 
 
 class Racing(FileStore):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.families.task.results import TaskRead
-from envelopes.file_text import CHUNK, read_file_text
+from envelopes.storage.file_store import MemorySink
+from envelopes.storage.file_text import CHUNK, read_file_text
 from envelopes.text.pointer import resolve
 from envelopes.text.preview import head_tail
 from tests.conftest import CHECKOUT
@@ -27,10 +27,10 @@ PROJECT = """
 import re, sys
 from pathlib import Path
 from envelopes import CompleteOutput, project, render
-from envelopes.artifact import MemorySink
+from envelopes.storage.file_store import MemorySink
 from envelopes.families import builtin
 from envelopes.families.task.results import TaskRead
-from envelopes.file_text import read_file_text
+from envelopes.storage.file_text import read_file_text
 
 family, _ = builtin("TaskOutput")
 with open(sys.argv[1], "rb") as file:

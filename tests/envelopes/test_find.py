@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envelopes import find as module
-from envelopes.find import BadQuery, Hit, Query, find, find_before, first_of
+from envelopes.storage import search as module
+from envelopes.storage.search import BadQuery, Hit, Query, find, find_before, first_of
 
 LOG = "".join(f"line {number} é {'ERROR' if number % 7_000 == 0 else 'fine'}\n" for number in range(60_000))
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from envelopes import turn
-from envelopes.artifact import MemorySink
 from envelopes.codecs import call as calls
 from envelopes.codecs import outcome as outcomes
 from envelopes.families import builtin, may_call, tools
@@ -20,6 +19,7 @@ from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
+from envelopes.storage.file_store import MemorySink
 from envelopes.turn import TurnState
 from tests.envelopes.settled import call
 

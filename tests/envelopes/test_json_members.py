@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes import json_members
-from envelopes.json_members import Cursor, Members, NoJson, members
+from envelopes.storage import json_members
+from envelopes.storage.json_members import Cursor, Members, NoJson, members
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

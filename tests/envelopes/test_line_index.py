@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envelopes.index_folder import IndexFolder, NotIndexed
-from envelopes.line_index import BLOCK, IndexBuilder, LineIndex, build, line_ends
-from envelopes.line_window import LineWindow, Place, read_window
+from envelopes.storage.line_index import BLOCK, IndexBuilder, LineIndex, build, line_ends
+from envelopes.storage.line_index_store import IndexFolder, NotIndexed
+from envelopes.storage.line_window import LineWindow, Place, read_window
 from tests.cases import each
 
 SHA = "ab" + "0" * 62

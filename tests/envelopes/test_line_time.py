@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import pytest
 
-from envelopes.line_time import NEAR, OutOfOrder, Reading, first_at, reading_of
-from envelopes.turns import Stamped, Turns
+from envelopes.storage.time_search import NEAR, OutOfOrder, Reading, first_at, reading_of
+from envelopes.storage.turns import Stamped, Turns
 
 BEGIN = datetime(2026, 11, 22, 23, 50, tzinfo=UTC)
 FORMS = {

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
 from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting
@@ -22,6 +21,7 @@ from envelopes.renderings import VARIANTS
 from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, Source, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.variant import Variant
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.credentials import secrets_in
 from envelopes.text.preview import Cut
 from envelopes.text.untrusted_json import dump

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES, builtin, tools
 from envelopes.families.notification import FAMILY, GALLERY, Delivery, OperatorNotification, notification_outcome
 from envelopes.pipeline import project, render
 from envelopes.recorded import RecordedText
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 
 SENT = OperatorNotification(

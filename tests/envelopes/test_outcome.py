@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes import turn
-from envelopes.artifact import MemorySink
 from envelopes.schema.outcome import (
     DENIAL_GATES,
     TOOL_MESSAGE_MAX_CHARS,
@@ -33,6 +32,7 @@ from envelopes.schema.outcome import (
     outcome_to_model_content,
     tool_message,
 )
+from envelopes.storage.file_store import MemorySink
 from envelopes.turn import (
     ReplayControl,
     TurnState,

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes import renderings
-from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
 from envelopes.pipeline import ReceiptTooLong, project, render
@@ -25,6 +24,7 @@ from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_c
 from envelopes.schema.receipt import Receipt, Segment
 from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, ToolError
 from envelopes.schema.variant import Variant
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 
 LIMITS = (0, 1, 80, 400, 2_000)

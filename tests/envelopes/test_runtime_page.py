@@ -14,7 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 import envelopes
-from envelopes.artifact import FileStore
+from envelopes.storage.file_store import FileStore
 from tests.conftest import CHECKOUT
 
 PAGE = (CHECKOUT / "dashboard" / "docs" / "runtime.md").read_text("utf-8")

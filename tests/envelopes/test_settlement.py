@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.codecs import outcome as outcome_codec
 from envelopes.codecs.call import result_of, settlement_of
 from envelopes.families import tools
@@ -32,6 +31,7 @@ from envelopes.schema.settlement import (
     situation_of,
 )
 from envelopes.schema.tool import DISPATCH_KINDS
+from envelopes.storage.file_store import MemorySink
 from tests.cases import each
 from tests.envelopes.settled import AT, call, canonical_of, output_of, settled
 

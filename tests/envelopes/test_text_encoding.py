@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from envelopes.text_encoding import ENCODINGS, Encoding, decode, detect, whole_characters
+from envelopes.storage.encoding import ENCODINGS, Encoding, decode, detect, whole_characters
 
 RUSSIAN = "Привет мир, это проверка кодировки. " * 20
 JAPANESE = "こんにちは世界、今日は良い天気です。\n" * 10

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.compaction import compact, recap
 from envelopes.families import FAMILIES, builtin, samples, tools
 from envelopes.families.base import Projected
@@ -22,6 +21,7 @@ from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput, ToolError
 from envelopes.schema.tool import InvalidToolInput
+from envelopes.storage.file_store import MemorySink
 from envelopes.survey import survey
 from envelopes.text.pointer import resolve
 from tests.cases import each

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.families import builtin, may_call, samples, tools
 from envelopes.families.agent import FAMILY, gallery
 from envelopes.families.agent.spawning import Spawned
@@ -24,6 +23,7 @@ from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.follow_up_handles import TaskHandle, read_handle
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 from tests.cases import each
 

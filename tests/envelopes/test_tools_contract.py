@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES, builtin, samples, tools
 from envelopes.families.base import Family
 from envelopes.pipeline import Projection, project, render
@@ -17,6 +16,7 @@ from envelopes.schema.budget import CANONICAL_CHARACTERS, RECEIPT_CHARACTERS, Re
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, CompleteOutput
 from envelopes.schema.tool import DISPATCH_KINDS
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 from tests.cases import each
 from tests.envelopes.complete_outputs import foreign_outputs, outputs

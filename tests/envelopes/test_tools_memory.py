@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.families import builtin, samples
 from envelopes.families.memory import FAMILY
 from envelopes.families.memory.results import FoundMemories, FoundMemory, Memory, ReadMemory
@@ -16,6 +15,7 @@ from envelopes.families.memory.tools import PREFIXES
 from envelopes.pipeline import project, render
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import InvalidToolInput
+from envelopes.storage.file_store import MemorySink
 
 GALLERY = [
     (tool, sort) for tool in ("MemoryGet", "MemorySearch") for sort in ("success", "error", "large", "empty", "odd")

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.artifact import MemorySink
 from envelopes.families import builtin, samples
 from envelopes.families.task import FAMILY
 from envelopes.families.task import samples as gallery
@@ -31,6 +30,7 @@ from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 
 TOOLS = ("TaskInput", "TaskList", "TaskOutput", "TaskStatus", "TaskStop")

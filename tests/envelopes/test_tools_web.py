@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.families import builtin, samples
 from envelopes.families.web import FAMILY
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link, Page
 from envelopes.pipeline import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.storage.file_store import MemorySink
 
 GALLERY = [(tool, sort) for tool in ("WebFetch", "WebSearch") for sort in ("success", "error", "large", "empty", "odd")]
 PAGE = FetchedPage(

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.artifact import MemorySink
 from envelopes.families import builtin, samples
 from envelopes.families.work_item import FAMILY
 from envelopes.families.work_item.results import Todo
@@ -23,6 +22,7 @@ from envelopes.families.work_item.views import (
 from envelopes.pipeline import Projection, project, render
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.schema.tool import Input, InvalidToolInput
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 
 TOOLS = ("CompleteWorkItem", "CreateWorkItem", "GetWorkItem", "ListWorkItems", "PickWorkItem", "UpdateWorkItem")

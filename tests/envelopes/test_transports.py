@@ -13,12 +13,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from envelopes import transports
-from envelopes.artifact import MemorySink
 from envelopes.families import FAMILIES
 from envelopes.pipeline import project, render
 from envelopes.renderings import variants_for
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
+from envelopes.storage.file_store import MemorySink
 from envelopes.transports import TRANSPORTS, Body, CallIds, NotCarried, Transport, transport
 from tests.source import imports, modules
 

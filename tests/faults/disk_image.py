@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from envelopes.artifact import FileStore
+from envelopes.storage.file_store import FileStore
 from tests.conftest import CHECKOUT
 from tests.faults.artifact_load import A_SESSION, write_recordings
 from tests.faults.imports import environment, migrated_store

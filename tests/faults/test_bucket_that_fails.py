@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.artifacts.bucket import PART, Bucket, Limits, bucket_at
-from envelopes.artifact import Unreachable
+from envelopes.storage.file_store import Unreachable
 from tests.buckets import KEYS
 from tests.conftest import CHECKOUT
 from tests.faults import bucket_faults as faults

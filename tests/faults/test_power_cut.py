@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from envelopes.artifact import FileStore
+from envelopes.storage.file_store import FileStore
 from tests.faults.disk_image import NoMounts, mounted_image
 from tests.faults.recorded_calls import Step, disks_after, recorded
 

@@ -14,12 +14,12 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.artifact import MemorySink
 from envelopes.families.agent.waiting import WaitCondition, one_line
 from envelopes.families.base import Projector, ResultMembers, text_size
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.result import JsonValue, summary
+from envelopes.storage.file_store import MemorySink
 from envelopes.text.fit_receipt import fitting
 from envelopes.text.pointer import join
 

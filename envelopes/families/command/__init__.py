@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.artifact import ArtifactSink
 from envelopes.families.base import Facet, Family, Projected, Projection, Projector
 from envelopes.families.command.alignment import align_background, align_command
 from envelopes.families.command.batch import BatchResult, project_batch
@@ -30,6 +29,7 @@ from envelopes.families.command.tools import TOOLS
 from envelopes.foreign import ForeignTool
 from envelopes.lint import said
 from envelopes.schema.budget import ProjectionPolicy
+from envelopes.storage.file_store import ArtifactSink
 
 _PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
     CommandResult: project_command,

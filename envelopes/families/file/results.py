@@ -21,11 +21,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.artifact import ArtifactSink
 from envelopes.families.base import Projected, Projector
 from envelopes.families.file.patch import PatchResult, project_patch
 from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy
+from envelopes.storage.file_store import ArtifactSink
 
 Kind: TypeAlias = Literal["text", "image", "notebook", "pdf", "pages", "unchanged"]
 Action: TypeAlias = Literal["add", "modify", "delete"]

@@ -30,10 +30,10 @@ from envelopes.families.task.results import (
     TaskState,
     TaskStopped,
 )
-from envelopes.file_text import FileText
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, spoken
 from envelopes.schema.result import JsonValue
+from envelopes.storage.file_text import FileText
 from envelopes.text.command_preview import describe
 from envelopes.text.fit_receipt import fitting
 

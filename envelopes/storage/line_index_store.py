@@ -19,8 +19,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from envelopes.durable_files import INCOMING, incoming, make_folder, publish, sync_folder
-from envelopes.line_index import BLOCK, CHUNK, HEADER, MAGIC, WIDE, BadIndex, IndexBuilder, LineIndex, load, save
+from envelopes.storage.durable_files import INCOMING, incoming, make_folder, publish, sync_folder
+from envelopes.storage.line_index import (
+    BLOCK,
+    CHUNK,
+    HEADER,
+    MAGIC,
+    WIDE,
+    BadIndex,
+    IndexBuilder,
+    LineIndex,
+    load,
+    save,
+)
 
 TOLD_EVERY = 512 * CHUNK  # bytes of content between two appends: progress, and a larger readable head
 INDEX_NAME = re.compile(r"([0-9a-f]{64})((?:\.utf-16-[lb]e)?)\.lines")

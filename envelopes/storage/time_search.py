@@ -22,9 +22,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from envelopes.line_index import WIDE, next_end
-from envelopes.text_encoding import decode
-from envelopes.turns import SLACK, Stamped, Turns, turns_of
+from envelopes.storage.encoding import decode
+from envelopes.storage.line_index import WIDE, next_end
+from envelopes.storage.turns import SLACK, Stamped, Turns, turns_of
 
 SECOND = 1_000_000
 DAY = 24 * 3600 * SECOND

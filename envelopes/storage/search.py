@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from envelopes.line_index import WIDE, next_end
-from envelopes.text_encoding import decode
+from envelopes.storage.encoding import decode
+from envelopes.storage.line_index import WIDE, next_end
 
 PIECE = 256 * 1024  # bytes looked at between two looks at the clock
 STRETCH = 1024 * 1024

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from envelopes.line_index import WIDE, LineIndex, after_end, count_ends, next_end
+from envelopes.storage.line_index import WIDE, LineIndex, after_end, count_ends, next_end
 
 LINES = 400
 BYTES = 64 * 1024

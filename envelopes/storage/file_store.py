@@ -22,7 +22,8 @@ from typing import BinaryIO, Protocol, cast
 
 import msgspec
 
-from envelopes.durable_files import (
+from envelopes.schema.result import ArtifactRef
+from envelopes.storage.durable_files import (
     INCOMING,
     IncomingFile,
     incoming,
@@ -32,10 +33,9 @@ from envelopes.durable_files import (
     sync_folder,
     unfinished_since,
 )
-from envelopes.index_folder import INDEX_NAME, IndexFolder
-from envelopes.line_index import IndexBuilder, LineIndex, load
-from envelopes.schema.result import ArtifactRef
-from envelopes.seekable import Damaged, compress, open_frames, zstd
+from envelopes.storage.line_index import IndexBuilder, LineIndex, load
+from envelopes.storage.line_index_store import INDEX_NAME, IndexFolder
+from envelopes.storage.seekable import Damaged, compress, open_frames, zstd
 
 COMPRESS_FROM = 1024 * 1024  # bytes
 INDEX_FROM = 1024 * 1024  # bytes; the lines of what is smaller are counted when they are asked for
