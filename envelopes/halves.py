@@ -14,11 +14,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.alignment import Span, cut_of, to_segments, whole_cut
+from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Reading
+from envelopes.alignment.spans import Span, cut_of, to_segments, whole_cut
 from envelopes.families import fallback, family, foreign
 from envelopes.families.base import Family
 from envelopes.finding import Finding, Pair, Shortened
-from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
 from envelopes.lint import lint
 from envelopes.pipeline import Projection, project
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, text_part

@@ -1,7 +1,7 @@
 """Which lines of an artifact the standing receipt shows: aligned for a recorded field, found again in a stored file.
 
 A receipt that shows a file from elsewhere has its beginning behind a preview's words, its beginning and
-end around a cut, or all of it (envelopes/excerpts.py). That is looked for in the first and last ENDS bytes.
+end around a cut, or all of it (envelopes/alignment/excerpt.py). That is looked for in the first and last ENDS bytes.
 What stands nowhere there is unknown: nothing is said then, and nothing counts as unseen.
 
 `?unseen` asks for the first line that the model never saw; of a long line of which it got the beginning,
@@ -20,8 +20,8 @@ from dashboard.artifacts.place import Wanted
 from dashboard.calls.begun_line import LONG, Begun, begun_line, shown_of
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.models import Artifact
-from envelopes.alignment import Span, cut_of, whole_cut
-from envelopes.excerpts import match_excerpt
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.spans import Span, cut_of, whole_cut
 from envelopes.storage.encoding import MARKS, decode
 from envelopes.storage.line_index import WIDE, next_end
 from envelopes.storage.line_window import Place

@@ -12,7 +12,7 @@ from dashboard.calls.receipt_markup import Links
 from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest, text_bytes
 from dashboard.comparisons.columns import Column
 from dashboard.comparisons.subjects import Subject
-from envelopes.coverage import dropped_fields, field_names, telling_fields
+from envelopes.alignment.coverage import dropped_fields, field_names, telling_fields
 from envelopes.finding import Pair
 from envelopes.lint import lint
 from envelopes.pipeline import render

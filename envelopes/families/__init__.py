@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from envelopes import plugins
+from envelopes.alignment.mapping import ForeignTool
 from envelopes.families import (
     agent,
     command,
@@ -25,7 +26,6 @@ from envelopes.families import (
 )
 from envelopes.families.base import Facet, Family
 from envelopes.finding import Rule
-from envelopes.foreign import ForeignTool
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import Capability, Profile, ToolDefinition

@@ -22,9 +22,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import RecordedText
+from envelopes.alignment.mapping import ForeignTool
 from envelopes.finding import Rule
-from envelopes.foreign import ForeignTool
-from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue

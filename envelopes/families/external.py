@@ -14,9 +14,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from envelopes.alignment import Span
-from envelopes.excerpts import match_excerpt
-from envelopes.failures import align_failure, read_failure
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.lenient_structs import Members, RecordedText, align_untyped, read_untyped, reading
+from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Reading
+from envelopes.alignment.spans import Span
 from envelopes.families.base import (
     Facet,
     Family,
@@ -30,9 +33,6 @@ from envelopes.families.base import (
     sliced,
     text_block,
 )
-from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
-from envelopes.json_text import match_json
-from envelopes.recorded import Members, RecordedText, align_untyped, read_untyped, reading
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.receipt import Segment

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import Members, RecordedText
 from envelopes.families.base import (
     Facet,
     Family,
@@ -29,7 +30,6 @@ from envelopes.families.base import (
     text_block,
     value,
 )
-from envelopes.recorded import Members, RecordedText
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.receipt import Segment

@@ -15,8 +15,10 @@ from itertools import chain
 
 import msgspec
 
-from envelopes.alignment import Span, match_items
-from envelopes.excerpts import match_excerpt
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.lenient_structs import Members, RecordedText, named_spans, reading, typed_tool
+from envelopes.alignment.mapping import Evidence, OutputField, Reading
+from envelopes.alignment.spans import Span, match_items
 from envelopes.families.base import (
     Facet,
     Family,
@@ -32,8 +34,6 @@ from envelopes.families.base import (
     sliced,
     text_block,
 )
-from envelopes.foreign import Evidence, OutputField, Reading
-from envelopes.recorded import Members, RecordedText, named_spans, reading, typed_tool
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar, get_args
 
 import msgspec
 
-from envelopes.foreign import ReceiptFidelity
+from envelopes.alignment.mapping import ReceiptFidelity
 from envelopes.recordings.base import (
     BYTE_ORDER_MARK,
     CallRecord,

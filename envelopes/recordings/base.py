@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.foreign import ReceiptFidelity, ResultFidelity
+from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.schema.timestamps import moment
 from envelopes.text.untrusted_json import Untrusted, admit, tame
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from envelopes.alignment.mapping import Evidence
 from envelopes.families import foreign
 from envelopes.families.base import Family
-from envelopes.foreign import Evidence
 from envelopes.pipeline import project, render
 from envelopes.recordings import UnknownFormat, detect
 from envelopes.recordings.base import CallRecord, Place, ResultRecord, SourceLine

@@ -19,7 +19,7 @@ from pytest_django import DjangoAssertNumQueries
 from dashboard.calls.fidelity import RECEIPT
 from dashboard.intake.derive import derive
 from dashboard.models import Call, Project, Run
-from envelopes.foreign import ReceiptFidelity
+from envelopes.alignment.mapping import ReceiptFidelity
 from tests.dashboard.factories import (
     START,
     create_call,

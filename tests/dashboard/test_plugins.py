@@ -29,7 +29,7 @@ WRITES = 'yield Segment(canonical.status, "headline")'
 FAMILY = """
 import msgspec
 from envelopes.families.base import Family, bounded, headline, project_by_type
-from envelopes.foreign import ForeignTool
+from envelopes.alignment.mapping import ForeignTool
 class Ticket(msgspec.Struct):
     id: str = ""
 FAMILY = Family(

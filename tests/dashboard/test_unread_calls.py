@@ -11,10 +11,10 @@ from django.test import Client
 from dashboard.intake.importing import import_paths
 from dashboard.models import Call, Problem, Project
 from envelopes import families
-from envelopes.alignment import Span
+from envelopes.alignment.mapping import Evidence, ForeignTool, Reading
+from envelopes.alignment.spans import Span
 from envelopes.families import command, external
 from envelopes.families.base import Family
-from envelopes.foreign import Evidence, ForeignTool, Reading
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, write
 
 pytestmark = pytest.mark.django_db

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.alignment import (
+from envelopes.alignment.spans import (
     Span,
     cut_of,
     each_line,

@@ -1,4 +1,4 @@
-"""Compares what the families align with labels made by hand (tests/envelopes/alignment/README.md)."""
+"""Compares what the families align with labels made by hand (tests/envelopes/alignment/spans/README.md)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from envelopes import families
-from envelopes.alignment import to_segments
-from envelopes.foreign import Evidence
+from envelopes.alignment.mapping import Evidence
+from envelopes.alignment.spans import to_segments
 from envelopes.text import pointer
 
 pytestmark = pytest.mark.recordings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envelopes.coverage import dropped_fields, field_names, telling_fields
+from envelopes.alignment.coverage import dropped_fields, field_names, telling_fields
 from envelopes.schema.receipt import Segment, Source, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.alignment import Span
-from envelopes.excerpts import match_excerpt
-from envelopes.json_text import match_json
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.spans import Span
 from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text
 

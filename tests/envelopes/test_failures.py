@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.failures import MESSAGE_CHARACTERS, align_failure, read_failure
-from envelopes.foreign import Evidence
+from envelopes.alignment.failures import MESSAGE_CHARACTERS, align_failure, read_failure
+from envelopes.alignment.mapping import Evidence
 from envelopes.schema.result import JsonValue, ToolError
 
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected."

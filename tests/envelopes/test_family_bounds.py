@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envelopes.alignment.mapping import Evidence, ForeignTool
 from envelopes.families import agent, external, search, task, web, work_item
 from envelopes.families.base import Family
-from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput, JsonValue

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from envelopes.alignment import cut_of, to_segments
+from envelopes.alignment.mapping import Evidence, FieldSlice, ForeignTool, Reading
+from envelopes.alignment.spans import cut_of, to_segments
 from envelopes.families.command import FAMILY
 from envelopes.families.command.results import CommandResult, SavedOutput, shares
-from envelopes.foreign import Evidence, FieldSlice, ForeignTool, Reading
 from envelopes.pipeline import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue

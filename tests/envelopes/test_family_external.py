@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envelopes.alignment.mapping import Evidence
 from envelopes.families.external import FALLBACK, FAMILY, is_known
-from envelopes.foreign import Evidence
 from envelopes.pipeline import project, render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from envelopes.alignment import to_segments
+from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Reading
+from envelopes.alignment.spans import to_segments
 from envelopes.families.file import FAMILY
 from envelopes.families.file.results import FileChange, FileRead, Hunk
-from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading
 from envelopes.pipeline import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError

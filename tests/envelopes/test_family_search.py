@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.alignment import Span
+from envelopes.alignment.mapping import Evidence, ForeignTool
+from envelopes.alignment.spans import Span
 from envelopes.families.search import FAMILY
-from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from envelopes.alignment.mapping import Evidence, ForeignTool
 from envelopes.families.task import FAMILY
-from envelopes.foreign import Evidence, ForeignTool
 from envelopes.pipeline import project, render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink

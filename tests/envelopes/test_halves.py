@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from envelopes import families
+from envelopes.alignment.mapping import Evidence, Reading
 from envelopes.families import external
-from envelopes.foreign import Evidence, Reading
 from envelopes.halves import Halves, lint_recorded, read_halves
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Segment, Source, TextPart
 from envelopes.schema.result import CanonicalResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.json_text import HORIZON, match_json, match_json_at
+from envelopes.alignment.json_spans import HORIZON, match_json, match_json_at
 from envelopes.schema.result import JsonValue
 
 

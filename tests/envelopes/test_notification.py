@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families import FAMILIES, builtin, tools
 from envelopes.families.notification import FAMILY, GALLERY, Delivery, OperatorNotification, notification_outcome
 from envelopes.pipeline import project, render
-from envelopes.recorded import RecordedText
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput
 from envelopes.storage.file_store import MemorySink

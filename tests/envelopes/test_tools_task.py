@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envelopes.alignment.lenient_structs import RecordedText
+from envelopes.alignment.mapping import Evidence
 from envelopes.families import builtin, samples
 from envelopes.families.task import FAMILY
 from envelopes.families.task import samples as gallery
@@ -24,9 +26,7 @@ from envelopes.families.task.results import (
     TaskRead,
     TaskState,
 )
-from envelopes.foreign import Evidence
 from envelopes.pipeline import Projection, project, render
-from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition

@@ -10,6 +10,7 @@ A launched child is a task: its handle is what TaskOutput takes.
 
 from __future__ import annotations
 
+from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.agent import claude_code
 from envelopes.families.agent.definitions import TOOLS
 from envelopes.families.agent.gallery import GALLERY
@@ -21,7 +22,6 @@ from envelopes.families.agent.summary import AgentRead, project_agent
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded, project_follow_up, project_wait
 from envelopes.families.base import Facet, Family, Projection, project_by_type
 from envelopes.lint import said
-from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment import Span
-from envelopes.excerpts import match_excerpt
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.lenient_structs import Members, named_spans, reading, typed_tool
+from envelopes.alignment.mapping import Evidence, OutputField, Reading
+from envelopes.alignment.spans import Span
 from envelopes.families.agent.results import AgentRun, Answer, Answers, Plan, PlanMode, SkillRun
-from envelopes.foreign import Evidence, OutputField, Reading
-from envelopes.recorded import Members, named_spans, reading, typed_tool
 from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text
 from envelopes.text.pointer import join

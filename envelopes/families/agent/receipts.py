@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from envelopes.alignment.lenient_structs import Members
 from envelopes.families.agent.results import body as foreign_body
 from envelopes.families.base import bounded, headline, label, line_break, member_line, sliced, text_block, value
-from envelopes.recorded import Members
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.pointer import join

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import msgspec
 
+from envelopes.alignment.mapping import ForeignTool
 from envelopes.families.base import Facet, Family, Projected, Projection, Projector
 from envelopes.families.command.alignment import align_background, align_command
 from envelopes.families.command.batch import BatchResult, project_batch
@@ -26,7 +27,6 @@ from envelopes.families.command.receipts import RENDERERS
 from envelopes.families.command.results import CommandResult, RunningCommand, project_command, project_running
 from envelopes.families.command.samples import SAMPLES
 from envelopes.families.command.tools import TOOLS
-from envelopes.foreign import ForeignTool
 from envelopes.lint import said
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.storage.file_store import ArtifactSink

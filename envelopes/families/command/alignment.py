@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment import Span, match_once, match_prefix
-from envelopes.failures import align_failure, recorded_offset
+from envelopes.alignment.composed_text import Patchwork, Piece
+from envelopes.alignment.failures import align_failure, recorded_offset
+from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.mapping import Evidence
+from envelopes.alignment.spans import Span, match_once, match_prefix
 from envelopes.families.command.claude_code import EXIT_CODE, PERSISTED
-from envelopes.foreign import Evidence
-from envelopes.patchwork import Patchwork, Piece
-from envelopes.recorded import Members
 from envelopes.schema.result import JsonValue
 
 JS_SPACE = (

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.failures import FailureText, failure_text, read_failure
+from envelopes.alignment.failures import FailureText, failure_text, read_failure
+from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, outcome
-from envelopes.foreign import Evidence, FieldSlice, OutputField, Reading, ResultFidelity
-from envelopes.recorded import Members
 from envelopes.schema.follow_up_handles import TaskHandle
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summary
 from envelopes.text.outline import outline_text

@@ -13,6 +13,8 @@ gallery         those of the built-in tool, by sort
 
 from __future__ import annotations
 
+from envelopes.alignment.lenient_structs import RecordedText
+from envelopes.alignment.mapping import ForeignTool
 from envelopes.families.base import Facet, Family
 from envelopes.families.file.alignment import align_change, align_notebook_edit, align_read
 from envelopes.families.file.claude_code import read_change, read_file, read_notebook_edit
@@ -22,8 +24,6 @@ from envelopes.families.file.receipts import file_receipt
 from envelopes.families.file.results import FileChange, FileRead, project_file
 from envelopes.families.file.samples import SAMPLES
 from envelopes.families.file.tools import TOOLS
-from envelopes.foreign import ForeignTool
-from envelopes.recorded import RecordedText
 
 _CHANGES = ("Edit", "MultiEdit", "Write")
 

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain
 
-from envelopes.alignment import Span, each_line, match_at, match_numbered
-from envelopes.failures import align_failure
+from envelopes.alignment.composed_text import Patchwork, Piece
+from envelopes.alignment.failures import align_failure
+from envelopes.alignment.lenient_structs import Members, align_untyped
+from envelopes.alignment.mapping import Evidence
+from envelopes.alignment.spans import Span, each_line, match_at, match_numbered
 from envelopes.families.file.claude_code import NUMBERED
-from envelopes.foreign import Evidence
-from envelopes.patchwork import Patchwork, Piece
-from envelopes.recorded import Members, align_untyped
 from envelopes.text.pointer import join
 
 OPENINGS = ("The file ", "File created successfully at: ", "Applied ", "PDF file read: ", "PDF pages extracted: ")

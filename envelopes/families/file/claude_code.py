@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from envelopes.failures import read_failure
+from envelopes.alignment.failures import read_failure
+from envelopes.alignment.lenient_structs import Members, read_untyped, reading
+from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.families.file.results import Action, FileChange, FileRead, Hunk, Image, Kind
-from envelopes.foreign import Evidence, OutputField, Reading
-from envelopes.recorded import Members, read_untyped, reading
 
 KINDS: dict[str, Kind] = {
     "text": "text",

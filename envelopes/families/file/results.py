@@ -21,9 +21,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Projected, Projector
 from envelopes.families.file.patch import PatchResult, project_patch
-from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.storage.file_store import ArtifactSink
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from envelopes.alignment.lenient_structs import Members
 from envelopes.families.base import (
     bounded,
     indented,
@@ -13,7 +14,6 @@ from envelopes.families.base import (
     preview,
     value,
 )
-from envelopes.recorded import Members
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import CanonicalResult
 

@@ -8,6 +8,7 @@ A wait that timed out, an input that was refused and a task that failed are verd
 
 from __future__ import annotations
 
+from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Facet, Family
 from envelopes.families.task.claude_code import FOREIGN
 from envelopes.families.task.definitions import TOOLS
@@ -23,7 +24,6 @@ from envelopes.families.task.results import (
 )
 from envelopes.families.task.samples import GALLERY, SAMPLES
 from envelopes.lint import said
-from envelopes.recorded import RecordedText
 
 FAMILY = Family(
     name="task",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment import Span
-from envelopes.excerpts import match_excerpt
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.lenient_structs import Members, named_spans, reading, typed_tool
+from envelopes.alignment.mapping import Evidence, OutputField, Reading
+from envelopes.alignment.spans import Span
 from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
-from envelopes.foreign import Evidence, OutputField, Reading
-from envelopes.json_text import match_json
-from envelopes.recorded import Members, named_spans, reading, typed_tool
 
 AGENT = "claude-code"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from envelopes.alignment.lenient_structs import Members
 from envelopes.families.base import (
     artifact_lines,
     error_receipt,
@@ -18,7 +19,6 @@ from envelopes.families.base import (
     value,
 )
 from envelopes.families.task.results import NO_ID, NO_STATUS, counted, verdict
-from envelopes.recorded import Members
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue

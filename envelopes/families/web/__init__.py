@@ -10,13 +10,13 @@ The text comes from outside and is untrusted; the receipt says so before it.
 
 from __future__ import annotations
 
+from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Facet, Family
 from envelopes.families.web import claude_code, tools
 from envelopes.families.web.gallery import GALLERY
 from envelopes.families.web.receipts import receipt
 from envelopes.families.web.results import WEB_CHARACTERS, FetchedPage, FoundPages, Page, SearchResults, project
 from envelopes.families.web.samples import SAMPLES
-from envelopes.recorded import RecordedText
 from envelopes.schema.budget import ProjectionPolicy
 
 FAMILY = Family(

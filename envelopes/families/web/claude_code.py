@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from envelopes.alignment import Span, match_at
-from envelopes.excerpts import match_excerpt
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.json_spans import match_json_at
+from envelopes.alignment.lenient_structs import Members, reading, typed_tool
+from envelopes.alignment.mapping import Evidence, OutputField, Reading
+from envelopes.alignment.spans import Span, match_at
 from envelopes.families.web.results import Link, Page, SearchResults
-from envelopes.foreign import Evidence, OutputField, Reading
-from envelopes.json_text import match_json_at
-from envelopes.recorded import Members, reading, typed_tool
 from envelopes.text.outline import outline_text
 
 AGENT = "claude-code"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from envelopes.alignment.lenient_structs import Members
 from envelopes.families.base import (
     bounded,
     headline,
@@ -17,7 +18,6 @@ from envelopes.families.base import (
     text_block,
     value,
 )
-from envelopes.recorded import Members
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import CanonicalResult, JsonValue
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Facet, Family, Projection, project_by_type
 from envelopes.families.work_item import claude_code, projection, tools
 from envelopes.families.work_item.gallery import GALLERY
@@ -20,7 +21,6 @@ from envelopes.families.work_item.results import PROJECTIONS
 from envelopes.families.work_item.samples import SAMPLES
 from envelopes.families.work_item.views import WorkItemChange, WorkItemPage, WorkItemPick, WorkItemReading
 from envelopes.lint import said
-from envelopes.recorded import RecordedText
 
 OURS: dict[type[msgspec.Struct], Projection] = {
     WorkItemChange: projection.change,

@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from envelopes.alignment import Span
-from envelopes.excerpts import match_excerpt
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.lenient_structs import Members, named_spans, reading, reading_of_list, typed_tool
+from envelopes.alignment.mapping import Evidence, ItemLinks, Reading
+from envelopes.alignment.spans import Span
 from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
-from envelopes.foreign import Evidence, ItemLinks, Reading
-from envelopes.json_text import match_json
-from envelopes.recorded import Members, named_spans, reading, reading_of_list, typed_tool
 
 AGENT = "claude-code"
 TODO_NAMES = {"content": "text", "status": "state"}

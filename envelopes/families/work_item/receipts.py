@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from envelopes.alignment.lenient_structs import Members
 from envelopes.families.base import (
     bounded,
     indented,
@@ -18,7 +19,6 @@ from envelopes.families.base import (
 )
 from envelopes.families.work_item.results import body as recorded
 from envelopes.families.work_item.results import todo_line
-from envelopes.recorded import Members
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import CanonicalResult, JsonValue
 

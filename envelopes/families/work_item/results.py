@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import Members
 from envelopes.families.base import (
     Projection,
     Projector,
@@ -18,7 +19,6 @@ from envelopes.families.base import (
     sliced,
     text_block,
 )
-from envelopes.recorded import Members
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.foreign import ReceiptFidelity, ResultFidelity
+from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import ArtifactRecord, Problem, ReceiptRecord, Record, ResultRecord
 from envelopes.recordings.claude_code.shapes import Block, opening, reader, storable
 from envelopes.text.untrusted_json import Untrusted, tame

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.alignment import Span
+from envelopes.alignment.spans import Span
 from envelopes.schema.result import CompleteOutput, JsonValue
 
 ResultFidelity: TypeAlias = Literal["structured", "bounded", "stringified", "parsed_from_receipt", "absent"]

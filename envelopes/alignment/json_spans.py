@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from json import JSONDecodeError, JSONDecoder
 
-from envelopes.alignment import Span
+from envelopes.alignment.spans import Span
 from envelopes.schema.result import JsonValue
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment import Span
+from envelopes.alignment.spans import Span
 
 _PERSISTED = re.compile(r"\s*<persisted-output>\n.*?\nPreview \(first [^)\n]*\):\n", re.DOTALL)
 _PERSISTED_END = re.compile(r"(?:\n\.\.\.)?\n</persisted-output>\s*\Z")

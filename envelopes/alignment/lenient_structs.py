@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from envelopes.alignment import Span
-from envelopes.excerpts import match_excerpt
-from envelopes.failures import align_failure, read_failure
-from envelopes.foreign import Evidence, ForeignTool, OutputField, Reading, ResultFidelity
-from envelopes.json_text import match_json
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Reading, ResultFidelity
+from envelopes.alignment.spans import Span
 from envelopes.schema.result import CompleteOutput, JsonValue, summary
 from envelopes.text.outline import outline_text, scalar_text
 

@@ -15,8 +15,8 @@ import re
 
 import msgspec
 
-from envelopes.alignment import Span
-from envelopes.foreign import Evidence, Reading, ResultFidelity
+from envelopes.alignment.mapping import Evidence, Reading, ResultFidelity
+from envelopes.alignment.spans import Span
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summary
 from envelopes.text.preview import head_tail
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from envelopes.alignment import Span
+from envelopes.alignment.spans import Span
 
 
 class Piece(msgspec.Struct, frozen=True):

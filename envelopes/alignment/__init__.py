@@ -1,0 +1,1 @@
+"""Where the characters of a recorded receipt come from."""
