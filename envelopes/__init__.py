@@ -11,9 +11,9 @@ The pipeline knows no family; `envelopes.families` is the registry, `envelopes.h
 
 from __future__ import annotations
 
-from envelopes.compaction import Compacted, compact
 from envelopes.halves import Halves, read_halves
-from envelopes.pipeline import project, render
+from envelopes.pipeline.compaction import Compacted, compact
+from envelopes.pipeline.project import project, render
 from envelopes.schema.call import ToolCall
 from envelopes.schema.event import ExecutionEvent
 from envelopes.schema.receipt import Receipt, Segment

@@ -18,9 +18,9 @@ from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Read
 from envelopes.alignment.spans import Span, cut_of, to_segments, whole_cut
 from envelopes.families import fallback, family, foreign
 from envelopes.families.base import Family
-from envelopes.finding import Finding, Pair, Shortened
-from envelopes.lint import lint
-from envelopes.pipeline import Projection, project
+from envelopes.lint.model import Finding, Pair, Shortened
+from envelopes.lint.rules import lint
+from envelopes.pipeline.project import Projection, project
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, text_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.storage.file_store import ArtifactSink, MemorySink

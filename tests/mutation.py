@@ -4,7 +4,7 @@
 
 changes one place of the module at a time (an operator, a constant, a condition, what is returned, a statement that
 goes), runs tests on it, prints each change that none of them failed on, and the share that was noticed. MODULE is
-a path such as `envelopes/pipeline.py`. The arguments are pytest's and say which tests; the modules in TESTS need
+a path such as `envelopes/pipeline/project.py`. The arguments are pytest's and say which tests; the modules in TESTS need
 none. It ends with 1 where the share is below LEAST percent.
 
 Each mutant has a forked process that has not imported the module yet, so that constants, defaults and decorators
@@ -31,7 +31,7 @@ import pytest
 
 BOUNDS = [f"tests/envelopes/test_{name}.py" for name in ("preview", "contract", "ceiling")]
 TESTS = {
-    **dict.fromkeys(("envelopes/pipeline.py", "envelopes/text/preview.py"), BOUNDS),
+    **dict.fromkeys(("envelopes/pipeline/project.py", "envelopes/text/preview.py"), BOUNDS),
     "envelopes/schema/settlement.py": [
         "tests/envelopes/test_settlement.py",
         "tests/envelopes/test_codec_settlement.py",

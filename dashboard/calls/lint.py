@@ -16,8 +16,8 @@ from dashboard.artifacts.listing import Glanced
 from dashboard.calls.receipt_markup import Links
 from dashboard.calls.surfaces import Surfaces
 from dashboard.windows import FIRST
-from envelopes.finding import Finding
 from envelopes.halves import Halves, lint_recorded
+from envelopes.lint.model import Finding
 from envelopes.schema.receipt import Part, Receipt, TextPart, text_part
 from envelopes.schema.result import JsonValue
 

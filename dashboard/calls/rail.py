@@ -17,7 +17,7 @@ from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces, utf8_length
 from dashboard.renderers.variant_pane import asked_for
 from dashboard.windows import FIRST, Window
-from envelopes.compaction import Compacted, compact, recap
+from envelopes.pipeline.compaction import Compacted, compact, recap
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, TokenCount

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dashboard.calls.surfaces import Surfaces
 from envelopes.families import family
 from envelopes.families.base import Family
-from envelopes.pipeline import render
+from envelopes.pipeline.project import render
 from envelopes.renderings import Variant, variant, variants_for
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult

@@ -13,9 +13,9 @@ from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest, text_by
 from dashboard.comparisons.columns import Column
 from dashboard.comparisons.subjects import Subject
 from envelopes.alignment.coverage import dropped_fields, field_names, telling_fields
-from envelopes.finding import Pair
-from envelopes.lint import lint
-from envelopes.pipeline import render
+from envelopes.lint.model import Pair
+from envelopes.lint.rules import lint
+from envelopes.pipeline.project import render
 from envelopes.renderings.template import TemplateRefused
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.variant import Variant

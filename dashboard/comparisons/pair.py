@@ -25,7 +25,7 @@ from dashboard.renderers.receipt_diff import difference
 from dashboard.renderers.receipt_diff_markup import DiffPage, View, diff_page
 from dashboard.windows import FIRST, Window
 from envelopes.families import family
-from envelopes.pipeline import render
+from envelopes.pipeline.project import render
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
 

@@ -19,7 +19,7 @@ from dashboard.models import Artifact, Call, CanonicalProjection, Observation, R
 from dashboard.prepared import given, prepared
 from envelopes.families import family
 from envelopes.families.base import Family, FieldCut
-from envelopes.finding import Shortened
+from envelopes.lint.model import Shortened
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.untrusted_json import tame
 

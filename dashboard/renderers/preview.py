@@ -20,11 +20,11 @@ from dashboard.renderers.receipt_diff import difference
 from dashboard.renderers.receipt_diff_markup import DiffPage, diff_page
 from dashboard.renderers.variant_list import Offered, by_key
 from dashboard.windows import FIRST
-from envelopes.fallout import Sweep, Write, apportioned, fell_out, said_fields, sweep, within_tokens
 from envelopes.families.base import Family
-from envelopes.finding import Finding, Pair
-from envelopes.lint import lint
-from envelopes.pipeline import ReceiptTooLong, render
+from envelopes.lint.model import Finding, Pair
+from envelopes.lint.rules import lint
+from envelopes.pipeline.budget_sweep import Sweep, Write, apportioned, fell_out, said_fields, sweep, within_tokens
+from envelopes.pipeline.project import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, JsonValue

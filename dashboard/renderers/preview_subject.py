@@ -20,8 +20,8 @@ from dashboard.calls.variants import canonical_of
 from dashboard.models import Call, Project, RunFacet
 from dashboard.renderers.preview_pasted import kept, parsed
 from envelopes.families.base import Family, FieldCut
-from envelopes.finding import Shortened
-from envelopes.pipeline import project as to_canonical
+from envelopes.lint.model import Shortened
+from envelopes.pipeline.project import project as to_canonical
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount

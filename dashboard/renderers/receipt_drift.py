@@ -33,7 +33,7 @@ from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receip
 from dashboard.prepared import given, prepared
 from dashboard.renderers.variant_templates import is_template, kept_version
 from envelopes.families import family
-from envelopes.pipeline import render
+from envelopes.pipeline.project import render
 from envelopes.renderings import Variant
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.canonical_json import NotCanonical, hash_of

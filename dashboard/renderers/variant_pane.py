@@ -27,8 +27,8 @@ from dashboard.renderers.preview_subject import cuts_of
 from dashboard.renderers.variant_list import by_key, offered, offered_keys
 from dashboard.windows import FIRST
 from envelopes.families.base import Family
-from envelopes.finding import Pair
-from envelopes.lint import lint
+from envelopes.lint.model import Pair
+from envelopes.lint.rules import lint
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.schema.variant import Variant
 from envelopes.text.untrusted_json import Untrusted

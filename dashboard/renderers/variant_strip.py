@@ -19,8 +19,8 @@ from dashboard.renderers.receipt_drift import Sent, drifts_of
 from dashboard.renderers.variant_list import Offered, offered
 from dashboard.renderers.variant_pane import VariantKey, keys_of, preview_address
 from envelopes.families.base import Family
-from envelopes.finding import Pair
-from envelopes.lint import lint
+from envelopes.lint.model import Pair
+from envelopes.lint.rules import lint
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.variant import Variant
 from envelopes.text.tokens import TokenCount, count_all

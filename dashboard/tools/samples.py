@@ -15,7 +15,7 @@ from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.windows import FIRST, Window
 from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
-from envelopes.pipeline import Projection, project, render
+from envelopes.pipeline.project import Projection, project, render
 from envelopes.renderings import variants_for
 from envelopes.schema.receipt import Receipt, Source
 from envelopes.schema.result import JsonValue

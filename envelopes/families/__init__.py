@@ -25,7 +25,7 @@ from envelopes.families import (
     workspace,
 )
 from envelopes.families.base import Facet, Family
-from envelopes.finding import Rule
+from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import Capability, Profile, ToolDefinition

@@ -24,7 +24,7 @@ import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.alignment.mapping import ForeignTool
-from envelopes.finding import Rule
+from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue

@@ -16,7 +16,7 @@ import pytest
 from envelopes.alignment.mapping import Evidence
 from envelopes.families import foreign
 from envelopes.families.base import Family
-from envelopes.pipeline import project, render
+from envelopes.pipeline.project import project, render
 from envelopes.recordings import UnknownFormat, detect
 from envelopes.recordings.base import CallRecord, Place, ResultRecord, SourceLine
 from envelopes.schema.result import CompleteOutput

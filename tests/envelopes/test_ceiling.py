@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from envelopes.ceiling import fits
 from envelopes.families import builtin, samples, tools
 from envelopes.families.base import Projected
 from envelopes.families.external import FAMILY, Block, Blocks, Value
 from envelopes.families.task.results import ActiveTasks, TaskCommand, TaskDigest
 from envelopes.families.web.results import FetchedPage
 from envelopes.families.work_item.views import UnfinishedTodos
-from envelopes.pipeline import Projection, project, render
+from envelopes.pipeline.project import Projection, project, render
+from envelopes.pipeline.size_limit import fits
 from envelopes.renderings import variants_for
 from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summary

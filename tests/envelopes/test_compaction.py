@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes import compact, compaction
-from envelopes.compaction import CompactedHistory, Dropped, Entry, compact_history, envelope_characters, recap
+from envelopes import compact
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family
-from envelopes.pipeline import project, render
+from envelopes.pipeline import compaction
+from envelopes.pipeline.compaction import CompactedHistory, Dropped, Entry, compact_history, envelope_characters, recap
+from envelopes.pipeline.project import project, render
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve, text_at

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from envelopes.fallout import Write, apportioned, fell_out, said_fields, sweep, within_tokens
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
-from envelopes.pipeline import ReceiptTooLong, project, render
+from envelopes.pipeline.budget_sweep import Write, apportioned, fell_out, said_fields, sweep, within_tokens
+from envelopes.pipeline.project import ReceiptTooLong, project, render
 from envelopes.renderings import variant, variants_for
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt, Segment, Source, text_receipt

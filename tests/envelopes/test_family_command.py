@@ -10,7 +10,7 @@ from envelopes.alignment.mapping import Evidence, FieldSlice, ForeignTool, Readi
 from envelopes.alignment.spans import cut_of, to_segments
 from envelopes.families.command import FAMILY
 from envelopes.families.command.results import CommandResult, SavedOutput, shares
-from envelopes.pipeline import project, render
+from envelopes.pipeline.project import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
 from envelopes.storage.file_store import MemorySink

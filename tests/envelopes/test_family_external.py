@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from envelopes.alignment.mapping import Evidence
 from envelopes.families.external import FALLBACK, FAMILY, is_known
-from envelopes.pipeline import project, render
+from envelopes.pipeline.project import project, render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink
 

@@ -4,7 +4,7 @@ import pytest
 
 from envelopes.alignment.mapping import Evidence, ForeignTool
 from envelopes.families.web import FAMILY
-from envelopes.pipeline import project, render
+from envelopes.pipeline.project import project, render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink
 

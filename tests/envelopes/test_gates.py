@@ -13,7 +13,7 @@ from envelopes import turn
 from envelopes.codecs import call as calls
 from envelopes.codecs import outcome as outcomes
 from envelopes.families import builtin, may_call, tools
-from envelopes.pipeline import project, render
+from envelopes.pipeline.project import project, render
 from envelopes.plan.gates import Admitted, Denied, Gates, repaired
 from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
-from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting
 from envelopes.halves import lint_recorded, read_halves
-from envelopes.lint import SHARED, lint, said
-from envelopes.pipeline import project, render, rendered_pair
+from envelopes.lint.model import Finding, Pair, Rule, Shortened, Sighting
+from envelopes.lint.rules import SHARED, lint, said
+from envelopes.pipeline.project import project, render, rendered_pair
 from envelopes.renderings import VARIANTS
 from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, Source, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError

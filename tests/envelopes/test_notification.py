@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families import FAMILIES, builtin, tools
 from envelopes.families.notification import FAMILY, GALLERY, Delivery, OperatorNotification, notification_outcome
-from envelopes.pipeline import project, render
+from envelopes.pipeline.project import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput
 from envelopes.storage.file_store import MemorySink

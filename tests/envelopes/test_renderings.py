@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from envelopes import renderings
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
-from envelopes.pipeline import ReceiptTooLong, project, render
+from envelopes.pipeline.project import ReceiptTooLong, project, render
 from envelopes.renderings import VARIANTS, variant, variants_for
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content

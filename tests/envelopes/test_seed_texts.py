@@ -13,7 +13,7 @@ from envelopes.codecs import call as calls
 from envelopes.codecs import content_blocks, holon
 from envelopes.families import builtin, may_call, tools
 from envelopes.families.command.results import COMMAND_TASK, CommandResult
-from envelopes.pipeline import project
+from envelopes.pipeline.project import project
 from envelopes.schema.call import ToolCall, ToolResult
 from envelopes.schema.event import EVENT_TYPES
 from envelopes.schema.follow_up_handles import TaskHandle

@@ -26,7 +26,7 @@ from envelopes.families.task.results import (
     TaskRead,
     TaskState,
 )
-from envelopes.pipeline import Projection, project, render
+from envelopes.pipeline.project import Projection, project, render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from envelopes import transports
 from envelopes.families import FAMILIES
-from envelopes.pipeline import project, render
+from envelopes.pipeline.project import project, render
 from envelopes.renderings import variants_for
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError

@@ -21,7 +21,7 @@ from envelopes.families.agent.spawning import Spawned, project_spawned
 from envelopes.families.agent.summary import AgentRead, project_agent
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded, project_follow_up, project_wait
 from envelopes.families.base import Facet, Family, Projection, project_by_type
-from envelopes.lint import said
+from envelopes.lint.rules import said
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS
 

@@ -27,7 +27,7 @@ from envelopes.families.command.receipts import RENDERERS
 from envelopes.families.command.results import CommandResult, RunningCommand, project_command, project_running
 from envelopes.families.command.samples import SAMPLES
 from envelopes.families.command.tools import TOOLS
-from envelopes.lint import said
+from envelopes.lint.rules import said
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.storage.file_store import ArtifactSink
 

@@ -11,7 +11,7 @@ from envelopes.families.memory import tools
 from envelopes.families.memory.gallery import GALLERY
 from envelopes.families.memory.receipts import receipt
 from envelopes.families.memory.results import MEMORY_CHARACTERS, FoundMemories, ReadMemory, project
-from envelopes.lint import said
+from envelopes.lint.rules import said
 from envelopes.schema.budget import ProjectionPolicy
 
 FAMILY = Family(

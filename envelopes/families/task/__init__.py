@@ -23,7 +23,7 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.families.task.samples import GALLERY, SAMPLES
-from envelopes.lint import said
+from envelopes.lint.rules import said
 
 FAMILY = Family(
     name="task",

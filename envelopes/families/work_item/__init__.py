@@ -20,7 +20,7 @@ from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import PROJECTIONS
 from envelopes.families.work_item.samples import SAMPLES
 from envelopes.families.work_item.views import WorkItemChange, WorkItemPage, WorkItemPick, WorkItemReading
-from envelopes.lint import said
+from envelopes.lint.rules import said
 
 OURS: dict[type[msgspec.Struct], Projection] = {
     WorkItemChange: projection.change,

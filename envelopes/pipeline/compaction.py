@@ -9,7 +9,7 @@ anything back from storage, so nothing that went comes again. Whatever the budge
 
     tool_name, status, summary_text, artifacts                 RFC-136, RFC-140
     the error's kind, message, recovery_hint and retryable     RFC-137
-    handles, by the one rule of `envelopes.survey`             RFC-138
+    handles, by the one rule of `envelopes.pipeline.droppable`             RFC-138
     short members of every object that is or holds one of these
 
 What goes, each only while the envelope is still too large (RFC-139):
@@ -32,9 +32,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from envelopes.pipeline.droppable import SHORT, Members, Rows, Text, handles_only, json_characters, survey, text_mark
 from envelopes.schema.receipt import Receipt, Role, Segment, Source, text_receipt
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, JsonValue, ToolError
-from envelopes.survey import SHORT, Members, Rows, Text, handles_only, json_characters, survey, text_mark
 from envelopes.text.outline import outline
 from envelopes.text.pointer import join, resolve
 from envelopes.text.tokens import count_tokens

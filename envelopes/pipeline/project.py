@@ -2,7 +2,7 @@
 
     project(complete, family, policy, sink)  -> Projection  (canonical envelope and its cuts)
     render(canonical, family, policy)        -> Receipt     (bounded, every character sourced)
-    rendered_pair(projection, receipt)       -> Pair        (what `envelopes.lint` looks at)
+    rendered_pair(projection, receipt)       -> Pair        (what `envelopes.lint.rules` looks at)
 
 The family is an argument: this module knows none. Both are deterministic for the same output,
 policy and sink state.
@@ -15,9 +15,9 @@ import json
 
 import msgspec
 
-from envelopes.ceiling import LIMITS, Shortening, elsewhere, fits, is_elsewhere, json_characters
 from envelopes.families.base import Family, FieldCut, Projected, whole_elsewhere
-from envelopes.finding import Pair, Shortened
+from envelopes.lint.model import Pair, Shortened
+from envelopes.pipeline.size_limit import LIMITS, Shortening, elsewhere, fits, is_elsewhere, json_characters
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summary

@@ -27,7 +27,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from envelopes.finding import Finding, Pair, Rule, Shortened, Sighting, is_own
+from envelopes.lint.model import Finding, Pair, Rule, Shortened, Sighting, is_own
 from envelopes.schema.receipt import Document, Segment, TextPart
 from envelopes.text.credentials import secrets_in
 from envelopes.text.outline import scalar_text

@@ -1,0 +1,1 @@
+"""Rules that find what a receipt leaves out or garbles."""

@@ -1,0 +1,1 @@
+"""The two projections, their limits, and what compaction keeps."""
