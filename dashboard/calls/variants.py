@@ -8,10 +8,10 @@ from dashboard.calls.surfaces import Surfaces
 from envelopes.families import family
 from envelopes.families.base import Family
 from envelopes.pipeline.project import render
-from envelopes.renderings import Variant, variant, variants_for
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.untrusted_json import tame
+from envelopes.variants import Variant, variant, variants_for
 
 
 @dataclass(frozen=True)

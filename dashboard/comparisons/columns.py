@@ -14,7 +14,7 @@ from dashboard.models import Comparison, ComparisonColumn, Project
 from dashboard.renderers.variant_list import Offered, by_key, offered_by_family
 from dashboard.renderers.variant_templates import is_template, kept_version, latest_version
 from envelopes.families import family
-from envelopes.renderings import Variant, variant
+from envelopes.variants import Variant, variant
 
 RECORDED = "recorded"
 MOST_COLUMNS = 8

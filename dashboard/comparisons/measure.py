@@ -16,10 +16,10 @@ from envelopes.alignment.coverage import dropped_fields, field_names, telling_fi
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint
 from envelopes.pipeline.project import render
-from envelopes.renderings.template import TemplateRefused
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.variant import Variant
 from envelopes.text.tokens import count_all
+from envelopes.variants.template import TemplateRefused
 
 PROBLEM_CHARACTERS = 200
 NOTHING = text_receipt(())

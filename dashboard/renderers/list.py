@@ -13,8 +13,8 @@ from dashboard.renderers.variant_list import Offered, offered_by_family
 from dashboard.renderers.variant_templates import retired_templates
 from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
-from envelopes.plugins import Broken
-from envelopes.renderings import plugged_variants
+from envelopes.families.plugins import Broken
+from envelopes.variants import plugged_variants
 
 
 @dataclass(frozen=True, kw_only=True)

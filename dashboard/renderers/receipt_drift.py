@@ -34,10 +34,10 @@ from dashboard.prepared import given, prepared
 from dashboard.renderers.variant_templates import is_template, kept_version
 from envelopes.families import family
 from envelopes.pipeline.project import render
-from envelopes.renderings import Variant
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.canonical_json import NotCanonical, hash_of
 from envelopes.text.untrusted_json import tame
+from envelopes.variants import Variant
 
 OTHER_TEXT = "the same version writes another text"
 NOT_INSTALLED = "the family that read the call is not installed"

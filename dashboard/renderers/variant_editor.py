@@ -15,9 +15,9 @@ from dashboard.renderers.variant_templates import as_variant, retired_templates,
 from dashboard.windows import FIRST, Window
 from envelopes.families import family
 from envelopes.families.base import Family
-from envelopes.renderings.template import TemplateRefused, check
 from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.text.tokens import TokenCount, count_tokens
+from envelopes.variants.template import TemplateRefused, check
 
 BEGINNING = """{{ summary_text | headline }}
 {% for member in result %}

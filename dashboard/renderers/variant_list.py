@@ -17,9 +17,9 @@ from dashboard.renderers.variant_templates import (
 )
 from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
-from envelopes.plugins import Origin
-from envelopes.renderings import plugged_variants, variants_for
+from envelopes.families.plugins import Origin
 from envelopes.schema.variant import Variant
+from envelopes.variants import plugged_variants, variants_for
 
 TEMPLATE = "template"
 

@@ -14,10 +14,10 @@ from django.db.models import Exists, Max, OuterRef, QuerySet
 from dashboard.models import Project, RetiredTemplate, TemplateVariant
 from dashboard.prepared import given, prepared
 from envelopes.families.base import Family
-from envelopes.renderings import variants_for
-from envelopes.renderings.template import TemplateRefused, check, template_variant
 from envelopes.schema.budget import RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.schema.variant import Variant
+from envelopes.variants import variants_for
+from envelopes.variants.template import TemplateRefused, check, template_variant
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 RESERVED = frozenset({"recorded", "none"})

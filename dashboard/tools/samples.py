@@ -16,7 +16,6 @@ from dashboard.windows import FIRST, Window
 from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
 from envelopes.pipeline.project import Projection, project, render
-from envelopes.renderings import variants_for
 from envelopes.schema.receipt import Receipt, Source
 from envelopes.schema.result import JsonValue
 from envelopes.schema.variant import Variant
@@ -24,6 +23,7 @@ from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_all
 from envelopes.text.untrusted_json import dump
+from envelopes.variants import variants_for
 
 HALVES = ("/result/", "/error/")
 SORTS = ("success", "error", "large", "empty", "odd")

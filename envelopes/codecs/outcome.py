@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from envelopes.plan.tool_loop import reference
 from envelopes.schema.outcome import (
     CANCELLED,
     ToolArtifactReference,
@@ -22,7 +23,6 @@ from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, ToolErr
 from envelopes.schema.settlement import Settlement, Situation, StoredOutput, outcome_situation
 from envelopes.schema.timestamps import earlier, epoch_seconds, instant_at
 from envelopes.storage.file_store import ArtifactSink
-from envelopes.turn import reference
 
 Fields: TypeAlias = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """The registry of families. Only this module names them; `external` takes whatever nobody claims.
 
-FAMILIES are the program's own. Installed packages add others (`envelopes.plugins`): `all_families` has both.
+FAMILIES are the program's own. Installed packages add others (`envelopes.families.plugins`): `all_families` has both.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from envelopes import plugins
 from envelopes.alignment.mapping import ForeignTool
 from envelopes.families import (
     agent,
@@ -18,6 +17,7 @@ from envelopes.families import (
     file,
     memory,
     notification,
+    plugins,
     search,
     task,
     web,

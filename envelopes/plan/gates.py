@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from envelopes.plan.tool_loop import ReplayControl, TurnState
 from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied
 from envelopes.schema.result import ToolError
@@ -23,7 +24,6 @@ from envelopes.schema.settlement import BY_NAME, Settlement
 from envelopes.schema.timestamps import instant_at
 from envelopes.schema.tool import Input, InvalidToolInput, ToolDefinition
 from envelopes.text.pointer import join
-from envelopes.turn import ReplayControl, TurnState
 
 
 @dataclass(frozen=True)

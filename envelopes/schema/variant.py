@@ -1,7 +1,7 @@
 """A variant: a renderer with a policy, under a name that can be recorded.
 
 A family's own renderers become variants `<family>/<name>`, `<family>/receipt` first; the variants that
-serve every family are in `envelopes.renderings` and go by their name alone. What was sent is
+serve every family are in `envelopes.variants` and go by their name alone. What was sent is
 fingerprinted with `hash`, so that a later rendering can say whether the renderer or its policy changed.
 """
 

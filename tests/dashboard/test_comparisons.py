@@ -24,7 +24,7 @@ from dashboard.comparisons.heat import heat_of
 from dashboard.comparisons.summary import summarise
 from dashboard.comparisons.work import done_count, results_of, work_once
 from dashboard.models import Call, Comparison, Project
-from envelopes import renderings
+from envelopes import variants
 from envelopes.families import family
 from envelopes.schema.receipt import Segment
 from envelopes.schema.variant import Variant
@@ -187,7 +187,7 @@ def test_a_variant_that_cannot_write_a_call_is_a_cell_that_says_so(
         raise RuntimeError("no words")
 
     broken = Variant(id="broken", version=1, title="Broken", render=fails)
-    monkeypatch.setattr(renderings, "VARIANTS", (*renderings.VARIANTS, broken))
+    monkeypatch.setattr(variants, "VARIANTS", (*variants.VARIANTS, broken))
     _, summary = compared(project, ["receipt", "broken"])
     assert summary.columns[1].problems == len(calls)
     assert summary.columns[1].problem == "RuntimeError: no words"
@@ -199,9 +199,9 @@ def test_a_variant_that_changed_before_its_batch_stops_the_comparison(
 ) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
     newer = tuple(
-        msgspec.structs.replace(one, version=9) if one.name == "markdown" else one for one in renderings.VARIANTS
+        msgspec.structs.replace(one, version=9) if one.name == "markdown" else one for one in variants.VARIANTS
     )
-    monkeypatch.setattr(renderings, "VARIANTS", newer)
+    monkeypatch.setattr(variants, "VARIANTS", newer)
     assert not work_until_nothing(comparison)
     comparison.refresh_from_db()
     assert comparison.state == Comparison.State.FAILED

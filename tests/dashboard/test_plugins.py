@@ -12,8 +12,8 @@ from django.test import Client
 
 from dashboard.models import Project
 from dashboard.renderers.variant_list import offered
-from envelopes import families, plugins, renderings
-from envelopes.families import all_families, family, foreign
+from envelopes import families, variants
+from envelopes.families import all_families, family, foreign, plugins
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import text_of
 from tests.dashboard.test_call_page import bash
@@ -58,14 +58,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
             (tmp_path / f"{package}.py").write_text(source)
         installed.append(package)
         families.look_again()
-        renderings.look_again()
+        variants.look_again()
 
     yield put
     for package in installed:
         sys.modules.pop(package, None)
     monkeypatch.undo()
     families.look_again()
-    renderings.look_again()
+    variants.look_again()
 
 
 def test_a_variant_of_a_package_serves_its_family_alone_or_all(install: Install, project: Project) -> None:

@@ -19,7 +19,7 @@ from dashboard.models import Call, CanonicalProjection, Project, Receipt, Receip
 from dashboard.query import parse
 from dashboard.renderers.receipt_drift import check, remember_sent
 from dashboard.renderers.variant_templates import save_version
-from envelopes import renderings
+from envelopes import variants
 from envelopes.families import family
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
@@ -45,9 +45,9 @@ def sent(calls: list[Call]) -> ReceiptFingerprint:
 
 def change_markdown(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
     changed = tuple(
-        msgspec.structs.replace(one, **changes) if one.name == "markdown" else one for one in renderings.VARIANTS
+        msgspec.structs.replace(one, **changes) if one.name == "markdown" else one for one in variants.VARIANTS
     )
-    monkeypatch.setattr(renderings, "VARIANTS", changed)
+    monkeypatch.setattr(variants, "VARIANTS", changed)
 
 
 def other_words(*_: object) -> Iterator[Segment]:
@@ -97,7 +97,7 @@ def test_the_preset_lists_the_runs_of_drifted_receipts_until_they_are_mended(
 
 
 def test_a_variant_that_is_gone_is_drift(sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renderings, "VARIANTS", ())
+    monkeypatch.setattr(variants, "VARIANTS", ())
     assert reasons() == [("markdown", "variant")]
 
 

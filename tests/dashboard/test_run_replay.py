@@ -14,7 +14,7 @@ from dashboard.models import Call, Message, Project, Receipt, Run
 from dashboard.runs import replay
 from dashboard.runs.replay_page import replay_page
 from dashboard.runs.replay_weights import Weights
-from envelopes import renderings
+from envelopes import variants
 from envelopes.schema.receipt import Segment
 from envelopes.schema.variant import Variant
 from envelopes.text.tokens import count_tokens
@@ -108,7 +108,7 @@ def test_a_call_that_the_variant_cannot_write_counts_as_recorded_and_is_counted(
         raise RuntimeError("no words")
 
     broken = Variant(id="broken", version=1, title="Broken", render=fails)
-    monkeypatch.setattr(renderings, "VARIANTS", (*renderings.VARIANTS, broken))
+    monkeypatch.setattr(variants, "VARIANTS", (*variants.VARIANTS, broken))
     under = replay_page(run, {"with": "broken"}).under
     assert under.replayed.failed == 2
     assert under.weights.before == under.weights.after

@@ -15,8 +15,8 @@ from dashboard.tools.list import PLANES
 from dashboard.tools.samples import SORTS, tool_samples
 from dashboard.tools.shape import kind_of
 from envelopes.families import builtin, tools
-from envelopes.renderings import variants_for
 from envelopes.transports import TRANSPORTS
+from envelopes.variants import variants_for
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import text_of
 

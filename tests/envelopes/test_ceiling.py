@@ -15,11 +15,11 @@ from envelopes.families.web.results import FetchedPage
 from envelopes.families.work_item.views import UnfinishedTodos
 from envelopes.pipeline.project import Projection, project, render
 from envelopes.pipeline.size_limit import fits
-from envelopes.renderings import variants_for
 from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summary
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.preview import Cut, head_tail, shorter
+from envelopes.variants import variants_for
 from tests.cases import each
 from tests.envelopes.built_in import failure, output, receipt_of, shown
 from tests.envelopes.test_tools_contract import check_bounds

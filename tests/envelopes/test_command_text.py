@@ -24,11 +24,11 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.pipeline.project import render
-from envelopes.renderings import variants_for
 from envelopes.schema.follow_up_handles import TaskHandle
 from envelopes.text.command_preview import describe
 from envelopes.text.credentials import REDACTED, SHAPES, redacted, secrets_in
 from envelopes.text.pointer import resolve
+from envelopes.variants import variants_for
 from tests.envelopes.built_in import output, projected
 
 SECRET = "hunter2"

@@ -174,7 +174,7 @@ HALVES = """
 from envelopes.storage.file_store import MemorySink
 from envelopes.families import FAMILIES
 from envelopes.pipeline.project import project, render
-from envelopes.renderings import variants_for
+from envelopes.variants import variants_for
 
 for family in FAMILIES:
     for sample in family.samples:

@@ -9,12 +9,12 @@ from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
 from envelopes.pipeline.budget_sweep import Write, apportioned, fell_out, said_fields, sweep, within_tokens
 from envelopes.pipeline.project import ReceiptTooLong, project, render
-from envelopes.renderings import variant, variants_for
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt, Segment, Source, text_receipt
 from envelopes.schema.result import CanonicalResult
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount, count_tokens
+from envelopes.variants import variant, variants_for
 
 ROWS = [Segment(f"row {number}\n", "value", Source("canonical", f"/result/{number}")) for number in range(50)]
 CEILING = 12_000

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes import turn
 from envelopes.codecs import call as calls
 from envelopes.codecs import outcome as outcomes
 from envelopes.families import builtin, may_call, tools
 from envelopes.pipeline.project import project, render
+from envelopes.plan import tool_loop
 from envelopes.plan.gates import Admitted, Denied, Gates, repaired
+from envelopes.plan.tool_loop import TurnState
 from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
 from envelopes.storage.file_store import MemorySink
-from envelopes.turn import TurnState
 from tests.envelopes.settled import call
 
 NOW = 1_765_908_721.5
@@ -131,7 +131,7 @@ def test_the_gates_stand_in_one_order_and_nobody_is_asked_too_early() -> None:
         ("denied_by_hook", {"idempotent": frozenset(), "pre_hook": never}, asked("ApplyPatch", PATCH)),
         ("write_denied", {"pre_hook": lambda *_: True, "approve_write": never}, asked("ApplyPatch", PATCH)),
     ]
-    replay = turn.ReplayControl()
+    replay = tool_loop.ReplayControl()
     replay.record_success("ApplyPatch", PATCH)
     for kind, change, one in opened:
         given |= change
@@ -223,19 +223,19 @@ def test_a_loop_is_held_to_its_gates() -> None:
     search = asked("MemorySearch", {"query": "x", "limit": "5"})
     first = gate.admit(search)
     assert isinstance(first, Admitted)
-    ran = turn.outcome_of_output("c1", "MemorySearch", {"hits": 1}, elapsed_ms=1, sink=sink, was_coerced=True)
-    turn.apply_outcome(ran, first.args, gate.state, gate.replay)
+    ran = tool_loop.outcome_of_output("c1", "MemorySearch", {"hits": 1}, elapsed_ms=1, sink=sink, was_coerced=True)
+    tool_loop.apply_outcome(ran, first.args, gate.state, gate.replay)
     again = denied(gate, asked("MemorySearch", {"query": "x", "limit": 5}))
     assert outcome_to_model_content(again.outcome) == '{"warning": "duplicate_tool_call", "skipped": true}'
-    turn.apply_outcome(again.outcome, first.args, gate.state, gate.replay)
+    tool_loop.apply_outcome(again.outcome, first.args, gate.state, gate.replay)
     broken = ToolFailure("c2", "ExecCommand", "no shell", retryable=False)
-    turn.apply_outcome(broken, {"cmd": "make"}, gate.state, gate.replay)
+    tool_loop.apply_outcome(broken, {"cmd": "make"}, gate.state, gate.replay)
     for command in ("make", "ls"):
         stopped = denied(gate, asked(args={"cmd": command}))
         assert outcome_to_model_content(stopped.outcome) == (
             '{"warning": "non_retryable_tool_failure", "skipped": true}'
         )
-        turn.apply_outcome(stopped.outcome, {"cmd": command}, gate.state, gate.replay)
+        tool_loop.apply_outcome(stopped.outcome, {"cmd": command}, gate.state, gate.replay)
     gate.state = TurnState()
     assert isinstance(gate.admit(asked()), Admitted)
     assert isinstance(gate.admit(search), Denied)

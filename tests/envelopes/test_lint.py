@@ -17,7 +17,6 @@ from envelopes.halves import lint_recorded, read_halves
 from envelopes.lint.model import Finding, Pair, Rule, Shortened, Sighting
 from envelopes.lint.rules import SHARED, lint, said
 from envelopes.pipeline.project import project, render, rendered_pair
-from envelopes.renderings import VARIANTS
 from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, Source, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.variant import Variant
@@ -25,6 +24,7 @@ from envelopes.storage.file_store import MemorySink
 from envelopes.text.credentials import secrets_in
 from envelopes.text.preview import Cut
 from envelopes.text.untrusted_json import dump
+from envelopes.variants import VARIANTS
 from tests.cases import each
 from tests.envelopes.test_alignment_labels import answered
 

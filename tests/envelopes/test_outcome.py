@@ -15,7 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes import turn
+from envelopes.plan import tool_loop
+from envelopes.plan.tool_loop import (
+    ReplayControl,
+    TurnState,
+    apply_outcome,
+    outcome_of_cancel,
+    outcome_of_exception,
+    outcome_of_output,
+    outcome_of_timeout,
+)
 from envelopes.schema.outcome import (
     DENIAL_GATES,
     TOOL_MESSAGE_MAX_CHARS,
@@ -33,15 +42,6 @@ from envelopes.schema.outcome import (
     tool_message,
 )
 from envelopes.storage.file_store import MemorySink
-from envelopes.turn import (
-    ReplayControl,
-    TurnState,
-    apply_outcome,
-    outcome_of_cancel,
-    outcome_of_exception,
-    outcome_of_output,
-    outcome_of_timeout,
-)
 from tests.conftest import CHECKOUT
 from tests.envelopes.settled import output_of
 
@@ -144,7 +144,7 @@ def test_what_is_no_outcome_is_refused() -> None:
 
 def test_mypy_tells_of_a_match_that_forgets_an_outcome(tmp_path: Path) -> None:
     """`assert_never` gets what is left over: with one case taken out, that is an error before anything runs."""
-    source = Path(turn.__file__).read_text("utf-8")
+    source = Path(tool_loop.__file__).read_text("utf-8")
     forgetful = source.replace("        case ToolTimeout():\n            replay.record_timeout(tool, args)\n", "")
     assert forgetful != source
     (tmp_path / "forgetful.py").write_text(forgetful, "utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envelopes.codecs import call as calls
-from envelopes.plan.proof import Proof, confirmations
+from envelopes.plan.confirmation_audit import Proof, confirmations
 from envelopes.schema.call import Limits, Policy, Sandbox, ToolResult
 from envelopes.schema.event import ExecutionEvent
 from tests.envelopes.settled import call, settled

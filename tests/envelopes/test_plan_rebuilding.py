@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from envelopes.codecs import call as codec
-from envelopes.plan.rebuilding import Rebuilt, StepState, rebuild
 from envelopes.plan.schema import Plan, read_plan
+from envelopes.plan.verify import Rebuilt, StepState, rebuild
 from envelopes.schema.call import Iteration, ToolCall, ToolResult
 from envelopes.schema.event import ExecutionEvent
 from envelopes.text.canonical_json import args_hash

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes import renderings
+from envelopes import variants
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
 from envelopes.pipeline.project import ReceiptTooLong, project, render
-from envelopes.renderings import VARIANTS, variant, variants_for
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
 from envelopes.schema.receipt import Receipt, Segment
@@ -26,6 +25,7 @@ from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, Too
 from envelopes.schema.variant import Variant
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
+from envelopes.variants import VARIANTS, variant, variants_for
 
 LIMITS = (0, 1, 80, 400, 2_000)
 SAMPLES = [
@@ -324,7 +324,7 @@ def test_a_family_may_write_a_shared_variant_in_its_own_way() -> None:
 
 
 def test_every_module_that_has_a_variant_is_listed() -> None:
-    modules = [import_module(f"{renderings.__name__}.{one.name}") for one in iter_modules(renderings.__path__)]
+    modules = [import_module(f"{variants.__name__}.{one.name}") for one in iter_modules(variants.__path__)]
     assert {one.VARIANT.id for one in modules if hasattr(one, "VARIANT")} == {one.id for one in VARIANTS}
 
 

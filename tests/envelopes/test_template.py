@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from envelopes.renderings import template
-from envelopes.renderings.template import TemplateRefused, check, template_variant
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
+from envelopes.variants import template
+from envelopes.variants.template import TemplateRefused, check, template_variant
 
 OUT = "one\ntwo\nthree\n"
 RESULT = {"exit_status": 101, "flag": True, "out": OUT, "items": [{"a": "x"}, {"a": "y"}], "a/b": "slash"}

@@ -17,13 +17,13 @@ from envelopes.families.task.results import FailureArtifact, TaskRead
 from envelopes.pipeline.compaction import compact, recap
 from envelopes.pipeline.droppable import survey
 from envelopes.pipeline.project import project, render, rendered_pair
-from envelopes.renderings import variants_for
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput, ToolError
 from envelopes.schema.tool import InvalidToolInput
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
+from envelopes.variants import variants_for
 from tests.cases import each
 from tests.envelopes.built_in import output, projected, receipt_of, refusal, shown
 from tests.source import imports, modules, tree

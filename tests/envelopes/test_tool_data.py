@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from envelopes.codecs import call as calls
 from envelopes.families import builtin, samples, tools
-from envelopes.inventory import stored
+from envelopes.families.inventory import stored
 from envelopes.schema.call import InvalidCall, ToolResult, check_data
 from envelopes.schema.tool import InvalidToolOutput
 from tests.cases import each

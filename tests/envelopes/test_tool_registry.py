@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from envelopes import inventory as inventories
 from envelopes.families import WITHHELD, builtin, is_mapped, may_call, tools
-from envelopes.inventory import inventory, stored
+from envelopes.families import inventory as inventories
+from envelopes.families.inventory import inventory, stored
 from envelopes.schema.tool import Capability, InvalidToolInput, Plane, Profile, ToolDefinition
 from envelopes.text.outline import outline_text
 from tests.cases import each

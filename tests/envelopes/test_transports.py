@@ -15,11 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 from envelopes import transports
 from envelopes.families import FAMILIES
 from envelopes.pipeline.project import project, render
-from envelopes.renderings import variants_for
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
 from envelopes.storage.file_store import MemorySink
 from envelopes.transports import TRANSPORTS, Body, CallIds, NotCarried, Transport, transport
+from envelopes.variants import variants_for
 from tests.source import imports, modules
 
 IDS = CallIds(provider="toolu_7", call="c-1")

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from envelopes import families
-from envelopes.inventory import PATH, inventory, stored, text
+from envelopes.families.inventory import PATH, inventory, stored, text
 
 
 class Command(BaseCommand):

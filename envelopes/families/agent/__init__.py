@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.agent import claude_code
-from envelopes.families.agent.definitions import TOOLS
 from envelopes.families.agent.gallery import GALLERY
 from envelopes.families.agent.receipts import receipt
 from envelopes.families.agent.results import PROJECTIONS
 from envelopes.families.agent.samples import SAMPLES
 from envelopes.families.agent.spawning import Spawned, project_spawned
 from envelopes.families.agent.summary import AgentRead, project_agent
+from envelopes.families.agent.tools import TOOLS
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded, project_follow_up, project_wait
 from envelopes.families.base import Facet, Family, Projection, project_by_type
 from envelopes.lint.rules import said

@@ -11,7 +11,6 @@ from __future__ import annotations
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Facet, Family
 from envelopes.families.task.claude_code import FOREIGN
-from envelopes.families.task.definitions import TOOLS
 from envelopes.families.task.projection import project
 from envelopes.families.task.receipts import receipt
 from envelopes.families.task.results import (
@@ -23,6 +22,7 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.families.task.samples import GALLERY, SAMPLES
+from envelopes.families.task.tools import TOOLS
 from envelopes.lint.rules import said
 
 FAMILY = Family(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from envelopes.recordings.base import Format
 from envelopes.recordings.claude_code import journal, session, stream_json
-from envelopes.recordings.claude_code.outcomes import is_global_id, stand_in, started_by
+from envelopes.recordings.claude_code.results import is_global_id, stand_in, started_by
 
 SESSION = Format(
     name="claude-code",

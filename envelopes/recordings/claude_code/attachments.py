@@ -15,7 +15,7 @@ import msgspec
 from envelopes.recordings.base import MessageRecord, Problem, Record
 from envelopes.recordings.claude_code.line import Line
 from envelopes.recordings.claude_code.runs import after, message_key
-from envelopes.recordings.claude_code.shapes import NOTHING, opening, reader
+from envelopes.recordings.claude_code.schema import NOTHING, opening, reader
 from envelopes.text.untrusted_json import Untrusted
 
 

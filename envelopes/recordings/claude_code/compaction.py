@@ -8,7 +8,7 @@ import msgspec
 
 from envelopes.recordings.base import Problem, Record, SupersedeRecord
 from envelopes.recordings.claude_code.line import Line
-from envelopes.recordings.claude_code.shapes import NOTHING, opening, reader, storable
+from envelopes.recordings.claude_code.schema import NOTHING, opening, reader, storable
 from envelopes.text.untrusted_json import Untrusted, elements, tame
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import BYTE_ORDER_MARK, Place, Problem, Record, SourceLine, json_lines
-from envelopes.recordings.claude_code.shapes import reader
+from envelopes.recordings.claude_code.schema import reader
 from envelopes.text.untrusted_json import Untrusted
 
 

@@ -9,10 +9,10 @@ import msgspec
 
 from envelopes.recordings.base import EventRecord, Problem, Record, SourceLine, instant
 from envelopes.recordings.claude_code import runs
-from envelopes.recordings.claude_code.memory import Memory, of_session
-from envelopes.recordings.claude_code.outcomes import Turn
-from envelopes.recordings.claude_code.place import Whereabouts
-from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, opening, reader
+from envelopes.recordings.claude_code.paths import Whereabouts
+from envelopes.recordings.claude_code.reader_state import Memory, of_session
+from envelopes.recordings.claude_code.results import Turn
+from envelopes.recordings.claude_code.schema import NOTHING, Entry, Message, opening, reader
 from envelopes.text.untrusted_json import joined
 
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warning": "warn", "warn": "warn"}

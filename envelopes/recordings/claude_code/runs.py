@@ -9,8 +9,8 @@ from hashlib import blake2s
 import msgspec
 
 from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record, RunRecord
-from envelopes.recordings.claude_code.memory import COMMAND, PROMPT, Memory, remember
-from envelopes.recordings.claude_code.shapes import storable
+from envelopes.recordings.claude_code.reader_state import COMMAND, PROMPT, Memory, remember
+from envelopes.recordings.claude_code.schema import storable
 from envelopes.schema.result import summary
 from envelopes.text.untrusted_json import Untrusted, elements, members, tame
 

@@ -26,13 +26,13 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.claude_code import compaction, subagents
 from envelopes.recordings.claude_code.attachments import attached
-from envelopes.recordings.claude_code.copies import owned
+from envelopes.recordings.claude_code.forks import owned
 from envelopes.recordings.claude_code.line import Line, arrive, read_entry
-from envelopes.recordings.claude_code.memory import CHOSEN, GENERATED, SUMMARY, Memory, remember, told_apart
-from envelopes.recordings.claude_code.place import Whereabouts, whereabouts
+from envelopes.recordings.claude_code.messages import read_message, turn_records
+from envelopes.recordings.claude_code.paths import Whereabouts, whereabouts
+from envelopes.recordings.claude_code.reader_state import CHOSEN, GENERATED, SUMMARY, Memory, remember, told_apart
 from envelopes.recordings.claude_code.runs import after, message_key
-from envelopes.recordings.claude_code.shapes import opening
-from envelopes.recordings.claude_code.turns import read_message, turn_records
+from envelopes.recordings.claude_code.schema import opening
 from envelopes.schema.result import summary
 from envelopes.text.untrusted_json import Untrusted
 

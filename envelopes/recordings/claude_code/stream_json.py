@@ -29,10 +29,10 @@ from envelopes.recordings.base import (
     json_lines,
 )
 from envelopes.recordings.claude_code import runs
-from envelopes.recordings.claude_code.memory import Memory, of_session, remember, told_apart
-from envelopes.recordings.claude_code.outcomes import Turn, is_global_id
-from envelopes.recordings.claude_code.shapes import NOTHING, Message, opening, reader
-from envelopes.recordings.claude_code.turns import read_message, turn_records
+from envelopes.recordings.claude_code.messages import read_message, turn_records
+from envelopes.recordings.claude_code.reader_state import Memory, of_session, remember, told_apart
+from envelopes.recordings.claude_code.results import Turn, is_global_id
+from envelopes.recordings.claude_code.schema import NOTHING, Message, opening, reader
 from envelopes.text.untrusted_json import Untrusted
 
 Found = Iterator[Record | Problem]

@@ -15,11 +15,11 @@ import msgspec
 
 from envelopes.recordings.base import Problem, Record, instant
 from envelopes.recordings.claude_code.line import Line, read_entry
-from envelopes.recordings.claude_code.memory import remember
-from envelopes.recordings.claude_code.outcomes import Turn, is_global_id
+from envelopes.recordings.claude_code.messages import read_message, turn_records
+from envelopes.recordings.claude_code.reader_state import remember
+from envelopes.recordings.claude_code.results import Turn, is_global_id
 from envelopes.recordings.claude_code.runs import after, child_run, message_key, spawning_call
-from envelopes.recordings.claude_code.shapes import NOTHING, Entry, Message, reader
-from envelopes.recordings.claude_code.turns import read_message, turn_records
+from envelopes.recordings.claude_code.schema import NOTHING, Entry, Message, reader
 from envelopes.text.untrusted_json import Untrusted
 
 

@@ -25,12 +25,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
-from envelopes.renderings.base import is_block
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Role, Segment, Source
 from envelopes.schema.result import CanonicalResult
 from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
+from envelopes.variants.base import is_block
 
 WORKER = Path(__file__).with_name("template_worker.py")
 WORKS = 0.9  # seconds of its own that an answer may take

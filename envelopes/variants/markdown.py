@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envelopes.renderings.base import field, half, is_block, paths, words
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, Source
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
 from envelopes.text.pointer import join
+from envelopes.variants.base import field, half, is_block, paths, words
 
 INDENT = "  "
 SHORTEST = "```"

@@ -19,7 +19,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import ArtifactRecord, Problem, ReceiptRecord, Record, ResultRecord
-from envelopes.recordings.claude_code.shapes import Block, opening, reader, storable
+from envelopes.recordings.claude_code.schema import Block, opening, reader, storable
 from envelopes.text.untrusted_json import Untrusted, tame
 
 _PERSISTED = b'"<persisted-output>'

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from envelopes.renderings.json_writing import Text, Tree, bounded, own, sourced
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.outcome import (
     CANCELLED,
@@ -30,6 +29,7 @@ from envelopes.schema.result import CanonicalResult, JsonValue, ToolError, summa
 from envelopes.schema.settlement import envelope_situation
 from envelopes.schema.variant import Variant
 from envelopes.text.pointer import text_at
+from envelopes.variants.json_writing import Text, Tree, bounded, own, sourced
 
 # Where a member may come from; it does where it equals the field, or ends in it ("Blocked: …").
 POINTERS = {

@@ -6,11 +6,11 @@ before they are written, and the text stays JSON.
 
 from __future__ import annotations
 
-from envelopes.renderings.json_writing import bounded, sourced
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
 from envelopes.schema.variant import Variant
+from envelopes.variants.json_writing import bounded, sourced
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:

@@ -8,8 +8,8 @@ from contextlib import suppress
 import msgspec
 
 from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record
-from envelopes.recordings.claude_code.outcomes import Turn, outcome
-from envelopes.recordings.claude_code.shapes import Block, Message, has_nul, opening, reader
+from envelopes.recordings.claude_code.results import Turn, outcome
+from envelopes.recordings.claude_code.schema import Block, Message, has_nul, opening, reader
 from envelopes.text.untrusted_json import Untrusted, elements
 
 read_message = reader(Message)

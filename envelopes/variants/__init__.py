@@ -1,7 +1,7 @@
 """Variants that serve every family, and the list of all that one family has.
 
 Each is a renderer like a family's own: segments with pointers, within the policy, every cut stated.
-Installed packages add others (`envelopes.plugins`): an id `family/name` belongs to one family, any other
+Installed packages add others (`envelopes.families.plugins`): an id `family/name` belongs to one family, any other
 serves all of them.
 """
 
@@ -12,11 +12,11 @@ from functools import cache
 
 import msgspec
 
-from envelopes import plugins
+from envelopes.families import plugins
 from envelopes.families.base import Family
-from envelopes.renderings import canonical_json, markdown, outcome_json, tagged
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.variant import Variant
+from envelopes.variants import canonical_json, markdown, outcome_json, tagged
 
 VARIANTS: tuple[Variant, ...] = (
     canonical_json.VARIANT,

@@ -18,8 +18,8 @@ from envelopes.recordings.base import (
     SupersedeRecord,
 )
 from envelopes.recordings.claude_code.line import Line
-from envelopes.recordings.claude_code.memory import remember
-from envelopes.recordings.claude_code.outcomes import is_global_id
+from envelopes.recordings.claude_code.reader_state import remember
+from envelopes.recordings.claude_code.results import is_global_id
 
 
 def owned(line: Line, record: Record | Problem) -> Record | Problem:

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from envelopes.plan.calls import rounds
+from envelopes.plan.confirmation_audit import confirmations
 from envelopes.plan.order import WITH_DATA, StepEnd, needs, order, unmet
-from envelopes.plan.proof import confirmations
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.retries import on_error
 from envelopes.plan.schema import Defaults, OnError, Plan, Step

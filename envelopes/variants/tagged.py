@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
-from envelopes.renderings.base import field, half, is_block, paths, words
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
 from envelopes.text.pointer import join
+from envelopes.variants.base import field, half, is_block, paths, words
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 CLOSING = re.compile(r"</([\w.-]+)>")
