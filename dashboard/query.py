@@ -22,7 +22,7 @@ from typing import Literal
 from django.db.models import QuerySet
 
 from dashboard import query_rows
-from dashboard.columns import column_text
+from dashboard.ingest.coerce import column_text
 from dashboard.models import Call, Project, Run
 
 LONGEST = 2_000  # characters

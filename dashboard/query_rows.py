@@ -13,8 +13,8 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact, IsNull
 from django.utils import timezone
 
-from dashboard.intake.identity import derived
 from dashboard.models import Call, Project, ReceiptFingerprint, Run, RunFacet
+from dashboard.models.identity import derived
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 from dashboard.prepared import Given, given, prepared
 from dashboard.runs.text import runs_with_text

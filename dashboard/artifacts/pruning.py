@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.removal import remove, removing
-from dashboard.intake import forgetting
+from dashboard.ingest import deletion
 from dashboard.models import Artifact
 
 BATCH = 500
@@ -76,7 +76,7 @@ def carry_out(found: Plan) -> int:
     for at in range(0, len(unnamed), BATCH):
         with removing():
             names = set(unnamed[at : at + BATCH])
-            remove(names - forgetting.still_named(names))
+            remove(names - deletion.still_named(names))
     for path in found.unfinished:
         path.unlink(missing_ok=True)
     return count
@@ -88,7 +88,7 @@ def _retire(found: Plan, names: set[str]) -> int:
     names = {name for name in names if last_named.get(name) == found.last_named[name]}
     going = _kept().filter(sha256__in=names)
     count = going.update(state=Artifact.State.REMOVED, removed_at=timezone.now())
-    remove(names - forgetting.still_named(names))
+    remove(names - deletion.still_named(names))
     return count
 
 

@@ -25,7 +25,7 @@ from dashboard.calls.rail import Rail, rail
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.calls.walk import Walk, walk
 from dashboard.inert import plain
-from dashboard.intake.tally import do_halves_disagree
+from dashboard.ingest.run_stats import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.receipt_drift import Sent, drifted_of
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane

@@ -14,10 +14,10 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dashboard.columns import column_text
 from dashboard.comparisons.cells import packed_ids
 from dashboard.comparisons.columns import bound_columns, column_rows
-from dashboard.intake.bulk import insert
+from dashboard.ingest.bulk import insert
+from dashboard.ingest.coerce import column_text
 from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
 from dashboard.query import Query, parse
 from envelopes.families import all_families

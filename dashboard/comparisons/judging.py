@@ -9,10 +9,10 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from dashboard.columns import column_text
 from dashboard.comparisons.cells import packed_ids, text_bytes, unpacked_ids
 from dashboard.comparisons.comparing import Unusable, drawn
 from dashboard.comparisons.work import results_of
+from dashboard.ingest.coerce import column_text
 from dashboard.models import Comparison, Review, Verdict
 
 MOST_PAIRS = 200

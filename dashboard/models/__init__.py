@@ -1,4 +1,4 @@
-"""Rows. A folder of modules by noun; the write path is `dashboard.recording` and nothing else."""
+"""Rows. A folder of modules by noun; the write path is `dashboard.ingest.write` and nothing else."""
 
 from __future__ import annotations
 

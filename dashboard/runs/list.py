@@ -19,8 +19,8 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from dashboard import query_rows
-from dashboard.columns import instant
 from dashboard.inert import Html
+from dashboard.ingest.coerce import instant
 from dashboard.models import Project, Run
 from dashboard.prepared import Given, given, prepared
 from dashboard.query import Query, Term, parse

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from dashboard.inert import Html
-from dashboard.intake.tally import STRIP_LETTERS
+from dashboard.ingest.run_stats import STRIP_LETTERS
 
 STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
 

@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
-from dashboard.columns import column_text
+from dashboard.ingest.coerce import column_text
 from dashboard.models import Project, SavedView
 from dashboard.prepared import given, prepared
 from dashboard.query import LONGEST, parse

@@ -16,7 +16,7 @@ from django.db.models import F, Q, QuerySet
 
 from dashboard import query_rows
 from dashboard.inert import plain
-from dashboard.intake import tally
+from dashboard.ingest import run_stats
 from dashboard.models import Call, Run, RunCall
 from dashboard.prepared import Given, given, prepared
 from dashboard.query import Term
@@ -149,7 +149,7 @@ class Outcome(Protocol):
 
 def letter_of(one: Outcome) -> str:
     """By the rule that a run's strip follows."""
-    return tally.letter_of(cast(Call, one))
+    return run_stats.letter_of(cast(Call, one))
 
 
 def in_order(run: Run | Given, terms: Sequence[Term] = ()) -> Ordered:
@@ -277,7 +277,7 @@ def _flags(one: Facts) -> str:
     flags += [f"try {one.attempt}"] if one.attempt > 1 else []
     flags += ONLY.get(one.origin, [])
     flags += ["inherited"] if one.inherited else []
-    flags += ["halves disagree"] if tally.do_halves_disagree(cast(Call, one)) else []
+    flags += ["halves disagree"] if run_stats.do_halves_disagree(cast(Call, one)) else []
     flags += ["sources disagree"] if one.is_disagreeing else []
     return ", ".join(flags + (["replaced later"] if one.is_superseded else []))
 

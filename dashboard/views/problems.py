@@ -8,7 +8,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.access import OperatorRequest
 from dashboard.headers import inert
-from dashboard.problem_list import BIGGEST_ID, problem_page
+from dashboard.ingest.problem_list import BIGGEST_ID, problem_page
 from dashboard.views.rendering import render_page
 
 

@@ -11,7 +11,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.access import OperatorRequest
-from dashboard.recording import forget_run
+from dashboard.ingest.write import forget_run
 from dashboard.runs.facets import forget_counts
 from dashboard.runs.list import ListState, run_page, sidebar
 from dashboard.runs.peek import peek_at

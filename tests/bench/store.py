@@ -31,7 +31,7 @@ SIZES = {"20 KB": 20_000, "200 KB": 200_000, "1 MB": 1_000_000}
 
 
 def fill(recordings: Path, runs: int = RUNS) -> None:
-    from dashboard.intake.importing import import_paths
+    from dashboard.ingest.importer import import_paths
     from dashboard.projects import get_or_create_project
 
     project = get_or_create_project()
@@ -99,7 +99,7 @@ class _Pool:
         """One transaction of runs, each (name, number of calls, seed)."""
         from django.db import transaction
 
-        from dashboard.intake.bulk import insert, insert_values
+        from dashboard.ingest.bulk import insert, insert_values
         from dashboard.models import Call, Run, RunCall, RunFacet
 
         runs, calls, members, facets = [], [], [], []
@@ -120,8 +120,8 @@ class _Pool:
                 insert_values(model, rows)
 
     def _run(self, name: str, seed: int) -> Any:
-        from dashboard.intake.identity import run_id
         from dashboard.models import Run
+        from dashboard.models.identity import run_id
 
         began = START + timedelta(seconds=97 * seed)
         return Run(
@@ -142,7 +142,7 @@ class _Pool:
     def _copied(self, run: Any, count: int, seed: int, copies: dict[type[Any], list[dict[str, Any]]]) -> Iterator[Any]:
         from copy import copy
 
-        from dashboard.intake.identity import derived
+        from dashboard.models.identity import derived
 
         for ordinal, template in enumerate(islice(_around(self.calls, seed * 7), count), 1):
             call = copy(template)
@@ -164,7 +164,7 @@ class _Pool:
 
 
 def _counted(run: Any, calls: Sequence[Any]) -> list[Any]:
-    from dashboard.intake.tally import columns_of, tally
+    from dashboard.ingest.run_stats import columns_of, tally
     from dashboard.models import RunFacet
 
     counted = tally(run, [(False, *columns_of(call)) for call in calls])

@@ -27,7 +27,7 @@ from pathlib import Path
 django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.projects import get_or_create_project
 project = get_or_create_project()
 start = time.perf_counter()

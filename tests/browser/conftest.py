@@ -30,7 +30,7 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Project
 from envelopes.text.tokens import count_tokens
 from tests.browser.chromium import FLAGS, Chromium, NoChromium, find

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Artifact, Call, Project, Run
 from dashboard.signing_in import new_link
 from tests.browser.conftest import Browse

@@ -14,8 +14,8 @@ from django.test import Client
 
 from dashboard.artifacts.bucket import SCHEME, bucket_at
 from dashboard.artifacts.files import artifact_files
-from dashboard.intake.identity import derived
 from dashboard.models import Artifact, Call
+from dashboard.models.identity import derived
 from tests.dashboard.factories import create_observation
 from tests.dashboard.page_text import text_of
 

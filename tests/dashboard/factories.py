@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
-from dashboard.intake.identity import derived
 from dashboard.models import (
     Call,
     CanonicalProjection,
@@ -27,6 +26,7 @@ from dashboard.models import (
     RunFacet,
     Source,
 )
+from dashboard.models.identity import derived
 
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 NEXT = count(1)

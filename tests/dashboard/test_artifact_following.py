@@ -15,7 +15,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dashboard.artifacts.files import artifact_files
-from dashboard.intake.growing import Growing
+from dashboard.ingest.growing_files import Growing
 from dashboard.models import Artifact, Run, Source
 from envelopes.storage.file_store import MissingArtifact
 from tests.dashboard.artifacts import body, rows_of

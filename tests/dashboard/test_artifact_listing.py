@@ -12,8 +12,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from dashboard.intake.identity import derived
 from dashboard.models import Artifact, Call, Project
+from dashboard.models.identity import derived
 from envelopes.storage.line_index import build, save
 from tests.dashboard.artifacts import body, field_artifact, stored
 from tests.dashboard.factories import create_call, create_run

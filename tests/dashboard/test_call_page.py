@@ -17,7 +17,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.calls.fidelity import RECEIPT
-from dashboard.intake.derive import derive
+from dashboard.ingest.derive import derive
 from dashboard.models import Call, Project, Run
 from envelopes.alignment.mapping import ReceiptFidelity
 from tests.dashboard.factories import (

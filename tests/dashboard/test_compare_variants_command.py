@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from toktok import batch_count
 
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, Project
 from tests.dashboard.comparisons import import_commands
 from tests.dashboard.factories import create_project, create_user

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project
 from dashboard.renderers.variant_templates import save_version
 from envelopes.families import family

@@ -12,9 +12,9 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
+from dashboard.ingest.write import forget_run
 from dashboard.models import Artifact, Call, Observation, Project, Run, RunFacet, Source, SourceChunk
-from dashboard.recording import forget_run
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, write
 from tests.dashboard.test_import_order import AGENT_LINES, FAMILY, FORK, PARENT_LINES

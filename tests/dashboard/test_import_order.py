@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.intake.importing import Progress, Report, import_paths
+from dashboard.ingest.importer import Progress, Report, import_paths
 from dashboard.models import Call, Message, Observation, Project, Receipt, Run, RunCall, Source
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write

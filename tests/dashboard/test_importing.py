@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from dashboard.intake.importing import Report, import_paths
+from dashboard.ingest.importer import Report, import_paths
+from dashboard.ingest.write import forget_run
 from dashboard.models import (
     Artifact,
     Call,
@@ -22,7 +23,6 @@ from dashboard.models import (
     RunCall,
     Source,
 )
-from dashboard.recording import forget_run
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, user, write
 
 pytestmark = pytest.mark.django_db

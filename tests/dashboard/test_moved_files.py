@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Message, Project, Run
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, write
 

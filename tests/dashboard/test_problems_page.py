@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Problem, Project
 from tests.dashboard.factories import create_problem, create_project, create_user
 from tests.dashboard.sessions import SESSION, answers, asks, write

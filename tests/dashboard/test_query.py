@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from dashboard.intake import run_counts
+from dashboard.ingest import run_counts
 from dashboard.models import Project
 from dashboard.query import parse
 from tests.dashboard.factories import create_call, create_project, create_run

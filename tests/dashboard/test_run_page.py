@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.intake.tally import do_halves_disagree, letter_of
+from dashboard.ingest.run_stats import do_halves_disagree, letter_of
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.query import parse
 from dashboard.runs.asked import request

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from dashboard.intake import run_counts
+from dashboard.ingest import run_counts
 from dashboard.models import Project, Run
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_user
 

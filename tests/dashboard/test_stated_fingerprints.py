@@ -11,7 +11,7 @@ from django.test import Client
 
 from dashboard.calls.surfaces import surfaces_of
 from dashboard.calls.variants import rendered
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
 from dashboard.renderers.receipt_drift import check, envelope_sha256
 from tests.dashboard.page_text import text_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Problem, Project
 from envelopes import families
 from envelopes.alignment.mapping import Evidence, ForeignTool, Reading

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.intake.importing import Report, import_paths
+from dashboard.ingest.importer import Report, import_paths
 from dashboard.models import Call, Event, Message, Observation, Problem, Project, Receipt, Run, RunCall
 from tests.dashboard.sessions import SESSION, answers, asks, write
 from tests.dashboard.unseen import RECORDINGS, Recorded

@@ -69,14 +69,14 @@ def _prepare() -> None:
 
     django.setup()
     import dashboard.artifacts.pruning
-    import dashboard.intake.importing  # noqa: F401
+    import dashboard.ingest.importer  # noqa: F401
     from envelopes.text.token_counter import count_here
 
     count_here(["warm"], "")()
 
 
 def _take_in(recordings: Path) -> None:
-    from dashboard.intake.importing import import_paths
+    from dashboard.ingest.importer import import_paths
     from dashboard.projects import DEFAULT, get_or_create_project
 
     paths = sorted(recordings.glob("*.jsonl"))

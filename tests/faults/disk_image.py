@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 import django
 django.setup()
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.projects import DEFAULT, get_or_create_project
 project = get_or_create_project(DEFAULT)
 for path in sorted(Path(sys.argv[1]).glob("*.jsonl")):

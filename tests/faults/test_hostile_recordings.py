@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.intake.importing import Report, import_paths
+from dashboard.ingest.importer import Report, import_paths
 from dashboard.models import Call, Project, Receipt
 from envelopes.text.tokens import count_tokens
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session

@@ -132,8 +132,8 @@ READ_AS_SOMEBODY_ELSE = """
 import os, sys, django
 from pathlib import Path
 django.setup()
-from dashboard.intake.importing import _untaken
-from dashboard.intake.source_files import open_regular, recordings_under
+from dashboard.ingest.importer import _untaken
+from dashboard.ingest.source_files import open_regular, recordings_under
 if os.geteuid() == 0:  # root may read everything
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for path, _ in recordings_under([Path(sys.argv[1])]):

@@ -15,7 +15,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from dashboard.artifacts.store_check import Checked, check_store
-from dashboard.columns import printable
+from dashboard.ingest.coerce import printable
 
 
 class Command(BaseCommand):

@@ -10,7 +10,6 @@ from django_rich.management import RichCommand
 from rich.table import Table
 
 from dashboard.background import worker_name
-from dashboard.columns import printable
 from dashboard.comparisons import comparing
 from dashboard.comparisons.cells import MEASURES
 from dashboard.comparisons.columns import UnusableColumns
@@ -18,6 +17,7 @@ from dashboard.comparisons.comparing import Selection, Unusable, start_compariso
 from dashboard.comparisons.facts import comparison_facts, json_pieces
 from dashboard.comparisons.figures import FEW
 from dashboard.comparisons.work import work_until_idle
+from dashboard.ingest.coerce import printable
 from dashboard.models import Comparison, Project
 from dashboard.projects import DEFAULT
 

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from dashboard.background import Background
-from dashboard.intake.importing import import_paths
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Membership
 from dashboard.projects import get_or_create_project
 from dashboard.serving import Server

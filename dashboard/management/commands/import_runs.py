@@ -23,9 +23,9 @@ from rich.progress import (
 )
 
 from dashboard.artifacts.store import looking_under
-from dashboard.columns import printable
-from dashboard.intake import importing, watching
-from dashboard.intake.importing import Report, Retry, import_paths
+from dashboard.ingest import importer, watch
+from dashboard.ingest.coerce import printable
+from dashboard.ingest.importer import Report, Retry, import_paths
 from dashboard.models import Project
 from dashboard.projects import DEFAULT, get_or_create_project
 from envelopes.recordings import RECORDINGS
@@ -80,7 +80,7 @@ class Command(RichCommand):
         """Ctrl-C is how following ends; a batch that it interrupts is read again the next time."""
         tell = self._tell_nothing if options["json"] else self._tell_watched
         try:
-            watching.follow(project, options["paths"], format_name=options["format"], tell=tell)
+            watch.follow(project, options["paths"], format_name=options["format"], tell=tell)
         except KeyboardInterrupt:
             self.stderr.write("Stopped. What was read is stored.")
 
@@ -147,7 +147,7 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def show(self, progress: importing.Progress) -> None:
+    def show(self, progress: importer.Progress) -> None:
         name = printable(progress.path.rsplit("/", 1)[-1])
         if self._task is None:
             self._task = self._bar.add_task(name, total=progress.bytes_total, calls=0)

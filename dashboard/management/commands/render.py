@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from dashboard.calls.surfaces import surfaces_of
 from dashboard.calls.variants import UnansweredCall, UninstalledFamily, UnknownVariant, rendered
-from dashboard.columns import printable
+from dashboard.ingest.coerce import printable
 from dashboard.models import Call
 from envelopes.text.untrusted_json import visible
 

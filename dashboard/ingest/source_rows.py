@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pyzstd
 
-from dashboard.columns import column_text
+from dashboard.ingest.coerce import column_text
 from dashboard.models import Observation, Problem, Source, SourceChunk
 from envelopes.recordings.base import Problem as Refusal
 from envelopes.recordings.base import SourceLine

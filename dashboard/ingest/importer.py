@@ -17,11 +17,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dashboard import recording
 from dashboard.artifacts import store as artifact_store
 from dashboard.artifacts.removal import taking_in
-from dashboard.intake.seen import Seen
-from dashboard.intake.source_files import (
+from dashboard.ingest import write
+from dashboard.ingest.import_counts import Seen
+from dashboard.ingest.missing_artifacts import take_again
+from dashboard.ingest.source_files import (
     HEAD_BYTES,
     LONGEST_LINE,
     Stretch,
@@ -33,8 +34,7 @@ from dashboard.intake.source_files import (
     recordings_under,
     stretches,
 )
-from dashboard.intake.source_rows import SourceMoved
-from dashboard.intake.taking_again import take_again
+from dashboard.ingest.source_rows import SourceMoved
 from dashboard.models import Project, Source
 from envelopes import recordings
 from envelopes.recordings.base import (
@@ -79,8 +79,8 @@ class Report:
     """What `import_runs --json` prints (design.md section 4)."""
 
     files: int = 0
-    seen: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(recording.ADDED, 0)))
-    added: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(recording.ADDED, 0)))
+    seen: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(write.ADDED, 0)))
+    added: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(write.ADDED, 0)))
     lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
     problems: list[dict[str, Any]] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
@@ -207,7 +207,7 @@ class FileImport:
 
     def _begin(self, file: BinaryIO, head: bytes, place: Place, format_name: str | None) -> Source:
         form = recordings.named(format_name) if format_name else _detected(file, head, place)
-        return recording.begin_source(
+        return write.begin_source(
             self.project,
             path=self.name,
             format_name=form.name,
@@ -240,7 +240,7 @@ class FileImport:
         end = lines[-1].offset + len(lines[-1].raw) if lines else source.offset + skipped
         if stretch.is_too_long:
             end = file.tell()
-        batch = recording.Batch(
+        batch = write.Batch(
             start=source.offset,
             lines=lines,
             records=records,
@@ -256,9 +256,7 @@ class FileImport:
         with taking_in(), artifact_store.room_of(self.project.pk) as room:
             files, refused = self._taken_in(records, room)
             batch = replace(batch, refusals=[*refusals, *refused])
-            written = recording.record(
-                source, batch, is_known=lambda: self._is_known(file), files=files, count=self.count
-            )
+            written = write.record(source, batch, is_known=lambda: self._is_known(file), files=files, count=self.count)
         self.report.added.update(written.added)
         self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
 
@@ -296,7 +294,7 @@ class FileImport:
     def _refuse_file(self, reason: str) -> None:
         """No line of it was taken in, so all of them count as rejected."""
         raw, lines = _untaken(self.path)
-        recording.refuse_file(self.project, path=self.name, reason=reason, raw=raw)
+        write.refuse_file(self.project, path=self.name, reason=reason, raw=raw)
         self.report.files += 1
         self.report.lines.update(lines)
         self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})

@@ -9,12 +9,11 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.columns import column_int, column_text, instant, milliseconds
-from dashboard.intake import identity
-from dashboard.intake.bulk import fresh
-from dashboard.intake.drafts import CallDraft
-from dashboard.intake.fingerprints import stated_fingerprint
-from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source
+from dashboard.ingest.bulk import fresh
+from dashboard.ingest.coerce import column_int, column_text, instant, milliseconds
+from dashboard.ingest.fingerprints import stated_fingerprint
+from dashboard.ingest.grouping import CallDraft
+from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source, identity
 from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
 from envelopes.text.untrusted_json import Untrusted, joined, read_admitted
 

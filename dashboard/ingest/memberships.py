@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from dashboard.intake.bulk import fresh, insert
-from dashboard.intake.call_rows import CallRows
-from dashboard.intake.drafts import Drafts
+from dashboard.ingest.bulk import fresh, insert
+from dashboard.ingest.grouping import Drafts
+from dashboard.ingest.merge import CallRows
 from dashboard.models import RunCall
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from dashboard.columns import column_text
+from dashboard.ingest.coerce import column_text
 from dashboard.models import Call, Run
 
 STRIP_LETTERS = 120

@@ -9,10 +9,9 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.columns import column_int, column_text
-from dashboard.intake import identity
-from dashboard.intake.bulk import fresh
-from dashboard.models import Artifact, Call, CanonicalProjection, Observation
+from dashboard.ingest.bulk import fresh
+from dashboard.ingest.coerce import column_int, column_text
+from dashboard.models import Artifact, Call, CanonicalProjection, Observation, identity
 from envelopes.families import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue

@@ -18,7 +18,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from dashboard.intake.importing import Report, import_paths
+from dashboard.ingest.importer import Report, import_paths
 from dashboard.models import Project, Run
 
 DEEPEST = 12  # folders

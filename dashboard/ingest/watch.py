@@ -8,9 +8,9 @@ from threading import Event
 
 from watchfiles import watch
 
-from dashboard.intake.growing import Growing
-from dashboard.intake.importing import Report, Retry, import_paths
-from dashboard.intake.source_files import is_recording
+from dashboard.ingest.growing_files import Growing
+from dashboard.ingest.importer import Report, Retry, import_paths
+from dashboard.ingest.source_files import is_recording
 from dashboard.models import Project
 
 SETTLE_MS = 500  # what was written between the import and the watch's beginning is looked for after this

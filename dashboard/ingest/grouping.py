@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
-from dashboard.intake import identity
+from dashboard.models import identity
 from envelopes.recordings.base import (
     ArtifactRecord,
     CallRecord,

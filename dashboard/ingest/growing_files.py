@@ -21,7 +21,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from dashboard.artifacts.store import NoRoom, NotStored, opened
-from dashboard.intake.taking_again import take
+from dashboard.ingest.missing_artifacts import take
 from dashboard.models import Artifact, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 

@@ -19,8 +19,8 @@ from django.db.models import F
 from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.removal import remove, remove_unnamed, removing, taking_in
 from dashboard.artifacts.store import NoRoom, NotStored, Stored, kept, opened, room_of
-from dashboard.columns import column_text
-from dashboard.intake.forgetting import still_named
+from dashboard.ingest.coerce import column_text
+from dashboard.ingest.deletion import still_named
 from dashboard.models import Artifact, Run, Source
 from envelopes.storage.file_store import CHUNK, MissingArtifact, sha256_of
 from envelopes.storage.seekable import Damaged

@@ -11,8 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.intake import identity
-from dashboard.models import Call, Event, Message, Run, RunCall, Source
+from dashboard.models import Call, Event, Message, Run, RunCall, Source, identity
 from envelopes.recordings.base import Format, Record, ResultRecord, RunRecord
 
 _TAKEN_OVER = ("title", "model", "version", "cwd", "branch", "ended_at", "plan", "parent_id", "parent_call")

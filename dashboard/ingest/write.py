@@ -23,15 +23,15 @@ from django.db import connection, models, transaction
 
 from dashboard.artifacts.removal import remove_unnamed
 from dashboard.artifacts.store import Stored
-from dashboard.columns import column_text, instant
-from dashboard.intake import forgetting, identity, memberships, run_counts, source_rows
-from dashboard.intake.bulk import fresh, insert, insert_values
-from dashboard.intake.call_rows import CallMerge, CallRows, new_call
-from dashboard.intake.derive import Derived, derive
-from dashboard.intake.drafts import CallDraft, Drafts, Gatherer
-from dashboard.intake.run_rows import is_own_ancestor, merge_run, new_run
-from dashboard.intake.stand_ins import StandIns
-from dashboard.intake.tally import columns_of
+from dashboard.ingest import deletion, memberships, run_counts, source_rows
+from dashboard.ingest.bulk import fresh, insert, insert_values
+from dashboard.ingest.coerce import column_text, instant
+from dashboard.ingest.derive import Derived, derive
+from dashboard.ingest.grouping import CallDraft, Drafts, Gatherer
+from dashboard.ingest.merge import CallMerge, CallRows, new_call
+from dashboard.ingest.run_aliases import StandIns
+from dashboard.ingest.run_rows import is_own_ancestor, merge_run, new_run
+from dashboard.ingest.run_stats import columns_of
 from dashboard.models import (
     Artifact,
     Call,
@@ -46,6 +46,7 @@ from dashboard.models import (
     Run,
     RunCall,
     Source,
+    identity,
 )
 from envelopes import recordings
 from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
@@ -148,8 +149,8 @@ def forget_run(run: Run) -> None:
     this run as well, and importing it again meets the others and brings this one back.
     """
     with alone_in(run.project):
-        files = forgetting.forget(run)
-        transaction.on_commit(lambda: remove_unnamed(files, forgetting.still_named))
+        files = deletion.forget(run)
+        transaction.on_commit(lambda: remove_unnamed(files, deletion.still_named))
 
 
 class _BatchWrite:

@@ -9,9 +9,8 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard import recording
-from dashboard.intake import identity
-from dashboard.models import Observation, Source
+from dashboard.ingest import write
+from dashboard.models import Observation, Source, identity
 from envelopes import recordings
 from envelopes.recordings.base import CallRecord, EventRecord, ReceiptRecord, Record, ResultRecord
 
@@ -43,7 +42,7 @@ class Seen:
             kind = COUNTED[type(one)]
             if isinstance(one, EventRecord) or (self._call_id(one), SURFACES[kind]) not in known:
                 seen[kind] += 1
-        return {kind: seen[kind] for kind in recording.ADDED}
+        return {kind: seen[kind] for kind in write.ADDED}
 
     def _is_first(self, one: Told) -> bool:
         what = (one.line, one.kind, one.call) if isinstance(one, EventRecord) else one.call

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dashboard.artifacts.store import KEPT_IN
-from dashboard.columns import column_text
+from dashboard.ingest.coerce import column_text
 from dashboard.models import Project, Source
 from envelopes.recordings.base import SourceLine
 

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from dashboard.columns import milliseconds
-from dashboard.intake.bulk import fresh, insert
-from dashboard.intake.tally import COLUMNS, Tally, tally
+from dashboard.ingest.bulk import fresh, insert
+from dashboard.ingest.coerce import milliseconds
+from dashboard.ingest.run_stats import COLUMNS, Tally, tally
 from dashboard.models import Run, RunCall, RunFacet
 
 

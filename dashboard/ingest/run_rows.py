@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from dashboard.columns import column_text, instant
+from dashboard.ingest.coerce import column_text, instant
 from dashboard.models import Run, Source
 from envelopes.recordings.base import Format, RunRecord
 
