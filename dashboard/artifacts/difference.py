@@ -14,8 +14,8 @@ from django.db.models import QuerySet
 
 from dashboard.artifacts.content import Content, NoContent, content_of
 from dashboard.models import Artifact, Project
-from dashboard.renderers.receipt_diff import difference
-from dashboard.renderers.receipt_diff_markup import DiffPage, View, diff_page
+from dashboard.text.diff import difference
+from dashboard.text.diff_markup import DiffPage, View, diff_page
 from envelopes.storage.encoding import decode
 
 COMPARED = 1024 * 1024  # bytes of each

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 
 from dashboard.artifacts.content import Content
-from dashboard.inert import Html, inert_bytes
 from dashboard.models import Artifact
+from dashboard.text.escaping import Html, inert_bytes
 from envelopes.storage.encoding import decode
 from envelopes.storage.line_index import WIDE
 from envelopes.storage.search import LISTED, BadQuery, Found, Hit, Query, find, find_before, first_of

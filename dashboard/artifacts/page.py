@@ -22,8 +22,8 @@ from dashboard.artifacts.times import Jump, jump_to, stamps_of
 from dashboard.artifacts.tree import Branch, tree_of
 from dashboard.artifacts.window import ArtifactWindow, Marks, heads_of, window_of
 from dashboard.calls.fidelity import of_receipt
-from dashboard.inert import Html
 from dashboard.models import Artifact, Call
+from dashboard.text.escaping import Html
 from envelopes.storage.encoding import ENCODINGS, Encoding, decode
 from envelopes.storage.line_window import Place
 from envelopes.storage.search import LONGEST_QUERY

@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 
-from dashboard.artifacts.ansi_markup import PLAIN, ansi_rows, style_after
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.find import marked
 from dashboard.artifacts.seen import Seen
 from dashboard.artifacts.tree import value_address
-from dashboard.inert import Html, inert_bytes
+from dashboard.text.ansi_markup import PLAIN, ansi_rows, style_after
+from dashboard.text.escaping import Html, inert_bytes
 from envelopes.storage.encoding import decode
 from envelopes.storage.line_index import WIDE
 from envelopes.storage.line_window import LineWindow, Place, read_window

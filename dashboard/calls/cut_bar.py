@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from dashboard.artifacts.content import Why
 from dashboard.artifacts.listing import Glanced
 from dashboard.calls.begun_line import LONG, begun_line, shown_of
-from dashboard.inert import plain
 from dashboard.models import Artifact
 from dashboard.templatetags.markup import size as said_size
+from dashboard.text.escaping import plain
 from envelopes.halves import Halves, OutputCut
 from envelopes.schema.receipt import Receipt
 from envelopes.text.pointer import split, text_at

@@ -13,9 +13,9 @@ from itertools import takewhile
 import msgspec
 
 from dashboard.artifacts.listing import Glanced
-from dashboard.calls.receipt_markup import Links
 from dashboard.calls.surfaces import Surfaces
-from dashboard.windows import FIRST
+from dashboard.text.chunks import FIRST
+from dashboard.text.receipt_markup import Links
 from envelopes.halves import Halves, lint_recorded
 from envelopes.lint.model import Finding
 from envelopes.schema.receipt import Part, Receipt, TextPart, text_part

@@ -24,11 +24,11 @@ from dashboard.calls.queries import EVENTS_READ, events_of, tries_of
 from dashboard.calls.rail import Rail, rail
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.calls.walk import Walk, walk
-from dashboard.inert import plain
 from dashboard.ingest.run_stats import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.receipt_drift import Sent, drifted_of
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
+from dashboard.text.escaping import plain
 from envelopes.text.untrusted_json import tame
 
 EVENTS_SHOWN = EVENTS_READ - 1

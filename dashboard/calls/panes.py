@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from dashboard.calls import json_markup
 from dashboard.calls.fidelity import Fidelity, of_receipt, of_result
-from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces
-from dashboard.windows import FIRST, NEXT, Window, text_window
+from dashboard.text import json_markup
+from dashboard.text.chunks import FIRST, NEXT, Window, text_window
+from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.schema.receipt import Receipt
 from envelopes.text.pointer import text_at
 from envelopes.text.tokens import TokenCount

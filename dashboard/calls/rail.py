@@ -12,11 +12,11 @@ from functools import partial
 
 from django.http import QueryDict
 
-from dashboard.calls import json_markup
-from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces, utf8_length
 from dashboard.renderers.variant_pane import asked_for
-from dashboard.windows import FIRST, Window
+from dashboard.text import json_markup
+from dashboard.text.chunks import FIRST, Window
+from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.pipeline.compaction import Compacted, compact, recap
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult

@@ -8,10 +8,10 @@ from typing import Protocol
 import msgspec
 
 from dashboard.calls.lint import recorded_findings
-from dashboard.calls.receipt_markup import Links
 from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest, text_bytes
 from dashboard.comparisons.columns import Column
 from dashboard.comparisons.subjects import Subject
+from dashboard.text.receipt_markup import Links
 from envelopes.alignment.coverage import dropped_fields, field_names, telling_fields
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint

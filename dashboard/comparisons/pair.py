@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dashboard.calls import json_markup
 from dashboard.calls.panes import JsonPane, args_pane
-from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.comparisons.arrangement import Arrangement
 from dashboard.comparisons.asked import asked_of
@@ -21,9 +19,11 @@ from dashboard.comparisons.columns import Column
 from dashboard.comparisons.measure import sentence_of
 from dashboard.comparisons.walk import Walk, walk_of
 from dashboard.models import Call, Comparison
-from dashboard.renderers.receipt_diff import difference
-from dashboard.renderers.receipt_diff_markup import DiffPage, View, diff_page
-from dashboard.windows import FIRST, Window
+from dashboard.text import json_markup
+from dashboard.text.chunks import FIRST, Window
+from dashboard.text.diff import difference
+from dashboard.text.diff_markup import DiffPage, View, diff_page
+from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.families import family
 from envelopes.pipeline.project import render
 from envelopes.schema.receipt import Receipt

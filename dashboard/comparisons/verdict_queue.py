@@ -7,16 +7,16 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
-from dashboard.calls import json_markup
 from dashboard.calls.panes import JsonPane, args_pane
-from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.calls.surfaces import surfaces_of
 from dashboard.comparisons.cells import unpacked_ids
 from dashboard.comparisons.columns import frozen_rows, todays_columns
 from dashboard.comparisons.judging import last_verdict, variant_is_first
 from dashboard.comparisons.pair import Written, written
 from dashboard.models import Call, Comparison, Project, Review
-from dashboard.windows import FIRST, Window
+from dashboard.text import json_markup
+from dashboard.text.chunks import FIRST, Window
+from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.schema.receipt import Receipt, Segment, TextPart
 
 WHOLE = 1024 * 1024  # characters of a text, when all of it is asked for

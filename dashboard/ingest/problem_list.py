@@ -12,8 +12,8 @@ from django.db.models import Count, F, Max, QuerySet
 from django.db.models.functions import Substr
 from django.urls import reverse
 
-from dashboard.inert import Html, inert, plain
 from dashboard.models import Problem, Project, Run, Source
+from dashboard.text.escaping import Html, inert, plain
 
 PAGE = 30
 BYTES_SHOWN = 400

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dashboard.calls import json_markup
 from dashboard.calls.lint import FindingLine, finding_line
 from dashboard.models import Call, Project
 from dashboard.renderers.preview import Failed, Preview, preview
@@ -14,7 +13,8 @@ from dashboard.renderers.preview_knobs import Knobs, knobs
 from dashboard.renderers.preview_pasted import LIMIT, Refused
 from dashboard.renderers.preview_subject import NoSubject, SampleName, Subject, recent_calls, sample_outputs, subject
 from dashboard.renderers.variant_list import Offered, offered
-from dashboard.windows import FIRST, NEXT, Window
+from dashboard.text import json_markup
+from dashboard.text.chunks import FIRST, NEXT, Window
 from envelopes.families import family
 from envelopes.families.base import Family
 

@@ -14,10 +14,10 @@ from django.http import QueryDict
 from dashboard.models import Call, Project
 from dashboard.renderers.preview import Failed, is_cut, written
 from dashboard.renderers.preview_subject import NoSubject, Subject, of_its_family
-from dashboard.renderers.receipt_diff import Difference, difference
 from dashboard.renderers.receipt_drift import Sent, drifts_of
 from dashboard.renderers.variant_list import Offered, offered
 from dashboard.renderers.variant_pane import VariantKey, keys_of, preview_address
+from dashboard.text.diff import Difference, difference
 from envelopes.families.base import Family
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint

@@ -16,9 +16,9 @@ from uuid import UUID
 from django.db.models import BinaryField, ExpressionWrapper, F, QuerySet, UUIDField
 from django.db.models.functions import Substr
 
-from dashboard.inert import plain
 from dashboard.models import Call, Observation
 from dashboard.prepared import given, prepared
+from dashboard.text.escaping import plain
 
 HEAD_BYTES = 600
 LONGEST = 160  # characters

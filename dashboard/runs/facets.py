@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from django.core.cache import cache
 from django.db.models import Count, QuerySet
 
-from dashboard.inert import plain
 from dashboard.models import Project, RunFacet
 from dashboard.prepared import prepared
 from dashboard.query import Query, Term
 from dashboard.templatetags.markup import count as shown
+from dashboard.text.escaping import plain
 
 MOST_VALUES = 12  # of one kind; the rest is found by typing
 KEPT_FOR = 60  # seconds

@@ -30,9 +30,9 @@ from django.db.models import (
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Cast, Substr
 
-from dashboard.bounded_text import Payload
 from dashboard.models import Event, Message, Observation, Receipt, Run, RunCall
 from dashboard.prepared import Row, given, prepared
+from dashboard.text.payload_preview import Payload
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 
 COMPACTION = "compact_boundary"

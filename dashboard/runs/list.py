@@ -19,7 +19,6 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from dashboard import query_rows
-from dashboard.inert import Html
 from dashboard.ingest.coerce import instant
 from dashboard.models import Project, Run
 from dashboard.prepared import Given, given, prepared
@@ -29,6 +28,7 @@ from dashboard.runs.facets import FacetGroup, facet_groups
 from dashboard.runs.row import HEADS, Head, Listed, RunRow, run_row
 from dashboard.runs.saved_views import View, asked_view
 from dashboard.templatetags.markup import icon
+from dashboard.text.escaping import Html
 
 PAGE = 50
 SORTS = {

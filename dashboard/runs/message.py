@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse
 
-from dashboard.bounded_text import labelled_parts
 from dashboard.headers import inert as bare
-from dashboard.inert import Html, inert
 from dashboard.models import Message, Run
-from dashboard.windows import NEXT, window_end
+from dashboard.text.chunks import NEXT, window_end
+from dashboard.text.escaping import Html, inert
+from dashboard.text.payload_preview import labelled_parts
 
 # Recorded text never runs: no type of its own, no scripts, not shown in the page's origin.
 

@@ -14,14 +14,14 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from dashboard.bounded_text import IMAGE, SHOWN, Payload, Text, arguments_of, bounded, texts_of
 from dashboard.calls.fidelity import of_receipt
-from dashboard.inert import Html
 from dashboard.models import Run
 from dashboard.runs.history_items import Counts, Item, Timeline, place_of
 from dashboard.runs.history_rows import Compaction, arguments_data, messages_data, observations_data
 from dashboard.runs.rewritten import Instead, Rewritten
 from dashboard.templatetags.markup import count, stamp
+from dashboard.text.escaping import Html
+from dashboard.text.payload_preview import IMAGE, SHOWN, Payload, Text, arguments_of, bounded, texts_of
 
 PAGE = 40
 PAGE_BYTES = 600_000  # of markup; a page that reaches it ends early and says where it goes on

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from dashboard.inert import Html
 from dashboard.ingest.run_stats import STRIP_LETTERS
+from dashboard.text.escaping import Html
 
 STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
 

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from dashboard.inert import Html, plain
 from dashboard.models import Project, Run
 from dashboard.prepared import Row, given, prepared
 from dashboard.query_rows import FAILED, UNANSWERED
@@ -21,6 +20,7 @@ from dashboard.runs.asked import asked_by, unless_said
 from dashboard.runs.outcome_strip import strip_label, strip_markup
 from dashboard.runs.row import Listed
 from dashboard.runs.waterfall import RUN, Ordered, in_order
+from dashboard.text.escaping import Html, plain
 
 SHOWN = 4  # calls of each list
 

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from dashboard.inert import Html, plain
 from dashboard.models import Run
 from dashboard.runs.outcome_strip import strip_markup
 from dashboard.templatetags.markup import COUNTED_IN, count, duration
+from dashboard.text.escaping import Html, plain
 
 
 class ListedColumns(NamedTuple):

@@ -15,7 +15,6 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 
 from dashboard import query_rows
-from dashboard.inert import plain
 from dashboard.ingest import run_stats
 from dashboard.models import Call, Run, RunCall
 from dashboard.prepared import Given, given, prepared
@@ -24,6 +23,7 @@ from dashboard.runs.asked import asked_by, unless_said
 from dashboard.runs.child_runs import Children, ChildRun
 from dashboard.runs.time_axis import MILLISECOND, Axis
 from dashboard.templatetags.markup import duration
+from dashboard.text.escaping import plain
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
 ONLY = {"progress": ["only in progress"], "answer": ["only its answer"]}  # what told of a call, but for its own line

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from dashboard.inert import Html, plain
+from dashboard.text.escaping import Html, plain
 
 register = template.Library()
 
@@ -85,7 +85,7 @@ def visible(text: object) -> str:
 def trusted(markup: Html) -> SafeString:
     """Markup of json_markup or receipt_markup, whose foreign parts are escaped there."""
     if not isinstance(markup, Html):
-        raise TypeError("only markup made by dashboard.inert's callers is trusted")
+        raise TypeError("only markup made by dashboard.text.escaping's callers is trusted")
     return mark_safe(markup)
 
 

@@ -27,7 +27,7 @@ register = template.Library()
 
 Rows: TypeAlias = Sequence[Any]
 Column: TypeAlias = Callable[[Rows], Iterable[str]]
-APART = "\x00"  # no label holds it: dashboard.inert draws it as a sign
+APART = "\x00"  # no label holds it: dashboard.text.escaping draws it as a sign
 
 
 class OnceNode(Node):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.windows import Window
+from dashboard.text.chunks import Window
 from envelopes.schema.tool import ToolDefinition
 from envelopes.transports import TRANSPORTS, NotCarried
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.calls import json_markup
 from dashboard.models import Project
+from dashboard.text import json_markup
+from dashboard.text.chunks import FIRST, Window
 from dashboard.tools.declared import SCHEMA, Declared, Form, bodies
 from dashboard.tools.list import ForeignRow, ToolRow, foreign_names, foreign_rows, tool_row, uses
 from dashboard.tools.samples import Rendered, Sample, tool_samples
 from dashboard.tools.shape import Shape, shapes
-from dashboard.windows import FIRST, Window
 from envelopes.families import builtin
 from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
 

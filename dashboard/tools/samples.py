@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from dashboard.calls import json_markup
-from dashboard.calls.receipt_markup import Links, ReceiptWindow, receipt_window
-from dashboard.windows import FIRST, Window
+from dashboard.text import json_markup
+from dashboard.text.chunks import FIRST, Window
+from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
 from envelopes.pipeline.project import Projection, project, render

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dashboard.documents import Span, spans_of
+from dashboard.docs.markdown import Span, spans_of
 
 Schema = dict[str, Any]
 ANY = "any JSON"

@@ -19,8 +19,8 @@ from dashboard.calls.queries import call_of
 from dashboard.calls.surfaces import SURFACES, Surfaces, surfaces_of
 from dashboard.headers import inert
 from dashboard.models import Call
+from dashboard.text.chunks import NEXT
 from dashboard.views.rendering import render_page
-from dashboard.windows import NEXT
 
 
 @require_GET

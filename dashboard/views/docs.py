@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from dashboard.access import OperatorRequest
-from dashboard.documents import document, documents
+from dashboard.docs.markdown import document, documents
 
 
 @require_GET

@@ -14,8 +14,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from dashboard.artifacts import files as artifact_files
-from dashboard.artifacts.ansi_markup import Style, ansi_rows
 from dashboard.models import Call
+from dashboard.text.ansi_markup import Style, ansi_rows
 from envelopes.storage.line_index_store import IndexFolder
 from tests.dashboard.artifacts import body, rows_of, stored
 from tests.dashboard.factories import create_call, create_project, create_run, create_user

@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import resolve
 
-from dashboard import documents
 from dashboard.calls.fidelity import RECEIPT
-from dashboard.documents import Block, Span, blocks_of, spans_of
+from dashboard.docs import markdown
+from dashboard.docs.markdown import Block, Span, blocks_of, spans_of
 from dashboard.query import KEYS
 from tests.dashboard.factories import create_project, create_user
 
@@ -65,7 +65,7 @@ def test_an_address_that_leads_elsewhere_stays_text(address: str) -> None:
 def test_the_index_leads_to_every_page_and_every_page_opens(client: Client) -> None:
     html = client.get("/docs/").content.decode()
     assert "How does this work?" in html
-    for name in documents.ORDER:
+    for name in markdown.ORDER:
         assert f'href="/docs/{name}/"' in html
         assert client.get(f"/docs/{name}/").status_code == 200
 
@@ -77,24 +77,24 @@ def test_only_named_pages_are_served(client: Client, name: str) -> None:
 
 
 def test_every_file_of_the_folder_is_a_page() -> None:
-    assert {path.stem for path in documents.FOLDER.glob("*.md")} == set(documents.ORDER)
+    assert {path.stem for path in markdown.FOLDER.glob("*.md")} == set(markdown.ORDER)
 
 
 @pytest.mark.usefixtures("alice")
 def test_markup_in_a_document_is_text(client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "keys.md").write_text("# <i>T</i>\n\n<script>alert(1)</script> [x](javascript:alert(1))\n")
-    monkeypatch.setattr(documents, "FOLDER", tmp_path)
-    monkeypatch.setattr(documents, "ORDER", ("keys",))
-    documents.document.cache_clear()
+    monkeypatch.setattr(markdown, "FOLDER", tmp_path)
+    monkeypatch.setattr(markdown, "ORDER", ("keys",))
+    markdown.document.cache_clear()
     html = client.get("/docs/keys/").content.decode()
-    documents.document.cache_clear()
+    markdown.document.cache_clear()
     assert "<script>alert" not in html
     assert "<i>T" not in html
     assert 'href="javascript' not in html
 
 
 def test_the_query_page_names_every_key_and_value_of_the_language() -> None:
-    text = (documents.FOLDER / "query.md").read_text("utf-8")
+    text = (markdown.FOLDER / "query.md").read_text("utf-8")
     for keys in KEYS.values():
         for key, values in keys.items():
             assert f"`{key}:" in text, key
@@ -103,13 +103,13 @@ def test_the_query_page_names_every_key_and_value_of_the_language() -> None:
 
 
 def test_the_fidelity_page_explains_every_word() -> None:
-    text = (documents.FOLDER / "fidelity.md").read_text("utf-8")
+    text = (markdown.FOLDER / "fidelity.md").read_text("utf-8")
     for word in (*RECEIPT, "structured", "bounded", "stringified", "parsed_from_receipt"):
         assert f"**{word}**" in text
 
 
 def test_every_link_between_pages_leads_to_one() -> None:
-    for found in documents.documents():
+    for found in markdown.documents():
         for block in found.blocks:
             for span in (span for item in block.items for span in item if span.kind == "link"):
                 if span.address.startswith("/"):

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from dashboard.calls.json_markup import head, pretty, rest
-from dashboard.windows import Window
+from dashboard.text.chunks import Window
+from dashboard.text.json_markup import head, pretty, rest
 from envelopes.text.pointer import resolve
 from tests.dashboard.page_text import text_of
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dashboard.inert import Html, count_marks, has_live, inert, plain
 from dashboard.templatetags.markup import count, duration, short_id, size, stamp, trusted, visible
+from dashboard.text.escaping import Html, count_marks, has_live, inert, plain
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.bounded_text import Payload, texts_of
 from dashboard.models import Project, Receipt, Run, RunCall
 from dashboard.runs.history_rows import WHOLE_BYTES
 from dashboard.runs.model_history import PAGE, Entry, history_of
+from dashboard.text.payload_preview import Payload, texts_of
 from tests.dashboard.factories import (
     START,
     create_call,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.template import Context, Engine, TemplateSyntaxError
 
-from dashboard.inert import Html
+from dashboard.text.escaping import Html
 
 ENGINE = Engine(
     builtins=["django.template.defaulttags", "dashboard.templatetags.markup", "dashboard.templatetags.pieces"]

@@ -9,8 +9,8 @@ import tracemalloc
 
 import pytest
 
-from dashboard.renderers.receipt_diff import Difference, Piece, difference, paired, words
-from dashboard.renderers.receipt_diff_markup import ROOM, Row, View, diff_page
+from dashboard.text.diff import Difference, Piece, difference, paired, words
+from dashboard.text.diff_markup import ROOM, Row, View, diff_page
 from tests.dashboard.page_text import text_of
 
 LONG = 1_000_000

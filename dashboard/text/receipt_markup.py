@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dashboard.calls.image_part import Picture, picture_of
-from dashboard.inert import Html, attribute, has_live, inert
-from dashboard.windows import ROOM, Window, window_end
+from dashboard.text.chunks import ROOM, Window, window_end
+from dashboard.text.escaping import Html, attribute, has_live, inert
 from envelopes.alignment.mapping import FieldSlice, ItemLinks
 from envelopes.schema.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
 

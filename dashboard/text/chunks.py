@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.inert import Html, count_marks, inert
+from dashboard.text.escaping import Html, count_marks, inert
 
 FIRST = 32 * 1024  # of each half, with the page
 NEXT = 64 * 1024  # of a half, with each further fragment

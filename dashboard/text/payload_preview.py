@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dashboard.inert import Html, inert
 from dashboard.templatetags.markup import size
+from dashboard.text.escaping import Html, inert
 from envelopes.halves import recorded_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
 from envelopes.schema.result import JsonValue

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from dashboard.inert import Html, attribute, inert_bytes
+from dashboard.text.escaping import Html, attribute, inert_bytes
 
 _SEQUENCE = re.compile(
     "\x1b\\[(?P<parameters>[0-9:;<=>?]*)[ -/]*(?P<final>[@-~])"

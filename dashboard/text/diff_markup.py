@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Literal, TypeAlias
 
-from dashboard.inert import Html, inert
-from dashboard.renderers.receipt_diff import Block, Difference, Piece, paired, words
+from dashboard.text.diff import Block, Difference, Piece, paired, words
+from dashboard.text.escaping import Html, inert
 
 AROUND = 3  # equal lines before and after a change
 ROOM = 200_000  # characters of markup on one page

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import msgspec
 from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, String
 
-from dashboard.inert import Html, attribute, inert
-from dashboard.windows import ROOM, Window, window_end
+from dashboard.text.chunks import ROOM, Window, window_end
+from dashboard.text.escaping import Html, attribute, inert
 from envelopes.text.pointer import join
 from envelopes.text.preview import split_lines
 

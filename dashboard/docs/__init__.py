@@ -1,0 +1,1 @@
+"""The operator documentation: Markdown files and what renders them."""

@@ -1,0 +1,1 @@
+"""Foreign text as safe markup, and the parts of addresses."""
