@@ -83,7 +83,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
-    "dashboard.access.ProjectMiddleware",
+    "dashboard.accounts.access.ProjectMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -131,8 +131,8 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASES["default"]["CONN_MAX_AGE"] = 600
 
-SESSION_ENGINE = "dashboard.sessions"
-AUTHENTICATION_BACKENDS = ["dashboard.access.MemberBackend"]
+SESSION_ENGINE = "dashboard.accounts.sessions"
+AUTHENTICATION_BACKENDS = ["dashboard.accounts.access.MemberBackend"]
 AUTH_PASSWORD_VALIDATORS = [{"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"}]
 CSRF_FAILURE_VIEW = "dashboard.views.errors.csrf_failure"
 LOGIN_URL = "/sign-in/"

@@ -22,8 +22,8 @@ from hypothesis import settings as drawing
 from pytest_django import Settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from dashboard.accounts.sessions import SessionStore
 from dashboard.models import Project
-from dashboard.sessions import SessionStore
 from tests.buckets import BUCKET, s3_service
 from tests.dashboard.factories import create_project, create_user
 

@@ -18,8 +18,8 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from dashboard.calls.queries import Place, calls_beside, counts_around, place_in
+from dashboard.filters.language import parse
 from dashboard.models import Call, Project, Run, RunCall
-from dashboard.query import parse
 from dashboard.runs.waterfall import PAGE
 
 OWN_KEYS = ("args", "result", "receipt", "as", "what", "offset", "project")

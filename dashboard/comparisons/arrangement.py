@@ -16,8 +16,8 @@ import msgspec
 from dashboard.comparisons.cells import Row
 from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
 from dashboard.comparisons.summary import Summary, unpacked_summary
-from dashboard.comparisons.work import led_by, results_in, summary_of
 from dashboard.models import Comparison, ComparisonBaseline, ComparisonColumn
+from dashboard.worker.comparisons import led_by, results_in, summary_of
 
 FEWEST = 2  # columns
 

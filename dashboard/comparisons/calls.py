@@ -19,8 +19,8 @@ from dashboard.comparisons.cells import Cell, Measure, Row
 from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
 from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call, changed_calls, told_of
 from dashboard.comparisons.summary import ColumnSummary, Sums
-from dashboard.comparisons.work import results_in
 from dashboard.models import Comparison
+from dashboard.worker.comparisons import results_in
 
 PAGE = 50
 FILTERS = ("sizes", "changes", "tool", "family")

@@ -16,10 +16,10 @@ from django.utils import timezone
 
 from dashboard.comparisons.cells import packed_ids
 from dashboard.comparisons.columns import bound_columns, column_rows
+from dashboard.filters.language import Query, parse
 from dashboard.ingest.bulk import insert
 from dashboard.ingest.coerce import column_text
 from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
-from dashboard.query import Query, parse
 from envelopes.families import all_families
 
 BATCH = 200

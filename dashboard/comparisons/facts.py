@@ -9,8 +9,8 @@ from typing import Any
 from dashboard.comparisons.cells import MEASURES, Cell, Row
 from dashboard.comparisons.columns import frozen_rows
 from dashboard.comparisons.summary import Bounds, ColumnSummary, unpacked_summary
-from dashboard.comparisons.work import results_of
 from dashboard.models import Comparison
+from dashboard.worker.comparisons import results_of
 
 
 def column_names(comparison: Comparison) -> list[str]:

@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from dashboard.comparisons.cells import packed_ids, text_bytes, unpacked_ids
 from dashboard.comparisons.comparing import Unusable, drawn
-from dashboard.comparisons.work import results_of
 from dashboard.ingest.coerce import column_text
 from dashboard.models import Comparison, Review, Verdict
+from dashboard.worker.comparisons import results_of
 
 MOST_PAIRS = 200
 NOTE_CHARACTERS = 2_000

@@ -26,8 +26,8 @@ from dashboard.comparisons.figures import FigureRow, difference_rows, notes_of, 
 from dashboard.comparisons.heat import Heat, heat_of
 from dashboard.comparisons.pinned import PinnedCheck, last_check
 from dashboard.comparisons.summary import ColumnSummary, Summary
-from dashboard.comparisons.work import done_count, is_anyone_at_work
 from dashboard.models import Call, Comparison, ComparisonColumn
+from dashboard.worker.comparisons import done_count, is_anyone_at_work
 
 CHANGE_TITLES: dict[Measure, str] = {
     "tokens": "Changed most in size",

@@ -15,8 +15,8 @@ from dashboard.comparisons.arrangement import Arrangement
 from dashboard.comparisons.ask import calls_href, pair_href
 from dashboard.comparisons.calls import FILTERS, Wanted, parsed_place
 from dashboard.comparisons.cells import Row
-from dashboard.comparisons.work import results_in
 from dashboard.models import Comparison
+from dashboard.worker.comparisons import results_in
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from django.contrib.auth.models import User
 from django.core.management.base import CommandParser, OutputWrapper
 
-from dashboard.signing_in import new_link
+from dashboard.accounts.sign_in import new_link
 
 BASE_URL = "http://127.0.0.1:8000"
 

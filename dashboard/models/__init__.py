@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dashboard.models.access import Membership, Project, SignInLink
 from dashboard.models.artifacts import Artifact
 from dashboard.models.comparisons import (
     Comparison,
@@ -13,11 +12,12 @@ from dashboard.models.comparisons import (
     Review,
     Verdict,
 )
+from dashboard.models.evidence import CanonicalProjection, Observation, Receipt
+from dashboard.models.projects import Membership, Project, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.saved_views import SavedView
 from dashboard.models.sources import Problem, Source, SourceChunk
-from dashboard.models.surfaces import CanonicalProjection, Observation, Receipt
 
 __all__ = [
     "Artifact",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.db import models
 from django.urls import reverse
 
-from dashboard.models.access import Project
+from dashboard.models.evidence import Observation
+from dashboard.models.projects import Project
 from dashboard.models.runs import Call
-from dashboard.models.surfaces import Observation
 
 
 class Artifact(models.Model):

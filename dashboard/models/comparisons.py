@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import models
 from django.urls import reverse
 
-from dashboard.models.access import Project
+from dashboard.models.projects import Project
 
 
 class Comparison(models.Model):

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
-from dashboard.models.access import Project
+from dashboard.models.projects import Project
 
 
 class TemplateVariant(models.Model):

@@ -12,7 +12,7 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from dashboard.models.access import Project
+from dashboard.models.projects import Project
 
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from dashboard.models.access import Project
+from dashboard.models.projects import Project
 
 
 class SavedView(models.Model):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.db import models
 
-from dashboard.models.access import Project
+from dashboard.models.projects import Project
 
 if TYPE_CHECKING:
     from dashboard.models.runs import Run

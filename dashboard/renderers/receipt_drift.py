@@ -28,10 +28,10 @@ from dashboard.comparisons.measure import rows_of, sentence_of
 from dashboard.comparisons.pair import rendered_from
 from dashboard.comparisons.pinned import keep_check
 from dashboard.comparisons.subjects import subjects_of
-from dashboard.comparisons.work import results_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
 from dashboard.prepared import given, prepared
 from dashboard.renderers.variant_templates import is_template, kept_version
+from dashboard.worker.comparisons import results_of
 from envelopes.families import family
 from envelopes.pipeline.project import render
 from envelopes.schema.result import CanonicalResult

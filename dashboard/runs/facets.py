@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from django.core.cache import cache
 from django.db.models import Count, QuerySet
 
+from dashboard.filters.language import Query, Term
 from dashboard.models import Project, RunFacet
 from dashboard.prepared import prepared
-from dashboard.query import Query, Term
 from dashboard.templatetags.markup import count as shown
 from dashboard.text.escaping import plain
 

@@ -18,12 +18,12 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from dashboard import query_rows
+from dashboard.filters import queryset
+from dashboard.filters.language import Query, Term, parse
+from dashboard.filters.queryset import TermLike
 from dashboard.ingest.coerce import instant
 from dashboard.models import Project, Run
 from dashboard.prepared import Given, given, prepared
-from dashboard.query import Query, Term, parse
-from dashboard.query_rows import TermLike
 from dashboard.runs.facets import FacetGroup, facet_groups
 from dashboard.runs.row import HEADS, Head, Listed, RunRow, run_row
 from dashboard.runs.saved_views import View, asked_view
@@ -194,7 +194,7 @@ def run_page(project: Project, state: ListState) -> RunPage:
         first_href=state.address() if state.after else "",
         clear_href=state.filtered(""),
         poll_href=state.address(after=state.after, seen=digest) if has_live else "",
-        hides_children=not query_rows.with_children(query.terms),
+        hides_children=not queryset.with_children(query.terms),
         with_children_href=state.filtered(query.toggled("child", "any")),
         without_children_href=_without_children(state, query, rows),
     )
@@ -218,16 +218,16 @@ class _Shape(NamedTuple):
 
 
 def _listed(project: int, terms: tuple[Term, ...], sort: str, position: Position | None) -> list[Listed]:
-    asked = query_rows.narrowed(project, terms)
+    asked = queryset.narrowed(project, terms)
     if asked.few is not None and not asked.few:
         return []
     few = _padded(list(asked.few or ()))
-    values: dict[str, Any] = {"project": project, "idle": query_rows.idle_before()}
+    values: dict[str, Any] = {"project": project, "idle": queryset.idle_before()}
     values |= {f"few_{number}": key for number, key in enumerate(few)}
     if position:
         values |= {"value": position[0], "key": position[1]}
     count = None if asked.few is None else len(few)
-    shape = _Shape(asked.terms, query_rows.with_children(terms), count, SORTS[sort], bool(position), PAGE + 1)
+    shape = _Shape(asked.terms, queryset.with_children(terms), count, SORTS[sort], bool(position), PAGE + 1)
     return list(map(Listed._make, _runs(shape, **values)))
 
 
@@ -239,7 +239,7 @@ def _padded(few: list[UUID]) -> list[UUID]:
 
 @prepared
 def _runs(shape: _Shape) -> QuerySet[Any, Any]:
-    found = query_rows.matching(
+    found = queryset.matching(
         given("project", Run, "project"),
         shape.terms,
         given("idle", Run, "last_at"),

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from django.db.models import BigIntegerField, Case, CharField, F, Value, When
 from django.db.models.functions import Coalesce
 
+from dashboard.filters.queryset import FAILED, UNANSWERED
 from dashboard.models import Run
 from dashboard.prepared import prepared
-from dashboard.query_rows import FAILED, UNANSWERED
 from dashboard.runs.by_tool import ByTool, by_tool
 from dashboard.runs.time_axis import MILLISECOND, Axis, Span, axis_of, plain_axis
 from dashboard.runs.waterfall import OUTCOMES, PAGE, RUN, STATES, Ordered, in_order

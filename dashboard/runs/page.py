@@ -12,9 +12,9 @@ import msgspec
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
+from dashboard.filters.language import STATES, Query, Term, parse
 from dashboard.models import Project, Run, RunFacet, Source
 from dashboard.prepared import given, instance, names_of, prepared
-from dashboard.query import STATES, Query, Term, parse
 from dashboard.runs.child_runs import Children, ChildRun, children_of
 from dashboard.runs.overview import Overview, overview_of
 from dashboard.runs.variant_switch import AS_RECORDED, VariantSwitch, with_tokens

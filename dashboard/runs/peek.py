@@ -13,9 +13,9 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from dashboard.filters.queryset import FAILED, UNANSWERED
 from dashboard.models import Project, Run
 from dashboard.prepared import Row, given, prepared
-from dashboard.query_rows import FAILED, UNANSWERED
 from dashboard.runs.asked import asked_by, unless_said
 from dashboard.runs.outcome_strip import strip_label, strip_markup
 from dashboard.runs.row import Listed

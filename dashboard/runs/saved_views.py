@@ -15,10 +15,10 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
+from dashboard.filters.language import LONGEST, parse
 from dashboard.ingest.coerce import column_text
 from dashboard.models import Project, SavedView
 from dashboard.prepared import given, prepared
-from dashboard.query import LONGEST, parse
 
 LONGEST_NAME = 60  # characters
 MOST_VIEWS = 100  # of a project: all of them stand on the page

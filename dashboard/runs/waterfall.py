@@ -14,11 +14,11 @@ from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
 
-from dashboard import query_rows
+from dashboard.filters import queryset
+from dashboard.filters.language import Term
 from dashboard.ingest import run_stats
 from dashboard.models import Call, Run, RunCall
 from dashboard.prepared import Given, given, prepared
-from dashboard.query import Term
 from dashboard.runs.asked import asked_by, unless_said
 from dashboard.runs.child_runs import Children, ChildRun
 from dashboard.runs.time_axis import MILLISECOND, Axis
@@ -154,7 +154,7 @@ def letter_of(one: Outcome) -> str:
 
 def in_order(run: Run | Given, terms: Sequence[Term] = ()) -> Ordered:
     """The calls of a run that match, each with its place in that run."""
-    placed = query_rows.calls(run, terms).annotate(
+    placed = queryset.calls(run, terms).annotate(
         ordinal=F("memberships__ordinal"), inherited=F("memberships__inherited")
     )
     return placed.order_by("ordinal", "id")

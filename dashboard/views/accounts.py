@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.signing_in import is_blocked, note_failure, use_link, why_closed
+from dashboard.accounts.sign_in import is_blocked, note_failure, use_link, why_closed
 
 WRONG = "This name and password do not fit together. Check both, or ask for a one-time link."
 BLOCKED = "Too many failed attempts for this name from this address. Wait 15 minutes, or use a one-time link."

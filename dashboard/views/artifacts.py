@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.artifacts.content import NoContent, Why, content_of, stream_of
 from dashboard.artifacts.difference import difference_page
 from dashboard.artifacts.download import download

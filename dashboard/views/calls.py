@@ -10,7 +10,7 @@ from uuid import UUID
 from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.calls.copy import copied
 from dashboard.calls.image_part import image_at
 from dashboard.calls.page import call_page

@@ -6,7 +6,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.docs.markdown import document, documents
 
 

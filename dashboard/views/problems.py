@@ -6,7 +6,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.headers import inert
 from dashboard.ingest.problem_list import BIGGEST_ID, problem_page
 from dashboard.views.rendering import render_page

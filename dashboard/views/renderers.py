@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.calls.queries import call_of
 from dashboard.renderers import preview_pasted
 from dashboard.renderers.drift_list import drift_list

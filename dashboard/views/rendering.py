@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 
 
 def render_page(request: OperatorRequest, template: str, context: Mapping[str, Any], *, partial: str) -> HttpResponse:

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.runs.message import raw_message, whole_message
 from dashboard.runs.model_history import history_of
 from dashboard.runs.page import Ask, is_unchanged, run_or_404, run_page

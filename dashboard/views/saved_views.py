@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.runs.list import ListState, run_page, sidebar
 from dashboard.runs.saved_views import NotSaved, forget_view, save_view, saved_views, view_box
 

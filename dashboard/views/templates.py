@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.renderers.variant_editor import Draft, EditorPage, editor_page
 from dashboard.renderers.variant_templates import NotSaved, bring_back, save_version, versions
 from dashboard.renderers.variant_templates import retire as set_aside

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.ingest.uploads import Refused, import_uploads, limit_bytes
 from dashboard.templatetags.markup import size
 from envelopes.recordings import RECORDINGS

@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpRe
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from dashboard.access import OperatorRequest
+from dashboard.accounts.access import OperatorRequest
 from dashboard.comparisons import judging
 from dashboard.comparisons.comparing import Unusable
 from dashboard.comparisons.facts import json_pieces

@@ -30,9 +30,9 @@ def main(variant: str = "receipt") -> int:
     import_module("dashboard.wsgi")  # what the server does before the first page
     from django.test import Client
 
+    from dashboard.accounts.projects import get_or_create_project
+    from dashboard.accounts.sign_in import create_member
     from dashboard.models import Membership
-    from dashboard.projects import get_or_create_project
-    from dashboard.signing_in import create_member
 
     client = Client(headers={"host": "localhost"})
     client.force_login(create_member("bench", get_or_create_project(), Membership.Role.OPERATOR)[0])

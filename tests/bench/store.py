@@ -31,8 +31,8 @@ SIZES = {"20 KB": 20_000, "200 KB": 200_000, "1 MB": 1_000_000}
 
 
 def fill(recordings: Path, runs: int = RUNS) -> None:
+    from dashboard.accounts.projects import get_or_create_project
     from dashboard.ingest.importer import import_paths
-    from dashboard.projects import get_or_create_project
 
     project = get_or_create_project()
     import_paths(project, [recordings / "claude-code"])

@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
+from dashboard.accounts.sign_in import new_link
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Artifact, Call, Project, Run
-from dashboard.signing_in import new_link
 from tests.browser.conftest import Browse
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.sessions import SESSION, answers, asks, write

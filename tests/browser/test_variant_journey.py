@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.comparisons.work import work_until_idle
 from dashboard.models import Comparison, Project
+from dashboard.worker.comparisons import work_until_idle
 from tests.browser.conftest import Serious
 from tests.dashboard.comparisons import import_commands
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from dashboard.comparisons.comparing import Selection, start_comparison
 from dashboard.comparisons.summary import Summary, unpacked_summary
-from dashboard.comparisons.work import work_until_idle
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, Project
+from dashboard.worker.comparisons import work_until_idle
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
 
 

@@ -15,8 +15,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
+from dashboard.accounts.sign_in import new_link
 from dashboard.models import Membership, Project, SignInLink
-from dashboard.signing_in import new_link
 from tests.dashboard.factories import create_project, create_run, create_user
 
 pytestmark = pytest.mark.django_db

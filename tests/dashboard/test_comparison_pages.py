@@ -14,9 +14,9 @@ from dashboard.comparisons import comparing
 from dashboard.comparisons.arrangement import Arrangement
 from dashboard.comparisons.ask import calls_href
 from dashboard.comparisons.comparing import Selection, start_comparison
-from dashboard.comparisons.work import done_count, results_of, work_once, work_until_idle
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
+from dashboard.worker.comparisons import done_count, results_of, work_once, work_until_idle
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import text_of

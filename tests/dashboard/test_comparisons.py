@@ -13,7 +13,6 @@ from django.utils import timezone
 from dashboard.calls.surfaces import surfaces_of
 from dashboard.calls.variants import rendered
 from dashboard.comparisons import comparing
-from dashboard.comparisons import work as comparison_work
 from dashboard.comparisons.ask import Ask
 from dashboard.comparisons.cells import Cell, Row
 from dashboard.comparisons.changes import bucket, bucket_range
@@ -22,8 +21,9 @@ from dashboard.comparisons.comparing import Selection, Unusable, start_compariso
 from dashboard.comparisons.figures import notes_of
 from dashboard.comparisons.heat import heat_of
 from dashboard.comparisons.summary import summarise
-from dashboard.comparisons.work import done_count, results_of, work_once
 from dashboard.models import Call, Comparison, Project
+from dashboard.worker import comparisons as comparison_work
+from dashboard.worker.comparisons import done_count, results_of, work_once
 from envelopes import variants
 from envelopes.families import family
 from envelopes.schema.receipt import Segment

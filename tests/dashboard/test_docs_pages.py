@@ -13,7 +13,7 @@ from django.urls import resolve
 from dashboard.calls.fidelity import RECEIPT
 from dashboard.docs import markdown
 from dashboard.docs.markdown import Block, Span, blocks_of, spans_of
-from dashboard.query import KEYS
+from dashboard.filters.language import KEYS
 from tests.dashboard.factories import create_project, create_user
 
 TEXT = """# A title

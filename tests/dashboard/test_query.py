@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from dashboard.filters.language import parse
 from dashboard.ingest import run_counts
 from dashboard.models import Project
-from dashboard.query import parse
 from tests.dashboard.factories import create_call, create_project, create_run
 
 READ = [
@@ -136,7 +136,7 @@ def test_a_common_facet_finds_the_same_runs_as_a_rare_one(project: Project, monk
     for number in range(6):
         create_run(project, title=f"run {number}", facets={"tool": ["Bash"] if number % 2 else ["Read"]})
     rare = titles(project, "tool:Bash -tool:Read")
-    monkeypatch.setattr("dashboard.query_rows.FEW", 1)
+    monkeypatch.setattr("dashboard.filters.queryset.FEW", 1)
     assert titles(project, "tool:Bash -tool:Read") == rare == ["run 1", "run 3", "run 5"]
 
 

@@ -15,8 +15,8 @@ from django.test import Client
 from dashboard.calls.surfaces import surfaces_of
 from dashboard.calls.variants import rendered
 from dashboard.comparisons import comparing
+from dashboard.filters.language import parse
 from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint, Run
-from dashboard.query import parse
 from dashboard.renderers.receipt_drift import check, remember_sent
 from dashboard.renderers.variant_templates import save_version
 from envelopes import variants

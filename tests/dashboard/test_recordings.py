@@ -11,9 +11,9 @@ import pytest
 from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
+from dashboard.accounts.projects import get_or_create_project
 from dashboard.ingest.importer import Report, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
-from dashboard.projects import get_or_create_project
 from envelopes.text.tokens import count_tokens
 
 pytestmark = pytest.mark.django_db

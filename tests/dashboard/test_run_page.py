@@ -11,9 +11,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import do_halves_disagree, letter_of
 from dashboard.models import Call, Project, Run, RunCall
-from dashboard.query import parse
 from dashboard.runs.asked import request
 from dashboard.runs.overview import LETTER, overview_of
 from dashboard.runs.page import Ask, run_page

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from dashboard.filters.language import parse
+from dashboard.filters.queryset import narrowed
 from dashboard.models import Project, Run
-from dashboard.query import parse
-from dashboard.query_rows import narrowed
 from tests.dashboard.factories import create_project, create_run
 
 
@@ -87,7 +87,7 @@ def test_what_is_rare_is_found_by_its_ids_and_not_by_walking_the_list(text: str,
 
 
 def test_a_common_text_is_not_looked_up_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.query_rows.FEW", 1)
+    monkeypatch.setattr("dashboard.filters.queryset.FEW", 1)
     for number in range(3):
         create_run(project, title=f"Everywhere {number}")
     assert looked_up(project, "everywhere") is None

@@ -12,10 +12,10 @@ from django.test import Client
 
 from dashboard.comparisons.columns import UnusableColumns
 from dashboard.comparisons.comparing import Selection, start_comparison
-from dashboard.comparisons.work import results_of, work_until_idle
 from dashboard.models import Call, Project, TemplateVariant
 from dashboard.renderers.receipt_drift import check
 from dashboard.renderers.variant_templates import save_version
+from dashboard.worker.comparisons import results_of, work_until_idle
 from envelopes.families import family
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_project, create_user

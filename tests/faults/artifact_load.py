@@ -76,8 +76,8 @@ def _prepare() -> None:
 
 
 def _take_in(recordings: Path) -> None:
+    from dashboard.accounts.projects import DEFAULT, get_or_create_project
     from dashboard.ingest.importer import import_paths
-    from dashboard.projects import DEFAULT, get_or_create_project
 
     paths = sorted(recordings.glob("*.jsonl"))
     random.shuffle(paths)

@@ -9,17 +9,17 @@ from django.core.management.base import CommandError
 from django_rich.management import RichCommand
 from rich.table import Table
 
-from dashboard.background import worker_name
+from dashboard.accounts.projects import DEFAULT
 from dashboard.comparisons import comparing
 from dashboard.comparisons.cells import MEASURES
 from dashboard.comparisons.columns import UnusableColumns
 from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
 from dashboard.comparisons.facts import comparison_facts, json_pieces
 from dashboard.comparisons.figures import FEW
-from dashboard.comparisons.work import work_until_idle
 from dashboard.ingest.coerce import printable
 from dashboard.models import Comparison, Project
-from dashboard.projects import DEFAULT
+from dashboard.worker.comparisons import work_until_idle
+from dashboard.worker.processes import worker_name
 
 
 class Command(RichCommand):

@@ -8,9 +8,9 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from dashboard.accounts.sign_in import create_member, default_project
 from dashboard.management.links import add_link_arguments, show_link
 from dashboard.models import Membership, Project
-from dashboard.signing_in import create_member, default_project
 
 
 class Command(BaseCommand):

@@ -10,12 +10,12 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from dashboard.background import Background
+from dashboard.accounts.projects import get_or_create_project
+from dashboard.accounts.sign_in import create_member, new_link
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Membership
-from dashboard.projects import get_or_create_project
-from dashboard.serving import Server
-from dashboard.signing_in import create_member, new_link
+from dashboard.server import Server
+from dashboard.worker.processes import Background
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 OPERATOR = "operator"

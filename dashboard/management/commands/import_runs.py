@@ -22,12 +22,12 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from dashboard.accounts.projects import DEFAULT, get_or_create_project
 from dashboard.artifacts.store import looking_under
 from dashboard.ingest import importer, watch
 from dashboard.ingest.coerce import printable
 from dashboard.ingest.importer import Report, Retry, import_paths
 from dashboard.models import Project
-from dashboard.projects import DEFAULT, get_or_create_project
 from envelopes.recordings import RECORDINGS
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from dashboard.background import Background
-from dashboard.serving import Server
+from dashboard.server import Server
+from dashboard.worker.processes import Background
 
 
 class Command(BaseCommand):

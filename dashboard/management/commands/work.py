@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from dashboard.background import begin_quietly, has_lost, worker_name
-from dashboard.comparisons.work import work_for_ever, work_until_idle
+from dashboard.worker.comparisons import work_for_ever, work_until_idle
+from dashboard.worker.processes import begin_quietly, has_lost, worker_name
 
 
 class Command(BaseCommand):

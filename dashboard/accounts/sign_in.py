@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.models import Membership, Project, SignInLink
-from dashboard.models.access import LINK_LIFETIME
+from dashboard.models.projects import LINK_LIFETIME
 
 DEFAULT_PROJECT = "default"
 FAILURES_ALLOWED = 10

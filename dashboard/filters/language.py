@@ -21,7 +21,7 @@ from typing import Literal
 
 from django.db.models import QuerySet
 
-from dashboard import query_rows
+from dashboard.filters import queryset
 from dashboard.ingest.coerce import column_text
 from dashboard.models import Call, Project, Run
 
@@ -110,15 +110,15 @@ class Query:
 
     def runs(self, project: Project) -> QuerySet[Run]:
         """Unordered. Without a term, runs of subagents are left out; `child:no` leaves them out of a filter."""
-        return Run.objects.none() if self.problems else query_rows.runs(project, self.terms)
+        return Run.objects.none() if self.problems else queryset.runs(project, self.terms)
 
     def calls(self, run: Run) -> QuerySet[Call]:
         """In the order in which they stand in the run, inherited ones included."""
-        return Call.objects.none() if self.problems else query_rows.calls(run, self.terms)
+        return Call.objects.none() if self.problems else queryset.calls(run, self.terms)
 
     def calls_in(self, project: Project) -> QuerySet[Call]:
         """Of all runs, each once. Unordered."""
-        return Call.objects.none() if self.problems else query_rows.calls_in(project, self.terms)
+        return Call.objects.none() if self.problems else queryset.calls_in(project, self.terms)
 
     def toggled(self, kind: str, value: str) -> str:
         """The filter's text without that term when it has it, else with it and without its opposite."""

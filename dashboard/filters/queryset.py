@@ -13,11 +13,11 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact, IsNull
 from django.utils import timezone
 
+from dashboard.filters.trigram import runs_with_text
 from dashboard.models import Call, Project, ReceiptFingerprint, Run, RunFacet
 from dashboard.models.identity import derived
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 from dashboard.prepared import Given, given, prepared
-from dashboard.runs.text import runs_with_text
 
 # Up to so many runs of a facet, or with a text, are named by id and sorted; more of them are met soon by
 # walking the list's own index. Either way the work is bounded, whatever the planner believes.

@@ -1,0 +1,1 @@
+"""The language of filters and the QuerySets that answer it."""
