@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
-from dashboard.artifacts.deadline import within
+from dashboard.artifacts.timeouts import within
 from envelopes.storage.file_store import Unreachable
 from envelopes.storage.seekable import Seekable
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO
 
-from dashboard.artifacts.files import artifact_files, glance_at, index_of, open_stored
+from dashboard.artifacts.stores import artifact_files, glance_at, index_of, open_stored
 from dashboard.models import Artifact
 from envelopes.storage.encoding import ENCODINGS, SNIFFED, Encoding, detect
 from envelopes.storage.file_store import MissingArtifact, other_size

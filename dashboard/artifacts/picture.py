@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.calls.image_part import LARGEST_PIXELS, measure
+from dashboard.evidence.images import LARGEST_PIXELS, measure
 
 ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9", "image/gif": b";"}
 LONGEST_END = 8  # bytes

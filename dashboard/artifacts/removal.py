@@ -15,8 +15,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.locks import Busy, held, in_bucket
+from dashboard.artifacts.stores import artifact_files
 from envelopes.storage.file_store import LOCK
 
 SHA256 = re.compile("[0-9a-f]{64}")

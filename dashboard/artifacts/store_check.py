@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact, Observation
 from envelopes.storage.file_store import MissingArtifact, Unreachable
 

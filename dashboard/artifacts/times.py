@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dashboard.artifacts.content import Content
-from dashboard.artifacts.place import Wanted
+from dashboard.artifacts.location import Wanted
 from envelopes.storage.line_window import Place
 from envelopes.storage.time_search import OutOfOrder, Reading, first_at, reading_of
 

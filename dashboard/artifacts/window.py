@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from dashboard.artifacts.content import Content
-from dashboard.artifacts.find import marked
-from dashboard.artifacts.seen import Seen
-from dashboard.artifacts.tree import value_address
+from dashboard.artifacts.json_tree import value_address
+from dashboard.artifacts.search import marked
+from dashboard.artifacts.visible_lines import Seen
 from dashboard.text.ansi_markup import PLAIN, ansi_rows, style_after
 from dashboard.text.escaping import Html, inert_bytes
 from envelopes.storage.encoding import decode

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dashboard.artifacts.content import Why
-from dashboard.artifacts.listing import Glanced
+from dashboard.artifacts.summaries import Glanced
 from dashboard.calls.begun_line import LONG, begun_line, shown_of
 from dashboard.models import Artifact
 from dashboard.templatetags.markup import size as said_size

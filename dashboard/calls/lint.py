@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import msgspec
 
-from dashboard.artifacts.listing import Glanced
+from dashboard.artifacts.summaries import Glanced
 from dashboard.calls.surfaces import Surfaces
 from dashboard.text.chunks import FIRST
 from dashboard.text.receipt_markup import Links

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.http import QueryDict
 
-from dashboard.artifacts.listing import Glanced, glanced
+from dashboard.artifacts.summaries import Glanced, glanced
 from dashboard.calls.cut_bar import CutBar, cut_bars
 from dashboard.calls.fidelity import Fidelity, of_receipt
 from dashboard.calls.lint import LintPane, lint_pane, lint_reach

@@ -20,7 +20,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dashboard.artifacts.store import NoRoom, NotStored, opened
+from dashboard.artifacts.ingest import NoRoom, NotStored, opened
 from dashboard.ingest.missing_artifacts import take
 from dashboard.models import Artifact, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dashboard.artifacts import store as artifact_store
+from dashboard.artifacts import ingest as artifact_store
 from dashboard.artifacts.removal import taking_in
 from dashboard.ingest import write
 from dashboard.ingest.import_counts import Seen

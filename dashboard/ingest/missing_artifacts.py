@@ -16,9 +16,9 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import F
 
-from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts.ingest import NoRoom, NotStored, Stored, kept, opened, room_of
 from dashboard.artifacts.removal import remove, remove_unnamed, removing, taking_in
-from dashboard.artifacts.store import NoRoom, NotStored, Stored, kept, opened, room_of
+from dashboard.artifacts.stores import artifact_files
 from dashboard.ingest.coerce import column_text
 from dashboard.ingest.deletion import still_named
 from dashboard.models import Artifact, Run, Source

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from dashboard.artifacts.store import KEPT_IN
+from dashboard.artifacts.ingest import KEPT_IN
 from dashboard.ingest.coerce import column_text
 from dashboard.models import Project, Source
 from envelopes.recordings.base import SourceLine

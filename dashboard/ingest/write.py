@@ -21,8 +21,8 @@ from uuid import UUID
 import msgspec
 from django.db import connection, models, transaction
 
+from dashboard.artifacts.ingest import Stored
 from dashboard.artifacts.removal import remove_unnamed
-from dashboard.artifacts.store import Stored
 from dashboard.ingest import deletion, memberships, run_counts, source_rows
 from dashboard.ingest.bulk import fresh, insert, insert_values
 from dashboard.ingest.coerce import column_text, instant

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dashboard.calls.image_part import Picture, picture_of
+from dashboard.evidence.images import Picture, picture_of
 from dashboard.text.chunks import ROOM, Window, window_end
 from dashboard.text.escaping import Html, attribute, has_live, inert
 from envelopes.alignment.mapping import FieldSlice, ItemLinks

@@ -12,15 +12,15 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts.access import OperatorRequest
+from dashboard.artifacts.artifact_detail import artifact_page
 from dashboard.artifacts.content import NoContent, Why, content_of, stream_of
 from dashboard.artifacts.difference import difference_page
 from dashboard.artifacts.download import download
-from dashboard.artifacts.find import asked_of, hit_from, slice_of
-from dashboard.artifacts.following import followed
-from dashboard.artifacts.page import artifact_page
+from dashboard.artifacts.json_tree import tree_of
 from dashboard.artifacts.picture import picture_of
 from dashboard.artifacts.queries import artifact_of
-from dashboard.artifacts.tree import tree_of
+from dashboard.artifacts.search import asked_of, hit_from, slice_of
+from dashboard.artifacts.tail import followed
 from dashboard.models import Artifact
 from dashboard.views.calls import file_name
 from dashboard.views.rendering import render_page

@@ -12,11 +12,11 @@ from django.views.decorators.http import require_GET
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.calls.copy import copied
-from dashboard.calls.image_part import image_at
 from dashboard.calls.page import call_page
 from dashboard.calls.panes import TITLES, Half, half_window
 from dashboard.calls.queries import call_of
 from dashboard.calls.surfaces import SURFACES, Surfaces, surfaces_of
+from dashboard.evidence.images import image_at
 from dashboard.headers import inert
 from dashboard.models import Call
 from dashboard.text.chunks import NEXT

@@ -12,8 +12,8 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
-from dashboard.artifacts import find
-from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts import search
+from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact, Project, Run
 from tests.browser.conftest import Browse, Serious
 from tests.dashboard.artifacts import field_artifact, stored
@@ -111,7 +111,7 @@ def test_a_search_is_stopped_and_goes_on_by_a_key(
 ) -> None:
     """A slice is a piece here, so that there are many to be stopped in, between two and within one."""
     settings.ARTIFACTS = tmp_path / "artifacts"
-    monkeypatch.setattr(find, "SECONDS", 0.0)
+    monkeypatch.setattr(search, "SECONDS", 0.0)
     artifact = stored(create_call(create_run(project)), b"a line of output\n" * 1_000_000)
     page, more = operator_page, operator_page.locator("p.more")
     page.goto(f"{artifact.get_absolute_url()}find/?q=needle")

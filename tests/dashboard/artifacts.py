@@ -13,7 +13,7 @@ from django.conf import settings
 from django.test import Client
 
 from dashboard.artifacts.bucket import SCHEME, bucket_at
-from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact, Call
 from dashboard.models.identity import derived
 from tests.dashboard.factories import create_observation

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from dashboard.artifacts.bucket import LEAST, MOST, ObjectReader
-from dashboard.artifacts.files import ArtifactStore, artifact_files
+from dashboard.artifacts.stores import ArtifactStore, artifact_files
 from envelopes.storage.file_store import Fault, MemorySink, MissingArtifact, Stored, Unreachable
 from envelopes.storage.line_index_store import NotIndexed
 from tests.dashboard.artifacts import body, content_beside, names_in_store, put_beside, rows_of, take_away

@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.artifacts import files as artifact_files
+from dashboard.artifacts import stores as artifact_files
 from dashboard.models import Call
 from dashboard.text.ansi_markup import Style, ansi_rows
 from envelopes.storage.line_index_store import IndexFolder

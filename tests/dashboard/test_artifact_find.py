@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.artifacts import find as artifact_find
+from dashboard.artifacts import search as artifact_find
 from dashboard.models import Artifact, Call
 from tests.dashboard.artifacts import body, rows_of, stored
 from tests.dashboard.factories import create_call, create_project, create_run, create_user

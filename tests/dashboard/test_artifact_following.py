@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from dashboard.artifacts.files import artifact_files
+from dashboard.artifacts.stores import artifact_files
 from dashboard.ingest.growing_files import Growing
 from dashboard.models import Artifact, Run, Source
 from envelopes.storage.file_store import MissingArtifact

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard.artifacts.place import lines_of
+from dashboard.artifacts.location import lines_of
 from dashboard.models import Artifact, Project
 from tests.dashboard.artifacts import body, field_artifact, rows_of
 from tests.dashboard.factories import create_call, create_run

@@ -12,8 +12,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard.artifacts import naming
-from dashboard.artifacts.opening import opening_of
+from dashboard.artifacts import references
+from dashboard.artifacts.read_commands import opening_of
 from dashboard.models import Artifact, Project, Run
 from tests.dashboard.artifacts import body, field_artifact
 from tests.dashboard.factories import START, create_call, create_run
@@ -162,7 +162,7 @@ def test_a_run_that_goes_on_from_a_copy_counts_as_well(client: Client, run: Run)
 def test_calls_far_behind_are_looked_at_when_asked_for(
     client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(naming, "LATER", 3)
+    monkeypatch.setattr(references, "LATER", 3)
     artifact = output_of(run)
     for number in range(1, 8):
         create_call(run, args={"command": f"head -n {number} {PATH}"})
@@ -177,10 +177,10 @@ def test_calls_far_behind_are_looked_at_when_asked_for(
 
 def test_what_is_left_out_is_said(client: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     artifact = output_of(run)
-    for _ in range(naming.MOST + 1):
+    for _ in range(references.MOST + 1):
         create_call(run, args={"command": f"cat {PATH}"})
     assert "More calls than these name it." in body(client, artifact)
-    monkeypatch.setattr(naming, "LATER", 3)
+    monkeypatch.setattr(references, "LATER", 3)
     create_run(run.project, "child", parent=run, call_count=4)
     assert "1 other run of this session has too many calls to be looked at." in body(client, artifact)
 

@@ -18,10 +18,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
-from dashboard.artifacts import pruning as artifact_pruning
 from dashboard.artifacts import removal as artifact_removal
-from dashboard.artifacts.files import artifact_files
-from dashboard.artifacts.pruning import carry_out, plan
+from dashboard.artifacts import retention as artifact_pruning
+from dashboard.artifacts.retention import carry_out, plan
+from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact, Call, Observation
 from tests.dashboard.artifacts import content_beside, field_artifact, put_beside, stored, take_away
 from tests.dashboard.factories import create_call, create_project, create_run, create_user

@@ -16,8 +16,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django import Settings
 
-from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import Room, room_of
+from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact, Call, Problem, Project
 from envelopes.storage.file_store import Stored
 from tests.dashboard.factories import create_project

@@ -11,8 +11,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from dashboard.artifacts.files import artifact_files
-from dashboard.artifacts.store import looking_under, room_of, take_in
+from dashboard.artifacts.ingest import looking_under, room_of, take_in
+from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact
 from tests.dashboard.sessions import SESSION, answers, asks, write
 

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.artifacts import seen as seen_module
+from dashboard.artifacts import visible_lines as seen_module
 from dashboard.models import Run
 from tests.dashboard.artifacts import body, stored
 from tests.dashboard.factories import create_call, create_project, create_run, create_user

@@ -10,8 +10,8 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from dashboard.artifacts.content import NoContent, Why, stream_of
-from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import quota_of
+from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact, Problem, Project, Run
 from tests.dashboard.artifacts import content_beside, put_beside, take_away
 from tests.dashboard.factories import create_project

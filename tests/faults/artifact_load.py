@@ -68,7 +68,7 @@ def _prepare() -> None:
     import django
 
     django.setup()
-    import dashboard.artifacts.pruning
+    import dashboard.artifacts.retention
     import dashboard.ingest.importer  # noqa: F401
     from envelopes.text.token_counter import count_here
 
@@ -86,7 +86,7 @@ def _take_in(recordings: Path) -> None:
 
 
 def _collect() -> None:
-    from dashboard.artifacts.pruning import carry_out, plan
+    from dashboard.artifacts.retention import carry_out, plan
 
     while True:
         carry_out(plan())
@@ -102,7 +102,7 @@ def _left(recordings: Path) -> int:
 
 def _faults() -> list[str]:
     """What lies in the store is what its name says, every row's content is there, and is read whole."""
-    from dashboard.artifacts.files import artifact_files
+    from dashboard.artifacts.stores import artifact_files
 
     found = {fault.reason for fault in artifact_files().check()} - {"left by a write that did not end"}
     return sorted(found | set(_looked_at(set())["faults"]))
@@ -110,7 +110,7 @@ def _faults() -> list[str]:
 
 def _looked_at(whole: set[str]) -> dict[str, list[str]]:
     """Every row's content has to be in the store; what is not known to be `whole` is read, from end to end."""
-    from dashboard.artifacts.files import artifact_files
+    from dashboard.artifacts.stores import artifact_files
     from dashboard.models import Artifact
 
     files = artifact_files()

@@ -23,7 +23,7 @@ from rich.progress import (
 )
 
 from dashboard.accounts.projects import DEFAULT, get_or_create_project
-from dashboard.artifacts.store import looking_under
+from dashboard.artifacts.ingest import looking_under
 from dashboard.ingest import importer, watch
 from dashboard.ingest.coerce import printable
 from dashboard.ingest.importer import Report, Retry, import_paths

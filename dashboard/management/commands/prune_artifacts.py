@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from dashboard.artifacts.pruning import carry_out, plan
+from dashboard.artifacts.retention import carry_out, plan
 
 
 class Command(BaseCommand):

@@ -15,7 +15,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from dashboard.artifacts.content import Content, NoContent, Why, content_of
-from dashboard.artifacts.find import number
+from dashboard.artifacts.search import number
 from dashboard.artifacts.window import ArtifactWindow, Marks, Row, window_of
 from dashboard.models import Artifact
 from dashboard.templatetags.markup import size as said_size

@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.quota import NoRoom, Room, room_of
+from dashboard.artifacts.stores import artifact_files
 from envelopes.storage.file_store import Stored, Unreachable
 
 __all__ = ["NoRoom", "NotStored", "Room", "Stored", "kept", "looking_under", "opened", "room_of", "take_in"]

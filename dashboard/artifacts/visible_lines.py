@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dashboard.artifacts.content import Content
-from dashboard.artifacts.place import Wanted
+from dashboard.artifacts.location import Wanted
 from dashboard.calls.begun_line import LONG, Begun, begun_line, shown_of
 from dashboard.calls.surfaces import Surfaces, surfaces_of
 from dashboard.models import Artifact

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 
 from dashboard.artifacts.content import Content
-from dashboard.artifacts.find import number
+from dashboard.artifacts.search import number
 from dashboard.text.escaping import Html, inert_bytes
 from envelopes.storage.encoding import MARKS, decode, whole_characters
 from envelopes.storage.json_members import MOST, Cursor, Kind, Member, NoJson, members

@@ -19,8 +19,8 @@ from uuid import UUID
 from django.db import models
 from django.db.models import Count, F, Q, QuerySet
 
-from dashboard.artifacts.opening import Opening, opening_of
 from dashboard.artifacts.queries import CALL, RUN, call_and_run
+from dashboard.artifacts.read_commands import Opening, opening_of
 from dashboard.models import Artifact, Call, Observation, Run, RunCall
 from dashboard.prepared import Row, given, prepared
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from dashboard.artifacts.files import artifact_files
 from dashboard.artifacts.removal import remove, removing
+from dashboard.artifacts.stores import artifact_files
 from dashboard.ingest import deletion
 from dashboard.models import Artifact
 

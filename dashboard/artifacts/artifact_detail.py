@@ -8,18 +8,18 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 
 from dashboard.artifacts.content import Absence, Content, NoContent, content_of
-from dashboard.artifacts.find import Asked, asked_of, number
-from dashboard.artifacts.following import FORMS as FOLLOWED
-from dashboard.artifacts.following import Followed, begun, can_follow
-from dashboard.artifacts.forms import Form, chosen, forms_of
-from dashboard.artifacts.listing import Listed, listing_of, origin_of, state_of
-from dashboard.artifacts.naming import Namings, later_namings
+from dashboard.artifacts.json_tree import Branch, tree_of
+from dashboard.artifacts.location import Wanted, place_of
 from dashboard.artifacts.picture import LONGEST_END, Picture, picture_of
-from dashboard.artifacts.place import Wanted, place_of
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
-from dashboard.artifacts.seen import Seen, Unseen, seen_of
+from dashboard.artifacts.references import Namings, later_namings
+from dashboard.artifacts.search import Asked, asked_of, number
+from dashboard.artifacts.summaries import Listed, listing_of, origin_of, state_of
+from dashboard.artifacts.tail import FORMS as FOLLOWED
+from dashboard.artifacts.tail import Followed, begun, can_follow
 from dashboard.artifacts.times import Jump, jump_to, stamps_of
-from dashboard.artifacts.tree import Branch, tree_of
+from dashboard.artifacts.view_modes import Form, chosen, forms_of
+from dashboard.artifacts.visible_lines import Seen, Unseen, seen_of
 from dashboard.artifacts.window import ArtifactWindow, Marks, heads_of, window_of
 from dashboard.calls.fidelity import of_receipt
 from dashboard.models import Artifact, Call

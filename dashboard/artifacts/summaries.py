@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dashboard.artifacts.content import Absence, NoContent, Why, absence_of, stream_of
-from dashboard.artifacts.forms import TEXT, Form, forms_of_head
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
+from dashboard.artifacts.view_modes import TEXT, Form, forms_of_head
 from dashboard.calls.queries import artifacts_of
 from dashboard.models import Artifact, Call
 from envelopes.storage.encoding import SNIFFED, detect

@@ -1,0 +1,1 @@
+"""The stored halves of one call, their fidelity and their labels."""
