@@ -21,7 +21,7 @@ from dashboard.artifacts.times import Jump, jump_to, stamps_of
 from dashboard.artifacts.view_modes import Form, chosen, forms_of
 from dashboard.artifacts.visible_lines import Seen, Unseen, seen_of
 from dashboard.artifacts.window import ArtifactWindow, Marks, heads_of, window_of
-from dashboard.calls.fidelity import of_receipt
+from dashboard.evidence.fidelity import of_receipt
 from dashboard.models import Artifact, Call
 from dashboard.text.escaping import Html
 from envelopes.storage.encoding import ENCODINGS, Encoding, decode

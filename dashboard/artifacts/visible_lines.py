@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.location import Wanted
 from dashboard.calls.begun_line import LONG, Begun, begun_line, shown_of
-from dashboard.calls.surfaces import Surfaces, surfaces_of
+from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Artifact
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.spans import Span, cut_of, whole_cut

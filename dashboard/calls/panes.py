@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from dashboard.calls.fidelity import Fidelity, of_receipt, of_result
-from dashboard.calls.surfaces import Surfaces
+from dashboard.evidence.call_evidence import Surfaces
+from dashboard.evidence.fidelity import Fidelity, of_receipt, of_result
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST, NEXT, Window, text_window
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from dashboard.calls.lint import recorded_findings
+from dashboard.calls.lint_findings import recorded_findings
 from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest, text_bytes
 from dashboard.comparisons.columns import Column
 from dashboard.comparisons.subjects import Subject

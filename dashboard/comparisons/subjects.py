@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 from django.db.models import QuerySet
 
-from dashboard.calls.surfaces import Surfaces, surfaces_from
+from dashboard.evidence.call_evidence import Surfaces, surfaces_from
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation, Receipt
 from dashboard.prepared import given, prepared
 from envelopes.families import family

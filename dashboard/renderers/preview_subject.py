@@ -15,10 +15,10 @@ from uuid import UUID
 import msgspec
 
 from dashboard.calls.queries import call_of
-from dashboard.calls.surfaces import Surfaces, surfaces_of
-from dashboard.calls.variants import canonical_of
+from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Project, RunFacet
 from dashboard.renderers.preview_pasted import kept, parsed
+from dashboard.variants.render_call import canonical_of
 from envelopes.families.base import Family, FieldCut
 from envelopes.lint.model import Shortened
 from envelopes.pipeline.project import project as to_canonical

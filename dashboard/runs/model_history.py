@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from dashboard.calls.fidelity import of_receipt
+from dashboard.evidence.fidelity import of_receipt
 from dashboard.models import Run
 from dashboard.runs.history_items import Counts, Item, Timeline, place_of
 from dashboard.runs.history_rows import Compaction, arguments_data, messages_data, observations_data

@@ -13,12 +13,12 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from dashboard.evidence.argument_labels import asked_by, unless_said
 from dashboard.filters.queryset import FAILED, UNANSWERED
 from dashboard.models import Project, Run
 from dashboard.prepared import Row, given, prepared
-from dashboard.runs.asked import asked_by, unless_said
 from dashboard.runs.outcome_strip import strip_label, strip_markup
-from dashboard.runs.row import Listed
+from dashboard.runs.run_row import Listed
 from dashboard.runs.waterfall import RUN, Ordered, in_order
 from dashboard.text.escaping import Html, plain
 

@@ -14,12 +14,12 @@ from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
 
+from dashboard.evidence.argument_labels import asked_by, unless_said
 from dashboard.filters import queryset
 from dashboard.filters.language import Term
 from dashboard.ingest import run_stats
 from dashboard.models import Call, Run, RunCall
 from dashboard.prepared import Given, given, prepared
-from dashboard.runs.asked import asked_by, unless_said
 from dashboard.runs.child_runs import Children, ChildRun
 from dashboard.runs.time_axis import MILLISECOND, Axis
 from dashboard.templatetags.markup import duration

@@ -11,11 +11,11 @@ from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.calls.copy import copied
-from dashboard.calls.page import call_page
+from dashboard.calls.call_detail import call_page
+from dashboard.calls.export import copied
 from dashboard.calls.panes import TITLES, Half, half_window
 from dashboard.calls.queries import call_of
-from dashboard.calls.surfaces import SURFACES, Surfaces, surfaces_of
+from dashboard.evidence.call_evidence import SURFACES, Surfaces, surfaces_of
 from dashboard.evidence.images import image_at
 from dashboard.headers import inert
 from dashboard.models import Call

@@ -11,9 +11,9 @@ from django.views.decorators.http import require_GET
 from dashboard.accounts.access import OperatorRequest
 from dashboard.runs.message import raw_message, whole_message
 from dashboard.runs.model_history import history_of
-from dashboard.runs.page import Ask, is_unchanged, run_or_404, run_page
 from dashboard.runs.replay_page import replay_page
 from dashboard.runs.rewritten import Rewritten
+from dashboard.runs.run_detail import Ask, is_unchanged, run_or_404, run_page
 from dashboard.runs.variant_switch import variant_switch
 from dashboard.views.rendering import render_page
 

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 from dashboard.accounts.access import OperatorRequest
 from dashboard.ingest.write import forget_run
 from dashboard.runs.facets import forget_counts
-from dashboard.runs.list import ListState, run_page, sidebar
 from dashboard.runs.peek import peek_at
+from dashboard.runs.run_list import ListState, run_page, sidebar
 from dashboard.runs.saved_views import saved_views, view_box
 from dashboard.views.rendering import render_page
 from dashboard.views.run_pages import detail, model_view, replay

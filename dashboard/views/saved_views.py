@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.runs.list import ListState, run_page, sidebar
+from dashboard.runs.run_list import ListState, run_page, sidebar
 from dashboard.runs.saved_views import NotSaved, forget_view, save_view, saved_views, view_box
 
 UNPROCESSABLE = 422

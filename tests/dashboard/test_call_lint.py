@@ -10,8 +10,8 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from dashboard.calls.lint import lint_pane
-from dashboard.calls.surfaces import surfaces_of
+from dashboard.calls.lint_findings import lint_pane
+from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Run
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import text_of

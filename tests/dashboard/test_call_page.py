@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.calls.fidelity import RECEIPT
+from dashboard.evidence.fidelity import RECEIPT
 from dashboard.ingest.derive import derive
 from dashboard.models import Call, Project, Run
 from envelopes.alignment.mapping import ReceiptFidelity
@@ -221,7 +221,7 @@ def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(
     assert f'href="/runs/{run.pk}/?q=tool%3ABash#c-{first.pk}"' in page
     assert f'href="/calls/{second.pk}/" rel="next"' in body(client, first)
     assert 'rel="next"' not in body(client, third)
-    monkeypatch.setattr("dashboard.calls.walk.PAGE", 2)  # rows of a page of the run
+    monkeypatch.setattr("dashboard.calls.navigation.PAGE", 2)  # rows of a page of the run
     assert f'href="/runs/{run.pk}/?skip=2#c-{third.pk}"' in body(client, third)
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Project, Run
-from dashboard.runs.page import Ask, run_page
+from dashboard.runs.run_detail import Ask, run_page
 from tests.dashboard.factories import START, create_call, create_run
 
 

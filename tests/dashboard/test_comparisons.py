@@ -10,8 +10,6 @@ import msgspec
 import pytest
 from django.utils import timezone
 
-from dashboard.calls.surfaces import surfaces_of
-from dashboard.calls.variants import rendered
 from dashboard.comparisons import comparing
 from dashboard.comparisons.ask import Ask
 from dashboard.comparisons.cells import Cell, Row
@@ -21,7 +19,9 @@ from dashboard.comparisons.comparing import Selection, Unusable, start_compariso
 from dashboard.comparisons.figures import notes_of
 from dashboard.comparisons.heat import heat_of
 from dashboard.comparisons.summary import summarise
+from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, Project
+from dashboard.variants.render_call import rendered
 from dashboard.worker import comparisons as comparison_work
 from dashboard.worker.comparisons import done_count, results_of, work_once
 from envelopes import variants

@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import resolve
 
-from dashboard.calls.fidelity import RECEIPT
 from dashboard.docs import markdown
 from dashboard.docs.markdown import Block, Span, blocks_of, spans_of
+from dashboard.evidence.fidelity import RECEIPT
 from dashboard.filters.language import KEYS
 from tests.dashboard.factories import create_project, create_user
 

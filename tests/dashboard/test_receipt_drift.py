@@ -12,13 +12,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.calls.surfaces import surfaces_of
-from dashboard.calls.variants import rendered
 from dashboard.comparisons import comparing
+from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.filters.language import parse
 from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint, Run
 from dashboard.renderers.receipt_drift import check, remember_sent
 from dashboard.renderers.variant_templates import save_version
+from dashboard.variants.render_call import rendered
 from envelopes import variants
 from envelopes.families import family
 from envelopes.schema.budget import RenderPolicy

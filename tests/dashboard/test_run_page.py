@@ -11,12 +11,12 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from dashboard.evidence.argument_labels import request
 from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import do_halves_disagree, letter_of
 from dashboard.models import Call, Project, Run, RunCall
-from dashboard.runs.asked import request
 from dashboard.runs.overview import LETTER, overview_of
-from dashboard.runs.page import Ask, run_page
+from dashboard.runs.run_detail import Ask, run_page
 from dashboard.runs.time_axis import axis_of, plain_axis
 from dashboard.runs.waterfall import PAGE
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user

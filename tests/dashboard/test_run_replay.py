@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.calls.surfaces import surfaces_of
-from dashboard.calls.variants import rendered
+from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Message, Project, Receipt, Run
 from dashboard.runs import replay
 from dashboard.runs.replay_page import replay_page
 from dashboard.runs.replay_weights import Weights
+from dashboard.variants.render_call import rendered
 from envelopes import variants
 from envelopes.schema.receipt import Segment
 from envelopes.schema.variant import Variant

@@ -97,7 +97,7 @@ def test_control_characters_of_a_filter_are_drawn(client: Client, project: Proje
 def test_a_rare_filter_is_sorted_and_paged_like_a_common_one(
     client: Client, project: Project, sort: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.runs.list.PAGE", 2)
+    monkeypatch.setattr("dashboard.runs.run_list.PAGE", 2)
     for number in range(5):
         at = START + timedelta(seconds=number)
         create_run(project, title=f"Run {number}", sort_at=at, token_count=number, facets={"tool": ["Rare"]})

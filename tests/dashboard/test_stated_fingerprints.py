@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.calls.surfaces import surfaces_of
-from dashboard.calls.variants import rendered
+from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
 from dashboard.renderers.receipt_drift import check, envelope_sha256
+from dashboard.variants.render_call import rendered
 from tests.dashboard.page_text import text_of
 
 pytestmark = pytest.mark.django_db

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.calls.surfaces import surfaces_of
-from dashboard.calls.variants import UnansweredCall, UninstalledFamily, UnknownVariant, rendered
+from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.ingest.coerce import printable
 from dashboard.models import Call
+from dashboard.variants.render_call import UnansweredCall, UninstalledFamily, UnknownVariant, rendered
 from envelopes.text.untrusted_json import visible
 
 

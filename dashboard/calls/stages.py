@@ -12,7 +12,7 @@ from functools import partial
 
 from django.http import QueryDict
 
-from dashboard.calls.surfaces import Surfaces, utf8_length
+from dashboard.evidence.call_evidence import Surfaces, utf8_length
 from dashboard.renderers.variant_pane import asked_for
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST, Window

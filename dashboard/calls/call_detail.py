@@ -10,8 +10,8 @@ from django.http import QueryDict
 
 from dashboard.artifacts.summaries import Glanced, glanced
 from dashboard.calls.cut_bar import CutBar, cut_bars
-from dashboard.calls.fidelity import Fidelity, of_receipt
-from dashboard.calls.lint import LintPane, lint_pane, lint_reach
+from dashboard.calls.lint_findings import LintPane, lint_pane, lint_reach
+from dashboard.calls.navigation import Walk, walk
 from dashboard.calls.panes import (
     JsonPane,
     ReceiptPane,
@@ -21,9 +21,9 @@ from dashboard.calls.panes import (
     recorded_pane,
 )
 from dashboard.calls.queries import EVENTS_READ, events_of, tries_of
-from dashboard.calls.rail import Rail, rail
-from dashboard.calls.surfaces import Surfaces, surfaces_of
-from dashboard.calls.walk import Walk, walk
+from dashboard.calls.stages import Rail, rail
+from dashboard.evidence.call_evidence import Surfaces, surfaces_of
+from dashboard.evidence.fidelity import Fidelity, of_receipt
 from dashboard.ingest.run_stats import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.receipt_drift import Sent, drifted_of

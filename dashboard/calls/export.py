@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dashboard.calls import rail as call_rail
+from dashboard.calls import stages as call_rail
 from dashboard.calls.panes import half_text
-from dashboard.calls.surfaces import Surfaces
+from dashboard.evidence.call_evidence import Surfaces
 from envelopes.text.untrusted_json import visible
 
 Form = tuple[str, Callable[[Surfaces], str | None]]  # content type, text

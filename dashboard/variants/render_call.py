@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.calls.surfaces import Surfaces
+from dashboard.evidence.call_evidence import Surfaces
 from envelopes.families import family
 from envelopes.families.base import Family
 from envelopes.pipeline.project import render

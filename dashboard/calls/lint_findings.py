@@ -13,7 +13,7 @@ from itertools import takewhile
 import msgspec
 
 from dashboard.artifacts.summaries import Glanced
-from dashboard.calls.surfaces import Surfaces
+from dashboard.evidence.call_evidence import Surfaces
 from dashboard.text.chunks import FIRST
 from dashboard.text.receipt_markup import Links
 from envelopes.halves import Halves, lint_recorded

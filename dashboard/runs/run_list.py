@@ -25,7 +25,7 @@ from dashboard.ingest.coerce import instant
 from dashboard.models import Project, Run
 from dashboard.prepared import Given, given, prepared
 from dashboard.runs.facets import FacetGroup, facet_groups
-from dashboard.runs.row import HEADS, Head, Listed, RunRow, run_row
+from dashboard.runs.run_row import HEADS, Head, Listed, RunRow, run_row
 from dashboard.runs.saved_views import View, asked_view
 from dashboard.templatetags.markup import icon
 from dashboard.text.escaping import Html

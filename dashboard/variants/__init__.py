@@ -1,0 +1,1 @@
+"""Which variants a project has, and a call under one of them."""
