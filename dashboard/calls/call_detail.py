@@ -22,11 +22,11 @@ from dashboard.calls.panes import (
 )
 from dashboard.calls.queries import EVENTS_READ, events_of, tries_of
 from dashboard.calls.stages import Rail, rail
+from dashboard.checks.drift import Sent, drifted_of
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.evidence.fidelity import Fidelity, of_receipt
 from dashboard.ingest.run_stats import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
-from dashboard.renderers.receipt_drift import Sent, drifted_of
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
 from dashboard.text.escaping import plain
 from envelopes.text.untrusted_json import tame

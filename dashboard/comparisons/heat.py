@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dashboard.comparisons.adding import place_key
-from dashboard.comparisons.ask import LABELS, Ask, calls_href
+from dashboard.comparisons.aggregate import place_key
 from dashboard.comparisons.cells import MEASURES, Measure
-from dashboard.comparisons.figures import FEW
+from dashboard.comparisons.params import LABELS, Ask, calls_href
 from dashboard.comparisons.summary import ColumnSummary, Lone, Summary, Sums
+from dashboard.comparisons.tables import FEW
 from dashboard.models import Comparison
 
 STEPS = 4  # of the heat, either way

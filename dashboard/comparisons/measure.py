@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from dashboard.calls.lint_findings import recorded_findings
+from dashboard.comparisons.call_inputs import Subject
 from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest, text_bytes
-from dashboard.comparisons.columns import Column
-from dashboard.comparisons.subjects import Subject
+from dashboard.comparisons.variants import Column
 from dashboard.text.receipt_markup import Links
 from envelopes.alignment.coverage import dropped_fields, field_names, telling_fields
 from envelopes.lint.model import Pair

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dashboard.calls.panes import JsonPane, args_pane
-from dashboard.comparisons.arrangement import Arrangement
 from dashboard.comparisons.asked import asked_of
-from dashboard.comparisons.calls import row_of
+from dashboard.comparisons.call_list import row_of
 from dashboard.comparisons.cells import Cell, digest, text_bytes
-from dashboard.comparisons.columns import Column
+from dashboard.comparisons.column_order import Arrangement
 from dashboard.comparisons.measure import sentence_of
+from dashboard.comparisons.variants import Column
 from dashboard.comparisons.walk import Walk, walk_of
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Comparison

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import msgspec
 import pyzstd
 
-from dashboard.comparisons.adding import NOTHING, Adding, Numbers, Part, place_key
+from dashboard.comparisons.aggregate import NOTHING, Adding, Numbers, Part, place_key
 from dashboard.comparisons.cells import MEASURES, Measure, Row
 from dashboard.comparisons.changes import CHANGES, Changed
-from dashboard.comparisons.statistics import Spread, bootstrap_means, groups_of, sign_test
+from dashboard.comparisons.significance import Spread, bootstrap_means, groups_of, sign_test
 from envelopes.text.tokens import count_tokens
 
 MOST_FIELDS = 40

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 from uuid import UUID
 
-from dashboard.comparisons.arrangement import Arrangement
-from dashboard.comparisons.ask import calls_href, pair_href
-from dashboard.comparisons.calls import FILTERS, Wanted, parsed_place
+from dashboard.comparisons.call_list import FILTERS, Wanted, parsed_place
 from dashboard.comparisons.cells import Row
+from dashboard.comparisons.column_order import Arrangement
+from dashboard.comparisons.params import calls_href, pair_href
 from dashboard.models import Comparison
 from dashboard.worker.comparisons import results_in
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 
 from dashboard.comparisons.cells import text_bytes
-from dashboard.comparisons.columns import current_variant
+from dashboard.comparisons.variants import current_variant
 from dashboard.models import Receipt, ReceiptFingerprint
 from envelopes.families import all_families
 from envelopes.halves import recorded_parts

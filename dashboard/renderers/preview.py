@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import msgspec
 from django.core.cache import cache
 
-from dashboard.renderers.preview_knobs import RECORDED, Knobs
-from dashboard.renderers.preview_subject import Subject
-from dashboard.renderers.variant_list import Offered, by_key
+from dashboard.renderers.preview_options import RECORDED, Knobs
+from dashboard.renderers.preview_source import Subject
 from dashboard.text.chunks import FIRST
 from dashboard.text.diff import difference
 from dashboard.text.diff_markup import DiffPage, diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.variants.variant_list import Offered, by_key
 from envelopes.families.base import Family
 from envelopes.lint.model import Finding, Pair
 from envelopes.lint.rules import lint

@@ -8,11 +8,11 @@ from functools import cached_property
 
 from dashboard.models import Project, RetiredTemplate, TemplateVariant
 from dashboard.renderers.preview import Failed, written
-from dashboard.renderers.preview_subject import NoSubject, Subject, subject
-from dashboard.renderers.variant_templates import as_variant, retired_templates, versions
+from dashboard.renderers.preview_source import NoSubject, Subject, subject
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST, Window
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.variants.templates import as_variant, retired_templates, versions
 from envelopes.families import family
 from envelopes.families.base import Family
 from envelopes.schema.budget import RECEIPT_CHARACTERS

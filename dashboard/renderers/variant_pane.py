@@ -21,11 +21,11 @@ from dashboard.calls.panes import Size
 from dashboard.evidence.call_evidence import Surfaces, utf8_length
 from dashboard.models import Call, Project
 from dashboard.renderers.preview import Failed, is_cut, written
-from dashboard.renderers.preview_subject import cuts_of
-from dashboard.renderers.variant_list import by_key, offered, offered_keys
+from dashboard.renderers.preview_source import cuts_of
 from dashboard.text.chunks import FIRST
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.render_call import canonical_of, family_of
+from dashboard.variants.variant_list import by_key, offered, offered_keys
 from envelopes.families.base import Family
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint

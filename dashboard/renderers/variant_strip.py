@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 from django.http import QueryDict
 
+from dashboard.checks.drift import Sent, drifts_of
 from dashboard.models import Call, Project
 from dashboard.renderers.preview import Failed, is_cut, written
-from dashboard.renderers.preview_subject import NoSubject, Subject, of_its_family
-from dashboard.renderers.receipt_drift import Sent, drifts_of
-from dashboard.renderers.variant_list import Offered, offered
+from dashboard.renderers.preview_source import NoSubject, Subject, of_its_family
 from dashboard.renderers.variant_pane import VariantKey, keys_of, preview_address
 from dashboard.text.diff import Difference, difference
+from dashboard.variants.variant_list import Offered, offered
 from envelopes.families.base import Family
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from django.core.cache import cache
 
-from dashboard.comparisons.columns import RECORDED, Column, UnusableColumns, bound_columns
-from dashboard.comparisons.subjects import subjects_of
+from dashboard.comparisons.call_inputs import subjects_of
+from dashboard.comparisons.variants import RECORDED, Column, UnusableColumns, bound_columns
 from dashboard.models import Call, Run, RunCall
 from envelopes.pipeline.project import render
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, count_all

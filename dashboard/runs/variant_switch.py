@@ -12,12 +12,12 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from dashboard.comparisons.columns import known_names
+from dashboard.comparisons.variants import known_names
 from dashboard.models import Run
-from dashboard.renderers.variant_list import offered_by_family
 from dashboard.runs.replay import Replayed, replayed
 from dashboard.runs.replay_weights import Weights, weights_of
 from dashboard.runs.waterfall import Page
+from dashboard.variants.variant_list import offered_by_family
 
 FIRST = "receipt"  # what the switch offers before it has been used
 LARGEST_LIMIT = 10_000_000

@@ -11,24 +11,24 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.comparisons import comparing
-from dashboard.comparisons.calls import calls_page
-from dashboard.comparisons.columns import UnusableColumns
-from dashboard.comparisons.comparing import Unusable, start_comparison
-from dashboard.comparisons.form import comparison_form
-from dashboard.comparisons.list import comparison_list
-from dashboard.comparisons.page import comparison_page, led_address
+from dashboard.comparisons import lifecycle
+from dashboard.comparisons.call_list import calls_page
+from dashboard.comparisons.comparison_detail import comparison_page, led_address
+from dashboard.comparisons.comparison_list import comparison_list
+from dashboard.comparisons.lifecycle import Unusable, start_comparison
+from dashboard.comparisons.new_comparison import comparison_form
 from dashboard.comparisons.pair import pair_page
+from dashboard.comparisons.variants import UnusableColumns
 from dashboard.models import Comparison
 from dashboard.views.rendering import render_page
 
 NOT_ACCEPTED = 422
 DEEDS: Mapping[str, Callable[[Comparison], object]] = {
-    "cancel": comparing.cancel,
-    "resume": comparing.resume,
-    "pin": lambda one: comparing.pin(one, is_pinned=True),
-    "unpin": lambda one: comparing.pin(one, is_pinned=False),
-    "forget": comparing.forget,
+    "cancel": lifecycle.cancel,
+    "resume": lifecycle.resume,
+    "pin": lambda one: lifecycle.pin(one, is_pinned=True),
+    "unpin": lambda one: lifecycle.pin(one, is_pinned=False),
+    "forget": lifecycle.forget,
 }
 
 

@@ -13,11 +13,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.calls.queries import call_of
+from dashboard.checks.drift_list import drift_list
 from dashboard.renderers import preview_pasted
-from dashboard.renderers.drift_list import drift_list
-from dashboard.renderers.list import renderer_list
-from dashboard.renderers.page import canonical_page, refused_page, renderer_page
-from dashboard.renderers.preview_subject import NoSubject
+from dashboard.renderers.preview_source import NoSubject
+from dashboard.renderers.renderer_detail import canonical_page, refused_page, renderer_page
+from dashboard.renderers.renderer_list import renderer_list
 from dashboard.renderers.variant_strip import variant_strip
 from dashboard.views.rendering import render_page
 

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.renderers.variant_editor import Draft, EditorPage, editor_page
-from dashboard.renderers.variant_templates import NotSaved, bring_back, save_version, versions
-from dashboard.renderers.variant_templates import retire as set_aside
+from dashboard.variants.templates import NotSaved, bring_back, save_version, versions
+from dashboard.variants.templates import retire as set_aside
 from dashboard.views.rendering import render_page
 
 UNPROCESSABLE = 422

@@ -7,8 +7,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.tools.list import tool_list
-from dashboard.tools.page import tool_page
+from dashboard.tools.tool_detail import tool_page
+from dashboard.tools.tool_list import tool_list
 from dashboard.views.rendering import render_page
 
 

@@ -11,14 +11,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.comparisons import judging
-from dashboard.comparisons.comparing import Unusable
-from dashboard.comparisons.facts import json_pieces
-from dashboard.comparisons.verdict_export import preference_lines, verdict_lines
-from dashboard.comparisons.verdict_queue import pair_of, queue_page
-from dashboard.comparisons.verdict_tally import verdict_page
+from dashboard.comparisons.export import json_pieces
+from dashboard.comparisons.lifecycle import Unusable
 from dashboard.headers import inert
 from dashboard.models import Comparison, Review
+from dashboard.reviews import verdicts
+from dashboard.reviews.export import preference_lines, verdict_lines
+from dashboard.reviews.queue import pair_of, queue_page
+from dashboard.reviews.tally import verdict_page
 from dashboard.views.calls import file_name
 
 NOT_ACCEPTED = 422
@@ -66,9 +66,9 @@ def _finished(request: OperatorRequest, pk: UUID) -> Comparison:
 
 def _judged(request: OperatorRequest, comparison: Comparison, ordinal: int) -> HttpResponse:
     try:
-        found = judging.start_review(comparison, ordinal)
+        found = verdicts.start_review(comparison, ordinal)
         if request.POST.get("do") == "undo":
-            judging.undo(found, request.user)
+            verdicts.undo(found, request.user)
         elif request.POST.get("do") != "start":
             _record(request, found)
     except Unusable as unusable:
@@ -88,4 +88,4 @@ def _record(request: OperatorRequest, review: Review) -> None:
     if pair is None:
         raise Unusable("This call no longer has two texts.")
     said, note = request.POST.get("do", ""), request.POST.get("note", "")
-    judging.judge(review, key, request.user, said=said, note=note, texts=pair.texts)
+    verdicts.judge(review, key, request.user, said=said, note=note, texts=pair.texts)

@@ -19,11 +19,11 @@ from django.db import OperationalError
 from django.db.models import F, Q, Sum
 from django.utils import timezone
 
+from dashboard.comparisons.call_inputs import subjects_of
 from dashboard.comparisons.cells import Row, packed, unpacked, unpacked_ids
-from dashboard.comparisons.columns import ChangedVariant, Column, frozen_columns, frozen_rows
 from dashboard.comparisons.measure import rows_of
-from dashboard.comparisons.subjects import subjects_of
 from dashboard.comparisons.summary import Summary, packed_summary, summarise, unpacked_summary
+from dashboard.comparisons.variants import ChangedVariant, Column, frozen_columns, frozen_rows
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 
 LEASE = timedelta(seconds=60)

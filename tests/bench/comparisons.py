@@ -32,8 +32,8 @@ def main() -> None:
 
 def _bare() -> dict[str, float]:
     """Renderings a processor second of `render` alone, with envelopes already read."""
-    from dashboard.comparisons.columns import bound_columns
-    from dashboard.comparisons.subjects import subjects_of
+    from dashboard.comparisons.call_inputs import subjects_of
+    from dashboard.comparisons.variants import bound_columns
     from dashboard.models import Call, Project
     from envelopes.pipeline.project import render
 
@@ -50,8 +50,8 @@ def _bare() -> dict[str, float]:
 
 
 def _comparison(wanted: int) -> dict[str, Any]:
-    from dashboard.comparisons import comparing
-    from dashboard.comparisons.comparing import Selection, start_comparison
+    from dashboard.comparisons import lifecycle
+    from dashboard.comparisons.lifecycle import Selection, start_comparison
     from dashboard.models import Project
 
     project = Project.objects.get(slug="default")
@@ -76,7 +76,7 @@ def _comparison(wanted: int) -> dict[str, Any]:
         "peak_megabytes_of_a_process": round(used.ru_maxrss / 1024),
         "stored_bytes": sum(len(bytes(one or b"")) for one in comparison.batches.values_list("results", flat=True)),
     }
-    comparing.forget(comparison)
+    lifecycle.forget(comparison)
     return facts
 
 

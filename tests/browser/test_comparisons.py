@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.comparisons.comparing import Selection, start_comparison
-from dashboard.comparisons.judging import start_review
+from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.models import Comparison, Project, Verdict
+from dashboard.reviews.verdicts import start_review
 from tests.dashboard.comparisons import compared
 
 pytestmark = pytest.mark.django_db(transaction=True)

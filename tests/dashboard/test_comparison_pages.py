@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from dashboard.comparisons import comparing
-from dashboard.comparisons.arrangement import Arrangement
-from dashboard.comparisons.ask import calls_href
-from dashboard.comparisons.comparing import Selection, start_comparison
+from dashboard.comparisons import lifecycle
+from dashboard.comparisons.column_order import Arrangement
+from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.params import calls_href
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
 from dashboard.worker.comparisons import done_count, results_of, work_once, work_until_idle
@@ -192,7 +192,7 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
     later = start_comparison(project, Selection(), ["recorded", "receipt"])
     assert work_once("worker")
     assert done_count(later) == 0, "who looks at a page does not wait for a hundred thousand calls of others"
-    comparing.cancel(later)
+    lifecycle.cancel(later)
     assert not work_once("worker"), "once is enough"
     shown = page(operator_client, asked.url)
     _, own = compared(project, ["canonical_json", "receipt"])

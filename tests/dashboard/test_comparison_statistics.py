@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from dashboard.comparisons.statistics import (
+from dashboard.comparisons.significance import (
     GROUPS,
     Spread,
     agreements,

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 from django.utils import timezone
 
-from dashboard.comparisons import comparing
-from dashboard.comparisons.ask import Ask
+from dashboard.comparisons import lifecycle
 from dashboard.comparisons.cells import Cell, Row
 from dashboard.comparisons.changes import bucket, bucket_range
-from dashboard.comparisons.columns import UnusableColumns
-from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
-from dashboard.comparisons.figures import notes_of
 from dashboard.comparisons.heat import heat_of
+from dashboard.comparisons.lifecycle import Selection, Unusable, start_comparison
+from dashboard.comparisons.params import Ask
 from dashboard.comparisons.summary import summarise
+from dashboard.comparisons.tables import notes_of
+from dashboard.comparisons.variants import UnusableColumns
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, Project
 from dashboard.variants.render_call import rendered
@@ -122,7 +122,7 @@ def test_a_sample_is_the_same_for_the_same_seed_and_nobody_elses(project: Projec
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "BATCH", 2)
+    monkeypatch.setattr(lifecycle, "BATCH", 2)
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -159,15 +159,15 @@ def test_results_of_a_worker_that_lost_its_batch_are_not_kept(
 def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls: list[Call]) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
     assert work_once("worker")
-    assert comparing.cancel(comparison)
+    assert lifecycle.cancel(comparison)
     assert not work_once("worker")
     assert done_count(comparison) == 2
-    assert comparing.resume(comparison)
+    assert lifecycle.resume(comparison)
     comparison_work.work_until_idle("worker")
     comparison.refresh_from_db()
     assert comparison.is_finished
-    assert not comparing.cancel(comparison)
-    assert not comparing.resume(comparison)
+    assert not lifecycle.cancel(comparison)
+    assert not lifecycle.resume(comparison)
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Project
-from dashboard.renderers.variant_list import offered
+from dashboard.variants.variant_list import offered
 from envelopes import families, variants
 from envelopes.families import all_families, family, foreign, plugins
 from tests.dashboard.factories import create_run

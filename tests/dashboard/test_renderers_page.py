@@ -15,7 +15,7 @@ from pytest_django import DjangoAssertNumQueries
 from dashboard.models import CanonicalProjection, PastedEnvelope, Project, Run, RunFacet
 from dashboard.renderers.preview import DIFF_ROOM
 from dashboard.renderers.preview_pasted import KEPT, LIMIT
-from dashboard.renderers.preview_subject import of_call, sample_outputs
+from dashboard.renderers.preview_source import of_call, sample_outputs
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import FieldCut
 from tests.dashboard.factories import create_project, create_run, create_user

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from dashboard.checks.drift import check, envelope_sha256
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
-from dashboard.renderers.receipt_drift import check, envelope_sha256
 from dashboard.variants.render_call import rendered
 from tests.dashboard.page_text import text_of
 

@@ -10,11 +10,11 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from dashboard.comparisons.columns import UnusableColumns
-from dashboard.comparisons.comparing import Selection, start_comparison
+from dashboard.checks.drift import check
+from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.variants import UnusableColumns
 from dashboard.models import Call, Project, TemplateVariant
-from dashboard.renderers.receipt_drift import check
-from dashboard.renderers.variant_templates import save_version
+from dashboard.variants.templates import save_version
 from dashboard.worker.comparisons import results_of, work_until_idle
 from envelopes.families import family
 from tests.dashboard.comparisons import compared, import_commands

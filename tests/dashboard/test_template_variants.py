@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.comparisons import comparing
+from dashboard.checks.drift import check
+from dashboard.comparisons import lifecycle
 from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
-from dashboard.renderers.receipt_drift import check
-from dashboard.renderers.variant_list import by_key, offered, offered_by_family
-from dashboard.renderers.variant_templates import latest_by_family
+from dashboard.variants.templates import latest_by_family
+from dashboard.variants.variant_list import by_key, offered, offered_by_family
 from envelopes.families import family
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_project, create_run, create_user
@@ -196,7 +196,7 @@ def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
     client, (call,) = operator_client, import_commands(project, tmp_path, ["hello"])
     save(client, "It said {{ result.stdout_preview }}")
     comparison, _ = compared(project, ["receipt", "terse"])
-    comparing.pin(comparison, is_pinned=True)
+    lifecycle.pin(comparison, is_pinned=True)
     addresses = (f"/comparisons/{comparison.pk}/", f"/comparisons/{comparison.pk}/calls/{call.pk}/")
     before = [words(client.get(one)) for one in addresses]
     assert "It said hello" in before[1]

@@ -11,9 +11,9 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.models import Project, RunFacet
-from dashboard.tools.list import PLANES
 from dashboard.tools.samples import SORTS, tool_samples
-from dashboard.tools.shape import kind_of
+from dashboard.tools.schema_tables import kind_of
+from dashboard.tools.tool_list import PLANES
 from envelopes.families import builtin, tools
 from envelopes.transports import TRANSPORTS
 from envelopes.variants import variants_for

@@ -11,9 +11,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard.comparisons.judging import start_review, variant_is_first
-from dashboard.comparisons.verdict_tally import verdict_page
 from dashboard.models import Call, Comparison, Observation, Project, Verdict
+from dashboard.reviews.tally import verdict_page
+from dashboard.reviews.verdicts import start_review, variant_is_first
 from tests.dashboard.comparisons import compared, import_commands
 from tests.dashboard.factories import create_user
 from tests.dashboard.page_text import text_of

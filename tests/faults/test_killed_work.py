@@ -22,7 +22,7 @@ START = """
 import django, sys
 django.setup()
 from dashboard.comparisons import comparing
-from dashboard.comparisons.comparing import Selection, start_comparison
+from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.models import Project
 comparing.BATCH = 5
 start_comparison(Project.objects.get(slug="default"), Selection(), ["recorded", "receipt", "canonical_json"])

@@ -11,10 +11,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from dashboard.checks.drift import Checked, Drift, check
 from dashboard.comparisons.measure import sentence_of
 from dashboard.ingest.coerce import printable
 from dashboard.models import Project
-from dashboard.renderers.receipt_drift import Checked, Drift, check
 
 
 class Command(BaseCommand):

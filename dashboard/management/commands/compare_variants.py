@@ -10,12 +10,12 @@ from django_rich.management import RichCommand
 from rich.table import Table
 
 from dashboard.accounts.projects import DEFAULT
-from dashboard.comparisons import comparing
+from dashboard.comparisons import lifecycle
 from dashboard.comparisons.cells import MEASURES
-from dashboard.comparisons.columns import UnusableColumns
-from dashboard.comparisons.comparing import Selection, Unusable, start_comparison
-from dashboard.comparisons.facts import comparison_facts, json_pieces
-from dashboard.comparisons.figures import FEW
+from dashboard.comparisons.export import comparison_facts, json_pieces
+from dashboard.comparisons.lifecycle import Selection, Unusable, start_comparison
+from dashboard.comparisons.tables import FEW
+from dashboard.comparisons.variants import UnusableColumns
 from dashboard.ingest.coerce import printable
 from dashboard.models import Comparison, Project
 from dashboard.worker.comparisons import work_until_idle
@@ -52,7 +52,7 @@ class Command(RichCommand):
                 self._print_table(comparison)
         finally:
             if options["forget"]:
-                comparing.forget(comparison)
+                lifecycle.forget(comparison)
 
     def _print_json(self, comparison: Comparison) -> None:
         for piece in json_pieces(comparison):

@@ -9,8 +9,8 @@ from django.db.models import Count, Sum
 from django.urls import reverse
 
 from dashboard.models import Project, RunFacet
-from dashboard.renderers.variant_list import Offered, offered_by_family
-from dashboard.renderers.variant_templates import retired_templates
+from dashboard.variants.templates import retired_templates
+from dashboard.variants.variant_list import Offered, offered_by_family
 from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
 from envelopes.families.plugins import Broken

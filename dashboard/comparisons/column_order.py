@@ -14,8 +14,8 @@ from functools import cached_property
 import msgspec
 
 from dashboard.comparisons.cells import Row
-from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
 from dashboard.comparisons.summary import Summary, unpacked_summary
+from dashboard.comparisons.variants import Column, frozen_rows, todays_columns
 from dashboard.models import Comparison, ComparisonBaseline, ComparisonColumn
 from dashboard.worker.comparisons import led_by, results_in, summary_of
 

@@ -20,17 +20,17 @@ from uuid import UUID
 from django.db.models import Count, QuerySet
 from django.utils import timezone
 
+from dashboard.checks.pinned import keep_check
+from dashboard.comparisons.call_inputs import subjects_of
 from dashboard.comparisons.cells import Row, unpacked_ids
-from dashboard.comparisons.columns import current_variant, frozen_rows, todays_columns
-from dashboard.comparisons.judging import sha256_of
 from dashboard.comparisons.measure import rows_of, sentence_of
 from dashboard.comparisons.pair import rendered_from
-from dashboard.comparisons.pinned import keep_check
-from dashboard.comparisons.subjects import subjects_of
+from dashboard.comparisons.variants import current_variant, frozen_rows, todays_columns
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
 from dashboard.prepared import given, prepared
-from dashboard.renderers.variant_templates import is_template, kept_version
+from dashboard.reviews.verdicts import sha256_of
+from dashboard.variants.templates import is_template, kept_version
 from dashboard.worker.comparisons import results_of
 from envelopes.families import family
 from envelopes.pipeline.project import render

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dashboard.comparisons.cells import MEASURES, Cell, Row
-from dashboard.comparisons.columns import frozen_rows
 from dashboard.comparisons.summary import Bounds, ColumnSummary, unpacked_summary
+from dashboard.comparisons.variants import frozen_rows
 from dashboard.models import Comparison
 from dashboard.worker.comparisons import results_of
 

@@ -9,11 +9,11 @@ from django.contrib.auth.models import User
 
 from dashboard.calls.panes import JsonPane, args_pane
 from dashboard.comparisons.cells import unpacked_ids
-from dashboard.comparisons.columns import frozen_rows, todays_columns
-from dashboard.comparisons.judging import last_verdict, variant_is_first
 from dashboard.comparisons.pair import Written, written
+from dashboard.comparisons.variants import frozen_rows, todays_columns
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, Project, Review
+from dashboard.reviews.verdicts import last_verdict, variant_is_first
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST, Window
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window

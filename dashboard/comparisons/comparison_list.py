@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.comparisons.page import Progress, progress_of
-from dashboard.comparisons.pinned import PinnedCheck, last_check
+from dashboard.checks.pinned import PinnedCheck, last_check
+from dashboard.comparisons.comparison_detail import Progress, progress_of
 from dashboard.models import Comparison, Project
 
 MOST = 200

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dashboard.comparisons.columns import Column, frozen_rows, todays_columns
-from dashboard.comparisons.judging import sha256_of
 from dashboard.comparisons.pair import rendered_from, written
+from dashboard.comparisons.variants import Column, frozen_rows, todays_columns
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Verdict
+from dashboard.reviews.verdicts import sha256_of
 from envelopes.text.untrusted_json import tame
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboard.models import Comparison, ComparisonColumn, Project
-from dashboard.renderers.variant_list import Offered, by_key, offered_by_family
-from dashboard.renderers.variant_templates import is_template, kept_version, latest_version
+from dashboard.variants.templates import is_template, kept_version, latest_version
+from dashboard.variants.variant_list import Offered, by_key, offered_by_family
 from envelopes.families import family
 from envelopes.variants import Variant, variant
 

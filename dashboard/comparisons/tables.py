@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from dashboard.comparisons.ask import LABELS
 from dashboard.comparisons.cells import MEASURES, Measure
+from dashboard.comparisons.params import LABELS
 from dashboard.comparisons.summary import Bounds, ColumnSummary, Delta, Summary
 from dashboard.templatetags.markup import count as shown
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboard.models import Project
-from dashboard.renderers.variant_templates import (
+from dashboard.variants.templates import (
     Keyed,
     as_variant,
     latest_by_family,

@@ -16,16 +16,16 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils import timezone
 
-from dashboard.comparisons.arrangement import Arrangement, ask_for
-from dashboard.comparisons.ask import Ask, calls_href, pair_href
+from dashboard.checks.pinned import PinnedCheck, last_check
 from dashboard.comparisons.asked import asked_of
 from dashboard.comparisons.cells import Measure
 from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
-from dashboard.comparisons.columns import current_variant
-from dashboard.comparisons.figures import FigureRow, difference_rows, notes_of, rule_rows, total_rows
+from dashboard.comparisons.column_order import Arrangement, ask_for
 from dashboard.comparisons.heat import Heat, heat_of
-from dashboard.comparisons.pinned import PinnedCheck, last_check
+from dashboard.comparisons.params import Ask, calls_href, pair_href
 from dashboard.comparisons.summary import ColumnSummary, Summary
+from dashboard.comparisons.tables import FigureRow, difference_rows, notes_of, rule_rows, total_rows
+from dashboard.comparisons.variants import current_variant
 from dashboard.models import Call, Comparison, ComparisonColumn
 from dashboard.worker.comparisons import done_count, is_anyone_at_work
 

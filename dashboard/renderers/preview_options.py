@@ -15,8 +15,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from dashboard.renderers.variant_list import Offered, by_key
 from dashboard.text.diff_markup import View
+from dashboard.variants.variant_list import Offered, by_key
 from envelopes.schema.budget import CutAt, RenderPolicy
 
 RECORDED = "recorded"

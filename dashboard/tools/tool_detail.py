@@ -10,10 +10,10 @@ from typing import Any
 from dashboard.models import Project
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST, Window
-from dashboard.tools.declared import SCHEMA, Declared, Form, bodies
-from dashboard.tools.list import ForeignRow, ToolRow, foreign_names, foreign_rows, tool_row, uses
+from dashboard.tools.provider_declarations import SCHEMA, Declared, Form, bodies
 from dashboard.tools.samples import Rendered, Sample, tool_samples
-from dashboard.tools.shape import Shape, shapes
+from dashboard.tools.schema_tables import Shape, shapes
+from dashboard.tools.tool_list import ForeignRow, ToolRow, foreign_names, foreign_rows, tool_row, uses
 from envelopes.families import builtin
 from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
 

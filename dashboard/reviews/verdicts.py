@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from dashboard.comparisons.cells import packed_ids, text_bytes, unpacked_ids
-from dashboard.comparisons.comparing import Unusable, drawn
+from dashboard.comparisons.lifecycle import Unusable, drawn
 from dashboard.ingest.coerce import column_text
 from dashboard.models import Comparison, Review, Verdict
 from dashboard.worker.comparisons import results_of

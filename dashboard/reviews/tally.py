@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from dashboard.comparisons.facts import column_names
-from dashboard.comparisons.figures import probability
-from dashboard.comparisons.statistics import CONFIDENCE, Agreement, Interval, agreements, share_interval, sign_test
+from dashboard.comparisons.export import column_names
+from dashboard.comparisons.significance import CONFIDENCE, Agreement, Interval, agreements, share_interval, sign_test
+from dashboard.comparisons.tables import probability
 from dashboard.models import Comparison, Review, Verdict
 
 

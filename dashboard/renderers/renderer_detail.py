@@ -9,12 +9,12 @@ from functools import cached_property
 from dashboard.calls.lint_findings import FindingLine, finding_line
 from dashboard.models import Call, Project
 from dashboard.renderers.preview import Failed, Preview, preview
-from dashboard.renderers.preview_knobs import Knobs, knobs
+from dashboard.renderers.preview_options import Knobs, knobs
 from dashboard.renderers.preview_pasted import LIMIT, Refused
-from dashboard.renderers.preview_subject import NoSubject, SampleName, Subject, recent_calls, sample_outputs, subject
-from dashboard.renderers.variant_list import Offered, offered
+from dashboard.renderers.preview_source import NoSubject, SampleName, Subject, recent_calls, sample_outputs, subject
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST, NEXT, Window
+from dashboard.variants.variant_list import Offered, offered
 from envelopes.families import family
 from envelopes.families.base import Family
 

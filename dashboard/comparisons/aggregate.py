@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from dashboard.comparisons.cells import MEASURES, Cell, Measure, Row
 from dashboard.comparisons.changes import CHANGES, Changed, bucket
-from dashboard.comparisons.statistics import Spread
+from dashboard.comparisons.significance import Spread
 
 MOST_CHANGED = 50
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 
-from dashboard.comparisons.columns import RECORDED, Offers, known_names
-from dashboard.comparisons.comparing import Selection
+from dashboard.comparisons.lifecycle import Selection
+from dashboard.comparisons.variants import RECORDED, Offers, known_names
 from dashboard.models import Call, Project
-from dashboard.renderers.variant_list import Offered, by_key, offered_by_family
+from dashboard.variants.variant_list import Offered, by_key, offered_by_family
 
 SUGGESTED = ("receipt",)
 MOST_SAMPLED = 1_000_000

@@ -12,12 +12,12 @@ from itertools import islice
 from urllib.parse import urlencode
 from uuid import UUID
 
-from dashboard.comparisons.adding import place_key
-from dashboard.comparisons.arrangement import Arrangement
-from dashboard.comparisons.ask import pair_href
+from dashboard.comparisons.aggregate import place_key
 from dashboard.comparisons.cells import Cell, Measure, Row
 from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
-from dashboard.comparisons.page import CHANGE_TITLES, ChangedCall, changed_call, changed_calls, told_of
+from dashboard.comparisons.column_order import Arrangement
+from dashboard.comparisons.comparison_detail import CHANGE_TITLES, ChangedCall, changed_call, changed_calls, told_of
+from dashboard.comparisons.params import pair_href
 from dashboard.comparisons.summary import ColumnSummary, Sums
 from dashboard.models import Comparison
 from dashboard.worker.comparisons import results_in

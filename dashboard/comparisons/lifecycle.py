@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from dashboard.comparisons.cells import packed_ids
-from dashboard.comparisons.columns import bound_columns, column_rows
+from dashboard.comparisons.variants import bound_columns, column_rows
 from dashboard.filters.language import Query, parse
 from dashboard.ingest.bulk import insert
 from dashboard.ingest.coerce import column_text

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Max, QuerySet
 
-from dashboard.comparisons.pinned import Pinned, pinned_comparisons
+from dashboard.checks.pinned import Pinned, pinned_comparisons
 from dashboard.models import Project, ReceiptFingerprint
 
 PAGE = 100

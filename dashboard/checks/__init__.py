@@ -1,0 +1,1 @@
+"""Whether receipts that were sent would be written alike today."""

@@ -1,0 +1,1 @@
+"""Blind verdicts on pairs of receipts."""
