@@ -2,10 +2,10 @@
 
     python -m tests.mutation MODULE [ARGUMENT...]
 
-changes one place of the module at a time (an operator, a constant, a condition, what is returned, a statement that
-goes), runs tests on it, prints each change that none of them failed on, and the share that was noticed. MODULE is
-a path such as `envelopes/pipeline/project.py`. The arguments are pytest's and say which tests; the modules in TESTS need
-none. It ends with 1 where the share is below LEAST percent.
+changes one place of the module at a time (an operator, a constant, a condition, a returned value, a removed
+statement), runs tests on it, prints each change that no test failed on, and the share that was noticed. MODULE is a
+path such as `envelopes/pipeline/project.py`. ARGUMENT goes to pytest and selects tests; modules in TESTS need none.
+The exit status is 1 where the share is below LEAST percent.
 
 Each mutant has a forked process that has not imported the module yet, so that constants, defaults and decorators
 are tried as well. A test that hangs has noticed. What a test starts as a program of its own runs unchanged.

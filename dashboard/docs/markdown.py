@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "docs"
+FOLDER = Path(__file__).parent
 # Reading order of the index; a file that is not named here is not served.
 ORDER = (
     *("recordings", "reading-a-call", "fidelity", "query", "renderers", "comparisons", "changing-receipts"),

@@ -1,4 +1,4 @@
-"""The built-in tools as one JSON document that a machine reads: `envelopes/inventory.json` (TOOLS-001).
+"""The built-in tools as one JSON document that a machine reads: `envelopes/families/inventory.json` (TOOLS-001).
 
 `python manage.py tool_inventory` writes it anew, `--check` says whether it is what the code defines.
 

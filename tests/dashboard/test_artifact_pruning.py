@@ -128,13 +128,13 @@ def test_a_file_that_is_taken_in_while_garbage_is_collected_stays(monkeypatch: p
     importer.start()
     assert inside.wait(10)
     named_when: list[bool] = []
-    still_named = artifact_pruning.forgetting.still_named
+    still_named = artifact_pruning.deletion.still_named
 
     def looked(names: set[str]) -> set[str]:
         named_when.append(go_on.is_set())
         return still_named(names)
 
-    monkeypatch.setattr(artifact_pruning.forgetting, "still_named", looked)
+    monkeypatch.setattr(artifact_pruning.deletion, "still_named", looked)
     threading.Timer(0.2, lambda: go_on.set()).start()
     artifact = stored(call_at(NEW), b"taken in just now")
     carry_out(found)

@@ -1,4 +1,4 @@
-"""`tool_inventory`: writes `envelopes/inventory.json` from the definitions of the built-in tools."""
+"""`tool_inventory`: writes `envelopes/families/inventory.json` from the definitions of the built-in tools."""
 
 from __future__ import annotations
 
