@@ -48,13 +48,13 @@ LONGEST = (
     "tests/test_house.py",
     "tests/faults/test_odd_files.py",
     "tests/test_wheel.py",
-    "tests/envelopes/test_tools_contract.py",
-    "tests/envelopes/test_renderings.py",
-    "tests/envelopes/test_line_time.py",
+    "tests/envelopes/families/test_tools_contract.py",
+    "tests/envelopes/variants/test_shared_variants.py",
+    "tests/envelopes/storage/test_time_search.py",
     "tests/faults/test_two_imports.py",
     "tests/faults/test_followed_import.py",
-    "tests/envelopes/test_transports.py",
-    "tests/dashboard/test_tools_page.py",
+    "tests/envelopes/transports/test_transports.py",
+    "tests/dashboard/tools/test_tools_page.py",
 )
 
 

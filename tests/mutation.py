@@ -33,10 +33,10 @@ BOUNDS = [f"tests/envelopes/test_{name}.py" for name in ("preview", "contract", 
 TESTS = {
     **dict.fromkeys(("envelopes/pipeline/project.py", "envelopes/text/preview.py"), BOUNDS),
     "envelopes/schema/settlement.py": [
-        "tests/envelopes/test_settlement.py",
-        "tests/envelopes/test_codec_settlement.py",
+        "tests/envelopes/schema/test_settlement.py",
+        "tests/envelopes/codecs/test_codec_settlement.py",
     ],
-    "envelopes/schema/outcome.py": ["tests/envelopes/test_outcome.py", "-k", "not mypy"],
+    "envelopes/schema/outcome.py": ["tests/envelopes/schema/test_outcome.py", "-k", "not mypy"],
 }
 LEAST = 85
 PYTEST = (

@@ -16,8 +16,8 @@ from dashboard.artifacts import search
 from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact, Project, Run
 from tests.browser.conftest import Browse, Serious
-from tests.dashboard.artifacts import field_artifact, stored
 from tests.dashboard.factories import create_call, create_run
+from tests.dashboard.stored_artifacts import field_artifact, stored
 
 LINES = [f"line {number}: {'ERROR out of memory' if number % 250 == 0 else 'ok'}" for number in range(1, 2_001)]
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.models import Comparison, Project, Verdict
 from dashboard.reviews.verdicts import start_review
-from tests.dashboard.comparisons import compared
+from tests.dashboard.measured_comparisons import compared
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

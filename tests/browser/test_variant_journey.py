@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from dashboard.models import Comparison, Project
 from dashboard.worker.comparisons import work_until_idle
 from tests.browser.conftest import Serious
-from tests.dashboard.comparisons import import_commands
+from tests.dashboard.measured_comparisons import import_commands
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

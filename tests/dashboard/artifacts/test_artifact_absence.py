@@ -1,0 +1,192 @@
+"""Why an artifact has no content to show: never taken in, removed, lost, changed, or not to be asked for now."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
+
+from dashboard.artifacts.content import NoContent, Why, content_of, stream_of
+from dashboard.artifacts.store_check import check_store
+from dashboard.models import Artifact, Call, Observation
+from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.page_text import text_of
+from tests.dashboard.stored_artifacts import body, content_beside, field_artifact, put_beside, stored, take_away
+
+pytestmark = pytest.mark.django_db
+LARGE = b"".join(b"line %d of it\n" % number for number in range(200_000))
+NOWHERE = "http://127.0.0.1:9"  # the port of `discard`, which nobody serves
+
+
+@pytest.fixture
+def call(client: Client, artifact_store: str) -> Call:
+    project = create_project()
+    client.force_login(create_user("alice", project=project))
+    return create_call(create_run(project))
+
+
+@pytest.fixture
+def cut_off(
+    artifact_store: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """Takes the store away: its folder, as a disk that is not mounted, or the service of its bucket."""
+
+    def cut() -> None:
+        if artifact_store.startswith("s3:"):
+            monkeypatch.setenv("AWS_ENDPOINT_URL", NOWHERE)
+            settings.ARTIFACT_CACHE = tmp_path / "of another process"
+        else:
+            Path(artifact_store).rename(tmp_path / "not mounted")
+
+    return cut
+
+
+def why(artifact: Artifact) -> Why:
+    with pytest.raises(NoContent) as no, content_of(artifact):
+        pass
+    return no.value.absence.why
+
+
+def name_of(artifact: Artifact) -> str:
+    return f"{artifact.sha256[:2]}/{artifact.sha256}{'.zst' if artifact.size > 1_000_000 else ''}"
+
+
+def checked() -> tuple[int, dict[str, object]]:
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("check_store", "--json", stdout=out)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, json.loads(out.getvalue())
+
+
+@pytest.mark.parametrize("content", [b"content\n", LARGE], ids=["small", "large"])
+def test_what_the_store_says_it_has_not_is_lost_and_other_content_is_no_content(call: Call, content: bytes) -> None:
+    artifact = stored(call, content)
+    kept = content_beside(name_of(artifact))
+    put_beside(name_of(artifact), kept[:-5])
+    assert why(artifact) == Why.CHANGED
+    put_beside(name_of(artifact), b"x" * len(kept))
+    assert why(artifact) == Why.CHANGED
+    take_away(name_of(artifact))
+    assert why(artifact) == Why.MISSING
+
+
+def test_content_of_the_same_size_is_told_by_its_hash_and_of_another_by_that(client: Client, call: Call) -> None:
+    artifact = stored(call, b"content\n")
+    put_beside(name_of(artifact), b"CONTENT\n")
+    page = body(client, artifact)
+    assert "The content is not what was stored" in page
+    assert "as many bytes, with another hash" in page
+    assert "CONTENT" not in page
+    put_beside(name_of(artifact), b"content\nand more\n")
+    assert "17 bytes, where 8 were stored" in body(client, artifact)
+    assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
+
+
+@pytest.mark.parametrize("artifact_store", ["folder"], indirect=True)
+def test_content_that_is_too_large_to_be_hashed_for_a_page_is_told_by_its_dates(
+    client: Client, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"\0 bytes" * 300_000
+    artifact = stored(call, content)
+    name = f"{artifact.sha256[:2]}/{artifact.sha256}"
+    put_beside(name, content)  # copied: other dates, the same bytes
+    assert "is not what was stored" not in body(client, artifact)
+    put_beside(name, b"X" + content[1:])
+    assert "as many bytes, with another hash" in body(client, artifact)
+    assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
+    monkeypatch.setattr("dashboard.artifacts.content.HASHED_ONCE", 2_000_000)
+    assert "may have been written to, or copied" in text_of(body(client, artifact))
+    put_beside(name, content)
+    assert check_store().findings == ()
+    assert "may have been written to" not in body(client, artifact)
+
+
+def test_a_frame_that_is_damaged_spoils_its_own_window_alone(client: Client, call: Call) -> None:
+    artifact = stored(call, LARGE * 3)
+    kept = bytearray(content_beside(name_of(artifact)))
+    kept[len(kept) // 2] ^= 1
+    put_beside(name_of(artifact), bytes(kept))
+    places = ("?at=0", "?at=25", "?at=50", "?tail")
+    assert ["not what was stored" in body(client, artifact, place) for place in places] == [False, False, True, False]
+    found = client.get(f"/artifacts/{artifact.pk}/find/?q=nowhere+to+be+found")
+    assert "It was changed or damaged in the artifact store" in found.content.decode()
+
+
+def test_what_was_never_taken_in_and_what_was_removed_say_so(client: Client, call: Call) -> None:
+    artifact = stored(call, b"content\n", state=Artifact.State.MISSING)
+    assert why(artifact) == Why.UNTAKEN
+    artifact.state, artifact.removed_at = Artifact.State.REMOVED, timezone.now()
+    artifact.save()
+    assert why(artifact) == Why.REMOVED
+    assert "taken out by retention" in body(client, artifact)
+
+
+def test_a_field_that_is_no_longer_in_its_result_is_changed(call: Call) -> None:
+    artifact = field_artifact(call, "text")
+    Observation.objects.update(data=b"{}")
+    assert why(Artifact.objects.get(pk=artifact.pk)) == Why.CHANGED
+
+
+def test_a_store_that_cannot_be_reached_has_lost_nothing(
+    client: Client, call: Call, cut_off: Callable[[], None]
+) -> None:
+    artifact = stored(call, LARGE)
+    cut_off()
+    assert why(artifact) == Why.UNREACHABLE
+    page = text_of(body(client, artifact))
+    assert "The artifact store cannot be reached" in page
+    assert "nothing is known of the content: " in page
+    assert "lost by that" in page
+    for address in ("raw", "picture"):
+        answer = client.get(f"/artifacts/{artifact.pk}/{address}")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
+    other = client.get(f"/artifacts/{artifact.pk}/difference/?with={stored_elsewhere(call).pk}")
+    assert "The artifact store cannot be reached" in text_of(other.content.decode())
+
+
+def stored_elsewhere(call: Call) -> Artifact:
+    return field_artifact(call, "text")
+
+
+def test_check_store_tells_a_store_that_is_down_from_files_that_are_gone(
+    call: Call, cut_off: Callable[[], None]
+) -> None:
+    artifact = stored(call, b"content\n")
+    take_away(name_of(artifact))
+    code, said = checked()
+    assert (code, said["unreachable"]) == (1, "")
+    assert isinstance(said["findings"], list)
+    assert [one["kind"] for one in said["findings"]] == ["artifact"]
+    cut_off()
+    code, said = checked()
+    assert code == 2
+    assert (said["ok"], said["findings"]) == (False, [])
+    assert said["unreachable"]
+
+
+def test_rows_are_checked_though_the_store_is_down(call: Call, cut_off: Callable[[], None]) -> None:
+    stored(call, b"content\n")
+    field_artifact(call, "text")
+    Observation.objects.update(data=b"{}")
+    cut_off()
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("check_store", stdout=out)
+    assert ended.value.code == 2
+    assert "observation" in out.getvalue()
+    assert "The artifact store cannot be reached: " in out.getvalue()
+    assert "none is known to be missing" in out.getvalue()
+
+
+def test_a_download_begins_at_the_beginning(call: Call) -> None:
+    for content in (b"content\n", LARGE, b""):
+        with stream_of(stored(call, content)) as stream:
+            assert stream.read(9) == content[:9]

@@ -1,0 +1,338 @@
+"""Pages of artifacts that are odd: every one is sensible, whole when read on, and says what it shows."""
+
+from __future__ import annotations
+
+import html
+import re
+import threading
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+import pytest
+from django.test import Client
+from pytest_django import Settings
+
+from dashboard.artifacts import stores as artifact_files
+from dashboard.models import Call
+from dashboard.text.ansi_markup import Style, ansi_rows
+from envelopes.storage.line_index_store import IndexFolder
+from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.page_text import text_of
+from tests.dashboard.stored_artifacts import body, rows_of, stored
+
+pytestmark = pytest.mark.django_db
+ANSI = "\x1b[31mred\x1b[0m \x1b[1;38;5;46mgreen\x1b[0m plain\n"
+PNG = (
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+    + (40).to_bytes(4, "big")
+    + (30).to_bytes(4, "big")
+    + b"\x08\x06\0\0\0"
+    + bytes(9)
+    + b"\0\0\0\0IEND\xaeB`\x82"
+)
+
+
+@pytest.fixture
+def call(client: Client, settings: Settings, tmp_path: Path) -> Call:
+    settings.ARTIFACTS = tmp_path / "artifacts"
+    project = create_project()
+    client.force_login(create_user("alice", project=project))
+    return create_call(create_run(project))
+
+
+@pytest.mark.rendering
+def test_an_empty_file_says_so(client: Client, call: Call) -> None:
+    assert "The output is empty" in body(client, stored(call, b""))
+
+
+@pytest.mark.rendering
+def test_a_file_without_a_newline_at_the_end_has_its_last_line(client: Client, call: Call) -> None:
+    page = body(client, stored(call, b"first\nlast"))
+    assert rows_of(page) == [(1, "first"), (2, "last")]
+    assert "Go on in this line" not in page
+
+
+@pytest.mark.rendering
+def test_carriage_returns_and_nul_bytes_are_marks_that_hide_nothing(client: Client, call: Call) -> None:
+    page = body(
+        client,
+        stored(call, b"a\r\n10%\r20%\rdone\nnul \0 here, and so much text behind it that a NUL is a stray one\n" * 9),
+    )
+    assert rows_of(page)[:3] == [
+        (1, "a\r"),
+        (2, "10%\r20%\rdone"),
+        (3, "nul \0 here, and so much text behind it that a NUL is a stray one"),
+    ]
+
+
+@pytest.mark.rendering
+def test_bytes_that_are_no_utf_8_are_marks_and_the_encoding_is_called_a_guess(client: Client, call: Call) -> None:
+    page = body(client, stored(call, b"good\nbad \xff\xfe bytes\n"))
+    assert rows_of(page)[1] == (2, "bad \udcff\udcfe bytes")
+    assert r">\xff</i>" in page
+    assert "guessed" in page
+
+
+@pytest.mark.rendering
+def test_a_guessed_encoding_can_be_switched(client: Client, call: Call) -> None:
+    artifact = stored(call, "Привет мир, это проверка\n".encode("cp1251") * 20)
+    page = body(client, artifact)
+    assert rows_of(page)[0] == (1, "Привет мир, это проверка")
+    assert '<option value="cp1251" selected>' in page
+    other = body(client, artifact, "?encoding=latin-1")
+    assert rows_of(other)[0][1].startswith("Ïðèâåò")
+    assert '<option value="latin-1" selected>' in other
+    assert "Latin-1 chosen by you" in text_of(other)
+    assert rows_of(body(client, artifact, "?encoding=nonsense"))[0] == (1, "Привет мир, это проверка")
+
+
+@pytest.mark.rendering
+def test_utf_16_is_read_by_its_mark_and_its_lines_are_found(client: Client, call: Call) -> None:
+    text = "".join(f"строка {number} \u010a\u0a0a\n" for number in range(1, 3_001))
+    artifact = stored(call, text.encode("utf-16"))
+    page = body(client, artifact, "?line=2500")
+    assert rows_of(page)[0] == (2_500, "строка 2500 \u010a\u0a0a")
+    assert "UTF-16, little end first" in page
+    assert "guessed" not in page
+
+
+@pytest.mark.rendering
+def test_a_million_lines_of_terminal_output_are_windows_of_a_size(client: Client, call: Call) -> None:
+    artifact = stored(call, (ANSI * 1_000_000).encode())
+    page = body(client, artifact, "?line=999990")
+    assert [number for number, _ in rows_of(page)] == list(range(999_990, 1_000_001))
+    assert '<span class="a-1">red</span> <span class="a-10 a-bold">green</span> plain' in page
+    assert "1,000,000" in page
+    middle = body(client, artifact, "?line=500000")
+    assert [number for number, _ in rows_of(middle)] == list(range(500_000, 500_400))
+    assert len(middle) < 300_000
+
+
+@pytest.mark.rendering
+@pytest.mark.parametrize(
+    ("sequence", "shown"),
+    [
+        ("\x1b[2J", "erase"),
+        ("\x1b[10;10H", "cursor"),
+        ("\x1b]0;a title\x07", "title"),
+        ("\x1b]8;;javascript:alert(1)\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]52;c;aGk=\x07", "clipboard"),
+        ("\x1bP+q544e\x1b\\", "string"),
+        ("\x1b[?1049h", "mode"),
+        ("\x1b[6n", "query"),
+        ("\x1bc", "control"),
+        ("\x9b31;\x9b", "\u241b"),
+    ],
+)
+def test_what_would_act_on_a_terminal_is_a_mark(client: Client, call: Call, sequence: str, shown: str) -> None:
+    page = body(client, stored(call, f"\x1b[32mok\x1b[0m before{sequence}after\n".encode()), "?as=ansi")
+    assert "before" in page
+    assert "after" in page
+    assert not re.search("[\x1b\x07\x9b]", page)
+    assert 'href="javascript' not in page
+    if shown != "\u241b":
+        assert f">{shown}</i>" in page
+
+
+@pytest.mark.rendering
+def test_a_colour_goes_on_over_the_lines_before_a_window(client: Client, call: Call) -> None:
+    text = "\x1b[34mblue begins\n" + "still\n" * 100
+    assert '<span class="a-4">still</span>' in body(client, stored(call, text.encode()), "?line=50&as=ansi")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["plain", "\x1b[31mred\x1b[0m", "a\x1b[1;38;5;46mb\x1b[mc\x1b[39m", "\x1b[32m", "\x1b[31m<b>\x1b[4m&\x1b[0m "],
+)
+def test_a_line_of_colours_alone_is_drawn_as_one_with_more(line: str) -> None:
+    """The short way for most lines says what the long one says."""
+    style = Style(ink="4", weights=frozenset({"bold"}))
+    (short,), (long,), (title,) = (ansi_rows([text], style) for text in (line, f"\x1b]0;x\x07{line}", "\x1b]0;x\x07"))
+    assert long == title + short
+
+
+@pytest.mark.parametrize(
+    ("parameters", "classes"),
+    [
+        ("4:3", "a-underline"),
+        ("4;4:0", ""),
+        ("38:2::255:0:0", "a-9"),
+        ("38;2;255;0;0", "a-9"),
+        ("38:5:4", "a-4"),
+        ("58:2::1:3:9", ""),
+        ("58;5;1", ""),
+        ("58;2;1;3;9;31", "a-1"),
+    ],
+)
+def test_what_belongs_to_one_number_changes_nothing_else(parameters: str, classes: str) -> None:
+    (row,) = ansi_rows([f"\x1b[{parameters}mx"])
+    assert row == (f'<span class="{classes}">x</span>' if classes else "x")
+
+
+@pytest.mark.rendering
+def test_a_diff_is_marked_line_by_line(client: Client, call: Call) -> None:
+    diff = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,4 +1,3 @@\n same\n--- a comment\n-old\n+new\n"
+    page = body(client, stored(call, diff))
+    kinds = re.findall(r'class="line"(?: data-diff="(\w+)")?>', page)
+    assert kinds == ["file", "file", "file", "at", "", "del", "del", "add"]
+
+
+@pytest.mark.rendering
+def test_a_table_keeps_line_numbers_and_bounds_its_columns(client: Client, call: Call) -> None:
+    wide = ",".join(str(number) for number in range(500))
+    artifact = stored(call, f'name,note,n\n"a, b",<b>x</b>,1\n{wide}\n"open,2\n'.encode(), path="/x/rows.csv")
+    page = body(client, artifact)
+    cells = re.findall(r"<td data-exact>(.*?)</td>", page)
+    assert cells[:6] == ["name", "note", "n", "a, b", html.escape("<b>x</b>"), "1"]
+    assert "and 440 more columns" in page
+    assert 'id="L4"' in page
+
+
+@pytest.mark.rendering
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (
+            b'a,b,c\n1,"x\ny ""z""\n\n=w",3\n4,5,6\n',
+            [["a", "b", "c"], ["1", 'x\ny "z"\n\n=w', "3"], [], [], [], ["4", "5", "6"]],
+        ),
+        (b'a,b,c\r\n1,"x\r\ny",3\r\n', [["a", "b", "c"], ["1", "x\ny", "3"], []]),
+        (
+            b'a,b,c\n1,"open,3\n4,"x, y",6\n7,"8",9\n',
+            [["a", "b", "c"], ["1", "open,3"], ["4", "x, y", "6"], ["7", "8", "9"]],
+        ),
+        (b'a,b,c\n1,5" pipe,3\n4,7" pipe,6\n', [["a", "b", "c"], ["1", '5" pipe', "3"], ["4", '7" pipe', "6"]]),
+        (b'a,b,c\n1,"' + b"x\n" * 60 + b'",3\n', [["a", "b", "c"], ["1", "x"], *[["x"]] * 59, [",3"]]),
+    ],
+    ids=["a cell of four lines", "CRLF", "never closed", "inches", "too long"],
+)
+def test_a_cell_over_several_lines_stands_in_the_row_of_its_first(
+    client: Client, call: Call, content: bytes, rows: list[list[str]]
+) -> None:
+    page = body(client, stored(call, content, path="/x/rows.csv"))
+    found = re.findall(r'<tr id="L(\d+)".*?</tr>', page, re.S)
+    assert [int(number) for number in found] == list(range(1, len(rows) + 1))
+    drawn = re.findall(r"<tr id=.*?</tr>", page, re.S)
+    assert [[text_of(cell) for cell in re.findall("<td data-exact>(.*?)</td>", row, re.S)] for row in drawn] == rows
+    assert page.count("goes on in the cell above") == sum(not row for row in rows)
+
+
+@pytest.mark.rendering
+def test_a_window_of_a_table_keeps_the_heads_of_its_columns(client: Client, call: Call) -> None:
+    table = b'id;"name; first";note\n' + b"1;a;b\n" * 900
+    artifact = stored(call, table, path="/home/x/rows.csv")
+    page = body(client, artifact, "?line=700")
+    (heads,) = re.findall("<thead>(.*?)</thead>", page)
+    assert [text_of(cell) for cell in re.findall("<td.*?</td>", heads)] == ["id", "name; first", "note"]
+    assert 'href="?line=1#L1"' in heads
+    assert "<thead>" not in body(client, artifact)
+
+
+@pytest.mark.rendering
+def test_how_lines_end_is_said_where_it_is_not_as_usual(client: Client, call: Call) -> None:
+    assert "Line endsCRLF" in text_of(body(client, stored(call, b"a\r\nb\r\n")))
+    assert "Line endsCRLF and LF" in text_of(body(client, stored(call, b"a\r\nb\n")))
+    assert "Line ends" not in text_of(body(client, stored(call, b"10%\r20%\rdone\n")))
+    assert "Line endsCRLF" in text_of(body(client, stored(call, "\ufeffa\r\nb\r\n".encode("utf-16-le"))))
+
+
+@pytest.mark.rendering
+def test_what_is_shown_as_bytes_says_why_and_leads_to_its_text(client: Client, call: Call) -> None:
+    artifact = stored(call, b"record\0field\0\n" * 900)
+    page = body(client, artifact)
+    assert "the beginning holds what no text has" in page
+    assert 'href="?as=text&amp;offset=0"' in page
+    assert "no text has" not in body(client, artifact, "?as=text")
+    assert "no text has" not in body(client, stored(call, b"text"), "?as=hex")
+
+
+@pytest.mark.rendering
+def test_a_picture_is_measured_before_anything_decodes_it(client: Client, call: Call) -> None:
+    artifact = stored(call, PNG)
+    page = body(client, artifact)
+    assert f'<img src="/artifacts/{artifact.pk}/picture" width="40" height="30"' in page
+    response = client.get(f"/artifacts/{artifact.pk}/picture")
+    assert b"".join(response.streaming_content) == PNG
+    assert response["Content-Type"] == "image/png"
+    assert response["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
+    assert rows_of(body(client, artifact, "?as=hex")) == []
+    assert "89 50 4e 47" in body(client, artifact, "?as=hex")
+    assert "may be cut short" not in page
+    assert "may be cut short" in body(client, stored(call, PNG[:-4]))
+
+
+@pytest.mark.rendering
+def test_a_flood_of_pixels_is_never_served_as_a_picture(client: Client, call: Call) -> None:
+    flood = PNG[:16] + (20_000).to_bytes(4, "big") * 2 + PNG[24:]
+    artifact = stored(call, flood)
+    page = body(client, artifact)
+    assert "20,000 × 20,000 pixels are too many to show" in page
+    assert "that is nothing to show" in body(client, stored(call, PNG[:16] + bytes(8) + PNG[24:]))
+    assert "<img" not in page
+    assert client.get(f"/artifacts/{artifact.pk}/picture").status_code == 404
+
+
+@pytest.mark.rendering
+@pytest.mark.parametrize("content", [b"<svg xmlns='http://www.w3.org/2000/svg'><script>x</script></svg>", b"<html>hi"])
+def test_html_and_svg_are_text(client: Client, call: Call, content: bytes) -> None:
+    artifact = stored(call, content)
+    assert rows_of(body(client, artifact)) == [(1, content.decode())]
+    assert client.get(f"/artifacts/{artifact.pk}/picture").status_code == 404
+
+
+@pytest.mark.rendering
+def test_bytes_can_be_walked_to_the_end(client: Client, call: Call) -> None:
+    artifact = stored(call, bytes(range(256)) * 100)
+    page = body(client, artifact, "?tail")
+    assert "@25,584" in page
+    assert 'href="?offset=' in body(client, artifact)
+    assert "f0 f1 f2 f3" in page
+    for typed in ("4096", "0x1000", "4,096", "16 %"):
+        assert 'id="B4096"' in body(client, artifact, f"?as=hex&go={quote(typed)}")
+    assert 'id="B0"' in body(client, artifact, "?as=hex&go=elsewhere")
+
+
+def test_the_same_content_of_another_call_is_linked_and_of_another_project_is_not(client: Client, call: Call) -> None:
+    artifact = stored(call, b"the same\n")
+    twin = stored(create_call(call.run, tool="Read", external_id="toolu_twin"), b"the same\n")
+    stranger = stored(create_call(create_run(create_project("other"))), b"the same\n")
+    page = body(client, artifact)
+    assert str(twin.pk) in page
+    assert str(stranger.pk) not in page
+
+
+@pytest.mark.parametrize("fault", ["shrinks", "is replaced", "is cut"])
+def test_a_stored_file_that_changed_is_shown_by_state_and_never_fails(client: Client, call: Call, fault: str) -> None:
+    artifact = stored(call, b"".join(b"line %d of it\n" % number for number in range(200_000)))
+    (path,) = artifact_files.artifact_files().root.glob("*/*.zst")
+    damaged = {"shrinks": b"", "is replaced": b"other content\n" * 9, "is cut": path.read_bytes()[:5_000]}[fault]
+    path.write_bytes(damaged)
+    page = body(client, artifact, "?line=150000")
+    assert "The content is not what was stored" in page
+    assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
+
+
+@pytest.mark.rendering
+def test_the_head_is_readable_while_the_lines_are_counted(
+    client: Client, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = stored(call, b"".join(b"line %d of it\n" % number for number in range(1, 600_001)))
+    artifact_files.artifact_files().indexes.remove(artifact.sha256)
+    go_on, others = threading.Event(), set(threading.enumerate())
+    build = IndexFolder.build
+
+    def waiting(self: IndexFolder, sha256: str, stream: BinaryIO, encoding: str = "utf-8") -> bool:
+        assert go_on.wait(20)
+        return build(self, sha256, stream, encoding)
+
+    monkeypatch.setattr(IndexFolder, "build", waiting)
+    page = body(client, artifact)
+    assert "The lines of this output are being counted, 0 % so far" in text_of(page)
+    assert rows_of(page)[0] == (1, "line 1 of it")
+    middle = body(client, artifact, "?at=50")
+    assert re.search(r'<a href="\?offset=(\d+)#B\1"', middle)
+    go_on.set()
+    for counting in set(threading.enumerate()) - others:
+        counting.join(20)
+    assert rows_of(body(client, artifact, "?line=500000"))[0] == (500_000, "line 500000 of it")

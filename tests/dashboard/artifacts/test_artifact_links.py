@@ -1,0 +1,153 @@
+"""Links to places in an artifact: a line, a range of lines, and what was typed into the box."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from dashboard.artifacts.location import lines_of
+from dashboard.models import Artifact, Project
+from tests.dashboard.factories import create_call, create_run
+from tests.dashboard.stored_artifacts import body, field_artifact, rows_of
+
+pytestmark = pytest.mark.rendering
+LINES = "".join(f"line {number}\n" for number in range(1, 1_001))
+
+
+@pytest.fixture
+def log(project: Project, alice: User) -> Artifact:
+    return field_artifact(create_call(create_run(project, "one")), LINES)
+
+
+def set_off(page: str) -> list[int]:
+    return [int(line) for line in re.findall(r'<(?:div|tr) id="L(\d+)"[^>]* data-asked>', page)]
+
+
+def link_of(page: str) -> str:
+    found = re.search(r'href="([^"]*)" data-copy-link', page)
+    assert found
+    return html.unescape(found[1])
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        ("120", range(120, 121)),
+        ("120-180", range(120, 181)),
+        ("L120-L180", range(120, 181)),
+        ("180 - 120", range(120, 181)),
+        ("1,200–1,300", range(1_200, 1_301)),
+        ("0", range(0)),
+        ("0-5", range(0)),
+        ("-5", range(0)),
+        ("ten", range(0)),
+        ("9" * 16, range(0)),
+        ("", range(0)),
+    ],
+)
+def test_a_range_is_read_as_it_is_written(said: str, lines: range) -> None:
+    assert lines_of(said) == lines
+
+
+@pytest.mark.parametrize("query", ["?line=120-180", "?go=120-180", "?line=L120-L180", "?line=180-120"])
+def test_a_range_of_lines_is_set_off_and_its_link_leads_there_again(client: Client, log: Artifact, query: str) -> None:
+    page = body(client, log, query)
+    assert rows_of(page)[0] == (120, "line 120")
+    assert set_off(page) == list(range(120, 181))
+    assert link_of(page) == "?line=120-180#L120"
+
+
+def test_a_range_goes_on_in_the_next_window(client: Client, log: Artifact) -> None:
+    page = body(client, log, "?line=100-600")
+    assert set_off(page) == list(range(100, 500))
+    later = re.search(r'href="(\?offset=[^"]*)" data-hotkey="click" data-key="j"', page)
+    assert later
+    assert set_off(body(client, log, html.unescape(later[1]))) == list(range(500, 601))
+
+
+@pytest.mark.parametrize(
+    ("query", "link"),
+    [
+        ("", "?line=1#L1"),
+        ("?at=50", "?line=507#L507"),
+        ("?go=50 %25", "?line=507#L507"),
+        ("?line=40&as=diff", "?line=40&as=text#L40"),
+        ("?line=40&q=line&any_case=1", "?line=40&q=line&any_case=1#L40"),
+    ],
+)
+def test_the_link_of_a_window_keeps_how_it_is_looked_at(client: Client, log: Artifact, query: str, link: str) -> None:
+    assert link_of(body(client, log, query)).replace("as=diff", "as=text") == link
+
+
+def test_a_range_is_set_off_in_a_table_too(client: Client, log: Artifact) -> None:
+    log = field_artifact(create_call(create_run(log.project, "two")), "a,b,c\n1,2,3\n" * 20)
+    assert set_off(body(client, log, "?as=table&line=2-4")) == [2, 3, 4]
+
+
+STAMPED = "".join(f"2026-11-22 10:{minute:02}:{second:02} tick\n" for minute in range(60) for second in range(60))
+
+
+@pytest.mark.parametrize(
+    ("query", "line", "said"),
+    [
+        ("?go=10:20", 1_201, "The first line at or after 2026-11-22 10:20:00 is of 2026-11-22 10:20:00."),
+        ("?time=2026-11-22T10:20:00Z", 1_201, "The first line at or after"),
+        ("?go=1795342800", 1_201, "The first line at or after"),
+        ("?go=2026-11-23", 3_201, "All time stamps are before 2026-11-23 00:00:00: the last is 2026-11-22 10:59:59."),
+        ("?go=soon", 1, "“soon” is no line, range, percentage or time. These lines begin at 2026-11-22 10:00:00."),
+    ],
+)
+def test_a_time_leads_to_its_line(client: Client, log: Artifact, query: str, line: int, said: str) -> None:
+    log = field_artifact(create_call(create_run(log.project, "two")), STAMPED)
+    page = body(client, log, query)
+    assert rows_of(page)[0][0] == line
+    assert said in html.unescape(page)
+    assert set_off(page) == ([line] if line == 1_201 else [])
+
+
+def test_a_time_that_is_drawn_in_a_colour_is_one(client: Client, log: Artifact) -> None:
+    """Loggers dim their stamps: the last letter of the sequence stands before the first digit of the year."""
+    coloured = re.sub(r"(2026\S+ \S+)", "\x1b[2m\\1\x1b[0m", STAMPED)
+    log = field_artifact(create_call(create_run(log.project, "two")), coloured)
+    page = body(client, log, "?go=10:20&as=text")
+    assert set_off(page) == [1_201]
+    assert "2026-11-22 10:00:00" in body(client, log)
+
+
+@pytest.mark.parametrize(
+    ("form", "query", "first", "said"),
+    [
+        ("%H:%M:%S", "?go=00:10", "00:10:00 tick", "The lines name no day: days are inferred"),
+        (
+            "%H:%M:%S",
+            "?go=day+2+00:10",
+            "00:10:00 tick",
+            "or after day 2 00:10:00 is of day 2 00:10:00.",
+        ),
+        ("%H:%M:%S", "?go=23:50", "23:50:00 tick", "The first line at or after 23:50:00 is of 23:50:00."),
+        ("%b %d %H:%M:%S", "?go=Jan+1+00:10", "Jan 01 00:10:00 tick", "The lines name no year: it is inferred"),
+    ],
+)
+def test_a_day_or_a_year_that_no_line_names_is_counted_and_said_to_be(
+    client: Client, log: Artifact, form: str, query: str, first: str, said: str
+) -> None:
+    begin = datetime(2026, 12, 31, 22, 30, tzinfo=UTC)
+    lines = [f"{begin + timedelta(seconds=10 * number):{form}} tick\n" for number in range(1_500)]
+    counted = field_artifact(create_call(create_run(log.project, "two")), "".join(lines))
+    page = body(client, counted, query)
+    assert rows_of(page)[0][1] == first
+    assert said in html.unescape(page)
+    assert "inferred" in page
+
+
+def test_a_time_in_lines_without_any_or_out_of_order_is_refused_in_words(client: Client, log: Artifact) -> None:
+    assert "carry no time stamps" in body(client, log, "?go=10:20")
+    mixed = field_artifact(create_call(create_run(log.project, "two")), STAMPED * 2)
+    page = body(client, mixed, "?time=10:20")
+    assert "they go back from 2026-11-22 10:59:59 to 2026-11-22 10:00:00" in page
+    assert set_off(page) == [3_601]

@@ -1,0 +1,199 @@
+"""What goes from the artifact store and what never does; and the check that says whether all is whole."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test import Client
+
+from dashboard.artifacts import removal as artifact_removal
+from dashboard.artifacts import retention as artifact_pruning
+from dashboard.artifacts.retention import carry_out, plan
+from dashboard.artifacts.stores import artifact_files
+from dashboard.models import Artifact, Call, Observation
+from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.stored_artifacts import content_beside, field_artifact, put_beside, stored, take_away
+
+pytestmark = pytest.mark.django_db
+OLD = datetime(2026, 1, 1, tzinfo=UTC)
+NUMBERS = count()
+NEW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def store(artifact_store: str, tmp_path: Path) -> Path:
+    """The folder in which this machine's writes begin, whichever store it is."""
+    return tmp_path / ("cache" if artifact_store.startswith("s3:") else "artifacts")
+
+
+def call_at(at: datetime) -> Call:
+    run = create_run(create_project(f"project-{next(NUMBERS)}"))
+    run.sort_at = at
+    run.save()
+    return create_call(run)
+
+
+def command(name: str, *options: str) -> dict[str, object]:
+    out = io.StringIO()
+    call_command(name, *options, "--json", stdout=out)
+    return json.loads(out.getvalue())
+
+
+def is_stored(artifact: Artifact) -> bool:
+    return artifact.sha256 in artifact_files().sizes()
+
+
+def test_what_only_old_runs_name_goes_and_its_row_says_so(client: Client) -> None:
+    old, new = stored(call_at(OLD), b"old\n"), stored(call_at(NEW), b"new\n")
+    shared_old, shared_new = stored(call_at(OLD), b"shared\n"), stored(call_at(NEW), b"shared\n")
+    assert carry_out(plan(before=OLD + timedelta(days=30))) == 1
+    assert [is_stored(one) for one in (old, new, shared_old, shared_new)] == [False, True, True, True]
+    old.refresh_from_db()
+    assert (old.state, old.removed_at is not None) == ("removed", True)
+    client.force_login(create_user("alice", project=old.project))
+    page = client.get(f"/artifacts/{old.pk}/").content.decode()
+    assert "It was taken out by retention" in page
+
+
+def test_a_quota_takes_the_oldest_first() -> None:
+    artifacts = [stored(call_at(OLD + timedelta(days=day)), bytes([65 + day]) * 1_000) for day in range(4)]
+    carry_out(plan(quota=2_500))
+    assert [is_stored(one) for one in artifacts] == [False, False, True, True]
+
+
+def test_a_dry_run_changes_nothing_and_says_the_same(store: Path) -> None:
+    artifact = stored(call_at(OLD), b"old\n")
+    garbage = artifact_files().put(io.BytesIO(b"nothing names this"))
+    dry = command("prune_artifacts", "--older-than", "30", "--dry-run")
+    assert (dry["retired"], dry["unnamed"], dry["freed_bytes"]) == (1, 1, 4 + garbage.size)
+    assert is_stored(artifact)
+    wet = command("prune_artifacts", "--older-than", "30")
+    assert wet == dry | {"dry_run": False}
+    assert not is_stored(artifact)
+
+
+def test_without_options_only_what_nothing_names_goes(store: Path) -> None:
+    artifact = stored(call_at(OLD), b"kept\n")
+    artifact_files().put(io.BytesIO(b"garbage " * 300_000))
+    stale, fresh = store / "incoming-stale", store / "incoming-fresh"
+    store.mkdir(exist_ok=True)
+    for path in (stale, fresh):
+        path.write_bytes(b"half")
+    os.utime(stale, (time.time() - 200_000,) * 2)
+    command("prune_artifacts")
+    names = {path.name for path in store.iterdir() if path.is_file()}
+    assert names - {"lock"} == {"incoming-fresh"}
+    assert artifact_files().sizes() == {artifact.sha256: 5}
+
+
+@pytest.mark.parametrize("options", [["--older-than", "-1"], ["--quota", "-5"], ["--older-than", "99999999"]])
+def test_nonsense_is_refused(options: list[str]) -> None:
+    with pytest.raises(CommandError):
+        call_command("prune_artifacts", *options)
+
+
+def test_a_recorded_result_is_never_pruned() -> None:
+    artifact = field_artifact(call_at(OLD), "text of a result")
+    carry_out(plan(before=NEW, quota=0))
+    artifact.refresh_from_db()
+    assert artifact.state == "present"
+
+
+def test_a_file_that_is_taken_in_while_garbage_is_collected_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan saw it without a row; the import commits its row before the collector may look."""
+    kept = artifact_files().put(io.BytesIO(b"taken in just now"))
+    found = plan()
+    assert set(found.unnamed) == {kept.sha256}
+    inside, go_on = threading.Event(), threading.Event()
+
+    def importing() -> None:
+        with artifact_removal.taking_in():
+            inside.set()
+            assert go_on.wait(10)
+        connection.close()
+
+    importer = threading.Thread(target=importing)
+    importer.start()
+    assert inside.wait(10)
+    named_when: list[bool] = []
+    still_named = artifact_pruning.deletion.still_named
+
+    def looked(names: set[str]) -> set[str]:
+        named_when.append(go_on.is_set())
+        return still_named(names)
+
+    monkeypatch.setattr(artifact_pruning.deletion, "still_named", looked)
+    threading.Timer(0.2, lambda: go_on.set()).start()
+    artifact = stored(call_at(NEW), b"taken in just now")
+    carry_out(found)
+    importer.join()
+    assert named_when == [True]
+    assert is_stored(artifact)
+
+
+def test_a_whole_store_is_whole() -> None:
+    stored(call_at(NEW), b"line\n" * 400_000)
+    field_artifact(call_at(NEW), "text")
+    assert command("check_store") == {"ok": True, "findings": [], "unreachable": ""}
+
+
+DAMAGES: dict[str, tuple[Callable[[str], object], set[str]]] = {
+    "missing": (take_away, {"artifact"}),
+    "changed": (lambda name: put_beside(name, b"other\n"), {"file"}),
+    "truncated": (lambda name: put_beside(name, b"con"), {"file"}),
+}
+
+
+@pytest.mark.parametrize(("damage", "kinds"), DAMAGES.values(), ids=DAMAGES)
+def test_what_is_wrong_is_listed(damage: Callable[[str], object], kinds: set[str]) -> None:
+    artifact = stored(call_at(NEW), b"content\n")
+    damage(f"{artifact.sha256[:2]}/{artifact.sha256}")
+    assert {one["kind"] for one in findings()} == kinds
+
+
+def test_large_content_that_was_cut_short_is_listed_for_its_file_and_its_row() -> None:
+    artifact = stored(call_at(NEW), b"line\n" * 400_000)
+    name = f"{artifact.sha256[:2]}/{artifact.sha256}.zst"
+    put_beside(name, content_beside(name)[:100])
+    assert {one["kind"] for one in findings()} == {"file", "artifact"}
+
+
+@pytest.mark.parametrize("artifact_store", ["folder"], indirect=True)
+def test_a_link_in_the_folder_is_listed_and_not_read() -> None:
+    artifact = stored(call_at(NEW), b"content\n")
+    path = Path(settings.ARTIFACTS) / artifact.sha256[:2] / artifact.sha256
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    found = findings()
+    assert {one["kind"] for one in found} == {"file", "artifact"}
+    assert "root:" not in json.dumps(found)
+
+
+def findings() -> list[dict[str, str]]:
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("check_store", "--json", stdout=out)
+    assert ended.value.code == 1
+    found: list[dict[str, str]] = json.loads(out.getvalue())["findings"]
+    return found
+
+
+def test_bytes_of_a_row_that_changed_are_found() -> None:
+    field_artifact(call_at(NEW), "text")
+    Observation.objects.update(data=b"{}")
+    out = io.StringIO()
+    with pytest.raises(SystemExit):
+        call_command("check_store", stdout=out)
+    assert "its bytes are not those that were recorded" in out.getvalue()

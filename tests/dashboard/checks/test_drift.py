@@ -1,0 +1,214 @@
+"""Drift of receipts that this system sent, and of pinned comparisons: each of the four reasons, and the exit status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from dashboard.checks.drift import check, remember_sent
+from dashboard.comparisons import lifecycle
+from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.filters.language import parse
+from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint, Run
+from dashboard.variants.render_call import rendered
+from dashboard.variants.templates import save_version
+from envelopes import variants
+from envelopes.families import family
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment
+from tests.dashboard.factories import create_user
+from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.page_text import text_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def calls(project: Project, tmp_path: Path) -> list[Call]:
+    return import_commands(project, tmp_path, ["one", "two"])
+
+
+@pytest.fixture
+def sent(calls: list[Call]) -> ReceiptFingerprint:
+    surfaces = surfaces_of(calls[0], {})
+    found = rendered(surfaces, "markdown")
+    receipt = Receipt.objects.get(call=calls[0])
+    return remember_sent(receipt, found.variant, surfaces.canonical, found.receipt.text)
+
+
+def change_markdown(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+    changed = tuple(
+        msgspec.structs.replace(one, **changes) if one.name == "markdown" else one for one in variants.VARIANTS
+    )
+    monkeypatch.setattr(variants, "VARIANTS", changed)
+
+
+def other_words(*_: object) -> Iterator[Segment]:
+    yield Segment("other words", "label")
+
+
+def reasons() -> list[tuple[str, str]]:
+    return [(one.variant, one.reason) for one in check().drifted]
+
+
+def exit_status(*arguments: str) -> tuple[int, str]:
+    out = StringIO()
+    try:
+        call_command("check_receipts", *arguments, stdout=out)
+    except SystemExit as ended:
+        return int(str(ended.code)), out.getvalue()
+    return 0, out.getvalue()
+
+
+def test_what_was_sent_and_would_be_sent_again_has_not_drifted(sent: ReceiptFingerprint) -> None:
+    assert exit_status() == (0, "0 of 1 sent receipts and 0 of 0 pinned texts drifted.\n")
+    sent.refresh_from_db()
+    assert (sent.drift, sent.checked_at is not None) == ("", True)
+
+
+def test_a_newer_version_is_drift_of_the_variant(sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_markdown(monkeypatch, version=2)
+    status, said = exit_status("--json")
+    assert status == 1
+    (found,) = json.loads(said)["drifted"]
+    assert (found["reason"], found["detail"]) == ("variant", "version 1 is version 2 now")
+    sent.refresh_from_db()
+    assert sent.drift == "variant"
+
+
+def test_the_preset_lists_the_runs_of_drifted_receipts_until_they_are_mended(
+    sent: ReceiptFingerprint, operator_client: Client
+) -> None:
+    link = f'href="/runs/{Run.objects.get().pk}/'
+    ReceiptFingerprint.objects.update(policy="another")
+    check()
+    assert link in operator_client.get("/runs/?preset=drifted").content.decode()
+    assert [call.pk for call in parse("state:drifted", over="calls").calls(Run.objects.get())] == [sent.receipt.call_id]
+    ReceiptFingerprint.objects.update(policy=RenderPolicy().fingerprint)
+    check()
+    assert link not in operator_client.get("/runs/?preset=drifted").content.decode()
+
+
+def test_a_variant_that_is_gone_is_drift(sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "VARIANTS", ())
+    assert reasons() == [("markdown", "variant")]
+
+
+def test_another_policy_is_drift_of_the_policy(sent: ReceiptFingerprint) -> None:
+    ReceiptFingerprint.objects.update(policy=RenderPolicy(characters=100).fingerprint)
+    assert reasons() == [("markdown", "policy")]
+
+
+def test_another_envelope_is_drift_of_the_canonical_result(sent: ReceiptFingerprint, calls: list[Call]) -> None:
+    stored = CanonicalProjection.objects.get(call=calls[0])
+    stored.data = bytes(stored.data).replace(b"one", b"two")
+    stored.save()
+    assert reasons() == [("markdown", "canonical")]
+
+
+def test_other_words_under_the_same_version_are_drift_of_the_text(
+    sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_markdown(monkeypatch, render=other_words)
+    assert reasons() == [("markdown", "text")]
+    assert "the same version writes another text" in exit_status()[1]
+
+
+def test_a_pinned_comparison_is_held_the_same_way_and_says_what_came_of_it(
+    project: Project, calls: list[Call], operator_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said_on(address: str) -> str:
+        return " ".join(text_of(operator_client.get(address).content.decode()).split())
+
+    comparison, _ = compared(project, ["recorded", "receipt", "markdown"])
+    change_markdown(monkeypatch, render=other_words)
+    assert reasons() == [], "nothing is pinned"
+    lifecycle.pin(comparison, is_pinned=True)
+    assert "not yet: manage.py check_receipts" in said_on(comparison.get_absolute_url())
+    assert reasons() == [("markdown", "text"), ("markdown", "text")]
+    for address in (comparison.get_absolute_url(), "/renderers/drifted/"):
+        assert "2 of 6 texts would be another (text 2)" in said_on(address)
+    assert "pinned drifted" in said_on("/comparisons/")
+    reason = f"      2  markdown  text: the same version writes another text (pinned: {comparison.name})"
+    status, said = exit_status()
+    assert status == 1
+    assert said.splitlines() == [reason, "0 of 0 sent receipts and 2 of 6 pinned texts drifted."]
+    (line, _, *rest) = exit_status("--verbose")[1].splitlines()
+    assert any(line.startswith(f"{call.pk}  Bash  markdown  text: ") for call in calls)
+    assert rest == said.splitlines()
+    assert exit_status("--project", "ledger")[0] == 1
+
+
+def test_a_check_of_nothing_says_so(project: Project) -> None:
+    assert exit_status()[1].startswith("Nothing was checked:")
+
+
+def test_a_project_that_is_not_there_is_no_drift(project: Project) -> None:
+    with pytest.raises(CommandError) as refused:
+        exit_status("--project", "nobody")
+    assert refused.value.returncode == 2
+
+
+def test_a_store_that_cannot_be_read_is_no_drift_either(sent: ReceiptFingerprint) -> None:
+    CanonicalProjection.objects.update(data=b"{", mapping="command:test:1")
+    with pytest.raises(CommandError, match="could not be checked") as refused:
+        exit_status()
+    assert refused.value.returncode == 2
+
+
+def test_pinned_texts_of_deleted_calls_are_told_apart_from_those_that_held(project: Project, calls: list[Call]) -> None:
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    lifecycle.pin(comparison, is_pinned=True)
+    calls[0].delete()
+    status, said = exit_status()
+    assert status == 0
+    assert said == (
+        "0 of 0 sent receipts and 0 of 2 pinned texts drifted.\n"
+        "2 pinned texts were not checked: their calls were deleted, or never answered.\n"
+    )
+    assert json.loads(exit_status("--json")[1])["unchecked"] == 2
+    comparison.refresh_from_db()
+    assert comparison.last_check == {"texts": 2, "unchecked": 2, "reasons": {}}
+
+
+def test_a_family_that_is_no_longer_installed_is_drift(
+    project: Project, calls: list[Call], sent: ReceiptFingerprint
+) -> None:
+    comparison, _ = compared(project, ["receipt", "markdown"])
+    lifecycle.pin(comparison, is_pinned=True)
+    CanonicalProjection.objects.update(mapping="cooking:test:1")
+    assert reasons() == [(variant, "variant") for variant in ("markdown", *["command/receipt", "markdown"] * 2)]
+    assert "the family that read the call is not installed" in exit_status()[1]
+    _, summary = compared(project, ["receipt", "markdown"])
+    assert (summary.calls, summary.unread, summary.gone) == (0, len(calls), 0)
+
+
+def test_a_variant_that_raises_today_is_drift_of_the_text(
+    sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Iterator[Segment]:
+        raise RuntimeError("no words")
+
+    change_markdown(monkeypatch, render=fails)
+    assert reasons() == [("markdown", "text")]
+    assert "RuntimeError: no words" in exit_status()[1]
+
+
+def test_a_pinned_version_of_a_template_is_not_held_against_a_later_one(project: Project, calls: list[Call]) -> None:
+    author = create_user("ada", project=project)
+    fields = {"name": "brief", "title": "Brief", "characters": "900"}
+    save_version(project, family("command"), author, source="{{ summary_text }}", **fields)
+    for names in (["receipt", "brief@1"], ["receipt", "brief"]):
+        lifecycle.pin(compared(project, names)[0], is_pinned=True)
+    assert reasons() == []
+    save_version(project, family("command"), author, source="{{ status }}", **fields)
+    assert [(one.baseline.name, one.detail) for one in check().drifted if one.baseline] == [
+        ("all families: receipt · brief", "version 1 is version 2 now")
+    ] * len(calls)

@@ -1,0 +1,108 @@
+"""Template variants as columns of a comparison: frozen by version, rendered in their own process, failures stated."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from dashboard.checks.drift import check
+from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.variants import UnusableColumns
+from dashboard.models import Call, Project, TemplateVariant
+from dashboard.variants.templates import save_version
+from dashboard.worker.comparisons import results_of, work_until_idle
+from envelopes.families import family
+from tests.dashboard.factories import create_project, create_user
+from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.page_text import text_of
+
+pytestmark = pytest.mark.django_db
+
+OUTPUTS = ["one", "two\nlines", "three"]
+ENDLESS = "{% if result.stdout_preview contains 'two' %}{% for i in (1..999999999) %}x{% endfor %}{% endif %}short"
+
+
+@pytest.fixture
+def calls(project: Project, tmp_path: Path) -> list[Call]:
+    return import_commands(project, tmp_path, OUTPUTS)
+
+
+def save(project: Project, source: str, name: str = "terse") -> TemplateVariant:
+    author = create_user("ada", project=project)
+    return save_version(project, family("command"), author, name=name, title=name, source=source, characters="4000")
+
+
+def test_a_template_is_measured_like_any_variant_and_named_by_version_and_hash(
+    project: Project, calls: list[Call]
+) -> None:
+    save(project, "It said {{ result.stdout_preview }}")
+    comparison, summary = compared(project, ["receipt", "terse"])
+    row = comparison.columns.get(name="terse")
+    assert (row.variant, row.version, len(row.hash), row.family) == ("template/command/terse", 1, 16, "command")
+    assert summary.columns[1].totals["characters"].value == sum(len(f"It said {text}") for text in OUTPUTS)
+
+
+def test_a_version_saved_later_changes_nothing_of_an_older_comparison(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    save(project, "first {{ result.stdout_preview }}")
+    comparison = start_comparison(project, Selection(), ["receipt", "terse"])
+    save(project, "second")
+    work_until_idle("worker")
+    comparison.refresh_from_db()
+    assert comparison.is_finished
+    pair = operator_client.get(f"/comparisons/{comparison.pk}/calls/{calls[0].pk}/").content.decode()
+    assert "first one" in text_of(pair).replace("\r", "")
+    assert "measured another text" not in pair
+    page = text_of(operator_client.get(f"/comparisons/{comparison.pk}/").content.decode())
+    assert "version 2" in page
+
+
+def test_two_versions_stand_beside_each_other(project: Project, calls: list[Call]) -> None:
+    save(project, "12345")
+    save(project, "123")
+    _, summary = compared(project, ["terse@1", "terse@2", "terse"])
+    assert [column.totals["characters"].value for column in summary.columns] == [15, 9, 9]
+
+
+def test_a_template_that_fails_on_one_call_is_a_cell_that_says_so(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    save(project, ENDLESS)
+    comparison, summary = compared(project, ["receipt", "terse"])
+    assert (summary.columns[1].problems, summary.columns[1].calls) == (1, 2)
+    (failed,) = [row for rows in results_of(comparison) for row in rows if row.cells[1] and row.cells[1].problem]
+    assert failed.cells[1].problem.startswith("the template failed: ")
+    page = operator_client.get(f"/comparisons/{comparison.pk}/calls/{failed.key}/").content.decode()
+    assert failed.cells[1].problem in text_of(page)
+
+
+def test_a_template_of_another_project_is_no_column(project: Project, calls: list[Call]) -> None:
+    save(create_project("other"), "theirs")
+    with pytest.raises(UnusableColumns, match="no variant “terse”"):
+        start_comparison(project, Selection(), ["receipt", "terse"])
+
+
+def test_the_command_and_the_form_offer_templates(operator_client: Client, project: Project, calls: list[Call]) -> None:
+    save(project, "{{ status }}")
+    out = StringIO()
+    call_command("compare_variants", "--project", "ledger", "--variants", "recorded,terse@1", "--json", stdout=out)
+    document = json.loads(out.getvalue())
+    assert document["totals"]["terse@1"]["characters"] == len("success") * len(OUTPUTS)
+    form = text_of(operator_client.get("/comparisons/new/?family=command").content.decode())
+    assert "terse template" in form
+    assert "terse command only template" in text_of(operator_client.get("/comparisons/new/").content.decode())
+
+
+def test_a_pinned_template_drifts_when_a_newer_version_is_saved(project: Project, calls: list[Call]) -> None:
+    save(project, "{{ status }}")
+    comparison, _ = compared(project, ["receipt", "terse"])
+    type(comparison).objects.update(pinned_at=comparison.finished_at)
+    assert check(project).drifted == ()
+    save(project, "{{ status }}!")
+    assert {(one.reason, one.detail) for one in check(project).drifted} == {("variant", "version 1 is version 2 now")}

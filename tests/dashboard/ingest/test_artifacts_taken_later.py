@@ -1,0 +1,168 @@
+"""Files that were refused, or not there, are taken in when their recording is imported again."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from dashboard.artifacts.content import NoContent, Why, stream_of
+from dashboard.artifacts.quota import quota_of
+from dashboard.artifacts.stores import artifact_files
+from dashboard.models import Artifact, Problem, Project, Run
+from tests.dashboard.artifacts.test_artifact_quota import imported, session, states
+from tests.dashboard.factories import create_project
+from tests.dashboard.stored_artifacts import content_beside, put_beside, take_away
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def store(artifact_store: str) -> str:
+    return artifact_store
+
+
+def content(name: str) -> bytes:
+    with stream_of(Artifact.objects.get(path__endswith=name)) as stream:
+        return stream.read()
+
+
+def test_what_was_over_the_quota_is_taken_in_when_there_is_more(settings: Settings, tmp_path: Path) -> None:
+    settings.ARTIFACT_QUOTA_BYTES = 1_500
+    path = session(tmp_path / "one", 1, {"a.txt": b"a" * 1_000, "b.txt": b"b" * 1_000, "c.txt": b"c" * 900})
+    imported(path)
+    assert states() == {"a.txt": "present", "b.txt": "missing", "c.txt": "missing"}
+    assert imported(path)["taken_later"] == 0
+    revision = Run.objects.get().revision
+    settings.ARTIFACT_QUOTA_BYTES = 2_500
+    report = imported(path)
+    assert report["taken_later"] == 1
+    assert report["added"]["calls"] == 0
+    assert states() == {"a.txt": "present", "b.txt": "present", "c.txt": "missing"}
+    assert content("b.txt") == b"b" * 1_000
+    assert [one["path"] for one in report["problems"]] == ["file /home/x/tool-results/c.txt"]
+    assert Run.objects.get().revision > revision
+    settings.ARTIFACT_QUOTA_BYTES = 0
+    assert imported(path)["problems"] == []
+    assert set(states().values()) == {"present"}
+    assert not Problem.objects.exists()
+
+
+def test_what_was_over_the_quota_is_taken_in_when_something_else_went(settings: Settings, tmp_path: Path) -> None:
+    settings.ARTIFACT_QUOTA_BYTES = 1_500
+    old = session(tmp_path / "one", 1, {"old.txt": b"x" * 1_000})
+    refused = session(tmp_path / "two", 2, {"refused.txt": b"y" * 1_000})
+    imported(old)
+    imported(refused)
+    call_command("prune_artifacts", "--quota", "0", stdout=io.StringIO())
+    imported(refused)
+    imported(old)
+    assert states() == {"old.txt": "removed", "refused.txt": "present"}
+
+
+def test_a_file_that_comes_later_is_taken_in_also_beside_a_copy_of_the_recording(tmp_path: Path) -> None:
+    path = session(tmp_path / "one", 1, {"a.txt": b"a\n", "b.txt": b"b\n"})
+    kept = path.parent / "tool-results"
+    kept.rename(tmp_path / "away")
+    imported(path)
+    assert set(states().values()) == {"missing"}
+    kept.mkdir()
+    (kept / "a.txt").symlink_to(tmp_path / "away" / "a.txt")
+    assert imported(path)["taken_later"] == 0
+    (tmp_path / "elsewhere").mkdir()
+    copy = tmp_path / "elsewhere" / path.name
+    copy.write_bytes(path.read_bytes())
+    (tmp_path / "away").rename(copy.parent / "tool-results")
+    assert imported(copy)["taken_later"] == 2
+    assert content("a.txt") == b"a\n"
+
+
+def test_a_file_that_grew_after_its_run_was_over_is_taken_in_and_one_that_is_another_is_not(tmp_path: Path) -> None:
+    path = session(
+        tmp_path / "one", 1, {"grown.txt": b"one\n", "empty.txt": b"", "other.txt": b"one\n", "cut.txt": b"1\n2\n"}
+    )
+    imported(path)
+    for name, now in {"grown": b"one\ntwo\n", "empty": b"x", "other": b"three\nfour\n", "cut": b"1\n"}.items():
+        (path.parent / "tool-results" / f"{name}.txt").write_bytes(now)
+    assert imported(path)["taken_later"] == 2
+    assert [content(f"{name}.txt") for name in ("grown", "empty", "other", "cut")] == [
+        b"one\ntwo\n",
+        b"x",
+        b"one\n",
+        b"1\n2\n",
+    ]
+    assert imported(path)["taken_later"] == 0
+
+
+@pytest.mark.parametrize("large", [b"content\n", b"line\n" * 400_000], ids=["small", "large"])
+def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp_path: Path, large: bytes) -> None:
+    path = session(tmp_path / "one", 1, {"a.txt": large, "b.txt": b"b\n"})
+    imported(path)
+    (name,) = {f"{one[:2]}/{one}" for one in artifact_files().sizes()} - {f"{hash_of('b.txt')[:2]}/{hash_of('b.txt')}"}
+    name += ".zst" if len(large) > 1_000_000 else ""
+    take_away(name)
+    with pytest.raises(NoContent):
+        content("a.txt")
+    assert imported(path)["taken_later"] == 0
+    assert again(path) == "1 files were taken in that had been missing or had grown"
+    assert content("a.txt") == large
+    for damage in (b"cut short", changed(content_beside(name))):
+        put_beside(name, damage)
+        assert "taken in" in again(path)
+        assert content("a.txt") == large
+    assert again(path) == ""
+
+    take_away(name)
+    (path.parent / "tool-results" / "a.txt").write_bytes(large[:-1] + b"!")
+    assert again(path) == ""
+    with pytest.raises(NoContent) as no:
+        content("a.txt")
+    assert no.value.absence.why == Why.MISSING
+
+
+def changed(kept: bytes) -> bytes:
+    """In its middle, and as long as it was."""
+    at = len(kept) // 2
+    return kept[:at] + bytes([kept[at] ^ 1]) + kept[at + 1 :]
+
+
+def hash_of(name: str) -> str:
+    return Artifact.objects.get(path__endswith=name).sha256
+
+
+def again(path: Path) -> str:
+    out = io.StringIO()
+    call_command("import_runs", str(path), "--retry-artifacts", stdout=out)
+    return "".join(line for line in out.getvalue().splitlines() if "taken in" in line)
+
+
+@pytest.mark.parametrize("artifact_store", ["bucket"], indirect=True)
+def test_a_store_that_cannot_be_asked_what_it_lost_is_told(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = session(tmp_path / "one", 1, {"a.txt": b"a\n"})
+    imported(path)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    settings.ARTIFACT_CACHE = tmp_path / "of another process"
+    with pytest.raises(CommandError, match="recordings not in whole: 1"):
+        call_command("import_runs", str(path), "--retry-artifacts", stdout=io.StringIO(), stderr=io.StringIO())
+    assert states() == {"a.txt": "present"}
+
+
+def test_a_project_may_have_a_quota_of_its_own(settings: Settings, project: Project, tmp_path: Path) -> None:
+    settings.ARTIFACT_QUOTA_BYTES, settings.ARTIFACT_QUOTAS_BYTES = 1_500, {"ledger": 500, "free": 0}
+    other, free = create_project("other"), create_project("free")
+    assert [quota_of(one.pk) for one in (project, other, free)] == [500, 1_500, 0]
+    for slug in ("ledger", "other", "free"):
+        imported(session(tmp_path / slug, 1, {f"{slug}.txt": b"x" * 1_000, f"{slug}2.txt": b"y" * 1_000}), slug)
+    assert states() == {
+        "ledger.txt": "missing",
+        "ledger2.txt": "missing",
+        "other.txt": "present",
+        "other2.txt": "missing",
+        "free.txt": "present",
+        "free2.txt": "present",
+    }

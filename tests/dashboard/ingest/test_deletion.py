@@ -1,0 +1,121 @@
+"""Deleting a run: what only it refers to goes, all of it; what another refers to stays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from dashboard.ingest.importer import import_paths
+from dashboard.ingest.write import forget_run
+from dashboard.models import Artifact, Call, Observation, Project, Run, RunFacet, Source, SourceChunk
+from tests.dashboard.factories import create_project
+from tests.dashboard.ingest.test_import_order import AGENT_LINES, FAMILY, FORK, PARENT_LINES
+from tests.dashboard.sessions import SESSION, answers, asks, short_session, write
+
+pytestmark = pytest.mark.django_db
+Captured = Callable[..., AbstractContextManager[list[Callable[[], Any]]]]
+CALLS = 2_000
+
+
+def stored_files() -> list[str]:
+    return sorted(path.name for path in Path(settings.ARTIFACTS).glob("??/*"))
+
+
+def session_with_a_file(folder: Path, session: str, call: str, content: bytes) -> Path:
+    beside = folder / session / "tool-results" / f"{call}.txt"
+    beside.parent.mkdir(parents=True)
+    beside.write_bytes(content)
+    result = {"stdout": "a", "stderr": "", "persistedOutputPath": f"/home/dev/{call}.txt", "persistedOutputSize": 9}
+    lines = [asks(call, session=session), answers(call, "a", result, session=session)]
+    return write(folder / f"{session}.jsonl", list(lines))
+
+
+def test_a_run_of_2_000_calls_goes_in_a_few_seconds_and_nothing_else_does(project: Project, tmp_path: Path) -> None:
+    large = [line for n in range(CALLS) for line in (asks(f"toolu_{n:05}"), answers(f"toolu_{n:05}", f"answer {n}"))]
+    fork = [*large[:1_000], asks("toolu_fork", session=FORK)]
+    other = "0f5f6d8e-0000-4000-8000-00000000000a"
+    own = [asks("toolu_own", session=other), answers("toolu_own", session=other)]
+    for name, lines in ((SESSION, large), (FORK, fork), (other, own)):
+        import_paths(project, [write(tmp_path / f"{name}.jsonl", list(lines))])
+    begin = time.process_time()  # a busy machine must not fail it
+    forget_run(Run.objects.get(external_id=SESSION))
+    assert time.process_time() - begin < 10
+    assert dict(Run.objects.values_list("external_id", "call_count")) == {FORK: 501, other: 1}
+    assert (Call.objects.count(), Call.objects.filter(run__external_id=FORK).count()) == (502, 501)
+    assert Observation.objects.count() == 500 * 3 + 1 + 3
+    assert sorted(Source.objects.values_list("path", flat=True)) == sorted(
+        str(tmp_path / f"{name}.jsonl") for name in (FORK, other)
+    )
+
+
+def test_stored_files_that_nothing_refers_to_are_removed(
+    project: Project, tmp_path: Path, django_capture_on_commit_callbacks: Captured
+) -> None:
+    before = set(stored_files())
+    third = "0f5f6d8e-0000-4000-8000-00000000000b"
+    for session, call, content in ((SESSION, "toolu_1", b"same"), (FORK, "toolu_2", b"same"), (third, "toolu_3", b"x")):
+        import_paths(project, [session_with_a_file(tmp_path / session, session, call, content)])
+    shared, own = (Artifact.objects.get(call__external_id=call).sha256 for call in ("toolu_1", "toolu_3"))
+    assert set(stored_files()) - before == {shared, own}
+    for session, left in ((SESSION, {shared, own}), (third, {shared}), (FORK, set())):
+        with django_capture_on_commit_callbacks(execute=True):
+            forget_run(Run.objects.get(external_id=session))
+        assert set(stored_files()) - before == left
+
+
+def test_a_file_that_another_project_holds_stays(
+    project: Project, tmp_path: Path, django_capture_on_commit_callbacks: Captured
+) -> None:
+    path = session_with_a_file(tmp_path, SESSION, "toolu_1", b"held twice")
+    for one in (project, create_project("other")):
+        import_paths(one, [path])
+    with django_capture_on_commit_callbacks(execute=True):
+        forget_run(project.runs.get())
+    assert Artifact.objects.get().sha256 in stored_files()
+
+
+def test_importing_again_brings_back_a_run_whose_recording_still_feeds_another(
+    project: Project, tmp_path: Path
+) -> None:
+    path = write(tmp_path / f"{SESSION}.jsonl", PARENT_LINES)
+    import_paths(project, [path])
+    forget_run(Run.objects.get(external_id=SESSION))
+    assert list(Run.objects.values_list("external_id", flat=True)) == [f"{SESSION}/abc"]
+    assert list(RunFacet.objects.filter(kind="state", value__in=["top", "child"]).values_list("value", flat=True)) == [
+        "top"
+    ]
+    assert (Call.objects.count(), SourceChunk.objects.count()) == (1, 0)
+    report = import_paths(project, [path])
+    assert (report.added["runs"], report.added["calls"], report.lines["accepted"]) == (1, 1, 3)
+    child = Run.objects.get(external_id=f"{SESSION}/abc")
+    assert child.parent == Run.objects.get(external_id=SESSION)
+    assert set(child.facets.filter(kind="state").values_list("value", flat=True)) >= {"child"}
+
+
+@pytest.mark.parametrize("gone", ["parent", "child", "fork"])
+def test_the_pages_of_what_stays_open(gone: str, project: Project, tmp_path: Path, operator_client: Client) -> None:
+    write(tmp_path / SESSION / "subagents" / "agent-abc.jsonl", AGENT_LINES)
+    write(tmp_path / f"{SESSION}.jsonl", PARENT_LINES)
+    write(tmp_path / f"{FORK}.jsonl", [*PARENT_LINES, *FAMILY[FORK]])
+    import_paths(project, [tmp_path])
+    forget_run(Run.objects.get(external_id={"parent": SESSION, "child": f"{SESSION}/abc", "fork": FORK}[gone]))
+    for run in Run.objects.all():
+        assert operator_client.get(f"/runs/{run.pk}/").status_code == 200
+        assert operator_client.get(f"/runs/{run.pk}/model/").status_code == 200
+    for call in Call.objects.all():
+        assert operator_client.get(f"/calls/{call.pk}/").status_code == 200
+
+
+def test_a_run_that_is_imported_again_after_its_deletion_is_as_it_was(project: Project, tmp_path: Path) -> None:
+    path = write(tmp_path / f"{SESSION}.jsonl", short_session())
+    first = import_paths(project, [path])
+    forget_run(Run.objects.get())
+    assert not Source.objects.exists()
+    assert import_paths(project, [path]).added == first.added

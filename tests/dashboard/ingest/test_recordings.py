@@ -1,0 +1,114 @@
+"""Everything that the real sessions say is in the store, told by a reader of ten lines of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import transaction
+from pytest_django import DjangoDbBlocker
+
+from dashboard.accounts.projects import get_or_create_project
+from dashboard.ingest.importer import Report, import_paths
+from dashboard.models import Call, Observation, Receipt, RunCall
+from envelopes.text.tokens import count_tokens
+
+pytestmark = pytest.mark.django_db
+BUNDLED = Path(__file__).resolve().parents[3] / "dashboard" / "samples"
+
+
+def blocks(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], bytes]]:
+    """(block, its line, the line's bytes) for each block of that kind in a message line."""
+    for path in sorted(folder.rglob("*.jsonl")):
+        for raw in path.read_bytes().split(b"\n"):
+            line = json.loads(raw) if raw.strip() else {}
+            content = (line.get("message") or {}).get("content") if line.get("type") != "progress" else None
+            for block in content if isinstance(content, list) else []:
+                if block.get("type") == kind:
+                    yield block, line, raw
+
+
+@pytest.fixture(scope="module", params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
+def folder(request: pytest.FixtureRequest) -> Path:
+    """The excerpts that the repository ships, and in the recordings run the whole sessions."""
+    if request.param == "bundled":
+        return BUNDLED
+    root: Path = request.getfixturevalue("recordings_root")
+    return root / "claude-code"
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Report]:
+    """Brought in once; what a test adds to it is taken back after that test, and all of it after the last."""
+    del django_db_setup
+    count_tokens("")  # with the vocabulary here, no import starts a process to count beside it
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield import_paths(get_or_create_project(), [folder])
+        transaction.set_rollback(True)
+
+
+def selected(surface: str) -> dict[str, bytes]:
+    rows = Observation.objects.filter(surface=surface, selected=True).order_by("-line")
+    return {key: bytes(data) for key, data in rows.values_list("call__external_id", "data")}
+
+
+def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(report: Report, folder: Path) -> None:
+    asked = {block["id"] for block, _, _ in blocks(folder, "tool_use")}
+    stored = set(Call.objects.filter(origin="message").values_list("external_id", flat=True))
+    assert stored == asked
+    receipts = {
+        one.call.external_id: one for one in Receipt.objects.filter(seq=1).select_related("call", "observation")
+    }
+    results = selected("result")
+    answered = set()
+    for block, line, raw in blocks(folder, "tool_result"):
+        answered.add(block["tool_use_id"])
+        data = bytes(receipts[block["tool_use_id"]].observation.data)
+        assert json.loads(data) == block["content"]
+        assert data in raw
+        if line.get("toolUseResult") is not None:
+            assert json.loads(results[block["tool_use_id"]]) == line["toolUseResult"]
+            assert results[block["tool_use_id"]] in raw
+    assert (
+        set(Call.objects.filter(origin="message", status="unknown").values_list("external_id", flat=True))
+        == asked - answered
+    )
+
+
+def test_every_line_is_accounted_for(report: Report, folder: Path) -> None:
+    lines = sum(path.read_bytes().count(b"\n") for path in folder.rglob("*.jsonl"))
+    ends = sum(not path.read_bytes().endswith(b"\n") for path in folder.rglob("*.jsonl"))
+    assert sum(report.lines.values()) == lines + ends
+    assert report.lines["rejected"] == 0
+    assert report.problems == []
+
+
+def test_calls_known_only_from_progress_lines_belong_to_the_child_run(report: Report) -> None:
+    apart = Call.objects.filter(origin="progress")
+    assert apart.count() == report.seen["calls"] - Call.objects.filter(origin="message").count() - joined(report)
+    assert all("/" in name for name in apart.values_list("run__external_id", flat=True))
+
+
+def joined(report: Report) -> int:
+    """Calls that a progress line and a subagent's own file both speak of."""
+    return report.seen["calls"] - report.added["calls"]
+
+
+def test_importing_again_adds_nothing(report: Report, folder: Path) -> None:
+    before = (Call.objects.count(), Observation.objects.count(), RunCall.objects.count())
+    again = import_paths(get_or_create_project(), [folder])
+    assert sum(again.added.values()) == 0
+    assert again.seen == report.seen
+    assert before == (Call.objects.count(), Observation.objects.count(), RunCall.objects.count())
+
+
+def test_at_least_95_percent_of_the_calls_have_a_typed_mapping(report: Report) -> None:
+    from envelopes.families import is_mapped
+
+    tools = list(Call.objects.filter(origin="message").values_list("tool", flat=True))
+    rest = sorted({tool for tool in tools if not is_mapped("claude-code", tool)})
+    assert rest == []
+    assert sum(is_mapped("claude-code", tool) for tool in tools) >= 0.95 * len(tools)

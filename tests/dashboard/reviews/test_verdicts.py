@@ -1,0 +1,208 @@
+"""Blind verdicts: the queue, its keys' buttons, what is counted of them, and what goes out."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from dashboard.models import Call, Comparison, Observation, Project, Verdict
+from dashboard.reviews.tally import verdict_page
+from dashboard.reviews.verdicts import start_review, variant_is_first
+from tests.dashboard.factories import create_user
+from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.page_text import text_of
+
+OUTPUTS = [f"output number {number}\nwith a second line" for number in range(6)]
+
+
+@pytest.fixture
+def comparison(project: Project, tmp_path: Path) -> Comparison:
+    import_commands(project, tmp_path, OUTPUTS)
+    return compared(project, ["recorded", "markdown", "canonical_json"], seed=11)[0]
+
+
+def address(comparison: Comparison, ordinal: int = 1) -> str:
+    return f"/comparisons/{comparison.pk}/review/{ordinal}/"
+
+
+def start(client: Client, comparison: Comparison) -> str:
+    assert client.post(address(comparison), {"do": "start"}).status_code == 302
+    return shown(client, comparison)
+
+
+def shown(client: Client, comparison: Comparison) -> str:
+    response = client.get(address(comparison))
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def call_of(page: str) -> str:
+    found = re.search(r'name="call" value="([^"]+)"', page)
+    assert found is not None
+    return found[1]
+
+
+def judge(client: Client, comparison: Comparison, said: str, note: str = "") -> str:
+    call = call_of(shown(client, comparison))
+    assert client.post(address(comparison), {"call": call, "do": said, "note": note}).status_code == 302
+    return call
+
+
+def test_a_pair_is_shown_without_a_word_of_whose_text_is_whose(operator_client: Client, comparison: Comparison) -> None:
+    page = start(operator_client, comparison)
+    body = page.partition('<form method="post" class="review-form">')[2]
+    assert "markdown" not in body
+    assert "Text by" not in body
+    assert "data-recorded" not in body
+    assert "data-pointer" not in body
+    assert "0 of 6 pairs judged by you" in text_of(page)
+
+
+def test_nobody_has_to_judge_what_is_not_shown(operator_client: Client, project: Project, tmp_path: Path) -> None:
+    import_commands(project, tmp_path, ["long\n" * 7_000 + "the end of it"])
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    part = start(operator_client, comparison)
+    assert "more characters are not shown here. Show them" in text_of(part)
+    whole = operator_client.get(address(comparison) + "?whole=1").content.decode()
+    assert "are not shown here" not in whole
+    assert whole.count("the end of it") == part.count("the end of it") + 1
+
+
+def test_verdicts_are_counted_for_the_side_that_was_meant(
+    operator_client: Client, operator: User, comparison: Comparison
+) -> None:
+    start(operator_client, comparison)
+    review = comparison.reviews.get()
+    for said in ("first", "second", "tie", "both_bad"):
+        call = UUID(judge(operator_client, comparison, said, note="because"))
+        verdict = Verdict.objects.get(call=call)
+        is_first = variant_is_first(review, call, operator)
+        expected = {"first": "variant" if is_first else "baseline", "second": "baseline" if is_first else "variant"}
+        assert verdict.choice == expected.get(said, said)
+        assert verdict.note == "because"
+    (tally,) = verdict_page(comparison).tallies
+    assert (tally.pairs, tally.wins + tally.losses, tally.ties, tally.both_bad) == (4, 2, 1, 1)
+    assert "2 of 6 pairs" not in text_of(shown(operator_client, comparison))
+
+
+def test_sides_and_order_are_drawn_with_the_seed(comparison: Comparison, operator: User) -> None:
+    review = start_review(comparison, 1)
+    again = start_review(comparison, 1)
+    assert bytes(review.calls) == bytes(again.calls)
+    sides = [variant_is_first(review, call.pk, operator) for call in Call.objects.all()]
+    assert sides == [variant_is_first(again, call.pk, operator) for call in Call.objects.all()]
+    others = [variant_is_first(review, UUID(int=number), operator) for number in range(200)]
+    assert 60 < sum(others) < 140
+
+
+def test_a_verdict_is_taken_back_and_given_again(operator_client: Client, comparison: Comparison) -> None:
+    start(operator_client, comparison)
+    call = judge(operator_client, comparison, "tie")
+    assert call_of(shown(operator_client, comparison)) != call
+    operator_client.post(address(comparison), {"do": "undo"})
+    assert call_of(shown(operator_client, comparison)) == call
+    assert not Verdict.objects.exists()
+
+
+def test_when_all_is_judged_the_page_says_so_and_still_takes_one_back(
+    operator_client: Client, comparison: Comparison
+) -> None:
+    start(operator_client, comparison)
+    for _ in OUTPUTS:
+        judge(operator_client, comparison, "first")
+    page = shown(operator_client, comparison)
+    assert "Nothing is left to judge" in page
+    assert "Undo the last verdict" in page
+
+
+def test_the_verdicts_say_in_words_whether_anything_is_decided(
+    operator_client: Client, operator: User, comparison: Comparison
+) -> None:
+    def said() -> str:
+        return text_of(operator_client.get(f"/comparisons/{comparison.pk}/verdicts/").content.decode())
+
+    start(operator_client, comparison)
+    review = comparison.reviews.get()
+    assert "No pair has a winner yet, over 0 judged pairs, of 6 drawn." in said()
+    assert "p = 1.000" not in said(), "a test of nothing says nothing"
+    for number in range(1, 7):
+        is_first = variant_is_first(review, UUID(call_of(shown(operator_client, comparison))), operator)
+        judge(operator_client, comparison, "first" if is_first else "second")
+        if number < 6:
+            judged = "1 judged pair" if number == 1 else f"{number} judged pairs"
+            assert f"cannot be told apart over {judged}, of 6 drawn." in said()
+    assert "markdown is found better over 6 judged pairs." in said()
+    assert "ties and pairs that are both bad are left out of it" in said()
+
+
+def test_reviewers_are_held_against_each_other(
+    operator_client: Client, project: Project, comparison: Comparison
+) -> None:
+    start(operator_client, comparison)
+    other = Client()
+    other.force_login(create_user("oskar", project=project))
+    for said, theirs in (("tie", "tie"), ("both_bad", "tie"), ("tie", "tie")):
+        assert judge(operator_client, comparison, said) == judge(other, comparison, theirs)
+    page = text_of(operator_client.get(f"/comparisons/{comparison.pk}/verdicts/").content.decode())
+    assert "olga and oskar" in page
+    assert "agree on 2 of 3" in page
+
+
+@pytest.mark.parametrize(("call", "do", "status"), [("nonsense", "tie", 404), ("", "tie", 404), (None, "love", 422)])
+def test_what_is_no_verdict_is_refused(
+    operator_client: Client, comparison: Comparison, call: str | None, do: str, status: int
+) -> None:
+    key = call_of(start(operator_client, comparison)) if call is None else call
+    assert operator_client.post(address(comparison), {"call": key, "do": do}).status_code == status
+    assert operator_client.post(address(comparison, 9), {"do": "start"}).status_code == 422
+    assert not Verdict.objects.exists()
+
+
+def test_a_viewer_does_not_judge(client: Client, project: Project, comparison: Comparison) -> None:
+    client.force_login(create_user("vera", project=project, role="viewer"))
+    assert client.post(address(comparison), {"do": "start"}).status_code == 403
+    assert client.get(f"/comparisons/{comparison.pk}/verdicts/").status_code == 200
+
+
+def lines(client: Client, comparison: Comparison, what: str) -> list[dict[str, object]]:
+    response = client.get(f"/comparisons/{comparison.pk}/export/{what}")
+    assert "attachment" in response["Content-Disposition"]
+    return [json.loads(line) for line in b"".join(response.streaming_content).splitlines()]
+
+
+def test_verdicts_go_out_with_what_is_needed_to_repeat_them(operator_client: Client, comparison: Comparison) -> None:
+    start(operator_client, comparison)
+    judge(operator_client, comparison, "first", note="clearer")
+    judge(operator_client, comparison, "tie")
+    found, tie = lines(operator_client, comparison, "verdicts")
+    assert (found["reviewer"], found["note"], found["seed"], found["is_as_judged"]) == ("olga", "clearer", 11, True)
+    assert found["variant"]["id"] == "markdown"
+    assert (found["variant"]["version"], found["variant"]["hash"]) == (1, "a2a3ba9889c8d026")
+    assert found["variant"]["text"].startswith("**Bash")
+    (preference,) = lines(operator_client, comparison, "preferences")
+    sides = {found["baseline"]["text"], found["variant"]["text"]}
+    assert {preference["chosen"], preference["rejected"]} == sides
+    assert preference["chosen"] == found[found["choice"]]["text"]
+    assert preference["prompt"]["tool"] == "Bash"
+    assert tie["choice"] == "tie"
+
+
+def test_no_preference_is_claimed_of_a_text_that_nobody_saw(operator_client: Client, comparison: Comparison) -> None:
+    start(operator_client, comparison)
+    call = judge(operator_client, comparison, "first")
+    Observation.objects.filter(call=call, surface="receipt").update(data=b'"another"')
+    assert lines(operator_client, comparison, "verdicts")[0]["is_as_judged"] is False
+    assert lines(operator_client, comparison, "preferences") == []
+
+
+def test_the_numbers_go_out_as_one_document(operator_client: Client, comparison: Comparison) -> None:
+    response = operator_client.get(f"/comparisons/{comparison.pk}/export/numbers")
+    document = json.loads(b"".join(response.streaming_content))
+    assert len(document["calls"]) == len(OUTPUTS)
+    assert operator_client.get(f"/comparisons/{comparison.pk}/export/nothing").status_code == 404

@@ -1,0 +1,236 @@
+"""Variants that operators write: the editor, versions that nothing changes, and who may."""
+
+from __future__ import annotations
+
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboard.checks.drift import check
+from dashboard.comparisons import lifecycle
+from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
+from dashboard.variants.templates import latest_by_family
+from dashboard.variants.variant_list import by_key, offered, offered_by_family
+from envelopes.families import family
+from tests.dashboard.calls.test_call_page import bash, receipt_of
+from tests.dashboard.factories import create_project, create_run, create_user
+from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.page_text import text_of
+
+EDITOR = "/renderers/command/templates/"
+PAGE = "/renderers/command/"
+
+
+@pytest.fixture
+def run(operator_client: Client, project: Project) -> Run:
+    del operator_client  # signs in
+    return create_run(project, "session-one")
+
+
+def save(client: Client, source: str, name: str = "terse", at: str = EDITOR, **fields: str) -> Any:
+    form = {"name": name, "title": "Terse", "source": source, "characters": "4000", "save": "1"} | fields
+    return client.post(at, form)
+
+
+def words(response: Any) -> str:
+    return unescape(" ".join(text_of(response.content.decode()).split()))
+
+
+def test_a_template_becomes_a_variant_of_its_family(client: Client, run: Run) -> None:
+    call = bash(run, "hello\nworld\n")
+    response = save(client, "It said:\n{{ result.stdout_preview }}", at=f"{EDITOR}?call={call.pk}")
+    assert response["Location"] == f"{PAGE}?call={call.pk}&variant=terse"
+    html = client.get(response["Location"]).content.decode()
+    assert receipt_of(html).replace("\r", "") == "It said:\nhello\nworld\n"
+    assert 'data-pointer="/result/stdout_preview" data-at="0-12">hello' in html
+    assert "template/command/terse version 1" in unescape(" ".join(text_of(html).split()))
+    assert "template" not in client.get("/renderers/file/").content.decode().partition("data-variants")[2][:3000]
+    assert "terse" in client.get(f"/calls/{call.pk}/variants/").content.decode()
+
+
+def test_a_draft_is_shown_while_it_is_written_and_nothing_is_kept(client: Client, run: Run) -> None:
+    form = {"source": "{{ status }}!", "characters": "4000"}
+    html = client.post(f"{EDITOR}?sample=ExecCommand/success", form, headers={"HX-Request": "true"}).content.decode()
+    assert receipt_of(html) == "success!"
+    assert "<html" not in html
+    assert not TemplateVariant.objects.exists()
+
+
+def test_the_editor_begins_with_a_template_that_writes_something(client: Client, run: Run) -> None:
+    html = client.get(f"{EDITOR}?sample=ExecCommand/success").content.decode()
+    assert "exit_status: 0" in receipt_of(html)
+
+
+def test_the_editor_shows_what_the_template_sees_and_leads_to_the_line_that_is_wrong(client: Client, run: Run) -> None:
+    address = f"{EDITOR}?sample=ExecCommand/success"
+    seen = client.get(address).content.decode().partition("What the template sees")[2]
+    assert 'data-pointer="/result/exit_status"' in seen
+    form = {"source": "one\n{{ nothing }}", "characters": "4000"}
+    draft = client.post(address, form, headers={"HX-Request": "true"}).content.decode()
+    assert '<a href="#source" data-line="2"' in draft
+    assert "What the template sees" not in draft, "no letter that is typed changes it"
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("one\n{{ nothing }}", "Line 2: there is no 'nothing'"),
+        ("\r\n\r\n{% include 'x' %}", "Line 3: unexpected tag 'include'"),
+        ("{{ result.__class__ }}", "Line 1: names that begin with an underscore"),
+        ("{% for i in (1..1000000000) %}x{% endfor %}", "loop iteration limit reached"),
+    ],
+)
+def test_what_is_wrong_in_a_template_is_told_with_its_line(
+    client: Client, run: Run, source: str, sentence: str
+) -> None:
+    form = {"source": source, "characters": "4000"}
+    assert sentence in words(client.post(f"{EDITOR}?sample=ExecCommand/success", form))
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"name": "Bad Name"}, "A name is lower-case letters"),
+        ({"name": "markdown"}, "There is a variant markdown already"),
+        ({"name": "recorded"}, "There is a variant recorded already"),
+        ({"characters": "many"}, "The ceiling is a whole number from 200 to 12,000"),
+        ({"characters": "90000"}, "The ceiling is a whole number"),
+        ({"source": "{% if %}"}, "Not saved. Line 1: missing expression."),
+    ],
+)
+def test_what_cannot_be_saved_says_why_and_stays_in_the_box(
+    client: Client, run: Run, fields: dict[str, str], sentence: str
+) -> None:
+    response = save(client, **({"source": "{{ status }} kept"} | fields))
+    assert response.status_code == 422
+    assert sentence in words(response)
+    assert fields.get("source", "{{ status }} kept") in unescape(response.content.decode())
+    assert not TemplateVariant.objects.exists()
+
+
+def test_a_new_version_leaves_the_old_one_as_it_was(client: Client, run: Run, project: Project) -> None:
+    save(client, "first {{ status }}")
+    before = by_key(offered(project, family("command")), "terse")
+    save(client, "second {{ status }}", at=f"{EDITOR}terse/", note="says second")
+    address = f"{PAGE}?sample=ExecCommand/success&against=none&variant="
+    shown = {key: receipt_of(client.get(address + key).content.decode()) for key in ("terse", "terse@1", "terse@2")}
+    assert shown == {"terse": "second success", "terse@1": "first success", "terse@2": "second success"}
+    after = by_key(offered(project, family("command"), also=["terse@1"]), "terse@1")
+    assert before is not None
+    assert after is not None
+    assert after.variant.hash == before.variant.hash
+    html = client.get(f"{EDITOR}terse/?version=1").content.decode()
+    assert "first {{ status }}" in html
+    assert "says second" in html
+
+
+def test_the_same_text_again_is_no_new_version(client: Client, run: Run) -> None:
+    save(client, "{{ status }}")
+    save(client, "{{ status }}")
+    assert list(TemplateVariant.objects.values_list("version", flat=True)) == [1]
+
+
+def test_a_version_cannot_be_changed(client: Client, run: Run) -> None:
+    save(client, "{{ status }}")
+    row = TemplateVariant.objects.get()
+    row.source = "other"
+    with pytest.raises(TypeError, match="never changed"):
+        row.save()
+
+
+def test_a_viewer_reads_templates_and_saves_none(client: Client, run: Run, project: Project) -> None:
+    save(client, "{{ status }}")
+    client.force_login(create_user("vera", project=project, role="viewer"))
+    assert client.get(f"{EDITOR}terse/").status_code == 200
+    assert save(client, "other", at=f"{EDITOR}terse/").status_code == 403
+    assert TemplateVariant.objects.count() == 1
+
+
+def test_a_template_of_another_project_is_not_there(client: Client, run: Run) -> None:
+    save(client, "{{ status }}")
+    client.force_login(create_user("vera", project=create_project("other")))
+    assert client.get(f"{EDITOR}terse/").status_code == 404
+    assert "no such variant" in words(client.get(f"{PAGE}?variant=terse"))
+
+
+RETIRE = f"{EDITOR}terse/retire/"
+
+
+def test_a_retired_template_is_offered_nowhere_and_comes_back(client: Client, run: Run, project: Project) -> None:
+    call = bash(run, "hello")
+    save(client, "{{ status }}")
+    lists = (PAGE, f"/calls/{call.pk}/", f"/calls/{call.pk}/variants/", "/comparisons/new/", "/renderers/")
+    assert all(">terse<" in client.get(one).content.decode() for one in lists)
+    assert client.post(RETIRE)["Location"] == f"{EDITOR}terse/"
+    for one in lists[:-1]:
+        assert "terse" not in client.get(one).content.decode(), one
+    assert "retired: terse" in words(client.get("/renderers/"))
+    assert not latest_by_family(project)
+    assert "by olga: no list offers it." in words(client.get(f"{EDITOR}terse/"))
+    client.post(RETIRE)  # once more changes nothing
+    assert client.post(RETIRE, {"back": "1"}).status_code == 302
+    assert all(">terse<" in client.get(one).content.decode() for one in lists)
+    assert "retired" not in words(client.get("/renderers/"))
+
+
+def test_what_names_a_retired_template_still_shows_its_text(client: Client, run: Run, project: Project) -> None:
+    call = bash(run, "hello")
+    save(client, "first {{ status }}")
+    save(client, "second {{ status }}", at=f"{EDITOR}terse/")
+    client.post(RETIRE)
+    for key, text in (("terse", "second success"), ("terse@1", "first success")):
+        address = f"{PAGE}?sample=ExecCommand/success&against=none&variant={key}"
+        assert receipt_of(client.get(address).content.decode()) == text
+        assert f"What {key} would have said" in words(client.get(f"/calls/{call.pk}/?right=variant-{key}"))
+    rows = offered_by_family(project, also=["terse", "receipt"])
+    assert [one.key for one in rows["command"]].count("terse") == 1
+    assert "terse" not in [one.key for one in rows["file"]]
+
+
+def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
+    operator_client: Client, project: Project, tmp_path: Path
+) -> None:
+    client, (call,) = operator_client, import_commands(project, tmp_path, ["hello"])
+    save(client, "It said {{ result.stdout_preview }}")
+    comparison, _ = compared(project, ["receipt", "terse"])
+    lifecycle.pin(comparison, is_pinned=True)
+    addresses = (f"/comparisons/{comparison.pk}/", f"/comparisons/{comparison.pk}/calls/{call.pk}/")
+    before = [words(client.get(one)) for one in addresses]
+    assert "It said hello" in before[1]
+    client.post(RETIRE)
+    assert [words(client.get(one)) for one in addresses] == before
+    assert check(project).drifted == ()
+
+
+def test_a_new_version_brings_a_retired_template_back(client: Client, run: Run, project: Project) -> None:
+    save(client, "{{ status }}")
+    client.post(RETIRE)
+    save(client, "{{ status }}!", at=f"{EDITOR}terse/")
+    assert not project.retired_templates.exists()
+    assert by_key(offered(project, family("command")), "terse") is not None
+
+
+def test_only_an_operator_of_the_project_retires(client: Client, run: Run, project: Project) -> None:
+    save(client, "{{ status }}")
+    client.force_login(create_user("vera", project=project, role="viewer"))
+    assert client.post(RETIRE).status_code == 403
+    assert 'form="retire"' not in client.get(f"{EDITOR}terse/").content.decode()
+    client.force_login(create_user("charlie", project=create_project("other")))
+    assert client.post(RETIRE).status_code == 404
+    assert client.get(RETIRE).status_code == 405
+    assert not RetiredTemplate.objects.exists()
+
+
+def test_a_template_that_is_looked_at_leads_to_its_text_and_its_versions(client: Client, run: Run) -> None:
+    save(client, "{{ status }}")
+    html = client.get(f"{PAGE}?sample=ExecCommand/success&variant=terse").content.decode()
+    assert f'href="{EDITOR}terse/?sample=ExecCommand%2Fsuccess" data-hotkey="click" data-key="h"' in html
+    assert f'href="{EDITOR}terse/' not in client.get(f"{PAGE}?sample=ExecCommand/success").content.decode()
+
+
+def test_hostile_text_in_a_template_is_text(client: Client, run: Run) -> None:
+    html = save(client, "</textarea><script>alert(1)</script>{{ nothing }}").content.decode()
+    assert "<script>alert" not in html

@@ -1,0 +1,185 @@
+"""A run rebuilt from plan, calls, results and confirmation: what it came to, and every record that contradicts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from envelopes.codecs import call as codec
+from envelopes.plan.schema import Plan, read_plan
+from envelopes.plan.verify import Rebuilt, StepState, rebuild
+from envelopes.schema.call import Iteration, ToolCall, ToolResult
+from envelopes.schema.event import ExecutionEvent
+from envelopes.text.canonical_json import args_hash
+from tests.cases import each
+from tests.envelopes.plan.test_confirmation_audit import confirmed
+from tests.envelopes.settled import AT, call, settled
+
+LIST = {"id": "list", "tool": "Glob", "args": {"in": "$vars.folder"}, "captureAs": "found"}
+FILE = {
+    "id": "file",
+    "tool": "Move",
+    "args": {"path": "{f.path}", "as": "{n}"},
+    "foreach": {"from": "$vars.found.items", "itemName": "f", "indexName": "n"},
+}
+SUM = {"id": "sum", "tool": "Note", "args": {"text": "{$steps.file.okCount} of {$steps.file.count}"}}
+ITEMS = [{"path": "a.md"}, {"path": "b.md"}]
+LISTED = call(call_id="c1", step_id="list", tool="Glob", args={"in": "notes"}, args_hash=args_hash({"in": "notes"}))
+
+
+def plan(*steps: dict[str, Any]) -> Plan:
+    return read_plan({"version": "1.0", "goal": "File the notes", "riskLevel": "writes", "steps": steps})
+
+
+def moved(index: int, call_id: str, **fields: Any) -> ToolCall:
+    item = ITEMS[index]
+    known = {"args": {**item, "as": index}, "iteration": Iteration(index=index, item_name="f", item_value=item)}
+    return call(**{"call_id": call_id, "step_id": "file", "tool": "Move", **known, **fields})
+
+
+def ended(made: ToolCall, data: Any = None) -> ToolResult:
+    """Data of a success, or the name of the situation in which the call ended."""
+    if isinstance(data, str):
+        return codec.result_of(made, settled(data))
+    return codec.result_of(made, settled("fits", data=data or {}))
+
+
+NOTED = call(call_id="c4", step_id="sum", tool="Note", args={"text": "2 of 2"})
+CALLS = (LISTED, moved(0, "c2"), moved(1, "c3"), NOTED)
+RESULTS = (ended(LISTED, {"items": ITEMS}), ended(CALLS[1], {"new": 1}), ended(CALLS[2], {"new": 2}), ended(NOTED))
+
+
+def rebuilt(*made: ToolCall, steps: Any = (SUM, FILE, LIST), results: Any = RESULTS, events: Any = ()) -> Rebuilt:
+    unasked = [
+        msgspec.structs.replace(one, policy=msgspec.structs.replace(one.policy, confirmations_required=bool(events)))
+        for one in made
+    ]
+    return rebuild(plan(*steps), unasked, results, events, {"folder": "notes"})
+
+
+def test_what_each_step_came_to_follows_from_the_records_alone() -> None:
+    moves = {"items": [{"new": 1}, {"new": 2}], "count": 2, "okCount": 2, "failed": []}
+    assert rebuilt(*CALLS) == Rebuilt(
+        steps=(
+            StepState(step_id="list", end="ok", output={"items": ITEMS}, call_ids=("c1",)),
+            StepState(step_id="file", end="ok", output=moves, call_ids=("c2", "c3")),
+            StepState(step_id="sum", end="ok", output={}, call_ids=("c4",)),
+        ),
+        problems=(),
+    )
+
+
+@each(
+    ("changed", "problem"),
+    [
+        (moved(0, "c2", args={"path": "z.md", "as": 0}), "c2: its arguments are not those that the step asks for"),
+        (moved(0, "c2", args_hash="sha256:0"), "c2: its hash is not that of the step's arguments"),
+        (moved(0, "c2", tool="Copy"), "c2: its tool is Copy, the step's is Move"),
+        (moved(0, "c2", attempt=2), "c2: attempt 2 is its number 1"),
+        (moved(0, "c2", step_id="other"), "c2: the plan has no step other"),
+        (moved(0, "c2", iteration=None), "c2: file has no such round"),
+        (
+            moved(0, "c2", iteration=Iteration(index=0, item_name="f", item_value={"path": "z.md"})),
+            "c2: its round has another item",
+        ),
+    ],
+)
+def test_a_call_that_the_plan_does_not_ask_for_is_named(changed: ToolCall, problem: str) -> None:
+    assert problem in rebuilt(LISTED, changed, *CALLS[2:]).problems
+
+
+def test_masked_arguments_are_held_to_their_hash() -> None:
+    real = args_hash({**ITEMS[0], "as": 0})
+    masked = moved(0, "c2", args={"path": "…", "as": 0}, args_hash=real, redactions=("/path",))
+    assert rebuilt(LISTED, masked, *CALLS[2:]).problems == ()
+
+
+def test_a_result_that_was_changed_shows_in_the_calls_behind_it() -> None:
+    fewer = (ended(LISTED, {"items": ITEMS[:1]}), *RESULTS[1:])
+    assert rebuilt(*CALLS, results=fewer).problems == (
+        "c3: file has no such round",
+        "c4: its arguments are not those that the step asks for",
+    )
+    gone = rebuilt(*CALLS, results=(ended(LISTED, {"rows": 1}), *RESULTS[1:]))
+    assert gone.problems[0] == "file: /foreach/from: $vars.found.items: there is no 'items'"
+    assert [one.end for one in gone.steps] == ["ok", None, None]
+
+
+def test_arguments_that_have_no_hash_are_named() -> None:
+    odd = (ended(LISTED, {"items": [{"path": float("nan")}, ITEMS[1]]}), *RESULTS[1:])
+    made = moved(0, "c2", args_hash="sha256:0")
+    assert rebuilt(LISTED, made, *CALLS[2:], results=odd).problems[0].startswith("file: ")
+
+
+def test_the_last_attempt_counts_and_all_are_of_the_step() -> None:
+    first, again = moved(0, "c2"), moved(0, "c5", attempt=2)
+    results = (RESULTS[0], ended(first, "tool_error"), ended(again, {"new": 1}), *RESULTS[2:])
+    found = rebuilt(LISTED, again, first, *CALLS[2:], results=results)
+    assert found.problems == ()
+    assert found.steps[1].call_ids == ("c2", "c3", "c5")
+    assert found.steps[1].end == "ok"
+
+
+@each(
+    ("situation", "on_error", "end", "code"),
+    [
+        ("tool_error", "skip", "partial", "INTERNAL_ERROR"),
+        ("tool_error", "stop", "error", "INTERNAL_ERROR"),
+        ("timed_out", "skip", "partial", "TIMEOUT"),
+        ("cancelled", "skip", "cancelled", "CANCELLED"),
+        ("duplicate", "skip", "partial", "SKIPPED"),
+    ],
+)
+def test_a_foreach_says_which_rounds_failed_and_ends_as_the_plan_asks(
+    situation: str, on_error: str, end: str, code: str
+) -> None:
+    results = (*RESULTS[:2], ended(CALLS[2], situation))
+    found = rebuilt(*CALLS[:3], steps=(LIST, {**FILE, "onError": on_error}, SUM), results=results).steps[1]
+    assert found.end == end
+    assert found.output == {
+        "items": [{"new": 1}, None],
+        "count": 2,
+        "okCount": 1,
+        "failed": [{"index": 1, "code": code}],
+    }
+
+
+def test_nothing_that_succeeded_is_an_error_even_where_failures_are_skipped() -> None:
+    failed = [ended(one, "tool_error") for one in CALLS[1:3]]
+    steps = (LIST, {**FILE, "onError": "skip"}, SUM)
+    assert rebuilt(*CALLS[:3], steps=steps, results=(RESULTS[0], *failed)).steps[1].end == "error"
+
+
+@each(("situation", "end"), [("tool_error", "error"), ("timed_out", "error"), ("cancelled", "cancelled")])
+def test_what_waits_for_a_step_without_data_is_skipped(situation: str, end: str) -> None:
+    found = rebuilt(LISTED, results=[ended(LISTED, situation)])
+    assert [one.end for one in found.steps] == [end, "skipped", "skipped"]
+    assert found.problems == ()
+
+
+def test_a_run_that_was_cut_short_leaves_the_rest_open() -> None:
+    running = rebuilt(*CALLS[:3], results=RESULTS[:2])
+    assert [one.end for one in running.steps] == ["ok", None, None]
+    assert [one.end for one in rebuilt().steps] == [None, None, None]
+    assert rebuilt().problems == ()
+
+
+def test_a_foreach_over_nothing_came_to_its_end_without_a_call() -> None:
+    found = rebuilt(LISTED, results=[ended(LISTED, {"items": []})]).steps[1]
+    assert (found.end, found.output) == ("ok", {"items": [], "count": 0, "okCount": 0, "failed": []})
+
+
+@pytest.mark.parametrize(
+    ("events", "problems"),
+    [
+        ((confirmed(AT),), ()),
+        ((confirmed(AT, "ok_2"),), ("c1: no run.confirmed event of its run names ok_1",)),
+    ],
+)
+def test_the_confirmation_is_a_part_of_what_is_proved(
+    events: tuple[ExecutionEvent, ...], problems: tuple[str, ...]
+) -> None:
+    made = msgspec.structs.replace(LISTED, confirmation_id="ok_1")
+    assert rebuilt(made, steps=(LIST,), results=RESULTS[:1], events=events).problems == problems
