@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
@@ -40,6 +41,23 @@ class HeadersMiddleware:
         if not request.path.startswith("/static/"):
             response.headers.setdefault("Cache-Control", "private, no-store")
         return response
+
+
+class SessionCookieMiddleware:
+    """Ignores a session cookie that Django cannot have set.
+
+    A cookie can be quoted so that it holds a NUL, and PostgreSQL refuses a query with one. Django's keys are
+    ASCII letters and digits.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        key = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
+        if not (key.isascii() and key.isalnum()):
+            request.COOKIES.pop(settings.SESSION_COOKIE_NAME, None)
+        return self.get_response(request)
 
 
 class OneLineFormatter(logging.Formatter):

@@ -78,6 +78,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "dashboard.headers.HeadersMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dashboard.headers.SessionCookieMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -131,8 +132,7 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASES["default"]["CONN_MAX_AGE"] = 600
 
-SESSION_ENGINE = "dashboard.accounts.sessions"
-AUTHENTICATION_BACKENDS = ["dashboard.accounts.access.MemberBackend"]
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
 AUTH_PASSWORD_VALIDATORS = [{"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"}]
 CSRF_FAILURE_VIEW = "dashboard.views.errors.csrf_failure"
 LOGIN_URL = "/sign-in/"

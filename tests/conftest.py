@@ -13,6 +13,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
 from django.core.cache import cache
 from django.test import Client
@@ -22,7 +23,6 @@ from hypothesis import settings as drawing
 from pytest_django import Settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-from dashboard.accounts.sessions import SessionStore
 from dashboard.models import Project
 from tests.buckets import BUCKET, s3_service
 from tests.dashboard.factories import create_project, create_user

@@ -6,14 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-import pytest
-from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.test import Client
 
-from dashboard.models import Membership, Project, Run
+from dashboard.models import Project, Run
 from dashboard.prepared import given, instance, names_of, prepared
-from tests.dashboard.factories import create_project, create_run, create_user
+from tests.dashboard.factories import create_project, create_run
 
 STARTED = datetime(2026, 3, 1, 9, 30, 0, 250_000, tzinfo=UTC)
 
@@ -58,48 +55,3 @@ def test_values_of_every_kind_are_bound_as_the_database_wants_them(project: Proj
     assert [tuple(row) for row in _run_of(pk=run.pk, until=STARTED)] == [("at nine",)]
     assert _run_of(pk=uuid4(), until=STARTED) == []
     assert _run_of(pk=run.pk, until=datetime(2026, 1, 1, tzinfo=UTC)) == []
-
-
-def test_a_page_asks_once_for_the_session_and_once_for_the_person(
-    client: Client, project: Project, django_assert_num_queries: Any
-) -> None:
-    client.force_login(create_user("olga", project=project))
-    client.get("/docs/")
-    with django_assert_num_queries(2):
-        client.get("/docs/")
-
-
-def test_who_may_see_what_is_asked_anew_with_every_request(client: Client, project: Project) -> None:
-    olga = create_user("olga", project=project)
-    client.force_login(olga)
-    create_run(project, title="Ledger run")
-    assert "Ledger run" in client.get("/runs/").content.decode()
-    Membership.objects.filter(user=olga).update(project=create_project("other"))
-    assert "Ledger run" not in client.get("/runs/").content.decode()
-    Membership.objects.filter(user=olga).delete()
-    assert client.get("/runs/").status_code == 403
-
-
-@pytest.mark.parametrize("change", ["signed out elsewhere", "no longer active", "another password", "deleted"])
-def test_a_session_that_no_longer_holds_opens_nothing(client: Client, project: Project, change: str) -> None:
-    olga = create_user("olga", project=project)
-    client.force_login(olga)
-    assert client.get("/runs/").status_code == 200
-    match change:
-        case "signed out elsewhere":
-            client.session.flush()
-        case "no longer active":
-            User.objects.filter(pk=olga.pk).update(is_active=False)
-        case "another password":
-            olga.set_password("correct horse battery")
-            olga.save()
-        case _:
-            olga.delete()
-    assert client.get("/runs/").status_code == 302
-
-
-@pytest.mark.parametrize("key", ["\x00" * 8, "a\x00bcdefgh", "é" * 9, "' OR 1=1 --", "0" * 4_000, "short", ""])
-def test_a_cookie_that_is_no_session_of_ours_opens_nothing(client: Client, project: Project, key: str) -> None:
-    client.force_login(create_user("olga", project=project))
-    client.cookies["sessionid"] = key
-    assert client.get("/runs/").status_code == 302

@@ -14,6 +14,7 @@ from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from dashboard.accounts.sign_in import new_link
 from dashboard.models import Membership, Project, SignInLink
@@ -236,3 +237,47 @@ def test_commands_complain_in_words(arguments: list[str], complaint: str) -> Non
     with pytest.raises(CommandError, match=complaint):
         call_command(*arguments)
     assert not User.objects.exists()
+
+
+def test_a_page_loads_the_session_the_user_and_the_memberships(
+    operator_client: Client, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    operator_client.get("/docs/")
+    with django_assert_num_queries(3):
+        operator_client.get("/docs/")
+
+
+def test_memberships_are_loaded_with_every_request(client: Client, project: Project) -> None:
+    olga = create_user("olga", project=project)
+    client.force_login(olga)
+    create_run(project, title="Ledger run")
+    assert "Ledger run" in client.get("/runs/").content.decode()
+    Membership.objects.filter(user=olga).update(project=create_project("other"))
+    assert "Ledger run" not in client.get("/runs/").content.decode()
+    Membership.objects.filter(user=olga).delete()
+    assert client.get("/runs/").status_code == 403
+
+
+@pytest.mark.parametrize("change", ["signed out elsewhere", "no longer active", "another password", "deleted"])
+def test_a_session_that_no_longer_holds_opens_nothing(client: Client, project: Project, change: str) -> None:
+    olga = create_user("olga", project=project)
+    client.force_login(olga)
+    assert client.get("/runs/").status_code == 200
+    match change:
+        case "signed out elsewhere":
+            client.session.flush()
+        case "no longer active":
+            User.objects.filter(pk=olga.pk).update(is_active=False)
+        case "another password":
+            olga.set_password("correct horse battery")
+            olga.save()
+        case _:
+            olga.delete()
+    assert client.get("/runs/").status_code == 302
+
+
+@pytest.mark.parametrize("key", ["\x00" * 8, "a\x00bcdefgh", "é" * 9, "' OR 1=1 --", "0" * 4_000, "short", ""])
+def test_a_cookie_that_is_not_a_session_key_opens_nothing(client: Client, project: Project, key: str) -> None:
+    client.force_login(create_user("olga", project=project))
+    client.cookies["sessionid"] = key
+    assert client.get("/runs/").status_code == 302

@@ -399,12 +399,12 @@ def test_the_number_of_queries_does_not_grow_with_the_run(
 ) -> None:
     call = bash(run, "hello\n", step="s1")
     body(client, call)  # the first visit writes the session
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(15):
         body(client, call)
     for number in range(30):
         bash(run, f"more {number}")
         create_event(run, call=call.pk)
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(15):
         body(client, call)
 
 

@@ -290,7 +290,7 @@ def test_the_queries_are_few_and_the_same_however_much_is_recorded(
     call = bash(run, OUTPUT)
     page(client, f"{PAGE}?call={call.pk}")
     for _ in range(2):
-        with django_assert_num_queries(7):
+        with django_assert_num_queries(8):
             page(client, f"{PAGE}?call={call.pk}&budget=99", **HTMX)
         for number in range(20):
             bash(run, f"output {number}")

@@ -240,9 +240,9 @@ def test_the_number_of_queries_does_not_grow(
     for _ in range(runs):
         create_run(project, facets={"tool": ["Bash"], "state": ["failed"]})
     client.get("/runs/")
-    with django_assert_num_queries(5):  # session, member, saved views, runs, newest facet
+    with django_assert_num_queries(6):  # session, user, memberships, saved views, runs, newest facet
         client.get("/runs/")
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         client.get("/runs/?q=tool:Bash+status:failed&sort=tokens")
 
 

@@ -78,12 +78,12 @@ def test_the_queries_are_the_same_however_much_is_recorded(
 ) -> None:
     page(reader, "/tools/")
     for address in ("/tools/", f"/tools/{TOOL}/"):
-        with django_assert_num_queries(3):  # session, who it is with all memberships, facets
+        with django_assert_num_queries(4):  # session, user, memberships, facets
             page(reader, address)
     for number in range(20):
         create_run(project, facets={"tool": [TOOL, "Bash", f"mcp__x__{number}"]})
     for address in ("/tools/", f"/tools/{TOOL}/"):
-        with django_assert_num_queries(3):
+        with django_assert_num_queries(4):
             page(reader, address)
 
 
