@@ -1,16 +1,19 @@
-"""The operator documentation: files under dashboard/docs, read into blocks that a template writes out.
+"""Renders the operator documentation: the Markdown files of this folder, by markdown-it-py.
 
-A subset of Markdown, and no HTML at all: headings, paragraphs, lists (one level), fenced code,
-and within a line `code`, **strong** and [text](address). Addresses are pages of this server or https.
+HTML in a document stays text, and an address is a page of this server or https; anything else stays text too.
+The library renders our own files and docstrings only, never anything that was recorded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 FOLDER = Path(__file__).parent
 # Reading order of the index; a file that is not named here is not served.
@@ -18,132 +21,66 @@ ORDER = (
     *("recordings", "reading-a-call", "fidelity", "query", "renderers", "comparisons", "changing-receipts"),
     *("keys", "storage", "runtime"),
 )
-SPAN = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
 ADDRESS = re.compile(r"https://|/(?!/)|#|[a-z-]+/?$")
-HEADING = re.compile(r"(#{1,3}) (.+)")
-ITEM = re.compile(r"(?:[-*]|(\d+)\.) +(.+)")
 NOT_A_SLUG = re.compile(r"[^a-z0-9]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """`kind` is text, code, strong or link."""
-
-    kind: str
-    text: str
-    address: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """`kind` is h1, h2, h3, p, ul, ol or pre. A list has an entry in `items` each, everything else one."""
-
-    kind: str
-    items: tuple[tuple[Span, ...], ...]
-    slug: str = ""
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        return self.items[0]
-
-    @property
-    def text(self) -> str:
-        return "".join(span.text for span in self.spans)
 
 
 @dataclass(frozen=True)
 class Document:
+    """One page: `title` and `lead` are plain text, `html` is the rendered rest."""
+
     name: str
-    blocks: tuple[Block, ...]
+    title: str
+    lead: str
+    html: str
 
-    @property
-    def title(self) -> str:
-        return next((block.text for block in self.blocks if block.kind == "h1"), self.name)
 
-    @property
-    def lead(self) -> tuple[Span, ...]:
-        return next((block.spans for block in self.blocks if block.kind == "p"), ())
+def build_parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.validateLink = lambda url: ADDRESS.match(url) is not None  # type: ignore[method-assign]
+    return parser
 
-    @property
-    def body(self) -> tuple[Block, ...]:
-        return tuple(block for block in self.blocks if block.kind != "h1")
+
+PARSER = build_parser()
 
 
 @cache
 def document(name: str) -> Document | None:
     """The page called `name`; None unless it is one of ORDER, so that no name reaches the file system."""
-    if name not in ORDER:
-        return None
-    return Document(name, tuple(blocks_of((FOLDER / f"{name}.md").read_text("utf-8"))))
+    return render_document(name, (FOLDER / f"{name}.md").read_text("utf-8")) if name in ORDER else None
 
 
 def documents() -> list[Document]:
-    return [found for name in ORDER if (found := document(name))]
+    return [page for name in ORDER if (page := document(name))]
 
 
-def blocks_of(text: str) -> Iterator[Block]:
-    lines = text.splitlines()
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        if not line.strip():
-            at += 1
-        elif line.startswith("```"):
-            end = next((i for i in range(at + 1, len(lines)) if lines[i].startswith("```")), len(lines))
-            yield Block("pre", ((Span("text", "\n".join(lines[at + 1 : end])),),))
-            at = end + 1
-        elif found := HEADING.fullmatch(line):
-            yield _heading(len(found[1]), found[2])
-            at += 1
-        else:
-            end = next((i for i in range(at, len(lines)) if _ends(lines[i])), len(lines))
-            yield _list(lines[at:end]) if ITEM.match(line) else Block("p", (tuple(spans_of(_joined(lines[at:end]))),))
-            at = end
+def render_document(name: str, source: str) -> Document:
+    """The first heading becomes the title and leaves the text; every other heading gets an id from its words."""
+    tokens = PARSER.parse(source)
+    title, lead = name, ""
+    for i, token in enumerate(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", NOT_A_SLUG.sub("-", _plain_text(tokens[i + 1]).lower()).strip("-"))
+        elif token.type == "paragraph_open" and not lead:
+            lead = _plain_text(tokens[i + 1])
+        elif token.type in ("fence", "code_block"):
+            token.attrSet("tabindex", "0")  # code scrolls sideways: the keyboard has to reach it
+    if tokens and tokens[0].tag == "h1":
+        title, tokens = _plain_text(tokens[1]), tokens[3:]
+    return Document(name, title, lead, PARSER.renderer.render(tokens, PARSER.options, {}))
 
 
-def spans_of(text: str) -> Iterator[Span]:
-    last = 0
-    for found in SPAN.finditer(text):
-        code, strong, label, address = found.groups()
-        if last < found.start():
-            yield Span("text", text[last : found.start()])
-        yield _span(found.group(), code, strong, label, address)
-        last = found.end()
-    if last < len(text):
-        yield Span("text", text[last:])
+def render_inline(text: str) -> str:
+    """One paragraph as HTML, without the paragraph itself."""
+    html: str = PARSER.renderInline(text)
+    return html
 
 
-def _span(whole: str, code: str | None, strong: str | None, label: str | None, address: str | None) -> Span:
-    if code is not None:
-        return Span("code", code)
-    if strong is not None:
-        return Span("strong", strong)
-    if label is None or address is None or not ADDRESS.match(address):
-        return Span("text", whole)
-    return Span("link", label, address)
+def link_addresses(source: str) -> list[str]:
+    """Every address that the text links to."""
+    inlines: Sequence[Token] = [token for token in PARSER.parse(source) if token.type == "inline"]
+    return [str(child.attrs["href"]) for token in inlines for child in token.children or () if "href" in child.attrs]
 
 
-def _heading(level: int, text: str) -> Block:
-    return Block(f"h{level}", (tuple(spans_of(text)),), NOT_A_SLUG.sub("-", text.lower()).strip("-"))
-
-
-def _ends(line: str) -> bool:
-    return not line.strip() or line.startswith("```") or HEADING.fullmatch(line) is not None
-
-
-def _list(lines: Iterable[str]) -> Block:
-    """A line that does not begin an item goes on with the one above."""
-    items: list[str] = []
-    is_ordered = False
-    for line in lines:
-        found = ITEM.match(line)
-        if found:
-            is_ordered = is_ordered or found[1] is not None
-            items.append(found[2])
-        else:
-            items[-1] += " " + line.strip()
-    return Block("ol" if is_ordered else "ul", tuple(tuple(spans_of(item)) for item in items))
-
-
-def _joined(lines: Iterable[str]) -> str:
-    return " ".join(line.strip() for line in lines)
+def _plain_text(inline: Token) -> str:
+    return "".join(" " if child.type == "softbreak" else child.content for child in inline.children or ())

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from dashboard.docs.markdown import Document, render_inline
 from dashboard.text.escaping import Html, plain
 
 register = template.Library()
@@ -120,3 +121,15 @@ def _short(at: datetime, *, seconds: bool) -> str:
 @lru_cache
 def icon(name: str) -> str:
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
+
+
+@register.filter
+def document_html(document: Document) -> SafeString:
+    """The rendered text of a documentation page."""
+    return mark_safe(document.html)
+
+
+@register.filter
+def inline_markdown(text: str) -> SafeString:
+    """One paragraph of our own Markdown, such as a docstring."""
+    return mark_safe(render_inline(text))

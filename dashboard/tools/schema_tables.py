@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-from dashboard.docs.markdown import Span, spans_of
-
 Schema = dict[str, Any]
 ANY = "any JSON"
 
@@ -30,7 +28,7 @@ class Shape:
     """`is_result`: the tool yields it; the others are parts of one that it yields."""
 
     name: str
-    note: tuple[Span, ...]
+    note: str  # Markdown
     fields: tuple[ShapeField, ...]
     is_result: bool
 
@@ -48,7 +46,7 @@ def _shape(name: str, schema: Schema, *, is_result: bool) -> Shape:
     found = schema.get("properties", {})
     return Shape(
         name=name,
-        note=tuple(spans_of(" ".join(schema.get("description", "").split()))),
+        note=" ".join(schema.get("description", "").split()),
         fields=tuple(_field(key, one, is_required=key in required) for key, one in found.items()),
         is_result=is_result,
     )
