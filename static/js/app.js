@@ -22,12 +22,12 @@ function switchTheme() {
   } catch { /* storage is refused: the choice holds for this page */ }
 }
 
-/* The help lists what the page itself says of its keys: data-key="j k" data-does="…". */
+/* The help lists what the page itself says of its keys: data-key="j k" data-key-help="…". */
 function openHelp() {
   const dialog = document.getElementById("help");
   const list = dialog.querySelector("[data-keys]");
   list.replaceChildren();
-  for (const element of document.querySelectorAll("[data-key][data-does]")) {
+  for (const element of document.querySelectorAll("[data-key][data-key-help]")) {
     const term = document.createElement("dt");
     for (const key of element.dataset.key.split(" ")) {
       const kbd = document.createElement("kbd");
@@ -35,7 +35,7 @@ function openHelp() {
       term.append(kbd, " ");
     }
     const does = document.createElement("dd");
-    does.textContent = element.dataset.does;
+    does.textContent = element.dataset.keyHelp;
     list.append(term, does);
   }
   dialog.showModal();

@@ -38,7 +38,7 @@ function setOff(first, last) {
 }
 
 function tell(text) {
-  const told = document.querySelector("[data-told]");
+  const told = document.querySelector("[data-announcement]");
   if (told) told.textContent = text;
 }
 
@@ -88,7 +88,7 @@ function letGo() {
   const surplus = rows.slice(0, Math.max(0, rows.length - Number(panel?.dataset.most)));
   if (!surplus.length) return;
   for (const row of surplus) row.remove();
-  panel.querySelector("[data-let-go]").hidden = false;
+  panel.querySelector("[data-trimmed]").hidden = false;
 }
 
 /* What is followed stays in sight for who stands at its end, and only then. */

@@ -218,7 +218,7 @@ document.addEventListener("copy", (event) => {
 });
 
 async function copyFrom(link) {
-  const told = document.querySelector("[data-copied]");
+  const told = document.querySelector("[data-announcement]");
   try {
     const response = await fetch(link.href);
     if (!response.ok) throw new Error(response.statusText);

@@ -279,6 +279,6 @@ def test_only_operators_of_the_project_delete(client: Client, project: Project) 
 def test_every_preset_has_a_key_of_its_own(client: Client, project: Project) -> None:
     """From the sign-in link to both halves of a failed call: Enter, 2, j, Enter, f, Enter."""
     create_run(project)
-    keys = re.findall(r'data-key="([0-9])" data-does="([^"]*)" data-hotkey="click"', text_of(client))
+    keys = re.findall(r'data-key="([0-9])" data-key-help="([^"]*)" data-hotkey="click"', text_of(client))
     assert keys[:2] == [("1", "All runs"), ("2", "Errors")]
     assert len({key for key, _ in keys}) == len(keys) == 9
