@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Reading
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.spans import Span, cut_of, to_segments, whole_cut
 from envelopes.families import fallback, family, foreign
 from envelopes.families.base import Family
@@ -208,7 +208,7 @@ def _halves(
 
 def _applied(
     family: Family,
-    row: ForeignTool,
+    row: ToolMapping,
     evidence: Evidence,
     parts: tuple[Recorded, ...],
     sink: ArtifactSink,
@@ -225,7 +225,7 @@ def _applied(
 
 
 def _aligned(
-    row: ForeignTool, evidence: Evidence, parts: tuple[Recorded, ...], until: int | None
+    row: ToolMapping, evidence: Evidence, parts: tuple[Recorded, ...], until: int | None
 ) -> tuple[list[list[Span]], bool]:
     """The spans of each part that begin before character `until` of all text, and whether each was seen to go on."""
     found: list[list[Span]] = []
@@ -260,7 +260,7 @@ def _taken(spans: Iterable[Span], until: int | None) -> tuple[list[Span], bool]:
     return found, False
 
 
-def _mapping(family: Family, row: ForeignTool) -> str:
+def _mapping(family: Family, row: ToolMapping) -> str:
     return f"{family.name}:{row.agent}:{row.version}"
 
 

@@ -14,7 +14,7 @@ import msgspec
 from envelopes.alignment.spans import Span
 
 
-class Piece(msgspec.Struct, frozen=True):
+class ComposedPiece(msgspec.Struct, frozen=True):
     """Characters [start, end) of the string at `pointer`; a None pointer is the agent's own words."""
 
     pointer: str | None
@@ -22,10 +22,10 @@ class Piece(msgspec.Struct, frozen=True):
     start: int = 0
 
 
-class Patchwork:
+class ComposedText:
     """`text` is the pieces in order and nothing else. `spans` takes offsets into it."""
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
+    def __init__(self, pieces: Iterable[ComposedPiece]) -> None:
         self._pieces = [piece for piece in pieces if piece.text]
         self._starts: list[int] = []
         at = 0

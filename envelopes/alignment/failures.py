@@ -33,7 +33,7 @@ class FailureText(msgspec.Struct, frozen=True):
     offset: int | None = None
 
 
-class Rule(msgspec.Struct, frozen=True):
+class FailureRule(msgspec.Struct, frozen=True):
     """`pattern` is searched at the beginning of the text; its group `hint`, if any, is the recovery hint.
 
     `certain` marks a sentence that no output of a tool begins with, so that it tells a failure even
@@ -46,8 +46,8 @@ class Rule(msgspec.Struct, frozen=True):
     certain: bool = False
 
 
-def _rule(pattern: str, kind: str, *, retryable: bool = False, certain: bool = False) -> Rule:
-    return Rule(re.compile(pattern, re.DOTALL), kind, retryable, certain)
+def _rule(pattern: str, kind: str, *, retryable: bool = False, certain: bool = False) -> FailureRule:
+    return FailureRule(re.compile(pattern, re.DOTALL), kind, retryable, certain)
 
 
 _CLAUDE_CODE = (
@@ -69,7 +69,7 @@ _CLAUDE_CODE = (
     _rule(r"Found \d+ matches [^.]*\. (?P<hint>To replace all[^.]*\.[^.]*\.)", "tool_execution_failed"),
 )
 _OTHER = _rule("", "tool_execution_failed")
-_RULES: dict[str, tuple[Rule, ...]] = {"claude-code": _CLAUDE_CODE}
+_RULES: dict[str, tuple[FailureRule, ...]] = {"claude-code": _CLAUDE_CODE}
 
 
 def read_failure(evidence: Evidence) -> Reading | None:
@@ -89,7 +89,7 @@ def read_failure(evidence: Evidence) -> Reading | None:
         error=tool_error(evidence.agent, found.text),
     )
     links = {} if found.offset is None else {"": "/error/message"}
-    return Reading(made=complete, fidelity=found.fidelity, links=links)
+    return Reading(build=lambda: complete, fidelity=found.fidelity, links=links)
 
 
 def _read_coded(evidence: Evidence) -> Reading | None:
@@ -108,7 +108,7 @@ def _read_coded(evidence: Evidence) -> Reading | None:
     )
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summary(message), error=error)
     links = {"/code": "/error/kind", "/message": "/error/message", "/details": "/error/details"}
-    return Reading(made=complete, fidelity="structured", links=links)
+    return Reading(build=lambda: complete, fidelity="structured", links=links)
 
 
 def failure_text(evidence: Evidence) -> FailureText | None:
@@ -178,7 +178,7 @@ def _from_string(evidence: Evidence, recorded: str) -> FailureText | None:
     return None
 
 
-def _classify(agent: str, text: str) -> tuple[Rule, str | None]:
+def _classify(agent: str, text: str) -> tuple[FailureRule, str | None]:
     for rule in _RULES.get(agent, ()):
         if found := rule.pattern.match(text):
             return rule, found.groupdict().get("hint")

@@ -1,8 +1,8 @@
 """Takes in recorded results whose shape changed from version to version of an agent.
 
-Members       reads a recorded object member by member; what has another type reads as missing
+RecordedObject       reads a recorded object member by member; what has another type reads as missing
 RecordedText  the shape for what no mapping knows: the recorded text, or the JSON as an outline
-typed_tool    a ForeignTool that tries failure, then the family's own reading, then RecordedText
+tool_mapping    a ToolMapping that tries failure, then the family's own reading, then RecordedText
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
-from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Reading, ResultFidelity
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
 from envelopes.alignment.spans import Span
 from envelopes.schema.result import CompleteOutput, JsonValue, summary
 from envelopes.text.outline import outline_text, scalar_text
@@ -25,7 +25,7 @@ class RecordedText(msgspec.Struct, frozen=True):
     text: str
 
 
-class Members(msgspec.Struct, frozen=True):
+class RecordedObject(msgspec.Struct, frozen=True):
     """`recorded` may be anything; only an object has members."""
 
     recorded: JsonValue
@@ -49,17 +49,17 @@ class Members(msgspec.Struct, frozen=True):
         found = self.get(name)
         return found if isinstance(found, bool) else None
 
-    def member(self, name: str) -> Members:
-        return Members(self.get(name))
+    def member(self, name: str) -> RecordedObject:
+        return RecordedObject(self.get(name))
 
     def listed(self, name: str) -> list[JsonValue]:
         """The elements of a list as they were recorded."""
         found = self.get(name)
         return found if isinstance(found, list) else []
 
-    def items(self, name: str) -> list[Members]:
+    def items(self, name: str) -> list[RecordedObject]:
         """The elements of a list, each at its own index whatever its type."""
-        return [Members(item) for item in self.listed(name)]
+        return [RecordedObject(item) for item in self.listed(name)]
 
     def strings(self, name: str) -> list[str]:
         """The elements of a list; one that is no string is outlined, so that indexes stay."""
@@ -69,11 +69,11 @@ class Members(msgspec.Struct, frozen=True):
         return isinstance(self.recorded, dict) and any(name in self.recorded for name in names)
 
 
-Read = Callable[[Evidence, Members], Reading]
-Align = Callable[[Members, str], Iterable[Span]]
+Read = Callable[[Evidence, RecordedObject], Reading]
+Align = Callable[[RecordedObject, str], Iterable[Span]]
 
 
-def typed_tool(
+def tool_mapping(
     *,
     agent: str,
     tools: tuple[str, ...],
@@ -82,22 +82,22 @@ def typed_tool(
     read: Read,
     align: Align,
     lists: tuple[str, ...] = (),
-) -> ForeignTool:
+) -> ToolMapping:
     """`expects`: an object with none of these members is not this tool's result."""
 
     def read_any(evidence: Evidence) -> Reading:
-        recorded = Members(evidence.result)
+        recorded = RecordedObject(evidence.result)
         if failure := read_failure(evidence):
             return failure
         return read(evidence, recorded) if recorded.has_any(expects) else read_untyped(evidence)
 
     def align_any(evidence: Evidence, text: str) -> Iterable[Span]:
-        recorded = Members(evidence.result)
+        recorded = RecordedObject(evidence.result)
         if read_failure(evidence):
             return align_failure(evidence, text)
         return align(recorded, text) if recorded.has_any(expects) else align_untyped(evidence, text)
 
-    return ForeignTool(agent=agent, tools=tools, version=version, read=read_any, align=align_any, lists=lists)
+    return ToolMapping(agent=agent, tools=tools, version=version, read=read_any, align=align_any, lists=lists)
 
 
 def reading(
@@ -110,14 +110,15 @@ def reading(
     fidelity: ResultFidelity = "structured",
 ) -> Reading:
     """A success. `said` is the outcome in one sentence and becomes the summary."""
-    return Reading(made=_success(evidence, result, said), fidelity=fidelity, links=links, outputs=outputs)
+    complete = _success(evidence, result, said)
+    return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs)
 
 
-def reading_of_list(
-    evidence: Evidence, made: Callable[[], tuple[msgspec.Struct, str]], *, links: Mapping[str, str]
+def lazy_reading(
+    evidence: Evidence, build: Callable[[], tuple[msgspec.Struct, str]], *, links: Mapping[str, str]
 ) -> Reading:
-    """The same of a list that may be long: `made` types it and says the outcome, when somebody asks."""
-    return Reading(made=lambda: _success(evidence, *made()), fidelity="structured", links=links)
+    """A success whose result is a list that may be long: `build` types it and gives the summary when they are used."""
+    return Reading(build=lambda: _success(evidence, *build()), fidelity="structured", links=links)
 
 
 def _success(evidence: Evidence, result: msgspec.Struct, said: str) -> CompleteOutput:
@@ -129,7 +130,7 @@ def _success(evidence: Evidence, result: msgspec.Struct, said: str) -> CompleteO
     )
 
 
-def named_spans(found: re.Match[str] | None, recorded: Members, pointer: str = "") -> list[Span]:
+def group_spans(found: re.Match[str] | None, recorded: RecordedObject, pointer: str = "") -> list[Span]:
     """Links each named group of a match to the recorded member of that name, where they are equal."""
     if found is None:
         return []

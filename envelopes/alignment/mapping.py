@@ -2,7 +2,7 @@
 
     Evidence     the surfaces of one recorded call, already tamed JSON
     Reading      the typed complete output, and which recorded field became which canonical one
-    ForeignTool  one row of a family's `(agent, tool)` mapping, with its own version
+    ToolMapping  one row of a family's `(agent, tool)` mapping, with its own version
 
 A source's own error flag is evidence and is kept; the reading decides what the envelope says
 (a non-zero exit is a verdict inside a success, design.md section 1).
@@ -63,11 +63,11 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     A link covers what lies below it: `/filenames` -> `/result/filenames` also ties `/filenames/3`.
 
-    `made` is the complete output, or makes it: who has the stored envelope needs the links alone, and typing
-    the twenty thousand items of a list takes longer than the rest of a page.
+    `build` makes the complete output when `complete` is first used: a page that has the stored envelope needs
+    the links alone, and typing the twenty thousand items of a list takes longer than the rest of the page.
     """
 
-    made: CompleteOutput | Callable[[], CompleteOutput]
+    build: Callable[[], CompleteOutput]
     fidelity: ResultFidelity
     links: Mapping[str, str] = {}
     outputs: tuple[OutputField, ...] = ()
@@ -75,7 +75,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def complete(self) -> CompleteOutput:
-        return self.made if isinstance(self.made, CompleteOutput) else self.made()
+        return self.build()
 
 
 class ItemLinks(Mapping[str, str]):
@@ -116,7 +116,7 @@ class ItemLinks(Mapping[str, str]):
         return len(self._links) + self._count * len(self.names)
 
 
-class ForeignTool(msgspec.Struct, frozen=True, kw_only=True):
+class ToolMapping(msgspec.Struct, frozen=True, kw_only=True):
     """`tools` are the agent's own names. Raise `version` whenever `read` says something new.
 
     `align` gives a list in any order, or yields spans in the order of the text: of a long receipt a page

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from envelopes.alignment.mapping import ForeignTool
+from envelopes.alignment.mapping import ToolMapping
 from envelopes.families import (
     agent,
     command,
@@ -108,12 +108,12 @@ def may_call(profile: Profile, tool: str) -> bool:
     return profile in definition.profiles and definition.capability not in WITHHELD[profile]
 
 
-def foreign(agent_name: str, tool: str) -> tuple[Family, ForeignTool]:
+def foreign(agent_name: str, tool: str) -> tuple[Family, ToolMapping]:
     """The family and mapping for a foreign tool. An unknown one is external's, and always renders."""
     return _by_tool().get((agent_name, tool)) or (external.FAMILY, external.FALLBACK)
 
 
-def fallback() -> tuple[Family, ForeignTool]:
+def fallback() -> tuple[Family, ToolMapping]:
     """What reads a call that its own family could not: nothing is assumed about its shape."""
     return external.FAMILY, external.FALLBACK
 
@@ -135,7 +135,7 @@ def _by_builtin() -> dict[str, tuple[Family, ToolDefinition]]:
 
 
 @cache
-def _by_tool() -> dict[tuple[str, str], tuple[Family, ForeignTool]]:
+def _by_tool() -> dict[tuple[str, str], tuple[Family, ToolMapping]]:
     return {(row.agent, tool): (one, row) for one in all_families() for row in one.foreign for tool in row.tools}
 
 
@@ -147,7 +147,7 @@ def _check(one: Family, taken: Iterable[Family]) -> None:
         ((one.name, one.title), str),
         ((one.rendering,), RenderPolicy),
         ((one.projection,), ProjectionPolicy),
-        (one.foreign, ForeignTool),
+        (one.foreign, ToolMapping),
         (one.tools, ToolDefinition),
         (one.facets, Facet),
         (one.lint, Rule),

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.alignment.mapping import ForeignTool
+from envelopes.alignment.mapping import ToolMapping
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, Source
@@ -74,7 +74,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[type[msgspec.Struct], ...]
     project: Callable[[msgspec.Struct, ProjectionPolicy, ArtifactSink], Projected]
     renderers: dict[str, Renderer]
-    foreign: tuple[ForeignTool, ...] = ()
+    foreign: tuple[ToolMapping, ...] = ()
     tools: tuple[ToolDefinition, ...] = ()
     facets: tuple[Facet, ...] = ()
     samples: tuple[CompleteOutput, ...] = ()
@@ -185,7 +185,7 @@ def project_by_type(
 ) -> Callable[[msgspec.Struct, ProjectionPolicy, ArtifactSink], Projected]:
     """A family's `project`: one function for each of its result structs, RecordedText included.
 
-    Members that are None are left out: the source did not say them.
+    RecordedObject that are None are left out: the source did not say them.
     """
     known: dict[type[msgspec.Struct], Projection] = {RecordedText: _recorded_text, **table}
 

@@ -17,8 +17,8 @@ import msgspec
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
-from envelopes.alignment.lenient_structs import Members, RecordedText, align_untyped, read_untyped, reading
-from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Reading
+from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, align_untyped, read_untyped, reading
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.spans import Span
 from envelopes.families.base import (
     Facet,
@@ -124,7 +124,7 @@ def _value(found: Value, projector: Projector, policy: ProjectionPolicy) -> Resu
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     yield headline(canonical.summary_text)
-    result = Members(canonical.result)
+    result = RecordedObject(canonical.result)
     for index, block in enumerate(result.items("content")):
         yield from _block_lines(canonical, block, f"/result/content/{index}")
     if (omitted := result.integer("content_omitted")) is not None:
@@ -138,7 +138,7 @@ def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     yield from text_block(canonical, "/result/text")
 
 
-def _block_lines(canonical: CanonicalResult, block: Members, pointer: str) -> Iterable[Segment]:
+def _block_lines(canonical: CanonicalResult, block: RecordedObject, pointer: str) -> Iterable[Segment]:
     named = [(name, text) for name in ("type", "media_type", "uri") if (text := block.text(name))]
     if block.text("type") != "text":
         yield line_break(2)
@@ -183,12 +183,14 @@ def _is_blocks(value: JsonValue) -> bool:
     )
 
 
-def _recorded_blocks(result: JsonValue) -> list[Members]:
-    return [Members(one) for one in result] if isinstance(result, list) else Members(result).items("content")
+def _recorded_blocks(result: JsonValue) -> list[RecordedObject]:
+    return (
+        [RecordedObject(one) for one in result] if isinstance(result, list) else RecordedObject(result).items("content")
+    )
 
 
 def _read_blocks(evidence: Evidence, base: str) -> Reading:
-    recorded = Members(evidence.result)
+    recorded = RecordedObject(evidence.result)
     blocks = [_as_block(one) for one in _recorded_blocks(evidence.result)]
     structured = _structured_content(recorded)
     links = {base: "/result/content"}
@@ -210,18 +212,18 @@ def _read_blocks(evidence: Evidence, base: str) -> Reading:
     )
 
 
-def _structured_content(recorded: Members) -> str | None:
+def _structured_content(recorded: RecordedObject) -> str | None:
     if recorded.get("structuredContent") is not None:
         return "/structuredContent"
     return "/mcpMeta/structuredContent" if recorded.member("mcpMeta").get("structuredContent") is not None else None
 
 
-def _structured_value(recorded: Members) -> JsonValue:
+def _structured_value(recorded: RecordedObject) -> JsonValue:
     direct = recorded.get("structuredContent")
     return recorded.member("mcpMeta").get("structuredContent") if direct is None else direct
 
 
-def _as_block(one: Members) -> Block:
+def _as_block(one: RecordedObject) -> Block:
     """MCP's image, audio and resource blocks, and the image blocks of the Messages API."""
     source, resource = one.member("source"), one.member("resource")
     data = one.text("data") or source.text("data") or resource.text("blob")
@@ -254,11 +256,11 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     ]
     if matched:
         return matched[0] if len(matched) == 1 else []
-    pointer = _structured_content(Members(evidence.result))
-    return [] if pointer is None else match_json(text, _structured_value(Members(evidence.result)), pointer)
+    pointer = _structured_content(RecordedObject(evidence.result))
+    return [] if pointer is None else match_json(text, _structured_value(RecordedObject(evidence.result)), pointer)
 
 
-FALLBACK = ForeignTool(agent="*", tools=(), version=1, read=_read, align=_align)
+FALLBACK = ToolMapping(agent="*", tools=(), version=1, read=_read, align=_align)
 
 FAMILY = Family(
     name="external",

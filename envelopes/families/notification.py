@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.alignment.lenient_structs import Members, RecordedText
+from envelopes.alignment.lenient_structs import RecordedObject, RecordedText
 from envelopes.families.base import (
     Facet,
     Family,
@@ -88,7 +88,7 @@ def _with_short_reasons(deliveries: JsonValue, projector: Projector) -> JsonValu
         return deliveries
     return [
         {**delivery, "reason": projector.line(f"deliveries/{index}/reason", _line(reason), REASON_CHARACTERS)}
-        if (reason := Members(delivery).text("reason")) is not None
+        if (reason := RecordedObject(delivery).text("reason")) is not None
         else delivery
         for index, delivery in enumerate(deliveries)
     ]
@@ -107,7 +107,7 @@ _HEADLINES = {
 
 
 def _body(canonical: CanonicalResult) -> Iterator[Segment]:
-    status = Members(canonical.result).text("status")
+    status = RecordedObject(canonical.result).text("status")
     if status is None:
         yield headline(canonical.summary_text)
         yield from text_block(canonical, "/result/text")
@@ -121,7 +121,7 @@ def _body(canonical: CanonicalResult) -> Iterator[Segment]:
 
 
 def _delivery(delivery: JsonValue, pointer: str) -> Iterator[Segment]:
-    found = Members(delivery)
+    found = RecordedObject(delivery)
     for mark, member in (("- ", "channel"), (": ", "status"), (", ", "reason")):
         if text := found.text(member):
             yield label(mark)

@@ -16,7 +16,7 @@ from itertools import chain
 import msgspec
 
 from envelopes.alignment.excerpt import match_excerpt
-from envelopes.alignment.lenient_structs import Members, RecordedText, named_spans, reading, typed_tool
+from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, group_spans, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span, match_items
 from envelopes.families.base import (
@@ -102,7 +102,7 @@ def _symbols(found: Symbols, projector: Projector, policy: ProjectionPolicy) -> 
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     yield headline(canonical.summary_text)
-    result = Members(canonical.result)
+    result = RecordedObject(canonical.result)
     if result.flag("truncated"):
         yield line_break()
         yield label("The search stopped early: there are more. Use a narrower path or pattern.")
@@ -117,7 +117,7 @@ def _filename(name: JsonValue, pointer: str) -> Iterable[Segment]:
     yield sliced(str(name), pointer)
 
 
-def _read_grep(evidence: Evidence, recorded: Members) -> Reading:
+def _read_grep(evidence: Evidence, recorded: RecordedObject) -> Reading:
     content = recorded.text("content")
     found = Matches(
         mode=recorded.text("mode") or ("files_with_matches" if content is None else "content"),
@@ -144,7 +144,7 @@ def _read_grep(evidence: Evidence, recorded: Members) -> Reading:
 
 
 def _grep_summary(found: Matches, evidence: Evidence) -> str:
-    pattern = Members(evidence.args).text("pattern")
+    pattern = RecordedObject(evidence.args).text("pattern")
     sought = f" for {pattern!r}" if pattern else ""
     if found.mode == "files_with_matches":
         count = len(found.filenames) if found.file_count is None else found.file_count
@@ -171,15 +171,18 @@ _COUNTED = re.compile(
 )
 
 
-def _align_grep(recorded: Members, text: str) -> Iterable[Span]:
+def _align_grep(recorded: RecordedObject, text: str) -> Iterable[Span]:
     if listed := _FOUND_FILES.match(text):
-        return chain(named_spans(listed, recorded), match_items(text, listed.end(), _names(recorded), "/filenames"))
+        return chain(group_spans(listed, recorded), match_items(text, listed.end(), _names(recorded), "/filenames"))
     ending = _COUNTED.search(text) or _PAGINATION.search(text)
     end = ending.start() if ending else len(text)
-    return [*match_excerpt(text, recorded.text("content") or "", "/content", end=end), *named_spans(ending, recorded)]
+    return [
+        *match_excerpt(text, recorded.text("content") or "", "/content", end=end),
+        *group_spans(ending, recorded),
+    ]
 
 
-def _names(recorded: Members) -> Iterator[str]:
+def _names(recorded: RecordedObject) -> Iterator[str]:
     """Up to the first element that is no string: what follows cannot have been printed as one."""
     for item in recorded.listed("filenames"):
         if not isinstance(item, str):
@@ -187,7 +190,7 @@ def _names(recorded: Members) -> Iterator[str]:
         yield item
 
 
-def _read_glob(evidence: Evidence, recorded: Members) -> Reading:
+def _read_glob(evidence: Evidence, recorded: RecordedObject) -> Reading:
     found = Files(
         filenames=recorded.strings("filenames"),
         file_count=recorded.integer("numFiles"),
@@ -200,7 +203,7 @@ def _read_glob(evidence: Evidence, recorded: Members) -> Reading:
         "/truncated": "/result/truncated",
         "/durationMs": "/result/duration_ms",
     }
-    pattern = Members(evidence.args).text("pattern")
+    pattern = RecordedObject(evidence.args).text("pattern")
     count = len(found.filenames) if found.file_count is None else found.file_count
     said = f"{_counted(count, 'file') if count else 'No file'} found" + (f" for {pattern!r}" if pattern else "")
     return reading(evidence, found, said, links=links)
@@ -209,12 +212,12 @@ def _read_glob(evidence: Evidence, recorded: Members) -> Reading:
 _LISTING = re.compile(_PREVIEWED)
 
 
-def _align_glob(recorded: Members, text: str) -> Iterator[Span]:
+def _align_glob(recorded: RecordedObject, text: str) -> Iterator[Span]:
     start = _LISTING.match(text)
     return match_items(text, start.end() if start else 0, _names(recorded), "/filenames")
 
 
-def _read_lsp(evidence: Evidence, recorded: Members) -> Reading:
+def _read_lsp(evidence: Evidence, recorded: RecordedObject) -> Reading:
     found = Symbols(
         operation=recorded.text("operation"),
         content=recorded.text("result") or "",
@@ -234,7 +237,7 @@ def _read_lsp(evidence: Evidence, recorded: Members) -> Reading:
     return reading(evidence, found, said, links=links, outputs=(OutputField("/result"),))
 
 
-def _align_lsp(recorded: Members, text: str) -> list[Span]:
+def _align_lsp(recorded: RecordedObject, text: str) -> list[Span]:
     return match_excerpt(text, recorded.text("result") or "", "/result")
 
 
@@ -248,7 +251,7 @@ FAMILY = Family(
     project=project_by_type({Matches: _matches, Files: _files, Symbols: _symbols}),
     renderers={"receipt": bounded(_body)},
     foreign=(
-        typed_tool(
+        tool_mapping(
             agent=AGENT,
             tools=("Grep",),
             version=1,
@@ -257,7 +260,7 @@ FAMILY = Family(
             align=_align_grep,
             lists=("filenames",),
         ),
-        typed_tool(
+        tool_mapping(
             agent=AGENT,
             tools=("Glob",),
             version=1,
@@ -266,7 +269,7 @@ FAMILY = Family(
             align=_align_glob,
             lists=("filenames",),
         ),
-        typed_tool(
+        tool_mapping(
             agent=AGENT,
             tools=("LSP",),
             version=1,
@@ -275,7 +278,7 @@ FAMILY = Family(
             align=_align_lsp,
         ),
         # A listing is recorded as one string, so the recorded text is all there is to type.
-        typed_tool(agent=AGENT, tools=("LS",), version=1, expects=(), read=_read_glob, align=_align_glob),
+        tool_mapping(agent=AGENT, tools=("LS",), version=1, expects=(), read=_read_glob, align=_align_glob),
     ),
     facets=(
         Facet("Matching lines", "/result/content", "code"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envelopes.alignment.excerpt import match_excerpt
-from envelopes.alignment.lenient_structs import Members, named_spans, reading, typed_tool
+from envelopes.alignment.lenient_structs import RecordedObject, group_spans, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span
 from envelopes.families.agent.results import AgentRun, Answer, Answers, Plan, PlanMode, SkillRun
@@ -16,7 +16,7 @@ from envelopes.text.pointer import join
 AGENT = "claude-code"
 
 
-def _read_run(evidence: Evidence, recorded: Members) -> Reading:
+def _read_run(evidence: Evidence, recorded: RecordedObject) -> Reading:
     blocks = [(index, block.text("text")) for index, block in enumerate(recorded.items("content"))]
     texts = [(index, text) for index, text in blocks if text is not None]
     status = recorded.text("status")
@@ -68,7 +68,7 @@ _LAUNCHED = re.compile(
 )
 
 
-def _align_run(recorded: Members, text: str) -> list[Span]:
+def _align_run(recorded: RecordedObject, text: str) -> list[Span]:
     """One text part: a block of the report, or the trailer with the agent's id."""
     trailer = _TRAILER.match(text) or _LAUNCHED.match(text)
     reports = [
@@ -77,11 +77,11 @@ def _align_run(recorded: Members, text: str) -> list[Span]:
     ]
     matched = [spans for spans in reports if spans]
     if trailer is not None and not matched:
-        return named_spans(trailer, recorded)
+        return group_spans(trailer, recorded)
     return matched[0] if len(matched) == 1 else []
 
 
-def _read_skill(evidence: Evidence, recorded: Members) -> Reading:
+def _read_skill(evidence: Evidence, recorded: RecordedObject) -> Reading:
     found = SkillRun(
         skill=recorded.text("commandName"),
         started=recorded.flag("success"),
@@ -107,19 +107,19 @@ _SKILL = re.compile(
 )
 
 
-def _align_skill(recorded: Members, text: str) -> list[Span]:
+def _align_skill(recorded: RecordedObject, text: str) -> list[Span]:
     found = _SKILL.match(text)
     if found is None:
         return []
     if found["forked"] is None:
-        return named_spans(found, recorded)
+        return group_spans(found, recorded)
     name = recorded.text("commandName")
     start, end = found.span("forked")
     named = [Span(start, end, "/commandName", 0, end - start)] if found["forked"] == name else []
     return [*named, *match_excerpt(text, recorded.text("result") or "", "/result", start=found.end())]
 
 
-def _read_answers(evidence: Evidence, recorded: Members) -> Reading:
+def _read_answers(evidence: Evidence, recorded: RecordedObject) -> Reading:
     given = recorded.member("answers")
     links: dict[str, str] = {}
     answers: list[Answer] = []
@@ -144,11 +144,11 @@ def _said(answer: JsonValue) -> str | None:
     return answer if answer is None or isinstance(answer, str) else outline_text(answer)
 
 
-def _pairs(given: Members) -> list[tuple[str, JsonValue]]:
+def _pairs(given: RecordedObject) -> list[tuple[str, JsonValue]]:
     return list(given.recorded.items()) if isinstance(given.recorded, dict) else []
 
 
-def _align_answers(recorded: Members, text: str) -> list[Span]:
+def _align_answers(recorded: RecordedObject, text: str) -> list[Span]:
     """`"question"="answer"`, in the recorded order of the answers."""
     questions = {one.text("question"): f"/questions/{index}" for index, one in enumerate(recorded.items("questions"))}
     spans: list[Span] = []
@@ -167,7 +167,7 @@ def _align_answers(recorded: Members, text: str) -> list[Span]:
     return spans
 
 
-def _read_plan(evidence: Evidence, recorded: Members) -> Reading:
+def _read_plan(evidence: Evidence, recorded: RecordedObject) -> Reading:
     found = Plan(plan=recorded.text("plan") or "", path=recorded.text("filePath"), is_agent=recorded.flag("isAgent"))
     links = {"/plan": "/result/plan", "/filePath": "/result/path", "/isAgent": "/result/is_agent"}
     return reading(evidence, found, "The user approved the plan", links=links)
@@ -177,20 +177,20 @@ _SAVED = re.compile(r"\n(?:Your|The) plan (?:has been|was) saved to: (?P<filePat
 _APPROVED = re.compile(r"\n## Approved Plan[^\n]*:\n")
 
 
-def _align_plan(recorded: Members, text: str) -> list[Span]:
+def _align_plan(recorded: RecordedObject, text: str) -> list[Span]:
     title = _APPROVED.search(text)
     head = title.start() if title else len(text)
-    saved = named_spans(_SAVED.search(text[:head]), recorded)
+    saved = group_spans(_SAVED.search(text[:head]), recorded)
     return [*saved, *match_excerpt(text, recorded.text("plan") or "", "/plan", start=title.end() if title else head)]
 
 
-def _read_plan_mode(evidence: Evidence, recorded: Members) -> Reading:
+def _read_plan_mode(evidence: Evidence, recorded: RecordedObject) -> Reading:
     message = recorded.text("message") or ""
     said = message[:500].partition("\n")[0] or "Entered plan mode"
     return reading(evidence, PlanMode(message), said, links={"/message": "/result/message"})
 
 
-def _align_plan_mode(recorded: Members, text: str) -> list[Span]:
+def _align_plan_mode(recorded: RecordedObject, text: str) -> list[Span]:
     message = recorded.text("message") or ""
     if message and text.startswith(message + "\n"):
         return [Span(0, len(message), "/message", 0, len(message))]
@@ -198,7 +198,7 @@ def _align_plan_mode(recorded: Members, text: str) -> list[Span]:
 
 
 TOOLS = (
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("Task", "Agent"),
         version=1,
@@ -206,7 +206,7 @@ TOOLS = (
         read=_read_run,
         align=_align_run,
     ),
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("Skill",),
         version=1,
@@ -214,7 +214,7 @@ TOOLS = (
         read=_read_skill,
         align=_align_skill,
     ),
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("AskUserQuestion",),
         version=1,
@@ -222,7 +222,7 @@ TOOLS = (
         read=_read_answers,
         align=_align_answers,
     ),
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("ExitPlanMode", "exit_plan_mode"),
         version=1,
@@ -230,7 +230,7 @@ TOOLS = (
         read=_read_plan,
         align=_align_plan,
     ),
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("EnterPlanMode",),
         version=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.agent.results import body as foreign_body
 from envelopes.families.base import bounded, headline, label, line_break, member_line, sliced, text_block, value
 from envelopes.schema.receipt import Segment, Source
@@ -38,7 +38,7 @@ def _follow_up(canonical: CanonicalResult) -> Iterator[Segment]:
     yield headline("Enqueued follow-up (", "/result/enqueued")
     yield value(canonical, "/result/priority")
     yield label(")")
-    text = Members(canonical.result).text("follow_up_text") or ""
+    text = RecordedObject(canonical.result).text("follow_up_text") or ""
     if not text.strip():
         return
     yield line_break(2)
@@ -107,7 +107,7 @@ def _agent(canonical: CanonicalResult) -> Iterator[Segment]:
 
 def _entries(canonical: CanonicalResult, title: str, pointer: str, parts: tuple[str, ...]) -> Iterator[Segment]:
     name = pointer.rpartition("/")[2]
-    agent = Members(canonical.result).member("agent")
+    agent = RecordedObject(canonical.result).member("agent")
     items, omitted = agent.items(name), agent.integer(f"{name}_omitted") or 0
     if not items and not omitted:
         return
@@ -123,7 +123,7 @@ def _entries(canonical: CanonicalResult, title: str, pointer: str, parts: tuple[
         yield Segment(f"+{omitted} more", "marker", Source("canonical", f"{pointer}_omitted"))
 
 
-def _entry(item: Members, pointer: str, parts: tuple[str, ...]) -> Iterator[Segment]:
+def _entry(item: RecordedObject, pointer: str, parts: tuple[str, ...]) -> Iterator[Segment]:
     if isinstance(item.recorded, str):
         yield sliced(item.recorded, pointer)
     said = [(part, text) for part in parts if (text := item.text(part))]
@@ -136,7 +136,7 @@ def _entry(item: Members, pointer: str, parts: tuple[str, ...]) -> Iterator[Segm
 def _joined(canonical: CanonicalResult, title: str, pointer: str) -> Iterator[Segment]:
     """`title: a, b +N more`, ten of them; nothing for an empty list."""
     name = pointer.rpartition("/")[2]
-    result = Members(canonical.result)
+    result = RecordedObject(canonical.result)
     found = result.strings(name)
     total = len(found) + (result.integer(f"{name}_omitted") or 0)
     if not total:

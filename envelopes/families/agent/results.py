@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import (
     Projection,
     Projector,
@@ -138,7 +138,7 @@ _LINES = (
 
 
 def _answer_lines(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    found = Members(item)
+    found = RecordedObject(item)
     yield label("Question: ")
     yield sliced(found.text("question") or "", f"{pointer}/question")
     yield line_break()

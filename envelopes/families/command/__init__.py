@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.alignment.mapping import ForeignTool
+from envelopes.alignment.mapping import ToolMapping
 from envelopes.families.base import Facet, Family, Projected, Projection, Projector
 from envelopes.families.command.alignment import align_background, align_command
 from envelopes.families.command.batch import BatchResult, project_batch
@@ -52,10 +52,10 @@ FAMILY = Family(
     renderers=RENDERERS,
     tools=TOOLS,
     foreign=(
-        ForeignTool(
+        ToolMapping(
             agent="claude-code", tools=("Bash", "PowerShell"), version=2, read=read_command, align=align_command
         ),
-        ForeignTool(
+        ToolMapping(
             agent="claude-code", tools=("BashOutput",), version=1, read=read_background, align=align_background
         ),
     ),

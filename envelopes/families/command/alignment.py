@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment.composed_text import Patchwork, Piece
+from envelopes.alignment.composed_text import ComposedPiece, ComposedText
 from envelopes.alignment.failures import align_failure, recorded_offset
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence
 from envelopes.alignment.spans import Span, match_once, match_prefix
 from envelopes.families.command.claude_code import EXIT_CODE, PERSISTED
@@ -55,33 +55,33 @@ def align_background(evidence: Evidence, text: str) -> list[Span]:
     return spans
 
 
-def _written(result: JsonValue) -> Patchwork:
+def _written(result: JsonValue) -> ComposedText:
     """What the agent had to say before it shortened anything."""
     if isinstance(result, str):
         offset = recorded_offset(result)
         exited = EXIT_CODE.match(result, offset)
         output = exited.end() if exited else offset
-        line = [Piece("", result[offset:output], offset)] if output > offset else []
-        return Patchwork([*line, Piece("", result[output:], output)])
-    pieces: list[Piece] = []
+        line = [ComposedPiece("", result[offset:output], offset)] if output > offset else []
+        return ComposedText([*line, ComposedPiece("", result[output:], output)])
+    pieces: list[ComposedPiece] = []
     for one in _streams(result):
-        pieces += [Piece(None, "\n")] if pieces else []
+        pieces += [ComposedPiece(None, "\n")] if pieces else []
         pieces.append(one)
-    return Patchwork(pieces)
+    return ComposedText(pieces)
 
 
-def _streams(result: JsonValue) -> list[Piece]:
+def _streams(result: JsonValue) -> list[ComposedPiece]:
     """What stdout and stderr say, trimmed; without those that say nothing."""
-    recorded = Members(result)
+    recorded = RecordedObject(result)
     texts = [(pointer, recorded.text(pointer[1:]) or "") for pointer in ("/stdout", "/stderr")]
     trimmed = [(pointer, text, *_trim(pointer, text)) for pointer, text in texts]
-    return [Piece(pointer, text[start:end], start) for pointer, text, start, end in trimmed if start < end]
+    return [ComposedPiece(pointer, text[start:end], start) for pointer, text, start, end in trimmed if start < end]
 
 
 def _alone(result: JsonValue, text: str) -> list[Span]:
     """Some runtimes leave a stream out. A receipt that is the other one, to the character, comes from there."""
     said = next((one for one in _streams(result) if one.text == text), None) if isinstance(result, dict) else None
-    return list(Patchwork([said]).spans(0, 0, len(text))) if said else []
+    return list(ComposedText([said]).spans(0, 0, len(text))) if said else []
 
 
 def _trim(pointer: str, text: str) -> tuple[int, int]:
@@ -89,7 +89,7 @@ def _trim(pointer: str, text: str) -> tuple[int, int]:
     return leading.end() if leading else 0, len(text.rstrip(JS_SPACE))
 
 
-def _placed(written: Patchwork, text: str) -> list[Span]:
+def _placed(written: ComposedText, text: str) -> list[Span]:
     """Whole, or the head in a preview, or head and tail around a cut; else nothing."""
     if _stands(text, 0, written.text):
         return list(written.spans(0, 0, len(written.text)))
@@ -100,7 +100,7 @@ def _placed(written: Patchwork, text: str) -> list[Span]:
     return _around_a_cut(written, text)
 
 
-def _around_a_cut(written: Patchwork, text: str) -> list[Span]:
+def _around_a_cut(written: ComposedText, text: str) -> list[Span]:
     """Before the marker the receipt must be the beginning of the output, behind it its end."""
     marks = list(INLINE_CUT.finditer(text))
     head = _shared(text, written.text) if marks else 0

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from envelopes.alignment.failures import FailureText, failure_text, read_failure
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, outcome
 from envelopes.schema.follow_up_handles import TaskHandle
@@ -36,7 +36,7 @@ Fact: TypeAlias = tuple[str, str, JsonValue]  # recorded pointer, canonical memb
 
 def read_command(evidence: Evidence) -> Reading:
     """Bash and PowerShell."""
-    recorded = Members(evidence.result)
+    recorded = RecordedObject(evidence.result)
     if recorded.has_any(STREAM_MEMBERS):
         return _read_streams(evidence, recorded)
     failure = failure_text(evidence)
@@ -48,7 +48,7 @@ def read_command(evidence: Evidence) -> Reading:
 
 def read_background(evidence: Evidence) -> Reading:
     """BashOutput: a look at a command that was sent to the background."""
-    recorded = Members(evidence.result)
+    recorded = RecordedObject(evidence.result)
     if not recorded.has_any(STREAM_MEMBERS):
         return read_failure(evidence) or _read_text(evidence)
     status = recorded.text("status") or "unknown"
@@ -69,7 +69,7 @@ def read_background(evidence: Evidence) -> Reading:
     return _reading(evidence, result, "structured", links, _output_fields(recorded))
 
 
-def _read_streams(evidence: Evidence, recorded: Members) -> Reading:
+def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
     """An interruption is a failure where the agent flagged it as one; what ran until then is in `details`."""
     task = recorded.text("backgroundTaskId")
     saved = recorded.text("persistedOutputPath")
@@ -106,7 +106,7 @@ def _interrupted(evidence: Evidence, result: CommandResult, fidelity: ResultFide
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=said, error=error)
     links = {f"/{name}": "/error/details" for name in streams} | {"/interrupted": "/error/kind"}
     outputs = tuple(OutputField(f"/{name}") for name in streams)
-    return Reading(made=complete, fidelity=fidelity, links=links, outputs=outputs)
+    return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs)
 
 
 def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) -> Reading:
@@ -163,7 +163,7 @@ def _reading(
 ) -> Reading:
     said = "no result was recorded" if fidelity == "absent" else outcome(result)
     complete = CompleteOutput(tool_name=evidence.tool, status="success", summary_text=summary(said), result=result)
-    return Reading(made=complete, fidelity=fidelity, links=links or {}, outputs=outputs)
+    return Reading(build=lambda: complete, fidelity=fidelity, links=links or {}, outputs=outputs)
 
 
 def _stream_facts(result: CommandResult) -> tuple[Fact, Fact]:
@@ -180,11 +180,11 @@ def _links(*facts: Fact) -> dict[str, str]:
     }
 
 
-def _output_fields(recorded: Members) -> tuple[OutputField, ...]:
+def _output_fields(recorded: RecordedObject) -> tuple[OutputField, ...]:
     return tuple(OutputField(f"/{name}") for name in ("stdout", "stderr") if (recorded.text(name) or "").strip())
 
 
-def _is_cut(recorded: Members) -> bool:
+def _is_cut(recorded: RecordedObject) -> bool:
     """Later releases keep 30,000 characters of stdout and name the file with the rest."""
     streams = [recorded.text(name) or "" for name in ("stdout", "stderr")]
     size = recorded.integer("persistedOutputSize")

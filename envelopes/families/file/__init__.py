@@ -14,7 +14,7 @@ gallery         those of the built-in tool, by sort
 from __future__ import annotations
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.alignment.mapping import ForeignTool
+from envelopes.alignment.mapping import ToolMapping
 from envelopes.families.base import Facet, Family
 from envelopes.families.file.alignment import align_change, align_notebook_edit, align_read
 from envelopes.families.file.claude_code import read_change, read_file, read_notebook_edit
@@ -35,9 +35,9 @@ FAMILY = Family(
     renderers={"receipt": file_receipt},
     tools=TOOLS,
     foreign=(
-        ForeignTool(agent="claude-code", tools=("Read",), version=1, read=read_file, align=align_read),
-        ForeignTool(agent="claude-code", tools=_CHANGES, version=1, read=read_change, align=align_change),
-        ForeignTool(
+        ToolMapping(agent="claude-code", tools=("Read",), version=1, read=read_file, align=align_read),
+        ToolMapping(agent="claude-code", tools=_CHANGES, version=1, read=read_change, align=align_change),
+        ToolMapping(
             agent="claude-code",
             tools=("NotebookEdit",),
             version=1,

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain
 
-from envelopes.alignment.composed_text import Patchwork, Piece
+from envelopes.alignment.composed_text import ComposedPiece, ComposedText
 from envelopes.alignment.failures import align_failure
-from envelopes.alignment.lenient_structs import Members, align_untyped
+from envelopes.alignment.lenient_structs import RecordedObject, align_untyped
 from envelopes.alignment.mapping import Evidence
 from envelopes.alignment.spans import Span, each_line, match_at, match_numbered
 from envelopes.families.file.claude_code import NUMBERED
@@ -33,7 +33,7 @@ EDIT_PREVIEW = 50  # MultiEdit prints so many characters of each string
 
 
 def align_read(evidence: Evidence, text: str) -> Iterable[Span]:
-    file = Members(evidence.result).member("file")
+    file = RecordedObject(evidence.result).member("file")
     if file.recorded is None:
         return align_failure(evidence, text) or align_untyped(evidence, text)
     content, first = file.text("content"), file.integer("startLine") or 1
@@ -44,7 +44,7 @@ def align_read(evidence: Evidence, text: str) -> Iterable[Span]:
 
 def align_change(evidence: Evidence, text: str) -> Iterable[Span]:
     """Edit, MultiEdit and Write."""
-    recorded = Members(evidence.result)
+    recorded = RecordedObject(evidence.result)
     path = recorded.text("filePath")
     if path is None:
         return align_failure(evidence, text) or align_untyped(evidence, text)
@@ -56,7 +56,7 @@ def align_change(evidence: Evidence, text: str) -> Iterable[Span]:
 
 
 def align_notebook_edit(evidence: Evidence, text: str) -> Iterable[Span]:
-    recorded = Members(evidence.result)
+    recorded = RecordedObject(evidence.result)
     if not recorded.has_any(("cell_id", "new_source")):
         return align_change(evidence, text)
     cell, source = recorded.text("cell_id") or "", recorded.text("new_source") or ""
@@ -115,7 +115,7 @@ def _path(text: str, path: str | None, pointer: str) -> list[Span]:
     return []
 
 
-def _replaced(text: str, at: int, recorded: Members) -> list[Span]:
+def _replaced(text: str, at: int, recorded: RecordedObject) -> list[Span]:
     """`All occurrences of 'X' were successfully replaced with 'Y'.`"""
     old, new = recorded.text("oldString"), recorded.text("newString")
     if old is None or new is None:
@@ -128,14 +128,14 @@ def _replaced(text: str, at: int, recorded: Members) -> list[Span]:
     return _present(match_at(text, old_at, old, "/oldString"), match_at(text, new_at, new, "/newString"))
 
 
-def _edits(text: str, recorded: Members) -> list[Span]:
+def _edits(text: str, recorded: RecordedObject) -> list[Span]:
     r"""`1. Replaced "X" with "Y"`, each string by its first characters."""
     spans: list[Span] = []
     at = text.find("\n1. ") + 1
     for index, edit in enumerate(recorded.items("edits")):
-        pieces = [Piece(None, f'{index + 1}. Replaced "'), *_shortened(edit, "old_string", index)]
-        pieces += [Piece(None, '" with "'), *_shortened(edit, "new_string", index), Piece(None, '"')]
-        line = Patchwork(pieces)
+        pieces = [ComposedPiece(None, f'{index + 1}. Replaced "'), *_shortened(edit, "old_string", index)]
+        pieces += [ComposedPiece(None, '" with "'), *_shortened(edit, "new_string", index), ComposedPiece(None, '"')]
+        line = ComposedText(pieces)
         if at == 0 or not text.startswith(line.text, at):
             break
         spans += line.spans(at, 0, len(line.text))
@@ -143,13 +143,13 @@ def _edits(text: str, recorded: Members) -> list[Span]:
     return spans
 
 
-def _shortened(edit: Members, name: str, index: int) -> list[Piece]:
+def _shortened(edit: RecordedObject, name: str, index: int) -> list[ComposedPiece]:
     value = edit.text(name) or ""
     rest = "..." if len(value) > EDIT_PREVIEW else ""
-    return [Piece(f"/edits/{index}/{name}", value[:EDIT_PREVIEW]), Piece(None, rest)]
+    return [ComposedPiece(f"/edits/{index}/{name}", value[:EDIT_PREVIEW]), ComposedPiece(None, rest)]
 
 
-def _snippet(text: str, recorded: Members) -> Iterable[Span]:
+def _snippet(text: str, recorded: RecordedObject) -> Iterable[Span]:
     """In the order of the text. Only where the file may have become two things all lines of both are looked at."""
     opening = SNIPPET.search(text)
     number = NUMBERED.match(text, opening.end()) if opening else None
@@ -167,35 +167,35 @@ def _longest(candidates: Iterable[Iterator[Span]]) -> Iterator[Span]:
     return iter(longest)
 
 
-def _new_files(recorded: Members) -> Iterator[Patchwork]:
+def _new_files(recorded: RecordedObject) -> Iterator[ComposedText]:
     """What the file may have looked like after the change, put together from what was recorded."""
     content = recorded.text("content")
     if content is not None:
-        yield Patchwork([Piece("/content", content)])
+        yield ComposedText([ComposedPiece("/content", content)])
         return
     old, new, original = recorded.text("oldString"), recorded.text("newString"), recorded.text("originalFile") or ""
     if old is None or new is None:
         return
     every = recorded.flag("replaceAll") or False
-    yield Patchwork(_applied(original, old, new, every=every))
+    yield ComposedText(_applied(original, old, new, every=every))
     if not new and not old.endswith("\n"):
-        yield Patchwork(_applied(original, old + "\n", new, every=every))
+        yield ComposedText(_applied(original, old + "\n", new, every=every))
 
 
-def _applied(original: str, old: str, new: str, *, every: bool) -> Iterator[Piece]:
+def _applied(original: str, old: str, new: str, *, every: bool) -> Iterator[ComposedPiece]:
     at = 0
     while old and (found := original.find(old, at)) >= 0:
-        yield Piece("/originalFile", original[at:found], at)
-        yield Piece("/newString", new)
+        yield ComposedPiece("/originalFile", original[at:found], at)
+        yield ComposedPiece("/newString", new)
         at = found + len(old)
         if not every:
             break
     if not old:
-        yield Piece("/newString", new)
-    yield Piece("/originalFile", original[at:], at)
+        yield ComposedPiece("/newString", new)
+    yield ComposedPiece("/originalFile", original[at:], at)
 
 
-def _lines_from(text: str, at: int, first: int, new: Patchwork, recorded: Members) -> Iterator[Span]:
+def _lines_from(text: str, at: int, first: int, new: ComposedText, recorded: RecordedObject) -> Iterator[Span]:
     """Lines of the snippet as they stand in `new`, from its line `first`."""
     before = new.text.split("\n", first - 1) if first > 0 else []
     if len(before) < first or first < 1:
@@ -214,7 +214,7 @@ def _lines_from(text: str, at: int, first: int, new: Patchwork, recorded: Member
         yield from new.spans(line.start, start, end)
 
 
-def _from_patch(text: str, at: int, recorded: Members) -> list[Span]:
+def _from_patch(text: str, at: int, recorded: RecordedObject) -> list[Span]:
     """Without the file before the edit: the lines that the patch holds under the same number."""
     patched = dict(_patch_lines(recorded))
     spans: list[Span] = []
@@ -226,7 +226,7 @@ def _from_patch(text: str, at: int, recorded: Members) -> list[Span]:
     return spans
 
 
-def _patch_lines(recorded: Members) -> Iterator[tuple[int, tuple[str, str]]]:
+def _patch_lines(recorded: RecordedObject) -> Iterator[tuple[int, tuple[str, str]]]:
     """Line number in the new file -> (pointer, line without its mark)."""
     for index, hunk in enumerate(recorded.items("structuredPatch")):
         number = hunk.integer("newStart") or 1
@@ -236,7 +236,7 @@ def _patch_lines(recorded: Members) -> Iterator[tuple[int, tuple[str, str]]]:
                 number += 1
 
 
-def _cells(text: str, file: Members) -> list[Span]:
+def _cells(text: str, file: RecordedObject) -> list[Span]:
     """`<cell id="X">…source</cell id="X">`, in order."""
     spans: list[Span] = []
     at = 0

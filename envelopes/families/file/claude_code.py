@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 
 from envelopes.alignment.failures import read_failure
-from envelopes.alignment.lenient_structs import Members, read_untyped, reading
+from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.families.file.results import Action, FileChange, FileRead, Hunk, Image, Kind
 
@@ -57,23 +57,23 @@ def read_notebook_edit(evidence: Evidence) -> Reading:
 def _first_of(
     evidence: Evidence,
     expects: tuple[str, ...],
-    recorded: Callable[[Evidence, Members], Reading],
+    recorded: Callable[[Evidence, RecordedObject], Reading],
     from_receipt: Callable[[Evidence, str], Reading | None],
 ) -> Reading:
     """A failure, the recorded result, the receipt where no result was kept, or whatever is there as text."""
     if failure := read_failure(evidence):
         return failure
-    members = Members(evidence.result)
+    members = RecordedObject(evidence.result)
     if members.has_any(expects):
         return recorded(evidence, members)
     found = from_receipt(evidence, evidence.receipt_text or "") if evidence.result is None else None
     return found or read_untyped(evidence)
 
 
-def _read_recorded(evidence: Evidence, recorded: Members) -> Reading:
+def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     file = recorded.member("file")
     kind = KINDS.get(recorded.text("type") or "text", "text")
-    path = file.text("filePath") or Members(evidence.args).text("file_path") or "a file"
+    path = file.text("filePath") or RecordedObject(evidence.args).text("file_path") or "a file"
     content = _notebook_text(file) if kind == "notebook" else file.text("content") or ""
     result = FileRead(
         path=path,
@@ -101,7 +101,7 @@ def _said(read: FileRead) -> str:
     return f"read {read.path} ({read.kind})"
 
 
-def _read_links(file: Members, read: FileRead) -> dict[str, str]:
+def _read_links(file: RecordedObject, read: FileRead) -> dict[str, str]:
     links = {
         "filePath": "path",
         "content": "content_preview",
@@ -117,7 +117,7 @@ def _read_links(file: Members, read: FileRead) -> dict[str, str]:
     return {f"/file/{name}": f"/result/{target}" for name, target in links.items() if file.get(name) is not None}
 
 
-def _image(file: Members) -> Image:
+def _image(file: RecordedObject) -> Image:
     shown = file.member("dimensions")
     return Image(
         media_type=file.text("type"),
@@ -127,7 +127,7 @@ def _image(file: Members) -> Image:
     )
 
 
-def _notebook_text(file: Members) -> str:
+def _notebook_text(file: RecordedObject) -> str:
     cells = file.items("cells")
     return "\n\n".join(
         f"# cell {cell.text('cell_id') or number} ({cell.text('cellType') or 'code'})\n{cell.text('source') or ''}"
@@ -138,7 +138,7 @@ def _notebook_text(file: Members) -> str:
 def _read_receipt(evidence: Evidence, receipt: str) -> Reading | None:
     """The numbered lines of the receipt; the reminder that may follow them is not part of the file."""
     first, lines = numbered_lines(receipt)
-    path = Members(evidence.args).text("file_path")
+    path = RecordedObject(evidence.args).text("file_path")
     if not lines or path is None:
         return None
     result = FileRead(path=path, content="\n".join(lines), start_line=first, line_count=len(lines))
@@ -158,7 +158,7 @@ def numbered_lines(text: str) -> tuple[int, list[str]]:
     return first, lines
 
 
-def _change_recorded(evidence: Evidence, recorded: Members) -> Reading:
+def _change_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     action: Action = "add" if recorded.text("type") == "create" else "modify"
     result = FileChange(
         path=recorded.text("filePath") or "a file",
@@ -183,7 +183,7 @@ def _changed(change: FileChange) -> str:
     return f"{words[change.action]} {change.path}"
 
 
-def hunks(recorded: Members) -> tuple[Hunk, ...] | None:
+def hunks(recorded: RecordedObject) -> tuple[Hunk, ...] | None:
     if not isinstance(recorded.get("structuredPatch"), list):
         return None
     return tuple(
@@ -207,10 +207,10 @@ def _change_receipt(evidence: Evidence, receipt: str) -> Reading | None:
     return reading(evidence, result, _changed(result), links={}, fidelity="parsed_from_receipt")
 
 
-def _cell_recorded(evidence: Evidence, recorded: Members) -> Reading:
+def _cell_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     """A cell's edit changes the notebook; no patch is recorded, so its new source is shown as added lines."""
     mode = recorded.text("edit_mode") or "replace"
-    path = recorded.text("notebook_path") or Members(evidence.args).text("notebook_path") or "a notebook"
+    path = recorded.text("notebook_path") or RecordedObject(evidence.args).text("notebook_path") or "a notebook"
     source = recorded.text("new_source") or ""
     lines = tuple(f"+{line}" for line in source.split("\n")) if mode != "delete" else ()
     result = FileChange(path=path, action="modify", hunks=(Hunk(lines=lines),) if lines else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import (
     bounded,
     indented,
@@ -21,12 +21,12 @@ ERROR_DETAILS = (("Field", "field"), ("Source", "source_ref"))
 
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
-    result = Members(canonical.result)
+    result = RecordedObject(canonical.result)
     return _found(canonical, result) if result.get("memory") is None else _read(canonical)
 
 
 def _read(canonical: CanonicalResult) -> Iterable[Segment]:
-    memory = Members(canonical.result).member("memory")
+    memory = RecordedObject(canonical.result).member("memory")
     title = memory.text("title") or ""
     yield label("Memory: ")
     yield Segment(title, "headline", Source("canonical", "/result/memory/title", 0, len(title)))
@@ -44,14 +44,14 @@ def _read(canonical: CanonicalResult) -> Iterable[Segment]:
 
 def _truncation(canonical: CanonicalResult) -> Iterable[Segment]:
     """The cut that the tool made; a cut that the projection made stands where it is."""
-    if Members(canonical.result).member("memory").flag("truncated"):
+    if RecordedObject(canonical.result).member("memory").flag("truncated"):
         yield line_break(2)
         yield label("Truncated: ")
         yield value(canonical, "/result/memory/truncated", "yes")
         yield label(", the memory goes on; ask for more with max_chars")
 
 
-def _found(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _found(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     results = result.items("results")
     count = len(results) + (result.integer("results_omitted") or 0)
     said = f"{count or 'No'} {'memory' if count == 1 else 'memories'} found for "
@@ -64,7 +64,7 @@ def _found(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
         yield Segment(f"[showing first {len(results)} of {count}]", "marker")
 
 
-def _row(found: Members, pointer: str, number: int) -> Iterable[Segment]:
+def _row(found: RecordedObject, pointer: str, number: int) -> Iterable[Segment]:
     yield line_break()
     yield label(f"{number}. ")
     yield from indented(found.text("title") or "", f"{pointer}/title")

@@ -6,7 +6,7 @@ import re
 
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
-from envelopes.alignment.lenient_structs import Members, named_spans, reading, typed_tool
+from envelopes.alignment.lenient_structs import RecordedObject, group_spans, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span
 from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
@@ -14,7 +14,7 @@ from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
 AGENT = "claude-code"
 
 
-def _read_output(evidence: Evidence, recorded: Members) -> Reading:
+def _read_output(evidence: Evidence, recorded: RecordedObject) -> Reading:
     task = recorded.member("task")
     output, result = task.text("output") or "", task.text("result")
     found = TaskRead(
@@ -56,17 +56,17 @@ _TASK_TAGS = tuple(
 _TEXT_TAGS = (("output", "output"), ("error", "error"))
 
 
-def _align_output(recorded: Members, text: str) -> list[Span]:
+def _align_output(recorded: RecordedObject, text: str) -> list[Span]:
     """Tags in front of the output are the runtime's; tags inside the output are the task's."""
     head_end = min((at for tag, _ in _TEXT_TAGS if (at := text.find(f"<{tag}>\n")) >= 0), default=len(text))
     head, task = text[:head_end], recorded.member("task")
-    spans = named_spans(_RETRIEVAL.match(head), recorded)
+    spans = group_spans(_RETRIEVAL.match(head), recorded)
     for tag in _TASK_TAGS:
-        spans += named_spans(tag.search(head), task, "/task")
+        spans += group_spans(tag.search(head), task, "/task")
     return [*spans, *_align_texts(task, text, head_end)]
 
 
-def _align_texts(task: Members, text: str, at: int) -> list[Span]:
+def _align_texts(task: RecordedObject, text: str, at: int) -> list[Span]:
     opening, closing = "<output>\n", "\n</output>"
     end = text.rfind(closing)
     spans: list[Span] = []
@@ -79,7 +79,7 @@ def _align_texts(task: Members, text: str, at: int) -> list[Span]:
     return spans
 
 
-def _read_stop(evidence: Evidence, recorded: Members) -> Reading:
+def _read_stop(evidence: Evidence, recorded: RecordedObject) -> Reading:
     found = TaskStopped(
         task_id=recorded.text("task_id") or recorded.text("shell_id"),
         kind=recorded.text("task_type"),
@@ -97,12 +97,12 @@ def _read_stop(evidence: Evidence, recorded: Members) -> Reading:
     return reading(evidence, found, said, links=links)
 
 
-def _align_stop(recorded: Members, text: str) -> list[Span]:
+def _align_stop(recorded: RecordedObject, text: str) -> list[Span]:
     return match_json(text, recorded.recorded, "") or match_excerpt(text, recorded.text("message") or "", "/message")
 
 
 FOREIGN = (
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("TaskOutput", "AgentOutputTool"),
         version=1,
@@ -110,7 +110,7 @@ FOREIGN = (
         read=_read_output,
         align=_align_output,
     ),
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("TaskStop", "KillShell", "KillBash"),
         version=2,

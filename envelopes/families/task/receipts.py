@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import (
     artifact_lines,
     error_receipt,
@@ -61,14 +61,14 @@ def _artifacts(canonical: CanonicalResult, *, is_ended: bool) -> Iterator[Segmen
 
 
 def _list(canonical: CanonicalResult) -> Iterator[Segment]:
-    found = Members(canonical.result)
+    found = RecordedObject(canonical.result)
     number = len(found.items("tasks")) + (found.integer("tasks_omitted") or 0)
     yield headline(counted(number), "/result/tasks")
     yield from item_lines(canonical, "/result/tasks", _row)
 
 
 def _row(task: JsonValue, pointer: str) -> Iterator[Segment]:
-    found = Members(task)
+    found = RecordedObject(task)
     yield sliced(found.text("id") or "", f"{pointer}/id")
     for mark, member in ((" [", "kind"), ("] ", "status"), (": ", "summary")):
         if text := found.text(member):
@@ -77,7 +77,7 @@ def _row(task: JsonValue, pointer: str) -> Iterator[Segment]:
 
 
 def _output(canonical: CanonicalResult) -> Iterator[Segment]:
-    retrieval = Members(canonical.result).text("retrieval_status")
+    retrieval = RecordedObject(canonical.result).text("retrieval_status")
     said_at = "/result/task" if retrieval is None else "/result/retrieval_status"
     yield from _sentence(canonical, verdict(retrieval), said_at)
     yield from member_line(canonical, "Retrieval", "/result/retrieval_status")
@@ -90,7 +90,7 @@ def _output(canonical: CanonicalResult) -> Iterator[Segment]:
 
 def _failure(canonical: CanonicalResult) -> Iterator[Segment]:
     at = "/result/task/failure_artifact"
-    found = Members(canonical.result).member("task").member("failure_artifact")
+    found = RecordedObject(canonical.result).member("task").member("failure_artifact")
     if found.text("summary") is None:
         return
     yield line_break()
@@ -119,7 +119,7 @@ def _state(canonical: CanonicalResult) -> Iterator[Segment]:
 
 
 def _input(canonical: CanonicalResult) -> Iterator[Segment]:
-    found = Members(canonical.result)
+    found = RecordedObject(canonical.result)
     if found.flag("accepted_input"):
         yield from _sentence(canonical, "Input delivered to task {task}", "/result/accepted_input")
         yield from _written(canonical, found.integer("bytes_written"))
@@ -144,7 +144,7 @@ def _refusal(canonical: CanonicalResult, refusal: str | None) -> Iterable[Segmen
 
 
 def _stop(canonical: CanonicalResult) -> Iterator[Segment]:
-    found = Members(canonical.result)
+    found = RecordedObject(canonical.result)
     force = found.flag("force_stop_requested")
     words = "Force stop requested for task {task}" if force else "Stop requested for task {task}"
     if found.member("task").text("status") == "cancelled":
@@ -170,7 +170,7 @@ def _task_lines(canonical: CanonicalResult) -> Iterator[Segment]:
         ("Exit status", "command/exit_status"),
     ):
         yield from member_line(canonical, title, f"/result/task/{member}")
-    accepts_input = Members(canonical.result).member("task").member("command").flag("accepts_input")
+    accepts_input = RecordedObject(canonical.result).member("task").member("command").flag("accepts_input")
     if accepts_input is not None:
         yield line_break()
         yield label("Accepts input: ")
@@ -187,5 +187,5 @@ def _sentence(canonical: CanonicalResult, words: str, pointer: str) -> Iterator[
             continue
         at, missing = _FIELDS[piece]
         name = at.rpartition("/")[2]
-        said = Members(canonical.result).member("task").text(name)
+        said = RecordedObject(canonical.result).member("task").text(name)
         yield value(canonical, at) if said else label(missing)

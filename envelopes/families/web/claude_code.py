@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json_at
-from envelopes.alignment.lenient_structs import Members, reading, typed_tool
+from envelopes.alignment.lenient_structs import RecordedObject, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span, match_at
 from envelopes.families.web.results import Link, Page, SearchResults
@@ -13,7 +13,7 @@ from envelopes.text.outline import outline_text
 AGENT = "claude-code"
 
 
-def _read_fetch(evidence: Evidence, recorded: Members) -> Reading:
+def _read_fetch(evidence: Evidence, recorded: RecordedObject) -> Reading:
     page = Page(
         url=recorded.text("url"),
         status=recorded.integer("code"),
@@ -35,11 +35,11 @@ def _read_fetch(evidence: Evidence, recorded: Members) -> Reading:
     return reading(evidence, page, said, links=links, outputs=(OutputField("/result"),))
 
 
-def _align_fetch(recorded: Members, text: str) -> list[Span]:
+def _align_fetch(recorded: RecordedObject, text: str) -> list[Span]:
     return match_excerpt(text, recorded.text("result") or "", "/result")
 
 
-def _read_search(evidence: Evidence, recorded: Members) -> Reading:
+def _read_search(evidence: Evidence, recorded: RecordedObject) -> Reading:
     links = {"/query": "/result/query", "/durationSeconds": "/result/duration_seconds"}
     found: list[Link] = []
     texts: list[str] = []
@@ -70,7 +70,7 @@ _LINKS = "Links: "
 _REMINDER = "\n\nREMINDER: You MUST include the sources above"
 
 
-def _align_search(recorded: Members, text: str) -> list[Span]:
+def _align_search(recorded: RecordedObject, text: str) -> list[Span]:
     """The query, then each result in the recorded order: links as JSON, texts as they are."""
     if not text.startswith(_QUERY):
         return []
@@ -87,7 +87,7 @@ def _align_search(recorded: Members, text: str) -> list[Span]:
     return spans
 
 
-def _align_result(text: str, at: int, item: Members, pointer: str) -> list[Span]:
+def _align_result(text: str, at: int, item: RecordedObject, pointer: str) -> list[Span]:
     """What stands between two results is white space and the rest of the JSON before."""
     if isinstance(item.recorded, str):
         start = _after(text, at, '"\n]}')
@@ -111,7 +111,7 @@ def _after(text: str, at: int, skipped: str) -> int:
 
 
 TOOLS = (
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("WebFetch",),
         version=1,
@@ -119,7 +119,7 @@ TOOLS = (
         read=_read_fetch,
         align=_align_fetch,
     ),
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("WebSearch",),
         version=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import (
     bounded,
     headline,
@@ -37,12 +37,12 @@ _WRAPPED = re.compile(
 
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
-    result = Members(canonical.result)
+    result = RecordedObject(canonical.result)
     body = next(render for member, render in _BODIES.items() if not member or result.get(member) is not None)
     return body(canonical, result)
 
 
-def _recorded(canonical: CanonicalResult, _result: Members) -> Iterable[Segment]:
+def _recorded(canonical: CanonicalResult, _result: RecordedObject) -> Iterable[Segment]:
     yield headline(canonical.summary_text)
     yield from member_line(canonical, "URL", "/result/url")
     yield from member_line(canonical, "Status", "/result/status")
@@ -52,7 +52,7 @@ def _recorded(canonical: CanonicalResult, _result: Members) -> Iterable[Segment]
 
 
 def _link(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    link = Members(item)
+    link = RecordedObject(item)
     yield label("- ")
     yield sliced(link.text("title") or "", f"{pointer}/title")
     yield line_break()
@@ -60,7 +60,7 @@ def _link(item: JsonValue, pointer: str) -> Iterable[Segment]:
     yield sliced(link.text("url") or "", f"{pointer}/url")
 
 
-def _fetched(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _fetched(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield label("Fetched with status ")
     yield Segment(str(result.integer("status")), "headline", Source("canonical", "/result/status"))
     if result.get("url") != result.get("final_url"):
@@ -79,7 +79,7 @@ def _fetched(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield from _untrusted(canonical, result)
 
 
-def _untrusted(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _untrusted(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     """The fenced text. An envelope that another runtime wrote may have none, and is shown all the same."""
     found = _WRAPPED.fullmatch(result.text("text") or "")
     if found is None:
@@ -96,12 +96,12 @@ def _untrusted(canonical: CanonicalResult, result: Members) -> Iterable[Segment]
 
 def _closing(canonical: CanonicalResult) -> Iterable[Segment]:
     """The line that ends the untrusted text stays, however short the receipt has to be."""
-    found = _WRAPPED.fullmatch(Members(canonical.result).text("text") or "")
+    found = _WRAPPED.fullmatch(RecordedObject(canonical.result).text("text") or "")
     if found is not None and found["text"].strip():
         yield Segment(found["close"], "value", Source("canonical", "/result/text", *found.span("close")))
 
 
-def _searched(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _searched(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     found = result.items("results")
     omitted = result.integer("results_omitted") or 0
     count = len(found) + omitted
@@ -126,7 +126,7 @@ def _searched(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield from _other_citations(result)
 
 
-def _failed_attempts(result: Members) -> Iterable[Segment]:
+def _failed_attempts(result: RecordedObject) -> Iterable[Segment]:
     for index, attempt in enumerate(result.items("provider_attempts")):
         if not attempt.has_any(("error_kind", "error_message")):
             continue
@@ -136,7 +136,7 @@ def _failed_attempts(result: Members) -> Iterable[Segment]:
         yield from _joined(attempt, pointer, ("provider", "error_kind", "error_message"))
 
 
-def _joined(item: Members, pointer: str, names: tuple[str, ...]) -> Iterable[Segment]:
+def _joined(item: RecordedObject, pointer: str, names: tuple[str, ...]) -> Iterable[Segment]:
     said = [name for name in names if item.text(name)]
     for index, name in enumerate(said):
         if index:
@@ -145,7 +145,7 @@ def _joined(item: Members, pointer: str, names: tuple[str, ...]) -> Iterable[Seg
 
 
 def _hit(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    hit = Members(item)
+    hit = RecordedObject(item)
     yield label(f"{int(pointer.rpartition('/')[2]) + 1}. ")
     yield from indented(hit.text("title") or "", f"{pointer}/title")
     for member in ("url", "snippet", "published_at"):
@@ -155,7 +155,7 @@ def _hit(item: JsonValue, pointer: str) -> Iterable[Segment]:
             yield from indented(text, f"{pointer}/{member}")
 
 
-def _other_citations(result: Members) -> Iterable[Segment]:
+def _other_citations(result: RecordedObject) -> Iterable[Segment]:
     listed = {hit.text("url") for hit in result.items("results")}
     for index, citation in enumerate(result.items("citations")):
         if citation.text("url") not in listed:
@@ -165,7 +165,7 @@ def _other_citations(result: Members) -> Iterable[Segment]:
 
 
 # By a member that only this shape has; the last takes what a foreign agent recorded.
-_BODIES: dict[str, Callable[[CanonicalResult, Members], Iterable[Segment]]] = {
+_BODIES: dict[str, Callable[[CanonicalResult, RecordedObject], Iterable[Segment]]] = {
     "final_url": _fetched,
     "provider": _searched,
     "": _recorded,

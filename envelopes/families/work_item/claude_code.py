@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
-from envelopes.alignment.lenient_structs import Members, named_spans, reading, reading_of_list, typed_tool
+from envelopes.alignment.lenient_structs import (
+    RecordedObject,
+    group_spans,
+    lazy_reading,
+    reading,
+    tool_mapping,
+)
 from envelopes.alignment.mapping import Evidence, ItemLinks, Reading
 from envelopes.alignment.spans import Span
 from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
@@ -26,14 +32,14 @@ ITEM_NAMES = {
 }
 
 
-def _read_todos(evidence: Evidence, recorded: Members) -> Reading:
+def _read_todos(evidence: Evidence, recorded: RecordedObject) -> Reading:
     name = "newTodos" if recorded.get("newTodos") is not None else "todos"
     links = {f"/{name}": "/result/todo_list", "/oldTodos": "/result/previous_todo_list"}
     items = ItemLinks(f"/{name}", "/result/todo_list", len(recorded.listed(name)), TODO_NAMES, links)
-    return reading_of_list(evidence, lambda: _todo_list(recorded, name), links=items)
+    return lazy_reading(evidence, lambda: _todo_list(recorded, name), links=items)
 
 
-def _todo_list(recorded: Members, name: str) -> tuple[TodoList, str]:
+def _todo_list(recorded: RecordedObject, name: str) -> tuple[TodoList, str]:
     previous = recorded.items("oldTodos") if recorded.get("oldTodos") is not None else None
     found = TodoList(
         todo_list=tuple(_todo(item) for item in recorded.items(name)),
@@ -42,7 +48,7 @@ def _todo_list(recorded: Members, name: str) -> tuple[TodoList, str]:
     return found, _todo_summary(found.todo_list)
 
 
-def _todo(item: Members) -> Todo:
+def _todo(item: RecordedObject) -> Todo:
     return Todo(item.text("content") or "", item.text("status") or "")
 
 
@@ -56,7 +62,7 @@ def _todo_summary(todos: Sequence[Todo]) -> str:
     )
 
 
-def _align_todos(recorded: Members, text: str) -> list[Span]:
+def _align_todos(recorded: RecordedObject, text: str) -> list[Span]:
     """The receipt is a fixed sentence; some versions repeat the list as JSON after it."""
     start = text.find("[{")
     name = "newTodos" if recorded.get("newTodos") is not None else "todos"
@@ -64,7 +70,7 @@ def _align_todos(recorded: Members, text: str) -> list[Span]:
     return match_json(text[:end], recorded.get(name), f"/{name}", start=start) if 0 <= start < end else []
 
 
-def _item(task: Members) -> WorkItem:
+def _item(task: RecordedObject) -> WorkItem:
     return WorkItem(
         id=task.text("id"),
         objective=task.text("subject"),
@@ -80,15 +86,15 @@ def _item_links(recorded: str, canonical: str) -> dict[str, str]:
     return {f"{recorded}/{theirs}": f"{canonical}/{ours}" for theirs, ours in ITEM_NAMES.items()}
 
 
-def _read_created(evidence: Evidence, recorded: Members) -> Reading:
+def _read_created(evidence: Evidence, recorded: RecordedObject) -> Reading:
     item = _item(recorded.member("task"))
     said = f"Work item created: {item.id or '(no id)'}"
     return reading(evidence, item, said, links=_item_links("/task", "/result/work_item"))
 
 
-def _read_one(evidence: Evidence, recorded: Members) -> Reading:
+def _read_one(evidence: Evidence, recorded: RecordedObject) -> Reading:
     item = _item(recorded.member("task"))
-    asked = Members(evidence.args).text("taskId")
+    asked = RecordedObject(evidence.args).text("taskId")
     said = f"Work item {item.id}: {item.objective or ''}" if item.id else f"No work item {asked or ''} was found"
     return reading(evidence, item, said, links=_item_links("/task", "/result/work_item"))
 
@@ -98,18 +104,21 @@ _ONE = re.compile(r"\ATask #(?P<id>\S+): (?P<subject>[^\n]*)\nStatus: (?P<status
 _DESCRIPTION = re.compile(r"\nDescription: (?P<description>.*?)(?:\nBlock(?:ed by|s): [^\n]*)*\Z", re.DOTALL)
 
 
-def _align_created(recorded: Members, text: str) -> list[Span]:
-    return named_spans(_CREATED.match(text), recorded.member("task"), "/task")
+def _align_created(recorded: RecordedObject, text: str) -> list[Span]:
+    return group_spans(_CREATED.match(text), recorded.member("task"), "/task")
 
 
-def _align_one(recorded: Members, text: str) -> list[Span]:
+def _align_one(recorded: RecordedObject, text: str) -> list[Span]:
     task, head = recorded.member("task"), _ONE.match(text)
     if head is None:
         return []
-    return [*named_spans(head, task, "/task"), *named_spans(_DESCRIPTION.match(text, head.end()), task, "/task")]
+    return [
+        *group_spans(head, task, "/task"),
+        *group_spans(_DESCRIPTION.match(text, head.end()), task, "/task"),
+    ]
 
 
-def _read_updated(evidence: Evidence, recorded: Members) -> Reading:
+def _read_updated(evidence: Evidence, recorded: RecordedObject) -> Reading:
     change = recorded.member("statusChange")
     found = WorkItemUpdate(
         id=recorded.text("taskId"),
@@ -135,11 +144,11 @@ def _read_updated(evidence: Evidence, recorded: Members) -> Reading:
 _UPDATED = re.compile(r"\AUpdated task #(?P<taskId>\S+) (?P<fields>[^\n]*)")
 
 
-def _align_updated(recorded: Members, text: str) -> list[Span]:
+def _align_updated(recorded: RecordedObject, text: str) -> list[Span]:
     found = _UPDATED.match(text)
     if found is None:
         return match_excerpt(text, recorded.text("error") or "", "/error")
-    spans = named_spans(re.match(r"\AUpdated task #(?P<taskId>\S+)", text), recorded)
+    spans = group_spans(re.match(r"\AUpdated task #(?P<taskId>\S+)", text), recorded)
     at = found.start("fields")
     for index, name in enumerate(recorded.strings("updatedFields")):
         if not name or not text.startswith(name, at):
@@ -149,25 +158,25 @@ def _align_updated(recorded: Members, text: str) -> list[Span]:
     return spans
 
 
-def _read_list(evidence: Evidence, recorded: Members) -> Reading:
+def _read_list(evidence: Evidence, recorded: RecordedObject) -> Reading:
     links = {"/tasks": "/result/work_items"}
     count = len(recorded.listed("tasks"))
     said = f"{count or 'No'} work {'item' if count == 1 else 'items'}"
     items = ItemLinks("/tasks", "/result/work_items", count, ITEM_NAMES, links)
-    return reading_of_list(evidence, lambda: (_work_items(recorded), said), links=items)
+    return lazy_reading(evidence, lambda: (_work_items(recorded), said), links=items)
 
 
-def _work_items(recorded: Members) -> WorkItems:
+def _work_items(recorded: RecordedObject) -> WorkItems:
     return WorkItems(tuple(_item(task) for task in recorded.items("tasks")))
 
 
 _AFTER_SUBJECT = re.compile(r"(?: [(\[][^\n]*)?(?:\n|\Z)")
 
 
-def _align_list(recorded: Members, text: str) -> Iterator[Span]:
+def _align_list(recorded: RecordedObject, text: str) -> Iterator[Span]:
     """`#1 [pending] subject` a line, with owner and blockers after the subject."""
     at = 0
-    for index, task in enumerate(map(Members, recorded.listed("tasks"))):
+    for index, task in enumerate(map(RecordedObject, recorded.listed("tasks"))):
         number, state, subject = task.text("id") or "", task.text("status") or "", task.text("subject") or ""
         line = f"#{number} [{state}] {subject}"
         end = at + len(line)
@@ -185,7 +194,7 @@ def _align_list(recorded: Members, text: str) -> Iterator[Span]:
 
 
 TOOLS = (
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("TodoWrite", "TodoRead"),
         version=1,
@@ -193,11 +202,11 @@ TOOLS = (
         read=_read_todos,
         align=_align_todos,
     ),
-    typed_tool(
+    tool_mapping(
         agent=AGENT, tools=("TaskCreate",), version=1, expects=("task",), read=_read_created, align=_align_created
     ),
-    typed_tool(agent=AGENT, tools=("TaskGet",), version=1, expects=("task",), read=_read_one, align=_align_one),
-    typed_tool(
+    tool_mapping(agent=AGENT, tools=("TaskGet",), version=1, expects=("task",), read=_read_one, align=_align_one),
+    tool_mapping(
         agent=AGENT,
         tools=("TaskUpdate",),
         version=1,
@@ -205,7 +214,7 @@ TOOLS = (
         read=_read_updated,
         align=_align_updated,
     ),
-    typed_tool(
+    tool_mapping(
         agent=AGENT,
         tools=("TaskList",),
         version=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import (
     bounded,
     indented,
@@ -28,19 +28,19 @@ _COMPLETED = {True: "Work item completed: ", False: "Work item was complete alre
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     """Claude Code has other tools in this family; what is not one of ours is worded from its summary."""
-    result = Members(canonical.result)
+    result = RecordedObject(canonical.result)
     ours = result.member("work_item").has_any(("focus",)) or result.has_any(("current_work_item", "total_matching"))
     return _BODIES[canonical.tool_name](canonical, result) if ours else recorded(canonical)
 
 
-def _created(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _created(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield from _outcome("Work item created: ", result, "work_item")
     yield from _item(canonical, "work_item")
     yield from _steps(result)
     yield from item_lines(canonical, "/result/warnings", _unfinished)
 
 
-def _updated(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _updated(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield from _outcome("Work item updated: ", result, "work_item")
     for index, name in enumerate(result.strings("changed_fields")):
         yield line_break() if index == 0 else label(", ")
@@ -52,14 +52,14 @@ def _updated(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield from item_lines(canonical, "/result/warnings", _unfinished)
 
 
-def _completed(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _completed(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield from _outcome(_COMPLETED[result.flag("completed_transition") is not False], result, "work_item")
     yield from _told(result.member("work_item"), "Objective", "/result/work_item/objective")
     yield from member_line(canonical, "Report from", "/result/work_item/completion_report/source")
     yield from item_lines(canonical, "/result/warnings", _unfinished)
 
 
-def _picked(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _picked(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield from _outcome("Now working on ", result, "current_work_item")
     if previous := result.member("previous_work_item").text("id"):
         yield label(" (was ")
@@ -73,7 +73,7 @@ def _picked(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield from _told(result, "Note", "/result/binding_note")
 
 
-def _got(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _got(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield from _outcome("Work item ", result, "work_item")
     yield from _item(canonical, "work_item")
     yield from member_line(canonical, "Current work item", "/result/context/current_work_item_id")
@@ -84,7 +84,7 @@ def _got(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield from _text(canonical, item.member("completion_report"), "completion_report/text", "Report")
 
 
-def _listed(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
+def _listed(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield value(canonical, "/result/returned")
     yield label(" of ")
     total = result.integer("total_matching")
@@ -96,7 +96,7 @@ def _listed(canonical: CanonicalResult, result: Members) -> Iterable[Segment]:
     yield from item_lines(canonical, "/result/work_items", _row)
 
 
-def _outcome(said: str, result: Members, member: str) -> Iterable[Segment]:
+def _outcome(said: str, result: RecordedObject, member: str) -> Iterable[Segment]:
     """The outcome and the id, which the next call needs."""
     found = result.member(member).text("id") or ""
     yield label(said)
@@ -104,7 +104,7 @@ def _outcome(said: str, result: Members, member: str) -> Iterable[Segment]:
 
 
 def _item(canonical: CanonicalResult, member: str) -> Iterable[Segment]:
-    found = Members(canonical.result).member(member)
+    found = RecordedObject(canonical.result).member(member)
     yield from _told(found, "Objective", f"/result/{member}/objective")
     yield line_break()
     yield label("State: ")
@@ -115,7 +115,7 @@ def _item(canonical: CanonicalResult, member: str) -> Iterable[Segment]:
     yield from member_line(canonical, "Recheck at", f"/result/{member}/recheck_at")
 
 
-def _told(holder: Members, title: str, pointer: str) -> Iterable[Segment]:
+def _told(holder: RecordedObject, title: str, pointer: str) -> Iterable[Segment]:
     """A text that somebody wrote freely; its further lines are indented."""
     if text := holder.text(pointer.rpartition("/")[2]):
         yield line_break()
@@ -123,7 +123,7 @@ def _told(holder: Members, title: str, pointer: str) -> Iterable[Segment]:
         yield from indented(text, pointer, "  ")
 
 
-def _steps(result: Members) -> Iterable[Segment]:
+def _steps(result: RecordedObject) -> Iterable[Segment]:
     """How many there are: the model has just written them."""
     item = result.member("work_item")
     if item.get("todo_list") is not None:
@@ -134,7 +134,7 @@ def _steps(result: Members) -> Iterable[Segment]:
         yield Segment(said, "value", Source("canonical", "/result/work_item/todo_list"))
 
 
-def _states(found: Members, pointer: str) -> Iterable[Segment]:
+def _states(found: RecordedObject, pointer: str) -> Iterable[Segment]:
     """`open, current, runnable`; a completed item says so once."""
     said: list[str] = []
     for name in ("state", "focus", "readiness"):
@@ -146,7 +146,7 @@ def _states(found: Members, pointer: str) -> Iterable[Segment]:
 
 
 def _unfinished(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    warning = Members(item)
+    warning = RecordedObject(item)
     yield label("Warning: unfinished todos, ")
     yield Segment(str(warning.integer("pending_count")), "value", Source("canonical", f"{pointer}/pending_count"))
     yield label(" pending and ")
@@ -160,7 +160,7 @@ def _unfinished(item: JsonValue, pointer: str) -> Iterable[Segment]:
 
 
 def _focus_warning(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    warning = Members(item)
+    warning = RecordedObject(item)
     yield label("Warning: ")
     yield sliced(warning.text("code") or "", f"{pointer}/code")
     yield label(": ")
@@ -168,7 +168,7 @@ def _focus_warning(item: JsonValue, pointer: str) -> Iterable[Segment]:
 
 
 def _wait_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    wait = Members(item)
+    wait = RecordedObject(item)
     yield label("Waiting: ")
     yield sliced(wait.text("id") or "", f"{pointer}/id")
     yield label(" (")
@@ -178,7 +178,7 @@ def _wait_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
 
 
 def _row(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    view = Members(item)
+    view = RecordedObject(item)
     yield label("- ")
     yield sliced(view.text("id") or "", f"{pointer}/id")
     yield label(" [")
@@ -194,7 +194,7 @@ def _row(item: JsonValue, pointer: str) -> Iterable[Segment]:
         yield Segment(f"  [{omitted} more todos]", "marker", Source("canonical", f"{pointer}/todo_list_omitted"))
 
 
-def _text(canonical: CanonicalResult, holder: Members, path: str, title: str) -> Iterable[Segment]:
+def _text(canonical: CanonicalResult, holder: RecordedObject, path: str, title: str) -> Iterable[Segment]:
     """A large text; `holder` is the object that has it."""
     if (holder.text(path.rpartition("/")[2]) or "").strip():
         yield line_break(2)
@@ -202,7 +202,7 @@ def _text(canonical: CanonicalResult, holder: Members, path: str, title: str) ->
         yield preview(canonical, f"/result/work_item/{path}")
 
 
-_BODIES: dict[str, Callable[[CanonicalResult, Members], Iterable[Segment]]] = {
+_BODIES: dict[str, Callable[[CanonicalResult, RecordedObject], Iterable[Segment]]] = {
     "CreateWorkItem": _created,
     "UpdateWorkItem": _updated,
     "CompleteWorkItem": _completed,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from envelopes.alignment.lenient_structs import Members
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import (
     Projection,
     Projector,
@@ -122,7 +122,7 @@ def _item_lines(canonical: CanonicalResult) -> Iterable[Segment]:
     for title, member in (("Work item", "id"), ("Objective", "objective"), ("State", "state"), ("Owner", "owner")):
         yield from member_line(canonical, title, f"/result/work_item/{member}")
     for title, member in (("Blocks", "blocks"), ("Blocked by", "blocked_by")):
-        found = Members(canonical.result).member("work_item").strings(member)
+        found = RecordedObject(canonical.result).member("work_item").strings(member)
         for index, number in enumerate(found):
             yield line_break()
             yield label(f"{title}: ")
@@ -131,12 +131,12 @@ def _item_lines(canonical: CanonicalResult) -> Iterable[Segment]:
 
 
 def todo_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    yield from _stated(Members(item).text("state"), pointer)
-    yield sliced(Members(item).text("text") or "", f"{pointer}/text")
+    yield from _stated(RecordedObject(item).text("state"), pointer)
+    yield sliced(RecordedObject(item).text("text") or "", f"{pointer}/text")
 
 
 def _item_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
-    found = Members(item)
+    found = RecordedObject(item)
     if number := found.text("id"):
         yield label("#")
         yield sliced(number, f"{pointer}/id")

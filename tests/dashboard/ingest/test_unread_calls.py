@@ -11,7 +11,7 @@ from django.test import Client
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Problem, Project
 from envelopes import families
-from envelopes.alignment.mapping import Evidence, ForeignTool, Reading
+from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.spans import Span
 from envelopes.families import command, external
 from envelopes.families.base import Family
@@ -32,12 +32,12 @@ def align_nothing(_evidence: Evidence, _text: str) -> list[Span]:
     return []
 
 
-BROKEN = ForeignTool(agent="claude-code", tools=("Bash",), version=1, read=break_on, align=align_nothing)
+BROKEN = ToolMapping(agent="claude-code", tools=("Bash",), version=1, read=break_on, align=align_nothing)
 
 
 @pytest.fixture
 def broken_bash(monkeypatch: pytest.MonkeyPatch) -> None:
-    row: tuple[Family, ForeignTool] = (command.FAMILY, BROKEN)
+    row: tuple[Family, ToolMapping] = (command.FAMILY, BROKEN)
     monkeypatch.setitem(families._by_tool(), ("claude-code", "Bash"), row)
 
 
@@ -80,7 +80,7 @@ def test_a_call_that_even_the_fallback_cannot_read_does_not_stop_the_import(
     def break_on_anything(evidence: Evidence) -> Reading:
         return break_on(evidence) if evidence.has_result else external.FALLBACK.read(evidence)
 
-    worse = ForeignTool(agent="", tools=(), version=1, read=break_on_anything, align=align_nothing)
+    worse = ToolMapping(agent="", tools=(), version=1, read=break_on_anything, align=align_nothing)
     monkeypatch.setattr(families, "fallback", lambda: (external.FAMILY, worse))
     monkeypatch.setattr("envelopes.halves.fallback", families.fallback)
     monkeypatch.setitem(families._by_tool(), ("claude-code", "Bash"), (command.FAMILY, BROKEN))

@@ -29,7 +29,7 @@ WRITES = 'yield Segment(canonical.status, "headline")'
 FAMILY = """
 import msgspec
 from envelopes.families.base import Family, bounded, headline, project_by_type
-from envelopes.alignment.mapping import ForeignTool
+from envelopes.alignment.mapping import ToolMapping
 class Ticket(msgspec.Struct):
     id: str = ""
 FAMILY = Family(
@@ -81,7 +81,7 @@ def test_a_variant_of_a_package_serves_its_family_alone_or_all(install: Install,
 
 
 def test_a_family_of_a_package_reads_its_tools_and_has_its_page(install: Install, operator_client: Client) -> None:
-    row = 'ForeignTool(agent="robot", tools=("Ticket",), version=1, read=None, align=None),'
+    row = 'ToolMapping(agent="robot", tools=("Ticket",), version=1, read=None, align=None),'
     install("tickets", "counterfoil.families", "tickets = tickets:FAMILY", FAMILY.format(name="ticket", foreign=row))
     assert family("ticket").title == "Tickets"
     assert foreign("robot", "Ticket")[0].name == "ticket"
@@ -131,10 +131,10 @@ def test_a_broken_package_is_listed_with_its_error_and_harms_nothing(
     [
         ("command", "", "there is a family command already"),
         ("Bad Name", "", "is no lower-case word"),
-        ("ticket", '"text",', "a ForeignTool is expected, not str"),
+        ("ticket", '"text",', "a ToolMapping is expected, not str"),
         (
             "ticket",
-            'ForeignTool(agent="claude-code", tools=("Bash",), version=1, read=None, align=None),',
+            'ToolMapping(agent="claude-code", tools=("Bash",), version=1, read=None, align=None),',
             "the tool Bash of claude-code is another family's",
         ),
     ],

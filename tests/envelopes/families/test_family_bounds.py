@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.alignment.mapping import Evidence, ForeignTool
+from envelopes.alignment.mapping import Evidence, ToolMapping
 from envelopes.families import agent, external, search, task, web, work_item
 from envelopes.families.base import Family
 from envelopes.pipeline.project import project, render
@@ -86,7 +86,7 @@ JSON = st.recursive(SCALAR, lambda child: st.lists(child, max_size=4) | st.dicti
 @pytest.mark.parametrize(("family", "row", "tool"), TOOLS, ids=[tool for _, _, tool in TOOLS])
 @given(data=st.data())
 def test_any_recorded_json_reads_renders_and_aligns(
-    family: Family, row: ForeignTool, tool: str, data: st.DataObject
+    family: Family, row: ToolMapping, tool: str, data: st.DataObject
 ) -> None:
     result: JsonValue = data.draw(st.dictionaries(KEY, JSON, max_size=8) | JSON)
     receipt = data.draw(TEXT)

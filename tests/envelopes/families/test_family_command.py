@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.alignment.mapping import Evidence, FieldSlice, ForeignTool, Reading
+from envelopes.alignment.mapping import Evidence, FieldSlice, Reading, ToolMapping
 from envelopes.alignment.spans import cut_of, to_segments
 from envelopes.families.command import FAMILY
 from envelopes.families.command.results import CommandResult, SavedOutput, shares
@@ -15,7 +15,7 @@ from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
 from envelopes.storage.file_store import MemorySink
 
-BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
+BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 
 
 def recorded(result: JsonValue, receipt: str | None = None, *, tool: str = "Bash", **more: Any) -> Evidence:

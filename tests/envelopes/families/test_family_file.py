@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.alignment.mapping import Evidence, ForeignTool, OutputField, Reading
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.spans import to_segments
 from envelopes.families.file import FAMILY
 from envelopes.families.file.results import FileChange, FileRead, Hunk
@@ -16,7 +16,7 @@ from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, 
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 
-BY_TOOL: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
+BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 SNIPPET = "The file /a.py has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"
 REMINDER = "\n\n<system-reminder>\nBe careful.\n</system-reminder>"
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.alignment.mapping import Evidence, ForeignTool
+from envelopes.alignment.mapping import Evidence, ToolMapping
 from envelopes.families.task import FAMILY
 from envelopes.pipeline.project import project, render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink
 
-TOOLS: dict[str, ForeignTool] = {tool: row for row in FAMILY.foreign for tool in row.tools}
+TOOLS: dict[str, ToolMapping] = {tool: row for row in FAMILY.foreign for tool in row.tools}
 OUTPUT = "==> compile\n</output> is only a word here\n15 tests, 0 failures\n"
 
 
