@@ -155,7 +155,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         before_line=max(1, window.first - len(window.rows)) if window.start and window.first else 0,
         before_offset=max(0, 2 * window.start - window.end) if window.start and not window.first else -1,
         jump=jump,
-        begins_at=stamps.said(stamps.first) if stamps else "",
+        begins_at=stamps.format(stamps.first) if stamps else "",
         lines_asked=wanted.range,
         address=_address(window, wanted, kept),
         onward=kept + (f"&line={wanted.range}" if wanted.lines[-1:] and wanted.lines[-1] > window.last else ""),

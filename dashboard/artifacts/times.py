@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.location import Wanted
 from envelopes.storage.line_window import Place
-from envelopes.storage.time_search import OutOfOrder, Reading, first_at, reading_of
+from envelopes.storage.time_search import LineStamps, OutOfOrder, detect_stamps, find_time
 
-# What the lines leave open, and how it was found.
-COUNTED = {
-    "clock": "The lines name no day: days are inferred, counted by the midnights that their clock passes. "
-    "“day 2 05:03” leads to a later one.",
-    "syslog": "The lines name no year: it is inferred that they pass into a new one.",
-}
+PASSES_YEAR = "The lines name no year: it is inferred that they pass into a new one."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,34 +21,34 @@ class Jump:
     is_found: bool = False
 
 
-def stamps_of(content: Content) -> Reading | None:
+def stamps_of(content: Content) -> LineStamps | None:
     """How the lines are stamped, by the first of them; None for lines without time."""
-    return reading_of(content.head, content.encoding.name) if content.encoding.name else None
+    return detect_stamps(content.head, content.encoding.name) if content.encoding.name else None
 
 
-def jump_to(content: Content, text: str, stamps: Reading | None) -> Jump:
+def jump_to(content: Content, text: str, stamps: LineStamps | None) -> Jump:
     nowhere = Wanted(place=Place())
     if stamps is None:
-        said = f"“{text}” is no line, range or percentage, and these lines carry no time stamps that are known here."
+        said = f"“{text}” is no line, range or percentage, and these lines carry no time stamps with a date."
         return Jump(wanted=nowhere, sentence=said)
-    time = stamps.wanted(text)
+    time = stamps.parse(text)
     if time is None:
-        said = f"“{text}” is no line, range, percentage or time. These lines begin at {stamps.said(stamps.first)}."
+        said = f"“{text}” is no line, range, percentage or time. These lines begin at {stamps.format(stamps.first)}."
         return Jump(wanted=nowhere, sentence=said)
     try:
-        found = first_at(content.stream, content.size, stamps, time)
+        found = find_time(content.stream, content.size, stamps, time)
     except OutOfOrder as back:
         return _out_of_order(content, stamps, back)
-    note = f" {COUNTED[stamps.kind]}" if found.is_counted else ""
+    note = f" {PASSES_YEAR}" if found.passes_year else ""
     if found.line is None:
-        said = f"All time stamps are before {stamps.said(found.wanted)}: the last is {stamps.said(found.last)}."
+        said = f"All time stamps are before {stamps.format(found.wanted)}: the last is {stamps.format(found.last)}."
         return Jump(wanted=Wanted(place=Place(is_tail=True)), sentence=said + note)
-    said = f"The first line at or after {stamps.said(found.wanted)} is of {stamps.said(found.line.time)}."
+    said = f"The first line at or after {stamps.format(found.wanted)} is of {stamps.format(found.line.time)}."
     return Jump(wanted=_at(content, found.line.offset), sentence=said + note, is_found=True)
 
 
-def _out_of_order(content: Content, stamps: Reading, back: OutOfOrder) -> Jump:
-    before, after = stamps.said(back.before), stamps.said(back.after)
+def _out_of_order(content: Content, stamps: LineStamps, back: OutOfOrder) -> Jump:
+    before, after = stamps.format(back.before), stamps.format(back.after)
     said = f"The time stamps are out of order: here they go back from {before} to {after}."
     return Jump(wanted=_at(content, back.offset), sentence=f"{said} A time leads to no certain place in them.")
 

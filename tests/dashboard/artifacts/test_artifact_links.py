@@ -119,30 +119,25 @@ def test_a_time_that_is_drawn_in_a_colour_is_one(client: Client, log: Artifact) 
     assert "2026-11-22 10:00:00" in body(client, log)
 
 
-@pytest.mark.parametrize(
-    ("form", "query", "first", "said"),
-    [
-        ("%H:%M:%S", "?go=00:10", "00:10:00 tick", "The lines name no day: days are inferred"),
-        (
-            "%H:%M:%S",
-            "?go=day+2+00:10",
-            "00:10:00 tick",
-            "or after day 2 00:10:00 is of day 2 00:10:00.",
-        ),
-        ("%H:%M:%S", "?go=23:50", "23:50:00 tick", "The first line at or after 23:50:00 is of 23:50:00."),
-        ("%b %d %H:%M:%S", "?go=Jan+1+00:10", "Jan 01 00:10:00 tick", "The lines name no year: it is inferred"),
-    ],
-)
-def test_a_day_or_a_year_that_no_line_names_is_counted_and_said_to_be(
-    client: Client, log: Artifact, form: str, query: str, first: str, said: str
-) -> None:
+def test_a_year_that_no_line_names_is_inferred_and_said_to_be(client: Client, log: Artifact) -> None:
     begin = datetime(2026, 12, 31, 22, 30, tzinfo=UTC)
-    lines = [f"{begin + timedelta(seconds=10 * number):{form}} tick\n" for number in range(1_500)]
-    counted = field_artifact(create_call(create_run(log.project, "two")), "".join(lines))
-    page = body(client, counted, query)
-    assert rows_of(page)[0][1] == first
-    assert said in html.unescape(page)
-    assert "inferred" in page
+    lines = [f"{begin + timedelta(seconds=10 * number):%b %d %H:%M:%S} tick\n" for number in range(1_500)]
+    stamped = field_artifact(create_call(create_run(log.project, "two")), "".join(lines))
+    page = body(client, stamped, "?go=Jan+1+00:10")
+    assert rows_of(page)[0][1] == "Jan 01 00:10:00 tick"
+    assert "The lines name no year: it is inferred" in html.unescape(page)
+
+
+def test_a_time_in_lines_that_name_no_date_is_refused_in_words(client: Client, log: Artifact) -> None:
+    begin = datetime(2026, 12, 31, 22, 30, tzinfo=UTC)
+    lines = [f"{begin + timedelta(seconds=10 * number):%H:%M:%S} tick\n" for number in range(1_500)]
+    clocks = field_artifact(create_call(create_run(log.project, "two")), "".join(lines))
+    page = body(client, clocks, "?go=00:10")
+    assert rows_of(page)[0][1] == "22:30:00 tick"
+    assert (
+        "“00:10” is no line, range or percentage, and these lines carry no time stamps with a date."
+        in html.unescape(page)
+    )
 
 
 def test_a_time_in_lines_without_any_or_out_of_order_is_refused_in_words(client: Client, log: Artifact) -> None:
