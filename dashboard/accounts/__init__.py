@@ -1,1 +1,1 @@
-"""Who may see what: sign-in, sessions, projects, roles."""
+"""Sign-in, projects and the roles of their members."""

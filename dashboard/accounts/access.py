@@ -1,4 +1,4 @@
-"""The signed-in user's project. Views look every object up through `request.project`."""
+"""The project that a request or a command works in. Views look every object up through `request.project`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django_htmx.middleware import HtmxDetails
 
 from dashboard.models import Membership, Project
+
+DEFAULT_PROJECT = "default"
 
 
 class OperatorRequest(HttpRequest):
@@ -61,3 +63,12 @@ def _pick_membership(request: HttpRequest, memberships: list[Membership]) -> Mem
     if membership is not None and request.session.get("project") != membership.project.slug:
         request.session["project"] = membership.project.slug
     return membership
+
+
+def get_or_create_project(slug: str = DEFAULT_PROJECT) -> Project:
+    return Project.objects.get_or_create(slug=slug, defaults={"name": slug.replace("-", " ").capitalize()})[0]
+
+
+def first_project() -> Project:
+    """The oldest project; a new one when there is none."""
+    return Project.objects.order_by("id").first() or get_or_create_project()

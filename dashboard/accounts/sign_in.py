@@ -1,4 +1,4 @@
-"""People, their place in a project, and how they get in: one-time links, or a name and a password."""
+"""Members of projects and how they sign in: one-time links, or a name and a password."""
 
 from __future__ import annotations
 
@@ -14,22 +14,13 @@ from django.utils import timezone
 from dashboard.models import Membership, Project, SignInLink
 from dashboard.models.projects import LINK_LIFETIME
 
-DEFAULT_PROJECT = "default"
-FAILURES_ALLOWED = 10
-FAILURES_FORGOTTEN_AFTER = 15 * 60  # seconds
-
-
-def default_project() -> Project:
-    """The first project there is; made when there is none."""
-    found = Project.objects.order_by("id").first()
-    if found is not None:
-        return found
-    return Project.objects.get_or_create(slug=DEFAULT_PROJECT, defaults={"name": "Default"})[0]
+MAX_FAILURES = 10
+FAILURE_MEMORY_SECONDS = 15 * 60
 
 
 @transaction.atomic
 def create_member(name: str, project: Project, role: str) -> tuple[User, bool]:
-    """The user and whether it is new. Somebody known gets the role in this project; no password is touched."""
+    """The user and whether it is new. A known user gets the role in this project and keeps the password."""
     user, is_new = User.objects.get_or_create(username=name)
     if is_new:
         user.set_unusable_password()
@@ -38,8 +29,8 @@ def create_member(name: str, project: Project, role: str) -> tuple[User, bool]:
     return user, is_new
 
 
-def new_link(user: User) -> tuple[str, datetime]:
-    """The path of a one-time link and when it expires. The token itself is kept nowhere."""
+def create_link(user: User) -> tuple[str, datetime]:
+    """The path of a one-time link and when it expires. Only the token's digest is stored."""
     token = SignInLink.new_token()
     link = SignInLink.objects.create(
         user=user, token_sha256=SignInLink.digest(token), expires_at=timezone.now() + LINK_LIFETIME
@@ -47,8 +38,8 @@ def new_link(user: User) -> tuple[str, datetime]:
     return reverse("sign-in-link", args=[token]), link.expires_at
 
 
-def why_closed(token: str) -> str:
-    """Why a link does not work, for the person who holds it; empty when it does."""
+def explain_refusal(token: str) -> str:
+    """Why a link does not work, for the person who follows it; empty when it works."""
     link = SignInLink.objects.filter(token_sha256=SignInLink.digest(token)).first()
     if link is None:
         return "This sign-in link is not known here. It may be incomplete: copy the whole line."
@@ -60,7 +51,7 @@ def why_closed(token: str) -> str:
 
 
 def use_link(token: str) -> User | None:
-    """Uses the link up. Of two who try at once, the update lets one through."""
+    """Marks the link as used and returns its user. When two requests use it at once, one gets None."""
     links = SignInLink.objects.filter(token_sha256=SignInLink.digest(token), user__is_active=True)
     if links.filter(used_at=None, expires_at__gt=timezone.now()).update(used_at=timezone.now()) != 1:
         return None
@@ -68,19 +59,19 @@ def use_link(token: str) -> User | None:
 
 
 def is_blocked(name: str, address: str) -> bool:
-    return int(cache.get(_failures_of(name, address), 0)) >= FAILURES_ALLOWED
+    return int(cache.get(_failures_key(name, address), 0)) >= MAX_FAILURES
 
 
-def note_failure(name: str, address: str) -> None:
-    """Counted per name and address, so that nobody can lock somebody else out from afar."""
-    key = _failures_of(name, address)
-    if not cache.add(key, 1, FAILURES_FORGOTTEN_AFTER):
+def count_failure(name: str, address: str) -> None:
+    """Counts per name and address, so that nobody can lock another person out from elsewhere."""
+    key = _failures_key(name, address)
+    if not cache.add(key, 1, FAILURE_MEMORY_SECONDS):
         try:
             cache.incr(key)
-        except ValueError:  # it expired between the two
-            cache.add(key, 1, FAILURES_FORGOTTEN_AFTER)
+        except ValueError:  # it expired between the two calls
+            cache.add(key, 1, FAILURE_MEMORY_SECONDS)
 
 
-def _failures_of(name: str, address: str) -> str:
+def _failures_key(name: str, address: str) -> str:
     digest = hashlib.sha256(f"{name.casefold()}\0{address}".encode("utf-8", "replace")).hexdigest()
     return f"sign-in-failures:{digest}"

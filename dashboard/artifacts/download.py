@@ -13,7 +13,7 @@ from typing import BinaryIO
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from dashboard.headers import inert
+from dashboard.text.responses import sandboxed
 
 PIECE = 256 * 1024
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
@@ -47,7 +47,7 @@ def _revalidated(response: HttpResponseBase, etag: str) -> HttpResponseBase:
     response["Vary"] = "Cookie"
     if etag:
         response["ETag"] = etag
-    return inert(response)
+    return sandboxed(response)
 
 
 def _asked_range(request: HttpRequest, size: int, etag: str) -> tuple[int, int] | None:

@@ -18,8 +18,8 @@ from dashboard.comparisons.cells import packed_ids
 from dashboard.comparisons.variants import bound_columns, column_rows
 from dashboard.filters.language import Query, parse
 from dashboard.ingest.bulk import insert
-from dashboard.ingest.coerce import column_text
 from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
+from dashboard.text.column_values import column_text
 from envelopes.families import all_families
 
 BATCH = 200

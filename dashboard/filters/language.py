@@ -22,8 +22,8 @@ from typing import Literal
 from django.db.models import QuerySet
 
 from dashboard.filters import queryset
-from dashboard.ingest.coerce import column_text
 from dashboard.models import Call, Project, Run
+from dashboard.text.column_values import column_text
 
 LONGEST = 2_000  # characters
 MOST_TERMS = 20

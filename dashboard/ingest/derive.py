@@ -10,8 +10,8 @@ from uuid import UUID
 import msgspec
 
 from dashboard.ingest.bulk import fresh
-from dashboard.ingest.coerce import column_int, column_text
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation, identity
+from dashboard.text.column_values import column_int, column_text
 from envelopes.families import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue

@@ -10,10 +10,10 @@ from uuid import UUID
 import msgspec
 
 from dashboard.ingest.bulk import fresh
-from dashboard.ingest.coerce import column_int, column_text, instant, milliseconds
 from dashboard.ingest.fingerprints import stated_fingerprint
 from dashboard.ingest.grouping import CallDraft
 from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source, identity
+from dashboard.text.column_values import column_int, column_text, column_time, milliseconds_between
 from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
 from envelopes.text.untrusted_json import Untrusted, joined, read_admitted
 
@@ -105,7 +105,7 @@ class CallMerge:
         self._settle_selection()
 
     def _take_call(self, record: CallRecord, run: UUID) -> None:
-        self.call.started_at = self.call.started_at or instant(record.at)
+        self.call.started_at = self.call.started_at or column_time(record.at)
         self._measure()
         if self.call.tool and not self._is_nearer(record):
             return
@@ -131,8 +131,8 @@ class CallMerge:
         self._keep_rest(record)
         if record.is_error is not None:
             self.call.source_error = record.is_error
-        self.call.started_at = instant(record.started_at) or self.call.started_at
-        self.call.ended_at = self.call.ended_at or instant(record.at)
+        self.call.started_at = column_time(record.started_at) or self.call.started_at
+        self.call.ended_at = self.call.ended_at or column_time(record.at)
         if record.duration_ms is not None and record.duration_ms >= 0:
             self.call.tool_ms = column_int(record.duration_ms)
         if record.child_run is not None:
@@ -147,7 +147,7 @@ class CallMerge:
             self._observe("timing", joined(said), "structured", record.line, record.at)
 
     def _take_receipt(self, record: ReceiptRecord) -> None:
-        self.call.ended_at = self.call.ended_at or instant(record.at)
+        self.call.ended_at = self.call.ended_at or column_time(record.at)
         self._measure()
         if record.fidelity == "absent":
             return
@@ -160,7 +160,7 @@ class CallMerge:
     def _supersede(self, record: SupersedeRecord) -> None:
         for receipt in self.rows.receipts:
             if receipt.superseded_line is None and receipt.line < record.line:
-                receipt.superseded_at = instant(record.at)
+                receipt.superseded_at = column_time(record.at)
                 receipt.superseded_line = record.line
                 receipt.superseded_reason = column_text(record.reason, 200)
                 if receipt not in self.rows.new_receipts:
@@ -188,7 +188,7 @@ class CallMerge:
             sha256=sha256,
             size=len(data),
             fidelity=fidelity,
-            observed_at=instant(at),
+            observed_at=column_time(at),
             selected=True,
         )
         self.rows.observations.append(observation)
@@ -204,7 +204,7 @@ class CallMerge:
             seq=seq,
             observation_id=observation.pk,
             fidelity=observation.fidelity,
-            at=instant(at),
+            at=column_time(at),
             line=line,
         )
         self.rows.receipts.append(receipt)
@@ -233,7 +233,7 @@ class CallMerge:
             self.rows.changed_observations.append(observation)
 
     def _measure(self) -> None:
-        self.call.duration_ms = milliseconds(self.call.started_at, self.call.ended_at)
+        self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
 
 
 def _differ(found: list[Observation]) -> bool:

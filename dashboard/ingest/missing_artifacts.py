@@ -19,9 +19,9 @@ from django.db.models import F
 from dashboard.artifacts.ingest import NoRoom, NotStored, Stored, kept, opened, room_of
 from dashboard.artifacts.removal import remove, remove_unnamed, removing, taking_in
 from dashboard.artifacts.stores import artifact_files
-from dashboard.ingest.coerce import column_text
 from dashboard.ingest.deletion import still_named
 from dashboard.models import Artifact, Run, Source
+from dashboard.text.column_values import column_text
 from envelopes.storage.file_store import CHUNK, MissingArtifact, sha256_of
 from envelopes.storage.seekable import Damaged
 

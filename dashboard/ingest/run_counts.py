@@ -14,9 +14,9 @@ from uuid import UUID
 from django.db.models import Q
 
 from dashboard.ingest.bulk import fresh, insert
-from dashboard.ingest.coerce import milliseconds
 from dashboard.ingest.run_stats import COLUMNS, Tally, tally
 from dashboard.models import Run, RunCall, RunFacet
+from dashboard.text.column_values import milliseconds_between
 
 
 def begin(run: Run, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -50,7 +50,7 @@ def _counted(run: Run) -> Tally:
 def _save(run: Run, counted: Tally, *, is_fresh: bool) -> None:
     for column, content in counted.columns.items():
         setattr(run, column, content)
-    run.duration_ms = milliseconds(run.started_at, run.ended_at or run.last_at) or 0
+    run.duration_ms = milliseconds_between(run.started_at, run.ended_at or run.last_at) or 0
     run.save(force_update=True)
     _write_facets(run, counted, is_fresh=is_fresh)
 

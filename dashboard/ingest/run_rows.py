@@ -7,8 +7,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from dashboard.ingest.coerce import column_text, instant
 from dashboard.models import Run, Source
+from dashboard.text.column_values import column_text, column_time
 from envelopes.recordings.base import Format, RunRecord
 
 DEEPEST = 50  # subagents of subagents
@@ -42,7 +42,7 @@ def merge_run(
             if said:
                 setattr(run, column, column_text(said, limit))
         run.plan = record.plan if record.plan is not None else run.plan
-        run.ended_at = instant(record.ended_at) or run.ended_at
+        run.ended_at = column_time(record.ended_at) or run.ended_at
         if record.parent_run and record.parent_run != name:
             run.parent_id = run_id(record.parent_run)
             if record.parent_call:
@@ -66,7 +66,7 @@ def is_own_ancestor(run: Run, parents: Mapping[UUID, UUID | None]) -> bool:
 
 
 def _stretch(run: Run, stamps: Sequence[str]) -> None:
-    found = [stamp for stamp in map(instant, stamps) if stamp is not None]
+    found = [stamp for stamp in map(column_time, stamps) if stamp is not None]
     if run.started_at is not None:
         found.append(run.started_at)
     if found:

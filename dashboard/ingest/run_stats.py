@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from dashboard.ingest.coerce import column_text
 from dashboard.models import Call, Run
+from dashboard.text.column_values import column_text
 
 STRIP_LETTERS = 120
 SUMS = (

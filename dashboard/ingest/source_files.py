@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dashboard.artifacts.ingest import KEPT_IN
-from dashboard.ingest.coerce import column_text
 from dashboard.models import Project, Source
+from dashboard.text.column_values import column_text
 from envelopes.recordings.base import SourceLine
 
 LONGEST_PATH = 1_024

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import pyzstd
 
-from dashboard.ingest.coerce import column_text
 from dashboard.models import Observation, Problem, Source, SourceChunk
+from dashboard.text.column_values import column_text
 from envelopes.recordings.base import Problem as Refusal
 from envelopes.recordings.base import SourceLine
 

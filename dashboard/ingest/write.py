@@ -25,7 +25,6 @@ from dashboard.artifacts.ingest import Stored
 from dashboard.artifacts.removal import remove_unnamed
 from dashboard.ingest import deletion, memberships, run_counts, source_rows
 from dashboard.ingest.bulk import fresh, insert, insert_values
-from dashboard.ingest.coerce import column_text, instant
 from dashboard.ingest.derive import Derived, derive
 from dashboard.ingest.grouping import CallDraft, Drafts, Gatherer
 from dashboard.ingest.merge import CallMerge, CallRows, new_call
@@ -48,6 +47,7 @@ from dashboard.models import (
     Source,
     identity,
 )
+from dashboard.text.column_values import column_text, column_time
 from envelopes import recordings
 from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
 from envelopes.recordings.base import Problem as Refusal
@@ -321,7 +321,7 @@ class _BatchWrite:
                 "run_id": self.runs[one.run].pk,
                 "role": column_text(one.role, 32),
                 "step": column_text(one.step, 200),
-                "at": instant(one.at),
+                "at": column_time(one.at),
                 "line": one.line,
                 "data": one.content,
                 "size": len(one.content),
@@ -346,7 +346,7 @@ class _BatchWrite:
             "kind": column_text(one.kind, 100),
             "level": one.level,
             "message": column_text(one.message, 500),
-            "at": instant(one.at),
+            "at": column_time(one.at),
             "line": one.line,
             "payload": one.payload,
         }

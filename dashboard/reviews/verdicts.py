@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from dashboard.comparisons.cells import packed_ids, text_bytes, unpacked_ids
 from dashboard.comparisons.lifecycle import Unusable, drawn
-from dashboard.ingest.coerce import column_text
 from dashboard.models import Comparison, Review, Verdict
+from dashboard.text.column_values import column_text
 from dashboard.worker.comparisons import results_of
 
 MOST_PAIRS = 200

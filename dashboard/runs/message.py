@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse
 
-from dashboard.headers import inert as bare
 from dashboard.models import Message, Run
 from dashboard.text.chunks import NEXT, window_end
 from dashboard.text.escaping import Html, inert
 from dashboard.text.payload_preview import labelled_parts
+from dashboard.text.responses import sandboxed
 
 # Recorded text never runs: no type of its own, no scripts, not shown in the page's origin.
 
@@ -52,7 +52,7 @@ def raw_message(run: Run, key: str) -> HttpResponse:
     """The message's JSON, byte for byte as recorded, as a download. Raises Http404."""
     message = _message(run, key)
     response = HttpResponse(bytes(message.data), content_type="application/octet-stream")
-    return bare(response, file_name=f"message-{message.pk.hex[:12]}.json")
+    return sandboxed(response, file_name=f"message-{message.pk.hex[:12]}.json")
 
 
 def _message(run: Run, key: str) -> Message:

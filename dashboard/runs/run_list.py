@@ -21,13 +21,13 @@ from django.utils import timezone
 from dashboard.filters import queryset
 from dashboard.filters.language import Query, Term, parse
 from dashboard.filters.queryset import TermLike
-from dashboard.ingest.coerce import instant
 from dashboard.models import Project, Run
 from dashboard.prepared import Given, given, prepared
 from dashboard.runs.facets import FacetGroup, facet_groups
 from dashboard.runs.run_row import HEADS, Head, Listed, RunRow, run_row
 from dashboard.runs.saved_views import View, asked_view
 from dashboard.templatetags.markup import icon
+from dashboard.text.column_values import column_time
 from dashboard.text.escaping import Html
 
 PAGE = 50
@@ -319,7 +319,7 @@ def _sort_value(text: str, sort: str) -> object:
         if abs(number) >= 2**63:
             raise ValueError("no such number is stored")
         return number
-    at = instant(text)
+    at = column_time(text)
     if at is None:
         raise ValueError("no such stamp is stored")
     return at

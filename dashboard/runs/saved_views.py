@@ -16,9 +16,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from dashboard.filters.language import LONGEST, parse
-from dashboard.ingest.coerce import column_text
 from dashboard.models import Project, SavedView
 from dashboard.prepared import given, prepared
+from dashboard.text.column_values import column_text
 
 LONGEST_NAME = 60  # characters
 MOST_VIEWS = 100  # of a project: all of them stand on the page

@@ -1,4 +1,4 @@
-"""Getting in and out. A link's GET only offers a button, so that a mail scanner cannot use it up."""
+"""Sign-in and sign-out. Opening a one-time link only offers a button, so that a mail scanner cannot use it up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.accounts.sign_in import is_blocked, note_failure, use_link, why_closed
+from dashboard.accounts.sign_in import count_failure, explain_refusal, is_blocked, use_link
 
-WRONG = "This name and password do not fit together. Check both, or ask for a one-time link."
+WRONG_PASSWORD = "Wrong name or password. Check both, or ask for a one-time link."
 BLOCKED = "Too many failed attempts for this name from this address. Wait 15 minutes, or use a one-time link."
 
 
@@ -31,32 +31,30 @@ class SignInForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
-        return _form(request)
+        return _render_form(request)
     form = SignInForm(request.POST)
     address = request.META.get("REMOTE_ADDR", "")
     name = str(form.data.get("name", ""))[:150]
     if is_blocked(name, address):
-        return _form(request, name, BLOCKED, status=429)
+        return _render_form(request, name, BLOCKED, status=429)
     user = authenticate(request, username=name, password=form.cleaned_data["password"]) if form.is_valid() else None
     if not isinstance(user, User):
-        note_failure(name, address)
-        return _form(request, name, WRONG, status=403)
+        count_failure(name, address)
+        return _render_form(request, name, WRONG_PASSWORD, status=403)
     login(request, user)
     return redirect(_destination(request))
 
 
-def _form(request: HttpRequest, name: str = "", error: str = "", *, status: int = 200) -> HttpResponse:
+def _render_form(request: HttpRequest, name: str = "", error: str = "", *, status: int = 200) -> HttpResponse:
     context = {"name": name, "error": error, "next": _destination(request)}
     return render(request, "accounts/sign_in.html", context, status=status)
 
 
 def _destination(request: HttpRequest) -> str:
-    """Where the person wanted to go, when that is a page of this site; else the runs."""
-    wanted = request.POST.get("next") or request.GET.get("next") or ""
-    is_ours = url_has_allowed_host_and_scheme(
-        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    return wanted if is_ours else reverse("run-list")
+    """The page that asked for the sign-in, when it is one of this site; else the list of runs."""
+    url = request.POST.get("next") or request.GET.get("next") or ""
+    is_own = url_has_allowed_host_and_scheme(url, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return url if is_own else reverse("run-list")
 
 
 @login_not_required
@@ -67,7 +65,7 @@ def sign_in_by_link(request: HttpRequest, token: str) -> HttpResponse:
     if user is not None:
         login(request, user)
         return redirect("run-list")
-    error = why_closed(token)
+    error = explain_refusal(token)
     return render(request, "accounts/sign_in_link.html", {"error": error}, status=410 if error else 200)
 
 

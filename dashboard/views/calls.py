@@ -17,9 +17,9 @@ from dashboard.calls.panes import TITLES, Half, half_window
 from dashboard.calls.queries import call_of
 from dashboard.evidence.call_evidence import SURFACES, Surfaces, surfaces_of
 from dashboard.evidence.images import image_at
-from dashboard.headers import inert
 from dashboard.models import Call
 from dashboard.text.chunks import NEXT
+from dashboard.text.responses import sandboxed
 from dashboard.views.rendering import render_page
 
 
@@ -63,7 +63,7 @@ def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
 def attachment(data: bytes, content_type: str, name: str) -> HttpResponse:
     """Never rendered as a page of ours, whatever it holds (reliability.md section 0, 7)."""
     response = HttpResponse(data, content_type=content_type)
-    return inert(response, file_name=name)
+    return sandboxed(response, file_name=name)
 
 
 def file_name(what: str, key: object, ending: str) -> str:
@@ -84,7 +84,7 @@ def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:
         raise Http404
     content_type, text = found
     response = HttpResponse(text, content_type=f"{content_type}; charset=utf-8")
-    return inert(response)
+    return sandboxed(response)
 
 
 def _picture(surfaces: Surfaces, part: str) -> HttpResponse:

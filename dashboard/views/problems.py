@@ -7,8 +7,8 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.headers import inert
 from dashboard.ingest.problem_list import BIGGEST_ID, problem_page
+from dashboard.text.responses import sandboxed
 from dashboard.views.rendering import render_page
 
 
@@ -25,4 +25,4 @@ def raw(request: OperatorRequest, pk: int) -> HttpResponse:
         raise Http404
     problem = get_object_or_404(request.project.problems, pk=pk)
     response = HttpResponse(bytes(problem.raw), content_type="application/octet-stream")
-    return inert(response, file_name=f"problem-{problem.pk}.bin")
+    return sandboxed(response, file_name=f"problem-{problem.pk}.bin")

@@ -13,12 +13,12 @@ from django.views.decorators.http import require_GET, require_http_methods
 from dashboard.accounts.access import OperatorRequest
 from dashboard.comparisons.export import json_pieces
 from dashboard.comparisons.lifecycle import Unusable
-from dashboard.headers import inert
 from dashboard.models import Comparison, Review
 from dashboard.reviews import verdicts
 from dashboard.reviews.export import preference_lines, verdict_lines
 from dashboard.reviews.queue import pair_of, queue_page
 from dashboard.reviews.tally import verdict_page
+from dashboard.text.responses import sandboxed
 from dashboard.views.calls import file_name
 
 NOT_ACCEPTED = 422
@@ -54,7 +54,7 @@ def export(request: OperatorRequest, pk: UUID, what: str) -> HttpResponseBase:
         raise Http404
     lines, content_type, ending = EXPORTS[what]
     response = StreamingHttpResponse(lines(comparison), content_type=content_type)
-    return inert(response, file_name=file_name(what, comparison.pk, ending))
+    return sandboxed(response, file_name=file_name(what, comparison.pk, ending))
 
 
 def _finished(request: OperatorRequest, pk: UUID) -> Comparison:

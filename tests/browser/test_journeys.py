@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from dashboard.accounts.sign_in import new_link
+from dashboard.accounts.sign_in import create_link
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Artifact, Call, Project, Run
 from tests.browser.conftest import Browse
@@ -30,7 +30,7 @@ def cut_call(bundled: Project) -> Call:
 
 
 def test_from_the_sign_in_link_to_the_line_that_the_model_never_saw(page: Page, operator: User, cut_call: Call) -> None:
-    path, _ = new_link(operator)
+    path, _ = create_link(operator)
     page.goto(path)
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url("**/runs/")

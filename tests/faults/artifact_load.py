@@ -76,13 +76,13 @@ def _prepare() -> None:
 
 
 def _take_in(recordings: Path) -> None:
-    from dashboard.accounts.projects import DEFAULT, get_or_create_project
+    from dashboard.accounts.access import DEFAULT_PROJECT, get_or_create_project
     from dashboard.ingest.importer import import_paths
 
     paths = sorted(recordings.glob("*.jsonl"))
     random.shuffle(paths)
     for path in paths:
-        import_paths(get_or_create_project(DEFAULT), [path])
+        import_paths(get_or_create_project(DEFAULT_PROJECT), [path])
 
 
 def _collect() -> None:

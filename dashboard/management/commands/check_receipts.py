@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.checks.drift import Checked, Drift, check
 from dashboard.comparisons.measure import sentence_of
-from dashboard.ingest.coerce import printable
+from dashboard.management.console import terminal_text
 from dashboard.models import Project
 
 
@@ -34,9 +34,9 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(_facts(checked)))
         else:
             for one in checked.drifted if options["verbose"] else ():
-                self.stdout.write(printable(_sentence(one)))
+                self.stdout.write(terminal_text(_sentence(one)))
             for line in (*_reasons(checked), *_told(checked)):
-                self.stdout.write(printable(line))
+                self.stdout.write(terminal_text(line))
         if checked.drifted:
             sys.exit(1)
 
@@ -48,7 +48,7 @@ def _checked(slug: str | None) -> Checked:
     except CommandError:
         raise
     except Exception as error:
-        raise CommandError(printable(f"It could not be checked: {sentence_of(error)}"), returncode=2) from error
+        raise CommandError(terminal_text(f"It could not be checked: {sentence_of(error)}"), returncode=2) from error
 
 
 def _reasons(checked: Checked) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _project(slug: str | None) -> Project | None:
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
-        raise CommandError(printable(f"There is no project {slug!r}."), returncode=2) from None
+        raise CommandError(terminal_text(f"There is no project {slug!r}."), returncode=2) from None
 
 
 def _told(checked: Checked) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from dashboard.artifacts.store_check import Checked, check_store
-from dashboard.ingest.coerce import printable
+from dashboard.management.console import terminal_text
 
 
 class Command(BaseCommand):
@@ -36,9 +36,9 @@ class Command(BaseCommand):
 
     def _tell(self, found: Checked) -> None:
         for one in found.findings:
-            self.stdout.write(printable(f"{one.kind} {one.name}: {one.reason}"))
+            self.stdout.write(terminal_text(f"{one.kind} {one.name}: {one.reason}"))
         if found.unreachable:
-            self.stdout.write(printable(f"The artifact store cannot be reached: {found.unreachable}"))
+            self.stdout.write(terminal_text(f"The artifact store cannot be reached: {found.unreachable}"))
             self.stdout.write("Its files are not checked, and none is known to be missing; the rest is.")
         if found.findings or not found.unreachable:
             count = len(found.findings)

@@ -9,14 +9,14 @@ from django.core.management.base import CommandError
 from django_rich.management import RichCommand
 from rich.table import Table
 
-from dashboard.accounts.projects import DEFAULT
+from dashboard.accounts.access import DEFAULT_PROJECT
 from dashboard.comparisons import lifecycle
 from dashboard.comparisons.cells import MEASURES
 from dashboard.comparisons.export import comparison_facts, json_pieces
 from dashboard.comparisons.lifecycle import Selection, Unusable, start_comparison
 from dashboard.comparisons.tables import FEW
 from dashboard.comparisons.variants import UnusableColumns
-from dashboard.ingest.coerce import printable
+from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project
 from dashboard.worker.comparisons import work_until_idle
 from dashboard.worker.processes import worker_name
@@ -34,7 +34,7 @@ class Command(RichCommand):
         parser.add_argument("--query", default="", help="which calls, in the language of the lists")
         parser.add_argument("--sample", type=int, help="so many of the calls, drawn at random")
         parser.add_argument("--seed", type=int, default=0, help="of the sample and the intervals")
-        parser.add_argument("--project", default=DEFAULT, metavar="SLUG")
+        parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG")
         parser.add_argument("--name", default="", help="how the Comparisons page calls it")
         parser.add_argument("--forget", action="store_true", help="keep nothing in the store")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
@@ -45,7 +45,7 @@ class Command(RichCommand):
         comparison.refresh_from_db()
         try:
             if not comparison.is_finished:
-                raise CommandError(printable(comparison.problem or f"The comparison was {comparison.state}."))
+                raise CommandError(terminal_text(comparison.problem or f"The comparison was {comparison.state}."))
             if options["as_json"]:
                 self._print_json(comparison)
             else:
@@ -62,7 +62,7 @@ class Command(RichCommand):
     def _print_table(self, comparison: Comparison) -> None:
         facts = comparison_facts(comparison)
         table = Table(
-            title=printable(f"{comparison.name}: {facts['call_count']:,} call{'s' * (facts['call_count'] != 1)}"),
+            title=terminal_text(f"{comparison.name}: {facts['call_count']:,} call{'s' * (facts['call_count'] != 1)}"),
             title_justify="left",
         )
         table.add_column("")
@@ -90,9 +90,9 @@ def _started(options: dict[str, Any]) -> Comparison:
         project = Project.objects.get(slug=options["project"])
         return start_comparison(project, selection, names, name=options["name"])
     except Project.DoesNotExist:
-        raise CommandError(printable(f"There is no project {options['project']!r}.")) from None
+        raise CommandError(terminal_text(f"There is no project {options['project']!r}.")) from None
     except (Unusable, UnusableColumns) as unusable:
-        raise CommandError(printable(str(unusable))) from None
+        raise CommandError(terminal_text(str(unusable))) from None
 
 
 def _left_out(facts: dict[str, Any]) -> str:

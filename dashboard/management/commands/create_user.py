@@ -8,8 +8,9 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.accounts.sign_in import create_member, default_project
-from dashboard.management.links import add_link_arguments, show_link
+from dashboard.accounts.access import first_project
+from dashboard.accounts.sign_in import create_member
+from dashboard.management.console import add_link_arguments, print_new_link
 from dashboard.models import Membership, Project
 
 
@@ -31,7 +32,7 @@ class Command(BaseCommand):
         if not options["as_json"]:
             what = "was created" if is_new else "was known already"
             self.stdout.write(f"{name} {what}: {options['role']} in {project.slug}.")
-        show_link(self.stdout, user, facts, base_url=options["base_url"], as_json=options["as_json"])
+        print_new_link(self.stdout, user, facts, base_url=options["base_url"], as_json=options["as_json"])
 
 
 def _check_name(name: str) -> None:
@@ -43,7 +44,7 @@ def _check_name(name: str) -> None:
 
 def _project(slug: str | None) -> Project:
     if slug is None:
-        return default_project()
+        return first_project()
     found = Project.objects.filter(slug=slug).first()
     if found is None:
         known = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none yet"

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from dashboard.accounts.projects import get_or_create_project
-from dashboard.accounts.sign_in import create_member, new_link
+from dashboard.accounts.access import get_or_create_project
+from dashboard.accounts.sign_in import create_link, create_member
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Membership
 from dashboard.server import Server
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         project = get_or_create_project()
         report = import_paths(project, [SAMPLES], shown_as=lambda path: f"samples/{path.relative_to(SAMPLES)}")
         user, _ = create_member(OPERATOR, project, Membership.Role.OPERATOR)
-        path, expires_at = new_link(user)
+        path, expires_at = create_link(user)
         link = f"http://{options['addrport']}{path}"
         if options["json"]:
             facts = {"sign_in": link, "expires_at": expires_at.isoformat(), **report.to_json()}

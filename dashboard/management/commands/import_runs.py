@@ -22,11 +22,11 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from dashboard.accounts.projects import DEFAULT, get_or_create_project
+from dashboard.accounts.access import DEFAULT_PROJECT, get_or_create_project
 from dashboard.artifacts.ingest import looking_under
 from dashboard.ingest import importer, watch
-from dashboard.ingest.coerce import printable
 from dashboard.ingest.importer import Report, Retry, import_paths
+from dashboard.management.console import terminal_text
 from dashboard.models import Project
 from envelopes.recordings import RECORDINGS
 
@@ -41,7 +41,7 @@ class Command(RichCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders")
         parser.add_argument("--format", choices=[one.name for one in RECORDINGS], help="instead of by content")
-        parser.add_argument("--project", default=DEFAULT)
+        parser.add_argument("--project", default=DEFAULT_PROJECT)
         parser.add_argument(
             "--artifacts-root", action="append", default=[], metavar="FOLDER", help="take in files named below it, too"
         )
@@ -95,7 +95,7 @@ class Command(RichCommand):
             self.stdout.write(f"{report.taken_later} files were taken in that had been missing or had grown")
         for problem in report.problems[:20]:
             place = f"{problem['file']}:{problem['line']} {problem['path']}"
-            self.stderr.write(printable(f"{place}: {problem['reason']}"))
+            self.stderr.write(terminal_text(f"{place}: {problem['reason']}"))
         if len(report.problems) > 20:
             self.stderr.write(f"and {len(report.problems) - 20} more problems; all are on /problems/")
 
@@ -119,7 +119,7 @@ def _existing(name: str) -> Path:
     try:
         os.stat(name)
     except OSError as error:
-        raise CommandError(f"{error.strerror or error}: {printable(name) or 'an empty path'}") from None
+        raise CommandError(f"{error.strerror or error}: {terminal_text(name) or 'an empty path'}") from None
     return Path(name)
 
 
@@ -148,7 +148,7 @@ class _Bar:
         self._bar.stop()
 
     def show(self, progress: importer.Progress) -> None:
-        name = printable(progress.path.rsplit("/", 1)[-1])
+        name = terminal_text(progress.path.rsplit("/", 1)[-1])
         if self._task is None:
             self._task = self._bar.add_task(name, total=progress.bytes_total, calls=0)
         self._bar.update(self._task, description=name, completed=progress.bytes_done, calls=progress.calls)

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from dashboard.evidence.call_evidence import surfaces_of
-from dashboard.ingest.coerce import printable
+from dashboard.management.console import terminal_text
 from dashboard.models import Call
 from dashboard.variants.render_call import UnansweredCall, UninstalledFamily, UnknownVariant, rendered
 from envelopes.text.untrusted_json import visible
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         try:
             found = rendered(surfaces_of(call, {}), options["variant"])
         except (UnknownVariant, UninstalledFamily, UnansweredCall) as reason:
-            raise CommandError(printable(str(reason))) from None
+            raise CommandError(terminal_text(str(reason))) from None
         text = visible(found.receipt.text)
         if options["as_json"]:
             chosen = {"variant": found.variant.id, "version": found.variant.version, "hash": found.variant.hash}
@@ -47,10 +47,10 @@ def _call(named: str) -> Call:
     own = _uuid(named)
     found = list(calls.filter(pk=own) if own else ()) or list(calls.filter(external_id=named)[:20])
     if not found:
-        raise CommandError(printable(f"There is no call {named!r}."))
+        raise CommandError(terminal_text(f"There is no call {named!r}."))
     if len(found) > 1:
         candidates = "\n".join(f"  {one.pk}  {one.tool} in run {one.run.external_id}" for one in found)
-        raise CommandError(f"{printable(named)} is the id of several calls. Give one of these:\n{candidates}")
+        raise CommandError(f"{terminal_text(named)} is the id of several calls. Give one of these:\n{candidates}")
     return found[0]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.management.links import add_link_arguments, show_link
+from dashboard.management.console import add_link_arguments, print_new_link
 
 
 class Command(BaseCommand):
@@ -21,7 +21,7 @@ class Command(BaseCommand):
         user = User.objects.filter(username=options["name"], is_active=True).first()
         if user is None:
             raise CommandError(f"There is no user {options['name']!r}. `create_user {options['name']}` makes one.")
-        show_link(
+        print_new_link(
             self.stdout,
             user,
             {"user": user.get_username()},

@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
-from dashboard.accounts.projects import get_or_create_project
+from dashboard.accounts.access import get_or_create_project
 from dashboard.ingest.importer import Report, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
 from envelopes.text.tokens import count_tokens

@@ -1,35 +1,21 @@
-"""Headers that every answer carries, and a log that stays one line an event."""
+"""Middleware that every request passes, and the formatter that keeps a log event on one line."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
 
-CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}
-
-
-# Bytes as recorded are never a page of ours, whatever they hold (reliability.md section 0, 7).
-INERT_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
-
-Answer = TypeVar("Answer", bound=HttpResponseBase)
-
-
-def inert(response: Answer, *, file_name: str = "") -> Answer:
-    """No browser runs, frames or guesses at what is in it. With a name, which is safe to quote, it is a download."""
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = INERT_POLICY
-    if file_name:
-        response["Content-Disposition"] = f'attachment; filename="{file_name}"'
-    return response
+CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}
 
 
 class HeadersMiddleware:
-    """Pages hold what tools said: no cache may keep them unless a view says otherwise."""
+    """Adds the headers that every response carries.
+
+    Pages contain tool output, so no cache may store them unless a view sets another `Cache-Control`.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -61,7 +47,7 @@ class SessionCookieMiddleware:
 
 
 class OneLineFormatter(logging.Formatter):
-    """Control characters are written out, so that no payload can forge a line (reliability.md class 41)."""
+    """Escapes control characters, so that no payload can forge a log line (reliability.md class 41)."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return super().formatMessage(record).translate(CONTROL)
+        return super().formatMessage(record).translate(CONTROL_ESCAPES)

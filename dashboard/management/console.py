@@ -1,0 +1,36 @@
+"""Output that several commands share: text that is safe on a terminal, and one-time sign-in links."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+from django.contrib.auth.models import User
+from django.core.management.base import CommandParser, OutputWrapper
+
+from dashboard.accounts.sign_in import create_link
+from envelopes.text.untrusted_json import visible
+
+BASE_URL = "http://127.0.0.1:8000"
+
+
+def terminal_text(text: str) -> str:
+    """Escapes control characters, so that no file name or payload can send commands to a terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in visible(text))
+
+
+def add_link_arguments(parser: CommandParser) -> None:
+    parser.add_argument("--base-url", default=BASE_URL, help=f"address of the dashboard; default: {BASE_URL}")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout, nothing else")
+
+
+def print_new_link(
+    out: OutputWrapper | TextIO, user: User, facts: dict[str, Any], *, base_url: str, as_json: bool
+) -> None:
+    """Creates a sign-in link and prints it; `facts` join it in the JSON document."""
+    path, expires_at = create_link(user)
+    link = base_url.rstrip("/") + path
+    if as_json:
+        out.write(json.dumps(facts | {"link": link, "expires_at": expires_at.isoformat()}) + "\n")
+        return
+    out.write(f"One-time sign-in link, until {expires_at:%Y-%m-%d %H:%M} UTC:\n{link}\n")
