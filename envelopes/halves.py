@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
-from envelopes.alignment.spans import Span, cut_of, to_segments, whole_cut
+from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
 from envelopes.families import fallback, family, foreign
 from envelopes.families.base import Family
 from envelopes.lint.model import Finding, Pair, Shortened
@@ -282,6 +282,6 @@ def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span], *, is_
         text = text_at(evidence.result, field.pointer)
         if text:
             own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
-            cut = whole_cut(text) if is_whole else cut_of(text, own, start=field.start)
+            cut = whole_cut(text) if is_whole else find_cut(text, own, start=field.start)
             cuts.append(OutputCut(field, cut))
     return tuple(cuts)

@@ -21,7 +21,7 @@ from dashboard.calls.begun_line import LONG, Begun, begun_line, shown_of
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Artifact
 from envelopes.alignment.excerpt import match_excerpt
-from envelopes.alignment.spans import Span, cut_of, whole_cut
+from envelopes.alignment.spans import Span, find_cut, whole_cut
 from envelopes.storage.encoding import MARKS, decode
 from envelopes.storage.line_index import WIDE, next_end
 from envelopes.storage.line_window import Place
@@ -132,7 +132,7 @@ def _seen_of_file(receipt: str, content: Content, ends: int) -> Seen | None:
     spans = match_excerpt(receipt, value, "") if receipt.strip() and value.strip() else []
     if not spans:
         return None
-    cut = _cut_around(head, tail, spans, content.index.lines) if tail else cut_of(value, spans)
+    cut = _cut_around(head, tail, spans, content.index.lines) if tail else find_cut(value, spans)
     begun = begun_line(head, [(one.value_start, one.value_end) for one in spans if one.value_end <= len(head)], cut)
     return _with_begun(cut, begun, lambda upto: _size_of(content, head[:upto]))
 
@@ -160,9 +160,9 @@ def _ends(content: Content, ends: int) -> tuple[str, str]:
 def _cut_around(head: str, tail: str, spans: list[Span], lines: int) -> Cut:
     """Places in the two ends, as lines of the whole; a line that the head cuts is none that it shows."""
     border = len(head)
-    first = cut_of(head, [one for one in spans if one.value_end <= border])
+    first = find_cut(head, [one for one in spans if one.value_end <= border])
     moved = [Span(one.start, one.end, "", one.value_start - border, one.value_end - border) for one in spans]
-    last = cut_of(tail, [one for one in moved if one.value_start >= 0])
+    last = find_cut(tail, [one for one in moved if one.value_start >= 0])
     before = lines - whole_cut(tail).total
     shown = [span for span in first.shown if span[1] < first.total]
     shown += [(start + before, end + before) for start, end in last.shown]

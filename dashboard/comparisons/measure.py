@@ -12,7 +12,7 @@ from dashboard.comparisons.call_inputs import Subject
 from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest, text_bytes
 from dashboard.comparisons.variants import Column
 from dashboard.text.receipt_markup import Links
-from envelopes.alignment.coverage import dropped_fields, field_names, telling_fields
+from envelopes.alignment.coverage import dropped_fields, generalize_pointers, scalar_fields
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint
 from envelopes.pipeline.project import render
@@ -59,7 +59,7 @@ def rows_of(subjects: Iterable[Subject], columns: Sequence[Column], *, beat: _Be
 
 
 def measured_columns(subject: Subject, columns: Sequence[Column]) -> tuple[Measured | None, ...]:
-    fields = telling_fields(subject.canonical)
+    fields = scalar_fields(subject.canonical)
     # The walk over the result is the same for every column, so they share one pair's.
     first = Pair(
         canonical=subject.canonical,
@@ -110,7 +110,7 @@ def _cell(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, i
         dropped=len(dropped),
         digest=digest(text_bytes(text)),
         lint=rules,
-        fields=field_names(dropped)[:FIELDS_NAMED],
+        fields=generalize_pointers(dropped)[:FIELDS_NAMED],
     )
     return Measured(cell, text)
 

@@ -1,1 +1,1 @@
-"""Where the characters of a recorded receipt come from."""
+"""Alignment: which characters of a recorded receipt come from which field of the recorded result."""

@@ -1,9 +1,9 @@
-"""Which fields of the envelope reached the receipt, and which left no trace in it.
+"""Coverage: which fields of an envelope reach its receipt, and which are dropped.
 
-A field is a scalar of the half that is there (result or error), or the path of an artifact. Null,
-false and empty values say nothing and are not counted. A field has reached the receipt when one of its
-characters is traced there, or when its text stands there as a word: a renderer may word it, and of a
-recorded receipt much stays untraced. How much of a long field was shown is the cut's business.
+A field is a scalar of the result or of the error, or the path of an artifact. Null, false and empty values
+are not counted. A field reaches the receipt when a segment has it as its source, or when its text occurs
+there as a word: a renderer may rephrase it, and much of a recorded receipt has no source. How much of a long
+field is shown is not measured here but by its cut.
 """
 
 from __future__ import annotations
@@ -18,42 +18,49 @@ from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join
 
-BY_CHANCE = 3  # characters that stand anywhere: an untraced text of that length proves nothing
-_STEP = re.compile(r"/\d+(?=/|$)")
+SHORT_FIELD = 3  # characters: texts this short occur by chance, so an occurrence proves nothing
+_INDEX = re.compile(r"/\d+(?=/|$)")
 
 
-def telling_fields(canonical: CanonicalResult) -> dict[str, str]:
+def scalar_fields(canonical: CanonicalResult) -> dict[str, str]:
     """The text of each field by its pointer, in the order of the envelope."""
-    error = None if canonical.error is None else msgspec.structs.asdict(canonical.error)
-    half = _scalars(canonical.result, "/result") if error is None else _scalars(error, "/error")
-    paths = ((f"/artifacts/{index}/path", one.path) for index, one in enumerate(canonical.artifacts))
-    return dict((*half, *((pointer, path) for pointer, path in paths if path)))
+    if canonical.error is None:
+        fields = dict(_scalars(canonical.result, "/result"))
+    else:
+        fields = dict(_scalars(msgspec.structs.asdict(canonical.error), "/error"))
+    for index, artifact in enumerate(canonical.artifacts):
+        if artifact.path:
+            fields[f"/artifacts/{index}/path"] = artifact.path
+    return fields
 
 
 def dropped_fields(
-    fields: Mapping[str, str], receipt: Receipt, pointer_of: Callable[[Source], str | None] | None = None
+    fields: Mapping[str, str], receipt: Receipt, to_canonical: Callable[[Source], str | None] | None = None
 ) -> tuple[str, ...]:
-    """The pointers of `fields` that the receipt lost. `pointer_of` says where in the envelope a source is."""
-    sources = [one.source for one in receipt.segments if one.source is not None]
-    traced = set(map(pointer_of or _canonical, sources))
-    untraced = [pointer for pointer in fields if pointer not in traced]
-    if not untraced:
+    """The pointers of `fields` that do not reach the receipt.
+
+    `to_canonical` gives the pointer into the envelope for a source of a segment; without it, only sources in
+    the envelope itself count.
+    """
+    sources = [segment.source for segment in receipt.segments if segment.source is not None]
+    if to_canonical is None:
+        linked = {source.pointer for source in sources if source.document == "canonical"}
+    else:
+        linked = {pointer for pointer in map(to_canonical, sources) if pointer is not None}
+    unlinked = [pointer for pointer in fields if pointer not in linked]
+    if not unlinked:
         return ()
     text = receipt.text
-    return tuple(pointer for pointer in untraced if not _stands(fields[pointer], text))
+    return tuple(pointer for pointer in unlinked if not _contains_word(text, fields[pointer]))
 
 
-def field_names(pointers: Iterable[str]) -> tuple[str, ...]:
-    """Each once, with `*` for the place in a list: /result/matches/*/line."""
-    return tuple(dict.fromkeys(_STEP.sub("/*", pointer) for pointer in pointers))
+def generalize_pointers(pointers: Iterable[str]) -> tuple[str, ...]:
+    """Replaces list indexes with `*` (/result/matches/*/line) and removes duplicates."""
+    return tuple(dict.fromkeys(_INDEX.sub("/*", pointer) for pointer in pointers))
 
 
-def _canonical(source: Source) -> str | None:
-    return source.pointer if source.document == "canonical" else None
-
-
-def _stands(field: str, text: str) -> bool:
-    if len(field) <= BY_CHANCE:
+def _contains_word(text: str, field: str) -> bool:
+    if len(field) <= SHORT_FIELD:
         return False
     at = text.find(field)
     while at >= 0:

@@ -1,12 +1,12 @@
-"""How a foreign agent's failures read: one table of its sentences, the same for every family.
+"""Recorded failures of foreign agents: one table of sentences for each agent, used by every family.
 
-    failure_text(evidence)        the sentence without its wrapper, or None: the call did not fail
-    read_failure(evidence)        that sentence as an error envelope
-    align_failure(evidence, text) where the recorded sentence stands in the receipt
+    find_failure_text(evidence)    the sentence without its wrapper, or None: the call did not fail
+    read_failure(evidence)         that sentence as an error envelope
+    align_failure(evidence, text)  the spans of the recorded sentence in the receipt
 
-What the agent recorded speaks first. A receipt is read only where no result was kept, and the
-fidelity says so. The agent's own error flag decides when it is there; sentences decide only
-without one (design.md section 1).
+The recorded result comes first. The receipt is read only where no result was recorded, and the fidelity is
+then `parsed_from_receipt`. The agent's own error flag decides where there is one; sentences decide only
+without it (design.md section 1).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import msgspec
 
 from envelopes.alignment.mapping import Evidence, Reading, ResultFidelity
 from envelopes.alignment.spans import Span
-from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summary
+from envelopes.schema.result import CompleteOutput, ToolError, summary
 from envelopes.text.preview import head_tail
 
-MESSAGE_CHARACTERS = 2_000  # an error receipt prints the message whole, so the message is bounded here
+MESSAGE_CHARACTERS = 2_000  # error receipts print the whole message, so it is bounded here
 RECORDED_PREFIX = "Error: "
 OPENING, CLOSING = "<tool_use_error>", "</tool_use_error>"
 
 
 class FailureText(msgspec.Struct, frozen=True):
-    """`offset` is where `text` begins in the recorded string; None when it was not recorded as one."""
+    """`offset` is the position of `text` in the recorded string; None when it was not recorded as a string."""
 
     text: str
     fidelity: ResultFidelity
@@ -34,10 +34,10 @@ class FailureText(msgspec.Struct, frozen=True):
 
 
 class FailureRule(msgspec.Struct, frozen=True):
-    """`pattern` is searched at the beginning of the text; its group `hint`, if any, is the recovery hint.
+    """A sentence of an agent and the error that it means.
 
-    `certain` marks a sentence that no output of a tool begins with, so that it tells a failure even
-    where the agent kept no flag.
+    `pattern` is matched at the beginning of the text; its group `hint`, if any, is the recovery hint. `certain`
+    marks a sentence that no tool output begins with: it means a failure even without an error flag.
     """
 
     pattern: re.Pattern[str]
@@ -69,31 +69,31 @@ _CLAUDE_CODE = (
     _rule(r"Found \d+ matches [^.]*\. (?P<hint>To replace all[^.]*\.[^.]*\.)", "tool_execution_failed"),
 )
 _OTHER = _rule("", "tool_execution_failed")
-_RULES: dict[str, tuple[FailureRule, ...]] = {"claude-code": _CLAUDE_CODE}
+_RULES: dict[str, tuple[FailureRule, ...]] = {"claude-code": _CLAUDE_CODE}  # by agent
 
 
 def read_failure(evidence: Evidence) -> Reading | None:
-    """The failure as an error envelope; None when the evidence is not one.
+    """Reads a failure as an error envelope; None when the call did not fail.
 
-    A message beyond 2,000 characters is shown head and tail, and is whole in `details.text`.
+    A message beyond 2,000 characters is shortened to its head and tail, and is whole in `details.text`.
     """
-    if coded := _read_coded(evidence):
+    if coded := _read_coded_error(evidence):
         return coded
-    found = failure_text(evidence)
-    if found is None:
+    failure = find_failure_text(evidence)
+    if failure is None:
         return None
     complete = CompleteOutput(
         tool_name=evidence.tool,
         status="error",
-        summary_text=summary(found.text[:MESSAGE_CHARACTERS].strip().partition("\n")[0]) or "the call failed",
-        error=tool_error(evidence.agent, found.text),
+        summary_text=summary(failure.text[:MESSAGE_CHARACTERS].strip().partition("\n")[0]) or "the call failed",
+        error=tool_error(evidence.agent, failure.text),
     )
-    links = {} if found.offset is None else {"": "/error/message"}
-    return Reading(build=lambda: complete, fidelity=found.fidelity, links=links)
+    links = {} if failure.offset is None else {"": "/error/message"}
+    return Reading(build=lambda: complete, fidelity=failure.fidelity, links=links)
 
 
-def _read_coded(evidence: Evidence) -> Reading | None:
-    """A recorded `{code, message, details?, retryable?}` (CALL-043); its code in lower case is the kind."""
+def _read_coded_error(evidence: Evidence) -> Reading | None:
+    """Reads a recorded `{code, message, details?, retryable?}` (CALL-043); the kind is its code in lower case."""
     recorded = evidence.result if evidence.is_error else None
     if not isinstance(recorded, dict):
         return None
@@ -111,8 +111,8 @@ def _read_coded(evidence: Evidence) -> Reading | None:
     return Reading(build=lambda: complete, fidelity="structured", links=links)
 
 
-def failure_text(evidence: Evidence) -> FailureText | None:
-    """What the agent said about the failure, without `Error: ` or `<tool_use_error>` around it."""
+def find_failure_text(evidence: Evidence) -> FailureText | None:
+    """Finds the agent's message about a failure, without `Error: ` or `<tool_use_error>`; None: no failure."""
     if evidence.is_error is False:
         return None
     if not evidence.has_result or evidence.result is None:
@@ -121,10 +121,15 @@ def failure_text(evidence: Evidence) -> FailureText | None:
         return _from_string(evidence, evidence.result)
     if not evidence.is_error:
         return None
-    return FailureText(_block_text(evidence.result) or unwrapped(evidence.receipt_text or ""), "structured")
+    # MCP servers return a failure as a list of content blocks.
+    blocks = evidence.result if isinstance(evidence.result, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    text = "\n".join(text for text in texts if isinstance(text, str))
+    return FailureText(text or unwrap(evidence.receipt_text or ""), "structured")
 
 
 def tool_error(agent: str, text: str) -> ToolError:
+    """The error that a failure's sentence means: its kind, whether to retry, and the hint that it contains."""
     rule, hint = _classify(agent, text)
     shown = head_tail(text, MESSAGE_CHARACTERS)
     return ToolError(
@@ -137,25 +142,27 @@ def tool_error(agent: str, text: str) -> ToolError:
 
 
 def align_failure(evidence: Evidence, text: str) -> list[Span]:
-    """`<tool_use_error>X</tool_use_error>` or `X` in the receipt against a recorded `Error: X`."""
+    """Links `<tool_use_error>X</tool_use_error>` or `X` in the receipt to a recorded `Error: X`."""
     recorded = evidence.result
     if not isinstance(recorded, str):
         return []
     at = len(OPENING) if text.startswith(OPENING) else 0
-    offset = recorded_offset(recorded)
+    offset = error_prefix_length(recorded)
     for start in dict.fromkeys((offset, 0)):
         value = recorded[start:].rstrip()
-        if value and text.startswith(value, at) and _is_end(text, at + len(value)):
-            return [Span(at, at + len(value), "", start, start + len(value))]
+        end = at + len(value)
+        # A match that ends in the middle of a line is another text with the same beginning.
+        if value and text.startswith(value, at) and (end == len(text) or text.startswith((CLOSING, "\n"), end)):
+            return [Span(at, end, "", start, start + len(value))]
     return []
 
 
-def recorded_offset(recorded: str) -> int:
+def error_prefix_length(recorded: str) -> int:
     return len(RECORDED_PREFIX) if recorded.startswith(RECORDED_PREFIX) else 0
 
 
-def unwrapped(text: str) -> str:
-    """The text between `<tool_use_error>` tags; what comes after the closing tag is the runtime's own."""
+def unwrap(text: str) -> str:
+    """Returns the text between `<tool_use_error>` tags; text behind the closing tag was added by the runtime."""
     if not text.startswith(OPENING):
         return text
     return text[len(OPENING) :].partition(CLOSING)[0]
@@ -163,15 +170,15 @@ def unwrapped(text: str) -> str:
 
 def _from_receipt(evidence: Evidence) -> FailureText | None:
     receipt = evidence.receipt_text or ""
-    text = unwrapped(receipt)
+    text = unwrap(receipt)
     if evidence.is_error or receipt.startswith(OPENING) or _classify(evidence.agent, text)[0].certain:
         return FailureText(text, "parsed_from_receipt" if receipt else "absent")
     return None
 
 
 def _from_string(evidence: Evidence, recorded: str) -> FailureText | None:
-    """A string result is a failure by flag, by its `Error: `, or by a sentence that is only ever one."""
-    offset = recorded_offset(recorded)
+    """A string result is a failure by the error flag, by its `Error: `, or by a sentence that is certain."""
+    offset = error_prefix_length(recorded)
     text = recorded[offset:]
     if evidence.is_error or offset or _classify(evidence.agent, text)[0].certain:
         return FailureText(text, "stringified", offset)
@@ -180,18 +187,6 @@ def _from_string(evidence: Evidence, recorded: str) -> FailureText | None:
 
 def _classify(agent: str, text: str) -> tuple[FailureRule, str | None]:
     for rule in _RULES.get(agent, ()):
-        if found := rule.pattern.match(text):
-            return rule, found.groupdict().get("hint")
+        if match := rule.pattern.match(text):
+            return rule, match.groupdict().get("hint")
     return _OTHER, None
-
-
-def _is_end(text: str, at: int) -> bool:
-    """A field that ends in the middle of a line is another text that only begins the same."""
-    return at == len(text) or text.startswith((CLOSING, "\n"), at)
-
-
-def _block_text(result: JsonValue) -> str:
-    """The texts of a list of content blocks, as MCP servers return a failure."""
-    blocks = result if isinstance(result, list) else []
-    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str))

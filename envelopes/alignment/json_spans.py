@@ -1,9 +1,9 @@
 """Aligns JSON text in a receipt with the recorded value that it was written from.
 
-Runtimes print `JSON.stringify` of a result, compact or indented. White space between the tokens is
-the runtime's own; names must come in the recorded order. It is all or nothing: text that is not
-JSON of exactly this value gives no link. Only the first 64 KiB of characters are looked at: a piece
-a link each makes a megabyte of JSON cost more than a second, and nobody reads it in one go.
+Runtimes print `JSON.stringify` of a result, compact or indented. White space between the tokens is ignored;
+names must come in the recorded order. Text that is not JSON of exactly this value gets no link at all. Only
+the first 65,536 characters are matched: the links of a megabyte of JSON take more than a second, and nobody
+reads that much at once.
 """
 
 from __future__ import annotations
@@ -19,34 +19,33 @@ from envelopes.text.pointer import join
 _DECODER = JSONDecoder(strict=False)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_PIECE = re.compile(
+# A run of plain characters, or one escape: the two `\u` of a surrogate pair are one character.
+_RUN = re.compile(
     r"(?P<plain>[^\\]+)|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
 )
-
-
-HORIZON = 65_536
+MATCHED_CHARACTERS = 65_536
 
 
 class _Differs(Exception):
-    pass
+    """The text is not JSON of the value."""
 
 
-class _Enough(Exception):
-    """The text goes on beyond the horizon; so far it is the value's."""
+class _LimitReached(Exception):
+    """The first MATCHED_CHARACTERS of the text agree with the value; the rest is not compared."""
 
 
 def match_json(text: str, value: JsonValue, pointer: str, *, start: int = 0) -> list[Span]:
-    """`text` from `start` to its end is JSON of `value`."""
+    """Links `text` from `start` to its end when it is JSON of `value`."""
     spans, end = match_json_at(text, start, value, pointer)
     return spans if text[end:].strip() == "" else []
 
 
 def match_json_at(text: str, at: int, value: JsonValue, pointer: str) -> tuple[list[Span], int]:
-    """The links and where the JSON ends; none, and `at`, when other text stands there."""
+    """Returns the links and the end of the JSON; no links and `at` when the text is not JSON of `value`."""
     spans: list[Span] = []
     try:
         return spans, _match(text, at, value, pointer, spans)
-    except _Enough:
+    except _LimitReached:
         return spans, len(text)
     except _Differs:
         return [], at
@@ -54,8 +53,8 @@ def match_json_at(text: str, at: int, value: JsonValue, pointer: str) -> tuple[l
 
 def _match(text: str, at: int, value: JsonValue, pointer: str, spans: list[Span]) -> int:
     at = _skip(text, at)
-    if at > HORIZON:
-        raise _Enough
+    if at > MATCHED_CHARACTERS:
+        raise _LimitReached
     match value:
         case str():
             return _string(text, at, value, pointer, spans)
@@ -94,11 +93,11 @@ def _scalar(text: str, at: int, value: JsonValue, pointer: str, spans: list[Span
 
 
 def _number_end(text: str, at: int, value: JsonValue) -> int:
-    """1.0 may be printed as 1, and 1e21 in another notation: the number counts, not its spelling."""
-    found = _NUMBER.match(text, at)
-    if found is None or (found[0] != str(value) and float(found[0]) != value):
+    """Compares the number, not its notation: 1.0 may be printed as 1, and 1e21 with all its digits."""
+    number = _NUMBER.match(text, at)
+    if number is None or (number[0] != str(value) and float(number[0]) != value):
         raise _Differs
-    return found.end()
+    return number.end()
 
 
 def _string(text: str, at: int, value: str, pointer: str, spans: list[Span]) -> int:
@@ -111,10 +110,10 @@ def _string(text: str, at: int, value: str, pointer: str, spans: list[Span]) -> 
     if decoded != value:
         raise _Differs
     offset = 0
-    for piece in _PIECE.finditer(text, at + 1, end - 1):
-        length = piece.end() - piece.start() if piece["plain"] else 1
-        if piece["plain"]:
-            spans.append(Span(piece.start(), piece.end(), pointer, offset, offset + length))
+    for run in _RUN.finditer(text, at + 1, end - 1):
+        length = run.end() - run.start() if run["plain"] else 1
+        if run["plain"]:
+            spans.append(Span(run.start(), run.end(), pointer, offset, offset + length))
         offset += length
     return end
 
@@ -127,5 +126,5 @@ def _token(text: str, at: int, token: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    space = _SPACE.match(text, at)
+    return space.end() if space else at

@@ -1,8 +1,8 @@
-"""Takes in recorded results whose shape changed from version to version of an agent.
+"""Reads recorded results whose fields changed from version to version of an agent.
 
-RecordedObject       reads a recorded object member by member; what has another type reads as missing
-RecordedText  the shape for what no mapping knows: the recorded text, or the JSON as an outline
-tool_mapping    a ToolMapping that tries failure, then the family's own reading, then RecordedText
+RecordedObject  gives the fields of a recorded object by type; a field of another type reads as missing
+RecordedText    the result of what no mapping knows: the recorded text, or the JSON as an outline
+tool_mapping    builds a ToolMapping that tries a failure first, then the family's reading, then RecordedText
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RecordedText(msgspec.Struct, frozen=True):
 
 
 class RecordedObject(msgspec.Struct, frozen=True):
-    """`recorded` may be anything; only an object has members."""
+    """Reads the fields of a recorded value. `recorded` may be any JSON; only an object has fields."""
 
     recorded: JsonValue
 
@@ -34,36 +34,36 @@ class RecordedObject(msgspec.Struct, frozen=True):
         return self.recorded.get(name) if isinstance(self.recorded, dict) else None
 
     def text(self, name: str) -> str | None:
-        found = self.recorded.get(name) if isinstance(self.recorded, dict) else None
-        return found if isinstance(found, str) else None
+        value = self.recorded.get(name) if isinstance(self.recorded, dict) else None
+        return value if isinstance(value, str) else None
 
     def integer(self, name: str) -> int | None:
-        found = self.get(name)
-        return found if isinstance(found, int) and not isinstance(found, bool) else None
+        value = self.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def number(self, name: str) -> int | float | None:
-        found = self.get(name)
-        return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+        value = self.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def flag(self, name: str) -> bool | None:
-        found = self.get(name)
-        return found if isinstance(found, bool) else None
+        value = self.get(name)
+        return value if isinstance(value, bool) else None
 
     def member(self, name: str) -> RecordedObject:
         return RecordedObject(self.get(name))
 
-    def listed(self, name: str) -> list[JsonValue]:
+    def elements(self, name: str) -> list[JsonValue]:
         """The elements of a list as they were recorded."""
-        found = self.get(name)
-        return found if isinstance(found, list) else []
+        value = self.get(name)
+        return value if isinstance(value, list) else []
 
     def items(self, name: str) -> list[RecordedObject]:
-        """The elements of a list, each at its own index whatever its type."""
-        return [RecordedObject(item) for item in self.listed(name)]
+        """The elements of a list as objects, each at its own index whatever its type."""
+        return [RecordedObject(element) for element in self.elements(name)]
 
     def strings(self, name: str) -> list[str]:
-        """The elements of a list; one that is no string is outlined, so that indexes stay."""
-        return [item if isinstance(item, str) else outline_text(item) for item in self.listed(name)]
+        """The elements of a list as texts; an element of another type is outlined, so that indexes stay."""
+        return [element if isinstance(element, str) else outline_text(element) for element in self.elements(name)]
 
     def has_any(self, names: tuple[str, ...]) -> bool:
         return isinstance(self.recorded, dict) and any(name in self.recorded for name in names)
@@ -83,7 +83,10 @@ def tool_mapping(
     align: Align,
     lists: tuple[str, ...] = (),
 ) -> ToolMapping:
-    """`expects`: an object with none of these members is not this tool's result."""
+    """Builds a mapping that also reads failures, and results that are not these tools'.
+
+    A result that is no object, or an object with none of the fields that `expects` names, is read as text.
+    """
 
     def read_any(evidence: Evidence) -> Reading:
         recorded = RecordedObject(evidence.result)
@@ -103,50 +106,50 @@ def tool_mapping(
 def reading(
     evidence: Evidence,
     result: msgspec.Struct,
-    said: str,
+    outcome: str,
     *,
     links: Mapping[str, str],
     outputs: tuple[OutputField, ...] = (),
     fidelity: ResultFidelity = "structured",
 ) -> Reading:
-    """A success. `said` is the outcome in one sentence and becomes the summary."""
-    complete = _success(evidence, result, said)
+    """The reading of a success. `outcome` describes it in one sentence and becomes the summary."""
+    complete = _success(evidence, result, outcome)
     return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs)
 
 
 def lazy_reading(
     evidence: Evidence, build: Callable[[], tuple[msgspec.Struct, str]], *, links: Mapping[str, str]
 ) -> Reading:
-    """A success whose result is a list that may be long: `build` types it and gives the summary when they are used."""
+    """The reading of a success with a long list: `build` types it, and describes the outcome, on first use."""
     return Reading(build=lambda: _success(evidence, *build()), fidelity="structured", links=links)
 
 
-def _success(evidence: Evidence, result: msgspec.Struct, said: str) -> CompleteOutput:
+def _success(evidence: Evidence, result: msgspec.Struct, outcome: str) -> CompleteOutput:
     return CompleteOutput(
         tool_name=evidence.tool,
         status="success",
-        summary_text=summary(said[:1_000]) or f"{evidence.tool} returned an empty result",
+        summary_text=summary(outcome[:1_000]) or f"{evidence.tool} returned an empty result",
         result=result,
     )
 
 
-def group_spans(found: re.Match[str] | None, recorded: RecordedObject, pointer: str = "") -> list[Span]:
-    """Links each named group of a match to the recorded member of that name, where they are equal."""
-    if found is None:
+def link_groups(match: re.Match[str] | None, recorded: RecordedObject, pointer: str = "") -> list[Span]:
+    """Links each named group of a match to the recorded field of that name, where they are equal."""
+    if match is None:
         return []
     spans = []
-    for name in found.groupdict():
-        start, end = found.span(name)
-        said, member = found[name], recorded.get(name)
-        if said and isinstance(member, str) and member == said:
-            spans.append(Span(start, end, f"{pointer}/{name}", 0, len(said)))
-        elif said and isinstance(member, int | float) and scalar_text(member) == said:
+    for name, text in match.groupdict().items():
+        start, end = match.span(name)
+        value = recorded.get(name)
+        if text and isinstance(value, str) and value == text:
+            spans.append(Span(start, end, f"{pointer}/{name}", 0, len(text)))
+        elif text and isinstance(value, int | float) and scalar_text(value) == text:
             spans.append(Span(start, end, f"{pointer}/{name}"))
     return spans
 
 
 def read_untyped(evidence: Evidence) -> Reading:
-    """A string result, JSON of an unknown shape, the receipt where no result was kept, or nothing."""
+    """Reads a result of no known type: a string, other JSON, the receipt where no result was recorded, or nothing."""
     if isinstance(evidence.result, str):
         text, links, outputs = evidence.result, {"": "/result/text"}, (OutputField(""),)
         return reading(
@@ -154,15 +157,17 @@ def read_untyped(evidence: Evidence) -> Reading:
         )
     if evidence.result is not None:
         text = outline_text(evidence.result)
-        said = f"{evidence.tool} returned a result of an unknown shape"
-        return reading(evidence, RecordedText(text), said, links={"": "/result/text"})
+        outcome = f"{evidence.tool} returned a result of an unknown shape"
+        return reading(evidence, RecordedText(text), outcome, links={"": "/result/text"})
     text = evidence.receipt_text or ""
-    said = _first_line(text) or f"{evidence.tool}: no result was recorded"
-    return reading(evidence, RecordedText(text), said, links={}, fidelity="parsed_from_receipt" if text else "absent")
+    outcome = _first_line(text) or f"{evidence.tool}: no result was recorded"
+    return reading(
+        evidence, RecordedText(text), outcome, links={}, fidelity="parsed_from_receipt" if text else "absent"
+    )
 
 
 def align_untyped(evidence: Evidence, text: str) -> list[Span]:
-    """The receipt is the recorded string, or JSON of the recorded value."""
+    """Links a receipt that is the recorded string, or JSON of the recorded value."""
     if isinstance(evidence.result, str):
         return match_excerpt(text, evidence.result, "")
     return match_json(text, evidence.result, "") if isinstance(evidence.result, dict | list) else []

@@ -1,11 +1,11 @@
-"""What a foreign agent recorded about one call, and how a family takes it in.
+"""The types of a mapping: how a family reads what a foreign agent recorded about one call.
 
-    Evidence     the surfaces of one recorded call, already tamed JSON
+    Evidence     the recorded arguments, result and receipt of one call, as parsed JSON
     Reading      the typed complete output, and which recorded field became which canonical one
-    ToolMapping  one row of a family's `(agent, tool)` mapping, with its own version
+    ToolMapping  one row of a family's `(agent, tool)` table, with its own version
 
-A source's own error flag is evidence and is kept; the reading decides what the envelope says
-(a non-zero exit is a verdict inside a success, design.md section 1).
+The source's own error flag is kept as evidence; the reading decides the status of the envelope (a non-zero
+exit is a verdict inside a success, design.md section 1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ ReceiptFidelity: TypeAlias = Literal["exact", "recorded", "reconstructed", "infl
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """`has_result` tells a recorded null from nothing recorded. `receipt_text` joins the text parts."""
+    """The recorded surfaces of one call.
+
+    `has_result` distinguishes a recorded null from no record. `receipt_text` joins the text parts of the receipt.
+    """
 
     agent: str
     tool: str
@@ -36,11 +39,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputField(msgspec.Struct, frozen=True):
-    """A recorded string whose lines the model is meant to read, for the drawing of the cut.
+    """A recorded string whose lines the model is meant to read; the cut is measured on these fields.
 
-    `first_line` and `total_lines` place it inside something larger (a Read of lines 200 to 400 of
-    a file of 1,432): both count lines, `first_line` from 1. The first `start` characters are the
-    source's own prefix (`Error: `) and no part of the output.
+    `first_line` and `total_lines` locate the field in a larger file (a Read of lines 200 to 400 of 1,432):
+    both count lines, `first_line` from 1. The first `start` characters are a prefix that the source added
+    (`Error: `) and do not belong to the output.
     """
 
     pointer: str
@@ -50,7 +53,7 @@ class OutputField(msgspec.Struct, frozen=True):
 
 
 class FieldSlice(msgspec.Struct, frozen=True):
-    """Characters [start, end) of a recorded string that are another canonical field than the rest of it is."""
+    """Characters [start, end) of a recorded string that became another canonical field than the rest of it."""
 
     pointer: str
     start: int
@@ -59,9 +62,10 @@ class FieldSlice(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """`links` maps pointers into the recorded result to pointers into the canonical envelope.
+    """A recorded result as the family reads it.
 
-    A link covers what lies below it: `/filenames` -> `/result/filenames` also ties `/filenames/3`.
+    `links` maps pointers into the recorded result to pointers into the canonical envelope. A link also covers
+    what is below it: `/filenames` -> `/result/filenames` includes `/filenames/3`.
 
     `build` makes the complete output when `complete` is first used: a page that has the stored envelope needs
     the links alone, and typing the twenty thousand items of a list takes longer than the rest of the page.
@@ -79,9 +83,9 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class ItemLinks(Mapping[str, str]):
-    """The members of `count` items of a list, `/tasks/3/id` -> `/result/work_items/3/id`, beside `links` of their own.
+    """Links of the items of one long list, computed when they are looked up, and a few `links` beside them.
 
-    `names` are members by their recorded name. Nothing is made before it is asked for: a list may be long.
+    `/tasks/3/id` -> `/result/work_items/3/id`, for each of `count` items and each recorded name in `names`.
     """
 
     def __init__(
@@ -98,14 +102,14 @@ class ItemLinks(Mapping[str, str]):
         return f"{item}/{self.names[name]}"
 
     def item(self, pointer: str) -> str | None:
-        """Where the item at that pointer stands in the envelope; None: it is no item of this list."""
+        """The canonical pointer of the item at a recorded pointer; None for anything but an item of the list."""
         index = self.index(pointer)
         return f"{self.canonical}{index}" if index else None
 
     def index(self, pointer: str) -> str:
-        """As it is written there; empty: it is no item of this list."""
-        found = pointer[len(self.recorded) :] if pointer.startswith(self.recorded) else ""
-        return found if found.isascii() and found.isdigit() and int(found) < self._count else ""
+        """The index of the item at a recorded pointer, as text; empty for anything but an item of the list."""
+        index = pointer[len(self.recorded) :] if pointer.startswith(self.recorded) else ""
+        return index if index.isascii() and index.isdigit() and int(index) < self._count else ""
 
     def __iter__(self) -> Iterator[str]:
         yield from self._links
@@ -117,13 +121,15 @@ class ItemLinks(Mapping[str, str]):
 
 
 class ToolMapping(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools` are the agent's own names. Raise `version` whenever `read` says something new.
+    """How one family reads and aligns the results of some foreign tools.
 
-    `align` gives a list in any order, or yields spans in the order of the text: of a long receipt a page
-    shows the beginning, and whoever yields is asked for no more than that.
+    `tools` are the agent's own names. Raise `version` whenever `read` returns something else than before.
 
-    `lists` are members of the recorded result of which the beginning tells where the beginning of a receipt is
-    from: what `align` yields goes through them in order, and `read` makes of them no more than their links.
+    `align` returns a list in any order, or yields spans in the order of the text: a page that shows the
+    beginning of a long receipt stops the generator there.
+
+    `lists`: fields of the recorded result that `align` consumes in order; for a long receipt only their first
+    elements are decoded. `read` must use nothing of these fields but their links.
     """
 
     agent: str

@@ -1,15 +1,16 @@
-"""Finds where the characters of a recorded receipt come from.
+"""Spans: which characters of a recorded receipt equal which characters of a recorded field.
 
-A recorded receipt was written by somebody else's code, so it is aligned, not rendered. A family
-says what its agent prints (line numbers, a snippet, a wrapper) with the matchers below; what no
-matcher claims stays the runtime's own words. A false link is worse than none, so each matcher
-takes only what equals the recorded field character for character, at a place that is certain.
+A recorded receipt was written by somebody else's code, so it is aligned, not rendered. A family knows what its
+agent prints (line numbers, a snippet, a wrapper) and finds it with the matchers below; text that no matcher
+claims counts as the runtime's own words. A false link is worse than none, so each matcher accepts only text
+that equals the recorded field character for character at an unambiguous position.
 
 Offsets count characters (code points). `text` is one text part of the receipt.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -17,13 +18,13 @@ import msgspec
 from envelopes.schema.receipt import Document, Segment, Source
 from envelopes.text.preview import Cut
 
-STRETCH = 8 * 1024  # characters
+SPLIT_CHARACTERS = 8 * 1024  # a text is split into lines in chunks of this size
 
 
 class Span(msgspec.Struct, frozen=True, order=True, gc=False):
     """Characters [start, end) of the receipt equal [value_start, value_end) of the string at `pointer`.
 
-    For a value that is not a string (a count, a flag) `value_start` and `value_end` are 0 and 0.
+    For a value that is not a string (a count, a flag) `value_start` and `value_end` are both 0.
     """
 
     start: int
@@ -34,46 +35,95 @@ class Span(msgspec.Struct, frozen=True, order=True, gc=False):
     document: Document = "complete"
 
 
+class ComposedPiece(msgspec.Struct, frozen=True):
+    """A part of a composed text: the characters from `start` of the string at `pointer`.
+
+    A piece whose `pointer` is None was written by the agent itself.
+    """
+
+    pointer: str | None
+    text: str
+    start: int = 0
+
+
+class ComposedText:
+    """A text that an agent put together from recorded fields, with the field that each character came from.
+
+    A receipt often shows a part of such a text: stdout and stderr joined, or lines of a file after an edit. An
+    aligner composes the text again, finds which part of it the receipt shows, and asks for the spans.
+    """
+
+    def __init__(self, pieces: Iterable[ComposedPiece]) -> None:
+        self._pieces = [piece for piece in pieces if piece.text]
+        self._starts: list[int] = []
+        at = 0
+        for piece in self._pieces:
+            self._starts.append(at)
+            at += len(piece.text)
+        self.text = "".join(piece.text for piece in self._pieces)
+
+    def spans(self, at: int, start: int, end: int) -> list[Span]:
+        """The spans of a receipt that shows characters [start, end) of `text` at its position `at`."""
+        spans: list[Span] = []
+        first = max(0, bisect_right(self._starts, start) - 1)
+        for index in range(first, len(self._pieces)):
+            piece_start, piece = self._starts[index], self._pieces[index]
+            if piece_start >= end:
+                break
+            piece_end = piece_start + len(piece.text)
+            # Not min() and max(): a snippet of a large file asks for tens of thousands of spans.
+            low, high = start if start > piece_start else piece_start, end if end < piece_end else piece_end
+            if piece.pointer is not None and low < high:
+                offset = piece.start - piece_start
+                spans.append(Span(at + low - start, at + high - start, piece.pointer, low + offset, high + offset))
+        return spans
+
+
 def match_at(text: str, at: int, value: str, pointer: str) -> Span | None:
-    """`value` stands whole at `at`."""
+    """Links the whole of `value` at position `at`."""
     if value and text.startswith(value, at):
         return Span(at, at + len(value), pointer, 0, len(value))
     return None
 
 
 def match_once(text: str, value: str, pointer: str, *, start: int = 0, end: int | None = None) -> Span | None:
-    """`value` occurs exactly once within [start, end); twice is ambiguous and gives None."""
+    """Links `value` where it occurs exactly once within [start, end); a second occurrence is ambiguous."""
     if not value:
         return None
-    found = text.find(value, start, end)
-    if found < 0 or text.find(value, found + 1, end) >= 0:
+    at = text.find(value, start, end)
+    if at < 0 or text.find(value, at + 1, end) >= 0:
         return None
-    return Span(found, found + len(value), pointer, 0, len(value))
+    return Span(at, at + len(value), pointer, 0, len(value))
 
 
 def match_prefix(text: str, at: int, value: str, pointer: str) -> Span | None:
-    """The longest run from `at` that equals the beginning of `value`: a preview of its head."""
-    length = _shared_prefix(text[at : at + len(value)], value)
-    return Span(at, at + length, pointer, 0, length) if length else None
+    """Links the longest run from `at` that equals the beginning of `value`, as in a preview of its head."""
+    shown = text[at : at + len(value)]
+    low, high = 0, len(shown)
+    if not value.startswith(shown):
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if shown[:middle] == value[:middle] else (low, middle - 1)
+    return Span(at, at + high, pointer, 0, high) if high else None
 
 
 def match_numbered(
     text: str, at: int, value: str, pointer: str, *, first: int, separators: Sequence[str] = ("→", "\t")
 ) -> Iterator[Span]:
-    """Lines as `cat -n` prints them: padding, number, separator, then the line of `value`.
+    """Links lines as `cat -n` prints them: padding, number, separator, then the line of `value`.
 
-    Stops at the first line whose number or content differs. Numbers and padding are the agent's words.
+    Stops at the first line whose number or content differs. Numbers and padding are not linked.
     """
-    offset, mark = 0, separators[0]
-    for number, line in enumerate(each_line(value), first):
-        printed = f"{number:6}{mark}{line}"  # as most are; what differs is looked at piece by piece
+    offset, separator = 0, separators[0]
+    for number, line in enumerate(iterate_lines(value), first):
+        printed = f"{number:6}{separator}{line}"  # the usual layout; other layouts are matched piece by piece
         if _ends_line(text, at, printed):
             start = at + len(printed) - len(line)
         else:
-            found = _after_number(text, at, number, separators)
-            if found is None or not _ends_line(text, found, line):
+            line_start = _skip_number(text, at, number, separators)
+            if line_start is None or not _ends_line(text, line_start, line):
                 break
-            start, mark = found, text[found - 1]
+            start, separator = line_start, text[line_start - 1]
         end = start + len(line)
         if line:
             yield Span(start, end, pointer, offset, offset + len(line))
@@ -81,17 +131,17 @@ def match_numbered(
         at = end + 1
 
 
-def each_line(text: str) -> Iterator[str]:
-    """As `split` at newlines gives them, a stretch at a time: of a long text perhaps only the beginning is wanted."""
+def iterate_lines(text: str) -> Iterator[str]:
+    """Yields what `text.split("\\n")` returns, splitting a chunk at a time: callers often need few lines only."""
     at = 0
-    while (end := text.find("\n", at + STRETCH)) >= 0:
+    while (end := text.find("\n", at + SPLIT_CHARACTERS)) >= 0:
         yield from text[at:end].split("\n")
         at = end + 1
     yield from text[at:].split("\n")
 
 
 def match_items(text: str, at: int, items: Iterable[str], pointer: str) -> Iterator[Span]:
-    """One list item a line, in order, from `at`. Stops at the first line that differs."""
+    """Links one list item a line, in order, from `at`. Stops at the first line that differs."""
     for index, item in enumerate(items):
         if not item or not _ends_line(text, at, item):
             break
@@ -101,7 +151,7 @@ def match_items(text: str, at: int, items: Iterable[str], pointer: str) -> Itera
 
 
 def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
-    """The whole of `text` as segments; overlapping spans lose to the one that begins first."""
+    """Divides the whole of `text` into segments. Of overlapping spans the one that begins first is used."""
     segments: list[Segment] = []
     at = 0
     for span in sorted(spans):
@@ -118,53 +168,43 @@ def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def cut_of(value: str, spans: Iterable[Span], *, start: int = 0) -> Cut:
-    """Which lines of `value` from character `start` the spans show; a line is shown only when all of it is.
+def find_cut(value: str, spans: Iterable[Span], *, start: int = 0) -> Cut:
+    """Finds which lines of `value`, from character `start`, the spans show whole.
 
-    White space that an agent trims at the edges is no loss to the model and does not count as cut.
+    White space that an agent trims at the edges does not count as cut: the model loses nothing by it.
     """
-    merged = _merged(sorted((span.value_start, span.value_end) for span in spans), value)
-    if merged and merged[0][0] <= start and merged[0][1] >= len(value):
+    ranges = _merge_ranges(sorted((span.value_start, span.value_end) for span in spans), value)
+    if ranges and ranges[0][0] <= start and ranges[0][1] >= len(value):
         return whole_cut(value)
     total = value.count("\n") + (value[-1:] not in ("", "\n"))
-    starts_before = _newlines_before(value, (low - 1 for low, _ in merged))
-    ends_upto = _newlines_before(value, (high + 1 for _, high in merged))
+    lines_before = _count_newlines(value, (low - 1 for low, _ in ranges))
+    lines_until = _count_newlines(value, (high + 1 for _, high in ranges))
     shown: list[tuple[int, int]] = []
-    for (low, high), started, ended in zip(merged, starts_before, ends_upto, strict=True):
-        first = started + (low > start)
-        last = total if high >= len(value) else ended
+    for (low, high), before, until in zip(ranges, lines_before, lines_until, strict=True):
+        first = before + (low > start)
+        last = total if high >= len(value) else until
         if last > first:
             shown.append((first, last))
     return Cut("lines", total, tuple(shown))
 
 
 def whole_cut(value: str) -> Cut:
-    """Every line of `value` is shown."""
+    """The cut that shows every line of `value`."""
     total = value.count("\n") + (not value.endswith("\n"))
     return Cut("lines", total, ((0, total),))
 
 
-def _shared_prefix(left: str, right: str) -> int:
-    limit = min(len(left), len(right))
-    if left[:limit] == right[:limit]:
-        return limit
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if left[:middle] == right[:middle] else (low, middle - 1)
-    return low
-
-
-def _after_number(text: str, at: int, number: int, separators: Sequence[str]) -> int | None:
+def _skip_number(text: str, at: int, number: int, separators: Sequence[str]) -> int | None:
+    """The position behind `number`, however it is padded, and a separator."""
     digits = f"{number:6}" if text.startswith(" ", at) else str(number)
     if not text.startswith(digits, at):
         digits = text[at : text.find(str(number), at, at + 24)] + str(number)
         if digits.strip(" ") != str(number) or not text.startswith(digits, at):
             return None
     at += len(digits)
-    for mark in separators:
-        if text.startswith(mark, at):
-            return at + len(mark)
+    for separator in separators:
+        if text.startswith(separator, at):
+            return at + len(separator)
     return None
 
 
@@ -173,17 +213,17 @@ def _ends_line(text: str, at: int, line: str) -> bool:
     return text.startswith(line, at) and (end == len(text) or text[end] == "\n")
 
 
-def _newlines_before(value: str, places: Iterable[int]) -> Iterator[int]:
-    """How many stand before each of ascending places."""
+def _count_newlines(value: str, positions: Iterable[int]) -> Iterator[int]:
+    """Yields the number of newlines before each of ascending positions."""
     at = count = 0
-    for place in places:
-        count += value.count("\n", at, max(at, place))
-        at = max(at, place)
+    for position in positions:
+        count += value.count("\n", at, max(at, position))
+        at = max(at, position)
         yield count
 
 
-def _merged(ranges: Iterable[tuple[int, int]], value: str) -> list[tuple[int, int]]:
-    """Ranges joined across white space, and grown over it at both edges of `value`."""
+def _merge_ranges(ranges: Iterable[tuple[int, int]], value: str) -> list[tuple[int, int]]:
+    """Joins ranges across white space, and extends them over it at both edges of `value`."""
     merged: list[tuple[int, int]] = []
     for start, end in ranges:
         before = merged[-1][1] if merged else 0

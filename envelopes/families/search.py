@@ -16,7 +16,7 @@ from itertools import chain
 import msgspec
 
 from envelopes.alignment.excerpt import match_excerpt
-from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, group_spans, reading, tool_mapping
+from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, link_groups, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span, match_items
 from envelopes.families.base import (
@@ -173,18 +173,18 @@ _COUNTED = re.compile(
 
 def _align_grep(recorded: RecordedObject, text: str) -> Iterable[Span]:
     if listed := _FOUND_FILES.match(text):
-        return chain(group_spans(listed, recorded), match_items(text, listed.end(), _names(recorded), "/filenames"))
+        return chain(link_groups(listed, recorded), match_items(text, listed.end(), _names(recorded), "/filenames"))
     ending = _COUNTED.search(text) or _PAGINATION.search(text)
     end = ending.start() if ending else len(text)
     return [
         *match_excerpt(text, recorded.text("content") or "", "/content", end=end),
-        *group_spans(ending, recorded),
+        *link_groups(ending, recorded),
     ]
 
 
 def _names(recorded: RecordedObject) -> Iterator[str]:
     """Up to the first element that is no string: what follows cannot have been printed as one."""
-    for item in recorded.listed("filenames"):
+    for item in recorded.elements("filenames"):
         if not isinstance(item, str):
             break
         yield item

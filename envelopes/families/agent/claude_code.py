@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envelopes.alignment.excerpt import match_excerpt
-from envelopes.alignment.lenient_structs import RecordedObject, group_spans, reading, tool_mapping
+from envelopes.alignment.lenient_structs import RecordedObject, link_groups, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span
 from envelopes.families.agent.results import AgentRun, Answer, Answers, Plan, PlanMode, SkillRun
@@ -77,7 +77,7 @@ def _align_run(recorded: RecordedObject, text: str) -> list[Span]:
     ]
     matched = [spans for spans in reports if spans]
     if trailer is not None and not matched:
-        return group_spans(trailer, recorded)
+        return link_groups(trailer, recorded)
     return matched[0] if len(matched) == 1 else []
 
 
@@ -112,7 +112,7 @@ def _align_skill(recorded: RecordedObject, text: str) -> list[Span]:
     if found is None:
         return []
     if found["forked"] is None:
-        return group_spans(found, recorded)
+        return link_groups(found, recorded)
     name = recorded.text("commandName")
     start, end = found.span("forked")
     named = [Span(start, end, "/commandName", 0, end - start)] if found["forked"] == name else []
@@ -180,7 +180,7 @@ _APPROVED = re.compile(r"\n## Approved Plan[^\n]*:\n")
 def _align_plan(recorded: RecordedObject, text: str) -> list[Span]:
     title = _APPROVED.search(text)
     head = title.start() if title else len(text)
-    saved = group_spans(_SAVED.search(text[:head]), recorded)
+    saved = link_groups(_SAVED.search(text[:head]), recorded)
     return [*saved, *match_excerpt(text, recorded.text("plan") or "", "/plan", start=title.end() if title else head)]
 
 

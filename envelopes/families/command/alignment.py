@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment.composed_text import ComposedPiece, ComposedText
-from envelopes.alignment.failures import align_failure, recorded_offset
+from envelopes.alignment.failures import align_failure, error_prefix_length
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence
-from envelopes.alignment.spans import Span, match_once, match_prefix
+from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, match_once, match_prefix
 from envelopes.families.command.claude_code import EXIT_CODE, PERSISTED
 from envelopes.schema.result import JsonValue
 
@@ -58,7 +57,7 @@ def align_background(evidence: Evidence, text: str) -> list[Span]:
 def _written(result: JsonValue) -> ComposedText:
     """What the agent had to say before it shortened anything."""
     if isinstance(result, str):
-        offset = recorded_offset(result)
+        offset = error_prefix_length(result)
         exited = EXIT_CODE.match(result, offset)
         output = exited.end() if exited else offset
         line = [ComposedPiece("", result[offset:output], offset)] if output > offset else []

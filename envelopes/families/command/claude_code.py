@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.alignment.failures import FailureText, failure_text, read_failure
+from envelopes.alignment.failures import FailureText, find_failure_text, read_failure
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, outcome
@@ -39,7 +39,7 @@ def read_command(evidence: Evidence) -> Reading:
     recorded = RecordedObject(evidence.result)
     if recorded.has_any(STREAM_MEMBERS):
         return _read_streams(evidence, recorded)
-    failure = failure_text(evidence)
+    failure = find_failure_text(evidence)
     exited = EXIT_CODE.match(failure.text) if failure else None
     if failure and exited:
         return _read_exit(evidence, failure, exited)

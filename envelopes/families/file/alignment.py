@@ -17,11 +17,10 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain
 
-from envelopes.alignment.composed_text import ComposedPiece, ComposedText
 from envelopes.alignment.failures import align_failure
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped
 from envelopes.alignment.mapping import Evidence
-from envelopes.alignment.spans import Span, each_line, match_at, match_numbered
+from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, iterate_lines, match_at, match_numbered
 from envelopes.families.file.claude_code import NUMBERED
 from envelopes.text.pointer import join
 
@@ -73,7 +72,7 @@ def align_notebook_edit(evidence: Evidence, text: str) -> Iterable[Span]:
 def _numbered(text: str, content: str, first: int) -> Iterator[Span]:
     """Each line under its number, whole or as the beginning of a line that was too long to print."""
     at = offset = 0
-    for number, (line, printed) in enumerate(zip(each_line(content), each_line(text), strict=False), first):
+    for number, (line, printed) in enumerate(zip(iterate_lines(content), iterate_lines(text), strict=False), first):
         shown = _shown(line, printed, number)
         if shown is None:
             break

@@ -6,7 +6,7 @@ import re
 
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
-from envelopes.alignment.lenient_structs import RecordedObject, group_spans, reading, tool_mapping
+from envelopes.alignment.lenient_structs import RecordedObject, link_groups, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span
 from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
@@ -60,9 +60,9 @@ def _align_output(recorded: RecordedObject, text: str) -> list[Span]:
     """Tags in front of the output are the runtime's; tags inside the output are the task's."""
     head_end = min((at for tag, _ in _TEXT_TAGS if (at := text.find(f"<{tag}>\n")) >= 0), default=len(text))
     head, task = text[:head_end], recorded.member("task")
-    spans = group_spans(_RETRIEVAL.match(head), recorded)
+    spans = link_groups(_RETRIEVAL.match(head), recorded)
     for tag in _TASK_TAGS:
-        spans += group_spans(tag.search(head), task, "/task")
+        spans += link_groups(tag.search(head), task, "/task")
     return [*spans, *_align_texts(task, text, head_end)]
 
 

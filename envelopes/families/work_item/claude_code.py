@@ -10,8 +10,8 @@ from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import (
     RecordedObject,
-    group_spans,
     lazy_reading,
+    link_groups,
     reading,
     tool_mapping,
 )
@@ -35,7 +35,7 @@ ITEM_NAMES = {
 def _read_todos(evidence: Evidence, recorded: RecordedObject) -> Reading:
     name = "newTodos" if recorded.get("newTodos") is not None else "todos"
     links = {f"/{name}": "/result/todo_list", "/oldTodos": "/result/previous_todo_list"}
-    items = ItemLinks(f"/{name}", "/result/todo_list", len(recorded.listed(name)), TODO_NAMES, links)
+    items = ItemLinks(f"/{name}", "/result/todo_list", len(recorded.elements(name)), TODO_NAMES, links)
     return lazy_reading(evidence, lambda: _todo_list(recorded, name), links=items)
 
 
@@ -105,7 +105,7 @@ _DESCRIPTION = re.compile(r"\nDescription: (?P<description>.*?)(?:\nBlock(?:ed b
 
 
 def _align_created(recorded: RecordedObject, text: str) -> list[Span]:
-    return group_spans(_CREATED.match(text), recorded.member("task"), "/task")
+    return link_groups(_CREATED.match(text), recorded.member("task"), "/task")
 
 
 def _align_one(recorded: RecordedObject, text: str) -> list[Span]:
@@ -113,8 +113,8 @@ def _align_one(recorded: RecordedObject, text: str) -> list[Span]:
     if head is None:
         return []
     return [
-        *group_spans(head, task, "/task"),
-        *group_spans(_DESCRIPTION.match(text, head.end()), task, "/task"),
+        *link_groups(head, task, "/task"),
+        *link_groups(_DESCRIPTION.match(text, head.end()), task, "/task"),
     ]
 
 
@@ -148,7 +148,7 @@ def _align_updated(recorded: RecordedObject, text: str) -> list[Span]:
     found = _UPDATED.match(text)
     if found is None:
         return match_excerpt(text, recorded.text("error") or "", "/error")
-    spans = group_spans(re.match(r"\AUpdated task #(?P<taskId>\S+)", text), recorded)
+    spans = link_groups(re.match(r"\AUpdated task #(?P<taskId>\S+)", text), recorded)
     at = found.start("fields")
     for index, name in enumerate(recorded.strings("updatedFields")):
         if not name or not text.startswith(name, at):
@@ -160,7 +160,7 @@ def _align_updated(recorded: RecordedObject, text: str) -> list[Span]:
 
 def _read_list(evidence: Evidence, recorded: RecordedObject) -> Reading:
     links = {"/tasks": "/result/work_items"}
-    count = len(recorded.listed("tasks"))
+    count = len(recorded.elements("tasks"))
     said = f"{count or 'No'} work {'item' if count == 1 else 'items'}"
     items = ItemLinks("/tasks", "/result/work_items", count, ITEM_NAMES, links)
     return lazy_reading(evidence, lambda: (_work_items(recorded), said), links=items)
@@ -176,7 +176,7 @@ _AFTER_SUBJECT = re.compile(r"(?: [(\[][^\n]*)?(?:\n|\Z)")
 def _align_list(recorded: RecordedObject, text: str) -> Iterator[Span]:
     """`#1 [pending] subject` a line, with owner and blockers after the subject."""
     at = 0
-    for index, task in enumerate(map(RecordedObject, recorded.listed("tasks"))):
+    for index, task in enumerate(map(RecordedObject, recorded.elements("tasks"))):
         number, state, subject = task.text("id") or "", task.text("status") or "", task.text("subject") or ""
         line = f"#{number} [{state}] {subject}"
         end = at + len(line)

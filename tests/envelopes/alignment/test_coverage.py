@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envelopes.alignment.coverage import dropped_fields, field_names, telling_fields
+from envelopes.alignment.coverage import dropped_fields, generalize_pointers, scalar_fields
 from envelopes.schema.receipt import Segment, Source, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
 
@@ -14,7 +14,7 @@ def envelope(result: Any, **fields: Any) -> CanonicalResult:
 
 
 def test_what_says_nothing_is_no_field() -> None:
-    found = telling_fields(
+    found = scalar_fields(
         envelope({"a": 1, "b": None, "c": "", "d": False, "e": True, "f": [{"g": "x"}]}, artifacts=(ArtifactRef("p"),))
     )
     assert found == {"/result/a": "1", "/result/e": "true", "/result/f/0/g": "x", "/artifacts/0/path": "p"}
@@ -23,7 +23,7 @@ def test_what_says_nothing_is_no_field() -> None:
 def test_of_a_failed_call_the_error_is_what_counts() -> None:
     error = ToolError(kind="timeout", message="too slow", retryable=True)
     failed = CanonicalResult(tool_name="Bash", status="error", summary_text="failed", error=error)
-    assert set(telling_fields(failed)) >= {"/error/kind", "/error/message"}
+    assert set(scalar_fields(failed)) >= {"/error/kind", "/error/message"}
 
 
 def test_a_field_is_kept_when_it_is_traced_or_stands_there_as_a_word() -> None:
@@ -34,18 +34,18 @@ def test_a_field_is_kept_when_it_is_traced_or_stands_there_as_a_word() -> None:
             Segment(": 1234 regexes, 7", "label"),
         )
     )
-    assert dropped_fields(telling_fields(canonical), receipt) == ("/result/mode", "/result/exit")
+    assert dropped_fields(scalar_fields(canonical), receipt) == ("/result/mode", "/result/exit")
 
 
 def test_a_recorded_source_counts_where_it_leads_to_the_envelope() -> None:
     canonical = envelope({"path": "ab", "mode": "cd"})
     receipt = text_receipt((Segment("ab", "value", Source("complete", "/filePath", 0, 2)),))
-    assert dropped_fields(telling_fields(canonical), receipt, lambda source: "/result/path") == ("/result/mode",)
-    assert len(dropped_fields(telling_fields(canonical), receipt)) == 2
+    assert dropped_fields(scalar_fields(canonical), receipt, lambda source: "/result/path") == ("/result/mode",)
+    assert len(dropped_fields(scalar_fields(canonical), receipt)) == 2
 
 
 def test_rows_of_a_list_are_one_name() -> None:
-    assert field_names(["/result/m/0/line", "/result/m/12/line", "/result/m2/x"]) == (
+    assert generalize_pointers(["/result/m/0/line", "/result/m/12/line", "/result/m2/x"]) == (
         "/result/m/*/line",
         "/result/m2/x",
     )

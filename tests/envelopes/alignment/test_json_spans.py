@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.alignment.json_spans import HORIZON, match_json, match_json_at
+from envelopes.alignment.json_spans import MATCHED_CHARACTERS, match_json, match_json_at
 from envelopes.schema.result import JsonValue
 
 
@@ -33,5 +33,5 @@ def test_beyond_the_horizon_what_was_matched_so_far_stays_linked() -> None:
     text = "[" + ", ".join([f'"{row}"'] * 100) + "]"
     spans, end = match_json_at(text, 0, [row] * 100, "/rows")
     assert end == len(text)
-    assert HORIZON // 1_004 <= len(spans) <= HORIZON // 1_004 + 1
+    assert MATCHED_CHARACTERS // 1_004 <= len(spans) <= MATCHED_CHARACTERS // 1_004 + 1
     assert {text[span.start : span.end] for span in spans} == {row}

@@ -6,8 +6,8 @@ import pytest
 
 from envelopes.alignment.spans import (
     Span,
-    cut_of,
-    each_line,
+    find_cut,
+    iterate_lines,
     match_at,
     match_items,
     match_numbered,
@@ -67,7 +67,7 @@ def test_numbered_lines_are_linked_until_a_number_or_a_line_differs(text: str, f
     "text", ["", "\n", "a", "a\n", "\na\n\nb", "line\n" * 5_000, "x" * 30_000 + "\n\n" + "y" * 9_000]
 )
 def test_lines_one_by_one_are_those_of_the_whole_text(text: str) -> None:
-    assert list(each_line(text)) == text.split("\n")
+    assert list(iterate_lines(text)) == text.split("\n")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_line_is_shown_when_all_of_it_is(
     value: str, ranges: list[tuple[int, int]], start: int, shown: tuple[tuple[int, int], ...]
 ) -> None:
     spans = [Span(0, end - begin, "/x", begin, end) for begin, end in ranges]
-    assert cut_of(value, spans, start=start).shown == shown
+    assert find_cut(value, spans, start=start).shown == shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envelopes.alignment.mapping import Evidence, FieldSlice, Reading, ToolMapping
-from envelopes.alignment.spans import cut_of, to_segments
+from envelopes.alignment.spans import find_cut, to_segments
 from envelopes.families.command import FAMILY
 from envelopes.families.command.results import CommandResult, SavedOutput, shares
 from envelopes.pipeline.project import project, render
@@ -87,7 +87,7 @@ def test_a_failed_command_shows_every_recorded_line_to_the_model() -> None:
     spans = BY_TOOL["Bash"].align(evidence, "Exit code 2\nno rule")
     assert linked(evidence) == [("Exit code 2\n", ""), ("no rule", "")]
     assert read(evidence).slices == (FieldSlice("", 7, 19, "/result/exit_status"),)
-    assert cut_of("Error: Exit code 2\nno rule", spans, start=field.start).is_whole
+    assert find_cut("Error: Exit code 2\nno rule", spans, start=field.start).is_whole
 
 
 def test_a_failed_command_that_printed_nothing_is_its_exit_code_alone() -> None:
@@ -184,7 +184,7 @@ def test_a_kept_output_is_linked_by_its_preview_and_its_path() -> None:
     assert linked(evidence) == [("/tmp/out.txt", "/persistedOutputPath"), ("one\ntw", "/stdout")]
     assert read(evidence).fidelity == "bounded"
     assert outcome(evidence)["truncated"] is True
-    cut = cut_of("one\ntwo\nthree", BY_TOOL["Bash"].align(evidence, text)[:1])
+    cut = find_cut("one\ntwo\nthree", BY_TOOL["Bash"].align(evidence, text)[:1])
     assert (cut.shown_count, cut.total) == (1, 3)
 
 
