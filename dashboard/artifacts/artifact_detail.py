@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.http import QueryDict
+from django.utils.safestring import SafeString
 
 from dashboard.artifacts.content import Absence, Content, NoContent, content_of
 from dashboard.artifacts.json_tree import Branch, tree_of
@@ -23,7 +24,6 @@ from dashboard.artifacts.visible_lines import Seen, Unseen, seen_of
 from dashboard.artifacts.window import ArtifactWindow, Marks, heads_of, window_of
 from dashboard.evidence.fidelity import of_receipt
 from dashboard.models import Artifact, Call
-from dashboard.text.escaping import Html
 from envelopes.storage.encoding import ENCODINGS, Encoding, decode
 from envelopes.storage.line_window import Place
 from envelopes.storage.search import LONGEST_QUERY
@@ -63,7 +63,7 @@ class Shown:
     lines: int
     indexed_percent: int
     line_ends: str  # said where they are not what most are
-    heads: tuple[Html, ...]  # of a table's columns, in a window behind its first line
+    heads: tuple[SafeString, ...]  # of a table's columns, in a window behind its first line
     is_unsure: bool  # its file may have been changed since it was stored
     is_no_text: bool  # shown as bytes because its beginning is no text
     seen: Seen | None

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.http import QueryDict
+from django.utils.safestring import SafeString
 
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.search import number
-from dashboard.text.escaping import Html, inert_bytes
+from dashboard.text.text_markup import escape, escape_decoded
 from envelopes.storage.encoding import MARKS, decode, whole_characters
 from envelopes.storage.json_members import MOST, Cursor, Kind, Member, NoJson, members
 
@@ -29,10 +30,10 @@ BRACKETS = {"object": ("{", "}"), "array": ("[", "]")}
 class Twig:
     """A member: its text, or for a container what is in it. `inside` is None where that is asked for on demand."""
 
-    name: Html
+    name: SafeString
     address: str  # of the value by itself
     kind: Kind
-    text: Html = Html()
+    text: SafeString = escape("")
     size: int = -1  # bytes; -1 where its end was not come to
     rest: str = ""  # where the text of a long string goes on
     inside: Branch | None = None
@@ -61,7 +62,7 @@ class Branch:
     kind: Kind
     start: int
     twigs: tuple[Twig, ...] = ()
-    text: Html = Html()
+    text: SafeString = escape("")
     rest: str = ""
     end: int = -1
     onward: str = ""  # the address of the members behind
@@ -140,7 +141,7 @@ class _Grower:
         )
 
     def _twig(self, one: Member, depth: int) -> Twig:
-        name = Html(inert_bytes(_named(one.name) if one.name else f"{one.index:,}"))
+        name = escape_decoded(_named(one.name) if one.name else f"{one.index:,}")
         size = one.end - one.start if one.end >= 0 else -1
         self._room -= len(one.name)
         if one.kind in BRACKETS:
@@ -157,7 +158,7 @@ class _Grower:
         except NoJson:  # its brackets close, so that it was passed over, and what is between them is no JSON
             return None
 
-    def _text(self, start: int, end: int, limit: int) -> tuple[Html, str]:
+    def _text(self, start: int, end: int, limit: int) -> tuple[SafeString, str]:
         """A string or a word as it is written; and where it goes on."""
         length = min(limit, end - start) if end >= 0 else limit
         self._content.stream.seek(start)
@@ -166,4 +167,4 @@ class _Grower:
         is_whole = end >= 0 and len(data) == end - start
         data = data if is_whole else whole_characters(data)
         rest = "" if is_whole else urlencode({"as": "text", "offset": start + len(data)})
-        return Html(inert_bytes(decode(data, "utf-8"))), rest
+        return escape_decoded(decode(data, "utf-8")), rest

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.http import QueryDict
+from django.utils.safestring import SafeString
 
 from dashboard.artifacts.content import Content
 from dashboard.models import Artifact
-from dashboard.text.escaping import Html, inert_bytes
+from dashboard.text.text_markup import escape_decoded, highlight
 from envelopes.storage.encoding import decode
 from envelopes.storage.line_index import WIDE
 from envelopes.storage.search import LISTED, BadQuery, Found, Hit, Query, find, find_before, first_of
@@ -51,9 +52,9 @@ class ShownHit:
     href: str
     line: int  # 0 where it is not known yet
     offset: int
-    before: Html
-    match: Html
-    after: Html
+    before: SafeString
+    match: SafeString
+    after: SafeString
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +131,7 @@ def hit_from(content: Content, artifact: Artifact, asked: Asked, query: QueryDic
     return _search_href(artifact, asked, found.reached), not found.is_whole
 
 
-def marked(lines: list[str], query: Query) -> list[Html]:
+def marked(lines: list[str], query: Query) -> list[SafeString]:
     """Lines with what was found in them set off."""
     return [_marked(line, query) for line in lines]
 
@@ -140,18 +141,16 @@ def number(query: QueryDict, name: str) -> int:
     return int(said) if re.fullmatch("[0-9]{1,15}", said) else 0
 
 
-def _marked(line: str, query: Query) -> Html:
-    parts: list[str] = []
-    at = 0
+def _marked(line: str, query: Query) -> SafeString:
+    spans: list[tuple[int, int]] = []
     try:
         plain = re.finditer(re.escape(query.text), line)
         for found in plain if query.pattern is None else query.pattern.finditer(line, timeout=0.2):
             if found.end() > found.start():
-                parts += [inert_bytes(line[at : found.start()]), f"<mark>{inert_bytes(found[0])}</mark>"]
-                at = found.end()
+                spans.append(found.span())
     except TimeoutError:
         pass  # the line is shown all the same
-    return Html("".join([*parts, inert_bytes(line[at:])]))
+    return highlight(line, spans)
 
 
 def _shown(content: Content, artifact: Artifact, asked: Asked, hit: Hit) -> ShownHit:
@@ -165,9 +164,9 @@ def _shown(content: Content, artifact: Artifact, asked: Asked, hit: Hit) -> Show
         href=_href(content, artifact, asked, hit),
         line=_line(content, hit.start),
         offset=hit.start,
-        before=Html(inert_bytes(before.lstrip("\ufffd"))),
-        match=Html(inert_bytes(decode(data[hit.start - begin : hit.end - begin], encoding))),
-        after=Html(inert_bytes(after)),
+        before=escape_decoded(before.lstrip("\ufffd")),
+        match=escape_decoded(decode(data[hit.start - begin : hit.end - begin], encoding)),
+        after=escape_decoded(after),
     )
 
 

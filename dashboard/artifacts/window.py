@@ -12,12 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 
+from django.utils.safestring import SafeString
+
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.json_tree import value_address
 from dashboard.artifacts.search import marked
 from dashboard.artifacts.visible_lines import Seen
 from dashboard.text.ansi_markup import PLAIN, ansi_rows, style_after
-from dashboard.text.escaping import Html, inert_bytes
+from dashboard.text.text_markup import escape, escape_decoded
 from envelopes.storage.encoding import decode
 from envelopes.storage.line_index import WIDE
 from envelopes.storage.line_window import LineWindow, Place, read_window
@@ -49,12 +51,12 @@ class Row:
 
     number: int
     offset: int
-    html: Html
+    html: SafeString
     seen: str = ""
     is_asked: bool = False  # the address names this line
     is_continued: bool = False  # begins inside the line
     kind: str = ""
-    cells: tuple[Html, ...] = ()
+    cells: tuple[SafeString, ...] = ()
     fold: str = ""  # the address of the JSON value that the line holds
     kept: str = ""  # what every link of the page keeps
 
@@ -178,11 +180,11 @@ def _starts(window: LineWindow, texts: list[str], encoding: str) -> list[int]:
     return list(accumulate(sizes, initial=window.start))
 
 
-_Drawn = Sequence[tuple[Html, str, tuple[Html, ...]]]
+_Drawn = Sequence[tuple[SafeString, str, tuple[SafeString, ...]]]
 
 
 def _text_rows(found: _Lines) -> _Drawn:
-    drawn = marked(found.texts, found.query) if found.query else [Html(inert_bytes(line)) for line in found.texts]
+    drawn = marked(found.texts, found.query) if found.query else [escape_decoded(line) for line in found.texts]
     return [(html, "", ()) for html in drawn]
 
 
@@ -200,7 +202,7 @@ def _diff_rows(found: _Lines) -> _Drawn:
     """By the first character: a window may begin within a hunk. Names of files stand in pairs, and what does not is
     a line that itself begins with -- or ++."""
     around = zip(["", *found.texts], found.texts, [*found.texts[1:], ""], strict=False)
-    return [(Html(inert_bytes(line)), _diff_kind(before, line, behind), ()) for before, line, behind in around]
+    return [(escape_decoded(line), _diff_kind(before, line, behind), ()) for before, line, behind in around]
 
 
 def _diff_kind(before: str, line: str, behind: str) -> str:
@@ -212,7 +214,7 @@ def _diff_kind(before: str, line: str, behind: str) -> str:
 def _json_rows(found: _Lines) -> _Drawn:
     """The beginning of each line; what it holds is unfolded on demand."""
     shown = [line if len(line) <= BEGINNING else f"{line[:BEGINNING]}…" for line in found.texts]
-    return [(Html(inert_bytes(line)), "fold" if line[:1] in ("{", "[") else "", ()) for line in shown]
+    return [(escape_decoded(line), "fold" if line[:1] in ("{", "[") else "", ()) for line in shown]
 
 
 def _table_rows(found: _Lines) -> _Drawn:
@@ -220,12 +222,12 @@ def _table_rows(found: _Lines) -> _Drawn:
     its first one, and the rows of the others say so.
     """
     delimiter = delimiter_of(decode(found.content.head, found.content.index.encoding))
-    drawn: list[tuple[Html, str, tuple[Html, ...]]] = []
+    drawn: list[tuple[SafeString, str, tuple[SafeString, ...]]] = []
     while len(drawn) < len(found.texts):
         at = len(drawn)
         values, lines = _record(found.texts, at, delimiter)
-        drawn.append((Html(), "", _drawn_cells(values)))
-        drawn += [(Html(), "inside", ())] * (lines - 1)
+        drawn.append((escape(""), "", _drawn_cells(values)))
+        drawn += [(escape(""), "inside", ())] * (lines - 1)
     return drawn
 
 
@@ -251,13 +253,13 @@ def delimiter_of(head: str) -> str:
     return max("\t;|,", key=first.count)
 
 
-def _drawn_cells(values: Sequence[str]) -> tuple[Html, ...]:
+def _drawn_cells(values: Sequence[str]) -> tuple[SafeString, ...]:
     shown = [value if len(value) <= CELL else f"{value[:CELL]}…" for value in values[:COLUMNS]]
     more = [f"and {len(values) - COLUMNS} more columns"] if len(values) > COLUMNS else []
-    return tuple(Html(inert_bytes(value)) for value in [*shown, *more])
+    return tuple(escape_decoded(value) for value in [*shown, *more])
 
 
-def heads_of(content: Content, window: ArtifactWindow) -> tuple[Html, ...]:
+def heads_of(content: Content, window: ArtifactWindow) -> tuple[SafeString, ...]:
     """The cells of a table's first line, for a window that lies behind it."""
     if window.form != "table" or window.first < 2:
         return ()
@@ -295,7 +297,7 @@ def _hex_window(content: Content, place: Place, kept: str) -> ArtifactWindow:
     content.stream.seek(start)
     data = content.stream.read(HEX_BYTES)
     rows = [
-        Row(number=0, offset=start + at, html=Html(inert_bytes(_hex_row(data[at : at + HEX_ROW]))), kept=kept)
+        Row(number=0, offset=start + at, html=escape_decoded(_hex_row(data[at : at + HEX_ROW])), kept=kept)
         for at in range(0, len(data), HEX_ROW)
     ]
     return ArtifactWindow(form="hex", rows=tuple(rows), start=start, end=start + len(data), size=content.size, first=0)

@@ -28,7 +28,7 @@ from dashboard.evidence.fidelity import Fidelity, of_receipt
 from dashboard.ingest.run_stats import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
-from dashboard.text.escaping import plain
+from dashboard.text.escaping import printable
 from envelopes.text.untrusted_json import tame
 
 EVENTS_SHOWN = EVENTS_READ - 1
@@ -185,7 +185,7 @@ def _failure(surfaces: Surfaces) -> Failure | None:
     if not isinstance(error, dict):
         return None
     return Failure(
-        kind=plain(str(error["kind"])),
+        kind=printable(str(error["kind"])),
         message=str(error["message"]),
         hint=str(error.get("recovery_hint") or ""),
         retryable=bool(error.get("retryable")),

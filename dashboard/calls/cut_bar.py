@@ -15,7 +15,7 @@ from dashboard.artifacts.summaries import Glanced
 from dashboard.calls.begun_line import LONG, begun_line, shown_of
 from dashboard.models import Artifact
 from dashboard.templatetags.markup import size as said_size
-from dashboard.text.escaping import plain
+from dashboard.text.escaping import printable
 from envelopes.halves import Halves, OutputCut
 from envelopes.schema.receipt import Receipt
 from envelopes.text.pointer import split, text_at
@@ -85,7 +85,7 @@ def _saved_bar(found: Glanced) -> CutBar:
     gone = f" That file {GONE[found.absence.why]}." if found.absence else ""
     url = artifact.get_absolute_url()
     return CutBar(
-        name=plain(artifact.role),
+        name=printable(artifact.role),
         sentence=f"The complete output was saved to a file{held}.{gone}",
         domain="",
         stretches=(),
@@ -120,7 +120,7 @@ def _bar(output: _Output, page: str, got: str) -> CutBar:
     domain = _domain(output)
     line = output.cut.gaps[0][0] + 1 if output.cut.gaps else 0
     return CutBar(
-        name=plain(_name(output.field.pointer)),
+        name=printable(_name(output.field.pointer)),
         sentence=_sentence(output, got),
         domain=domain,
         stretches=_stretches(output) if domain or not output.cut.is_whole else (),

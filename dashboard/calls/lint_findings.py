@@ -14,7 +14,7 @@ import msgspec
 
 from dashboard.artifacts.summaries import Glanced
 from dashboard.evidence.call_evidence import Surfaces
-from dashboard.text.chunks import FIRST
+from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.receipt_markup import Links
 from envelopes.halves import Halves, lint_recorded
 from envelopes.lint.model import Finding
@@ -22,7 +22,7 @@ from envelopes.schema.receipt import Part, Receipt, TextPart, text_part
 from envelopes.schema.result import JsonValue
 
 LOOKED_AT = 64 * 1024  # characters of the receipt, and of the texts of the result
-AT_FIRST = FIRST  # what a page that shows them looks at, unless `?lint=more` asks it for more
+AT_FIRST = FIRST_CHARS  # what a page that shows them looks at, unless `?lint=more` asks it for more
 WHEN_ASKED = 256 * 1024
 MEMBER = 64  # what each member takes of that room beside its text: the rules look at members one by one
 FINDINGS_SHOWN = 12

@@ -12,7 +12,7 @@ from typing import Literal
 from dashboard.evidence.call_evidence import Surfaces
 from dashboard.evidence.fidelity import Fidelity, of_receipt, of_result
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST, NEXT, Window, text_window
+from dashboard.text.chunks import FIRST_CHARS, NEXT_CHARS, TextChunk, text_chunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.schema.receipt import Receipt
 from envelopes.text.pointer import text_at
@@ -44,10 +44,10 @@ class Size:
 @dataclass(frozen=True, kw_only=True)
 class JsonPane:
     half: Half
-    window: Window
+    window: TextChunk
     size: Size
     fidelity: Fidelity | None = None
-    spoken: Window | None = None
+    spoken: TextChunk | None = None
     spoken_pointer: str = ""
     note: str = ""
 
@@ -58,8 +58,8 @@ class HalfWindow:
 
     half: Half
     title: str
-    shown: Window | ReceiptWindow
-    json: Window | None
+    shown: TextChunk | ReceiptWindow
+    json: TextChunk | None
     receipt: ReceiptWindow | None
 
 
@@ -127,10 +127,10 @@ def half_window(surfaces: Surfaces, half: Half, start: int, *, spaces: bool) -> 
     if half == "receipt":
         receipt = surfaces.halves.receipt or Receipt(())
         links = Links(surfaces.halves.reading.links, surfaces.halves.reading.slices)
-        shown = receipt_window(receipt, links, min(start, len(receipt.text)), NEXT, spaces=spaces)
+        shown = receipt_window(receipt, links, min(start, len(receipt.text)), NEXT_CHARS, spaces=spaces)
         return HalfWindow(half=half, title=TITLES[half], shown=shown, json=None, receipt=shown)
     text = half_text(surfaces, half)
-    window = json_markup.rest(text, min(start, len(text)), NEXT)
+    window = json_markup.rest(text, min(start, len(text)), NEXT_CHARS)
     return HalfWindow(half=half, title=TITLES[half], shown=window, json=window, receipt=None)
 
 
@@ -144,7 +144,7 @@ def canonical_pane(surfaces: Surfaces) -> JsonPane:
         note = f"{older} {note}".strip()
     return JsonPane(
         half="canonical",
-        window=json_markup.head(text, FIRST, NAMED["canonical"]),
+        window=json_markup.head(text, FIRST_CHARS, NAMED["canonical"]),
         size=_size(raw, text, surfaces.tokens(raw.decode())),
         fidelity=of_result(surfaces.call.result_fidelity),
         note=note,
@@ -156,7 +156,7 @@ def recorded_pane(surfaces: Surfaces) -> JsonPane:
     text = half_text(surfaces, "recorded")
     return JsonPane(
         half="recorded",
-        window=json_markup.head(text, FIRST, NAMED["recorded"]),
+        window=json_markup.head(text, FIRST_CHARS, NAMED["recorded"]),
         size=_size(raw, text, None),
         fidelity=of_result(surfaces.call.result_fidelity),
     )
@@ -171,7 +171,7 @@ def args_pane(surfaces: Surfaces) -> JsonPane:
         half="args",
         window=json_markup.head(text, ARGS_FIRST, NAMED["args"]),
         size=_size(raw, text, None),
-        spoken=text_window(spoken, 0, ARGS_FIRST) if spoken else None,
+        spoken=text_chunk(spoken, 0, ARGS_FIRST) if spoken else None,
         spoken_pointer=pointer,
     )
 
@@ -188,7 +188,7 @@ def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
     first = islice(characters.items(), FIELDS_SHOWN)
     shown = surfaces.chosen.get("receipt")
     return ReceiptPane(
-        window=receipt_window(receipt, links, 0, FIRST, spaces=spaces),
+        window=receipt_window(receipt, links, 0, FIRST_CHARS, spaces=spaces),
         size=Size(bytes=surfaces.receipt_bytes, lines=_lines(text), tokens=surfaces.receipt_tokens),
         fidelity=of_receipt(shown.fidelity if shown else "absent"),
         share=_share(characters, looked_at, is_whole=looked_at == len(text)),

@@ -15,7 +15,7 @@ from django.http import QueryDict
 from dashboard.evidence.call_evidence import Surfaces, utf8_length
 from dashboard.renderers.variant_pane import asked_for
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST, Window
+from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.pipeline.compaction import Compacted, compact, recap
 from envelopes.schema.receipt import Receipt
@@ -74,7 +74,7 @@ class Wire:
 class WirePane:
     shown: Wire
     choices: tuple[Wire, ...]
-    window: Window | None
+    window: TextChunk | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +227,7 @@ def _wire_pane(way: _Way) -> WirePane | None:
     return WirePane(
         shown=shown,
         choices=tuple(wires.values()),
-        window=None if shown.body is None else json_markup.rest(json_markup.pretty(shown.body), 0, FIRST),
+        window=None if shown.body is None else json_markup.rest(json_markup.pretty(shown.body), 0, FIRST_CHARS),
     )
 
 
@@ -256,7 +256,7 @@ def _compacted_pane(surfaces: Surfaces, compacted: Compacted) -> CompactedPane:
     tokens = surfaces.tokens(spoken.text)
     sent = surfaces.halves.receipt
     return CompactedPane(
-        window=receipt_window(spoken, Links({}), 0, FIRST),
+        window=receipt_window(spoken, Links({}), 0, FIRST_CHARS),
         bytes=utf8_length(spoken.text),
         tokens=tokens,
         is_smaller=sent is None or tokens.count < surfaces.receipt_tokens.count,

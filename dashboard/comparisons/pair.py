@@ -20,7 +20,7 @@ from dashboard.comparisons.walk import Walk, walk_of
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Comparison
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST, Window
+from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.diff import difference
 from dashboard.text.diff_markup import DiffPage, View, diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
@@ -44,7 +44,7 @@ class Written:
 
     @property
     def window(self) -> ReceiptWindow | None:
-        return None if self.receipt is None else receipt_window(self.receipt, self.links, 0, FIRST)
+        return None if self.receipt is None else receipt_window(self.receipt, self.links, 0, FIRST_CHARS)
 
     @property
     def text(self) -> str:
@@ -60,7 +60,7 @@ class Written:
 class PairPage:
     comparison: Comparison
     call: Call
-    canonical: Window
+    canonical: TextChunk
     is_canonical_changed: bool
     baseline: Written
     column: Written
@@ -92,7 +92,7 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
     return PairPage(
         comparison=comparison,
         call=call,
-        canonical=json_markup.head(canonical, FIRST, "data-pointer"),
+        canonical=json_markup.head(canonical, FIRST_CHARS, "data-pointer"),
         is_canonical_changed=digest(surfaces.canonical) != row.canonical,
         baseline=baseline,
         column=column,

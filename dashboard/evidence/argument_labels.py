@@ -18,7 +18,7 @@ from django.db.models.functions import Substr
 
 from dashboard.models import Call, Observation
 from dashboard.prepared import given, prepared
-from dashboard.text.escaping import plain
+from dashboard.text.escaping import printable
 
 HEAD_BYTES = 600
 LONGEST = 160  # characters
@@ -69,4 +69,4 @@ def _line(escaped: str, *, is_whole: bool) -> str:
     except json.JSONDecodeError:
         return ""
     words = " ".join(text.split())
-    return plain(words if is_whole and len(words) <= LONGEST else f"{words[: LONGEST - 1]}…")
+    return printable(words if is_whole and len(words) <= LONGEST else f"{words[: LONGEST - 1]}…")

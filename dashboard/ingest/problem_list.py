@@ -11,9 +11,11 @@ from urllib.parse import urlencode
 from django.db.models import Count, F, Max, QuerySet
 from django.db.models.functions import Substr
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
 from dashboard.models import Problem, Project, Run, Source
-from dashboard.text.escaping import Html, inert, plain
+from dashboard.text.escaping import printable
+from dashboard.text.text_markup import escape
 
 PAGE = 30
 BYTES_SHOWN = 400
@@ -32,7 +34,7 @@ class ProblemRow:
     place: str
     reason: str
     is_incomplete: bool
-    preview: Html
+    preview: SafeString
     shown: int  # bytes of the line in the preview
     kept: int  # bytes that are stored
     size: int  # bytes that the line has
@@ -76,7 +78,7 @@ def problem_page(project: Project, parameters: Mapping[str, str]) -> ProblemPage
         files=[_choice(path, number, file) for path, number in files[:FILES_SHOWN]],
         files_left_out=max(0, len(files) - FILES_SHOWN),
         total=sum(number for _, number in files),
-        file=plain(file),
+        file=printable(file),
         next_href=_address(file, after=found[PAGE - 1].pk) if len(found) > PAGE else "",
         first_href=_address(file) if after else "",
         refusal=refusal,
@@ -104,7 +106,7 @@ def _runs(sources: set[int]) -> dict[int, FileRun]:
     held = ordered.filter(sources__in=sources).values_list("sources__pk", "pk", "title", "external_id")
     found: dict[int, FileRun] = {}
     for source, pk, title, external_id in held:
-        found.setdefault(source, FileRun(reverse("run-detail", args=[pk]), plain(title or external_id)))
+        found.setdefault(source, FileRun(reverse("run-detail", args=[pk]), printable(title or external_id)))
     return found
 
 
@@ -131,7 +133,7 @@ def _choice(path: str, number: int, current: str) -> FileChoice:
     is_current = path == current
     label = "/".join(path.rsplit("/", 2)[-2:])
     return FileChoice(
-        plain(label), plain(path), number, reverse("problem-list") if is_current else _address(path), is_current
+        printable(label), printable(path), number, reverse("problem-list") if is_current else _address(path), is_current
     )
 
 
@@ -139,17 +141,17 @@ def _place(problem: Problem) -> str:
     """Line 0 is no line: nothing of that file was taken in."""
     if problem.line == 0:
         return "the whole file"
-    return f"line {problem.line}" + (f", {plain(problem.path)}" if problem.path not in ("", "$") else "")
+    return f"line {problem.line}" + (f", {printable(problem.path)}" if problem.path not in ("", "$") else "")
 
 
 def _row(problem: Problem, run: FileRun | None, newest: Mapping[str, int]) -> ProblemRow:
     head = bytes(problem.head or b"")  # type: ignore[attr-defined]  # the annotation of _selected; of nothing, NULL
     return ProblemRow(
-        file=plain(problem.file),
+        file=printable(problem.file),
         place=_place(problem),
-        reason=plain(problem.reason),
+        reason=printable(problem.reason),
         is_incomplete=problem.is_incomplete,
-        preview=Html(inert(head.decode("utf-8", "backslashreplace"))),
+        preview=escape(head.decode("utf-8", "backslashreplace")),
         shown=len(head),
         kept=min(problem.raw_size, 65_536),
         size=problem.raw_size,

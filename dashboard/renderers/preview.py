@@ -15,7 +15,7 @@ from django.core.cache import cache
 
 from dashboard.renderers.preview_options import RECORDED, Knobs
 from dashboard.renderers.preview_source import Subject
-from dashboard.text.chunks import FIRST
+from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import difference
 from dashboard.text.diff_markup import DiffPage, diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
@@ -148,7 +148,7 @@ def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offer
         variant=variant,
         policy=policy,
         receipt=receipt,
-        window=receipt_window(receipt, Links({}), 0, FIRST, spaces=knobs.spaces),
+        window=receipt_window(receipt, Links({}), 0, FIRST_CHARS, spaces=knobs.spaces),
         tokens=tokens,
         largest=max(swept.whole.tokens, SMALLEST_BUDGET),
         is_bounded=knobs.budget is not None and knobs.budget < swept.whole.tokens,

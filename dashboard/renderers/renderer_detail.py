@@ -13,7 +13,7 @@ from dashboard.renderers.preview_options import Knobs, knobs
 from dashboard.renderers.preview_pasted import LIMIT, Refused
 from dashboard.renderers.preview_source import NoSubject, SampleName, Subject, recent_calls, sample_outputs, subject
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST, NEXT, Window
+from dashboard.text.chunks import FIRST_CHARS, NEXT_CHARS, TextChunk
 from dashboard.variants.variant_list import Offered, offered
 from envelopes.families import family
 from envelopes.families.base import Family
@@ -50,10 +50,10 @@ class RendererPage:
     refused: RefusedPaste | None = None
 
     @cached_property
-    def canonical(self) -> Window | None:
+    def canonical(self) -> TextChunk | None:
         if self.subject is None:
             return None
-        return json_markup.head(json_markup.pretty(self.subject.raw), FIRST, "data-pointer")
+        return json_markup.head(json_markup.pretty(self.subject.raw), FIRST_CHARS, "data-pointer")
 
     @cached_property
     def samples(self) -> tuple[SampleName, ...]:
@@ -71,7 +71,7 @@ class CanonicalPage:
 
     family: Family
     subject: Subject
-    window: Window
+    window: TextChunk
 
 
 def canonical_page(project: Project, name: str, query: Mapping[str, str], start: int) -> CanonicalPage:
@@ -79,7 +79,7 @@ def canonical_page(project: Project, name: str, query: Mapping[str, str], start:
     owner = family(name)
     shown = subject(project, owner, query)
     text = json_markup.pretty(shown.raw)
-    window = json_markup.rest(text, min(start, len(text)), NEXT)
+    window = json_markup.rest(text, min(start, len(text)), NEXT_CHARS)
     return CanonicalPage(family=owner, subject=shown, window=window)
 
 

@@ -10,7 +10,7 @@ from dashboard.models import Project, RetiredTemplate, TemplateVariant
 from dashboard.renderers.preview import Failed, written
 from dashboard.renderers.preview_source import NoSubject, Subject, subject
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST, Window
+from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.templates import as_variant, retired_templates, versions
 from envelopes.families import family
@@ -65,11 +65,11 @@ class EditorPage:
     problem_line: int | None = None
 
     @cached_property
-    def canonical(self) -> Window | None:
+    def canonical(self) -> TextChunk | None:
         """What the template can say: made when it is asked for, as no letter that is typed changes it."""
         if self.about is None:
             return None
-        return json_markup.head(json_markup.pretty(self.about.raw), FIRST, "data-pointer")
+        return json_markup.head(json_markup.pretty(self.about.raw), FIRST_CHARS, "data-pointer")
 
 
 def editor_page(
@@ -141,7 +141,7 @@ def _yielded(owner: Family, about: Subject, draft: Draft) -> Yielded:
         reason = f"{cause.reason}." if isinstance(cause, TemplateRefused) else str(failed)
         return Yielded(reason=reason, line=line)
     return Yielded(
-        window=receipt_window(receipt, Links({}), 0, FIRST),
+        window=receipt_window(receipt, Links({}), 0, FIRST_CHARS),
         tokens=count_tokens(receipt.text, model=about.model),
         characters=len(receipt.text),
     )

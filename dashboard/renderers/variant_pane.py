@@ -22,7 +22,7 @@ from dashboard.evidence.call_evidence import Surfaces, utf8_length
 from dashboard.models import Call, Project
 from dashboard.renderers.preview import Failed, is_cut, written
 from dashboard.renderers.preview_source import cuts_of
-from dashboard.text.chunks import FIRST
+from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.render_call import canonical_of, family_of
 from dashboard.variants.variant_list import by_key, offered, offered_keys
@@ -170,7 +170,7 @@ def _text(
     linked = sum(len(one.text) for one in receipt.segments if one.source is not None)
     return VariantText(
         variant=variant,
-        window=receipt_window(receipt, Links({}), 0, FIRST, spaces=spaces),
+        window=receipt_window(receipt, Links({}), 0, FIRST_CHARS, spaces=spaces),
         size=Size(bytes=utf8_length(text), lines=text.count("\n") + 1 if text else 0, tokens=tokens),
         change=tokens.count - surfaces.receipt_tokens.count if surfaces.halves.receipt else None,
         linked=linked,

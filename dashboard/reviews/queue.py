@@ -15,7 +15,7 @@ from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, Project, Review
 from dashboard.reviews.verdicts import last_verdict, variant_is_first
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST, Window
+from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.schema.receipt import Receipt, Segment, TextPart
 
@@ -28,7 +28,7 @@ class Pair:
 
     call: Call
     args: JsonPane
-    canonical: Window
+    canonical: TextChunk
     first: ReceiptWindow
     second: ReceiptWindow
     texts: tuple[str, str]  # the baseline's and the variant's
@@ -51,7 +51,7 @@ def queue_page(project: Project, review: Review, reviewer: User, *, is_whole: bo
     return QueuePage(
         comparison=review.comparison,
         review=review,
-        pair=_next(project, review, reviewer, judged, WHOLE if is_whole else FIRST),
+        pair=_next(project, review, reviewer, judged, WHOLE if is_whole else FIRST_CHARS),
         done=len(judged),
         can_undo=last_verdict(review, reviewer) is not None,
     )
@@ -67,7 +67,7 @@ def _next(project: Project, review: Review, reviewer: User, judged: set[UUID], c
     return None
 
 
-def pair_of(review: Review, call: Call, reviewer: User, characters: int = FIRST) -> Pair | None:
+def pair_of(review: Review, call: Call, reviewer: User, characters: int = FIRST_CHARS) -> Pair | None:
     columns = todays_columns(frozen_rows(review.comparison))
     surfaces = surfaces_of(call, {})
     both = (written(surfaces, columns[0], None), written(surfaces, columns[review.ordinal], None))
@@ -77,7 +77,7 @@ def pair_of(review: Review, call: Call, reviewer: User, characters: int = FIRST)
     return Pair(
         call=call,
         args=args_pane(surfaces),
-        canonical=json_markup.head(json_markup.pretty(surfaces.canonical), FIRST, "data-field"),
+        canonical=json_markup.head(json_markup.pretty(surfaces.canonical), FIRST_CHARS, "data-field"),
         first=_plain(seen[0], characters),
         second=_plain(seen[1], characters),
         texts=(both[0].text, both[1].text),

@@ -16,7 +16,7 @@ from dashboard.filters.language import Query, Term
 from dashboard.models import Project, RunFacet
 from dashboard.prepared import prepared
 from dashboard.templatetags.markup import count as shown
-from dashboard.text.escaping import plain
+from dashboard.text.escaping import printable
 
 MOST_VALUES = 12  # of one kind; the rest is found by typing
 KEPT_FOR = 60  # seconds
@@ -81,7 +81,7 @@ def facet_groups(project: Project, query: Query, address: Callable[[str], str]) 
 
 def _value(kind: str, value: str, number: int, query: Query, address: Callable[[str], str]) -> FacetValue:
     term = Term(*STATE_TERMS[value]) if kind == "state" and value in STATE_TERMS else Term(kind, value)
-    label = STATE_WORDS[value] if kind == "state" else plain(value)
+    label = STATE_WORDS[value] if kind == "state" else printable(value)
     return FacetValue(label, shown(number), address(query.toggled(term.kind, term.value)), term in query)
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
+from django.utils.safestring import SafeString
 
 from dashboard.models import Message, Run
-from dashboard.text.chunks import NEXT, window_end
-from dashboard.text.escaping import Html, inert
+from dashboard.text.chunks import NEXT_CHARS, chunk_end
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.responses import sandboxed
+from dashboard.text.text_markup import escape
 
 # Recorded text never runs: no type of its own, no scripts, not shown in the page's origin.
 
@@ -19,7 +20,7 @@ from dashboard.text.responses import sandboxed
 @dataclass(frozen=True, slots=True)
 class Part:
     label: str
-    body: Html
+    body: SafeString
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class WholeMessage:
 
     @property
     def previous(self) -> int:
-        return max(0, self.start - NEXT)
+        return max(0, self.start - NEXT_CHARS)
 
 
 def whole_message(run: Run, key: str, start: str | None) -> WholeMessage:
@@ -44,7 +45,7 @@ def whole_message(run: Run, key: str, start: str | None) -> WholeMessage:
     parts = labelled_parts(bytes(message.data))
     total = sum(len(text) for _, text in parts)
     first = min(int(start), total) if start and start.isdecimal() and len(start) < 12 else 0
-    end = window_end("".join(text for _, text in parts), first, NEXT)
+    end = chunk_end("".join(text for _, text in parts), first, NEXT_CHARS)
     return WholeMessage(run, message, tuple(_within(parts, first, end)), first, end, total)
 
 
@@ -68,6 +69,6 @@ def _within(parts: list[tuple[str, str]], start: int, end: int) -> list[Part]:
     for label, text in parts:
         piece = text[max(0, start - offset) : max(0, end - offset)]
         if piece or not text:
-            found.append(Part(label, Html(inert(piece))))
+            found.append(Part(label, escape(piece)))
         offset += len(text)
     return found

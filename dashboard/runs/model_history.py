@@ -19,9 +19,16 @@ from dashboard.models import Run
 from dashboard.runs.history_items import Counts, Item, Timeline, place_of
 from dashboard.runs.history_rows import Compaction, arguments_data, messages_data, observations_data
 from dashboard.runs.rewritten import Instead, Rewritten
-from dashboard.templatetags.markup import count, stamp
-from dashboard.text.escaping import Html
-from dashboard.text.payload_preview import IMAGE, SHOWN, Payload, Text, arguments_of, bounded, texts_of
+from dashboard.templatetags.markup import count
+from dashboard.text.payload_preview import (
+    IMAGE,
+    PREVIEW_CHARS,
+    Payload,
+    PreviewText,
+    preview_arguments,
+    preview_parts,
+    preview_texts,
+)
 
 PAGE = 40
 PAGE_BYTES = 600_000  # of markup; a page that reaches it ends early and says where it goes on
@@ -49,7 +56,7 @@ class Entry:
     at: datetime | None
     tokens: int
     running: int
-    texts: tuple[Text, ...] = ()
+    texts: tuple[PreviewText, ...] = ()
     notes: tuple[Note, ...] = ()
     url: str = ""
     url_text: str = ""
@@ -66,10 +73,6 @@ class Entry:
     @property
     def sign(self) -> str:
         return "↳ " if self.kind == "receipt" else ""
-
-    @property
-    def when(self) -> Html:
-        return Html(stamp(self.at, seconds=True))
 
     @property
     def is_gone(self) -> bool:
@@ -186,7 +189,7 @@ def _message(run: Run, item: Item, running: int, payloads: Payloads, gone: Itera
         at=item.at,
         tokens=item.tokens,
         running=running,
-        texts=texts_of(payloads.messages.get(item.place.key, ABSENT)),
+        texts=preview_parts(payloads.messages.get(item.place.key, ABSENT)),
         notes=tuple(gone),
         url=url,
         url_text="whole message",
@@ -207,7 +210,7 @@ def _call(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable
         at=item.at,
         tokens=item.tokens,
         running=running,
-        texts=arguments_of(payloads.args.get(item.place.key, ABSENT)),
+        texts=preview_arguments(payloads.args.get(item.place.key, ABSENT)),
         notes=(*inherited, *silent, *gone),
         url=_call_url(item.place.key),
         url_text="the call",
@@ -220,7 +223,7 @@ def _receipt(run: Run, item: Item, running: int, payloads: Payloads, gone: Itera
     instead = payloads.instead.get(item.place.key)
     if instead is not None:
         return _rewritten(item, running, instead, gone)
-    texts = texts_of(payloads.receipts.get(row["observation_id"], ABSENT))
+    texts = preview_parts(payloads.receipts.get(row["observation_id"], ABSENT))
     return Entry(
         anchor=f"r-{item.place.key}",
         kind="receipt",
@@ -237,7 +240,7 @@ def _receipt(run: Run, item: Item, running: int, payloads: Payloads, gone: Itera
     )
 
 
-def _receipt_notes(row: Mapping[str, Any], texts: Iterable[Text]) -> Iterable[Note]:
+def _receipt_notes(row: Mapping[str, Any], texts: Iterable[PreviewText]) -> Iterable[Note]:
     fidelity = of_receipt(row["fidelity"])
     yield Note(fidelity.tone, fidelity.said, fidelity.means)
     if row["call__status"] == "error":
@@ -262,7 +265,7 @@ def _rewritten(item: Item, running: int, instead: Instead, gone: Iterable[Note])
         at=item.at,
         tokens=item.tokens,
         running=running,
-        texts=bounded([("", instead.text)], limit=SHOWN),
+        texts=preview_texts([("", instead.text)], limit=PREVIEW_CHARS),
         notes=(Note("accent", instead.label, instead.means), Note("", instead.recorded), *gone),
         url=_call_url(item.row["call_id"]),
         url_text="both halves",

@@ -17,10 +17,10 @@ from dashboard.evidence.argument_labels import asked_by, unless_said
 from dashboard.filters.queryset import FAILED, UNANSWERED
 from dashboard.models import Project, Run
 from dashboard.prepared import Row, given, prepared
-from dashboard.runs.outcome_strip import strip_label, strip_markup
+from dashboard.runs.outcome_strip import OutcomeStrip, outcome_strip
 from dashboard.runs.run_row import Listed
 from dashboard.runs.waterfall import RUN, Ordered, in_order
-from dashboard.text.escaping import Html, plain
+from dashboard.text.escaping import printable
 
 SHOWN = 4  # calls of each list
 
@@ -44,19 +44,15 @@ class Peek:
 
     @property
     def title(self) -> str:
-        return plain(self.run.title or self.run.external_id) if self.run else ""
+        return printable(self.run.title or self.run.external_id) if self.run else ""
 
     @property
     def url(self) -> str:
         return f"/runs/{self.run.pk}/" if self.run else ""
 
     @property
-    def strip(self) -> Html:
-        return strip_markup(self.run) if self.run else Html("")
-
-    @property
-    def outcomes(self) -> str:
-        return strip_label(self.run) if self.run else ""
+    def strip(self) -> OutcomeStrip | None:
+        return outcome_strip(self.run) if self.run else None
 
     @property
     def last(self) -> datetime | None:
@@ -102,7 +98,7 @@ def _columns(calls: Ordered) -> Ordered:
 def _told(run: Listed, rows: Sequence[Row], asked: Mapping[UUID, str]) -> list[PeekedCall]:
     found = []
     for key, tool, error_kind, summary, tokens in rows:
-        said = plain(summary or error_kind)
+        said = printable(summary or error_kind)
         request = unless_said(asked.get(key, ""), said)
-        found.append(PeekedCall(f"/calls/{key}/?run={run.pk}", plain(tool), request, said, tokens))
+        found.append(PeekedCall(f"/calls/{key}/?run={run.pk}", printable(tool), request, said, tokens))
     return found

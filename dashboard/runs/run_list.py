@@ -26,9 +26,7 @@ from dashboard.prepared import Given, given, prepared
 from dashboard.runs.facets import FacetGroup, facet_groups
 from dashboard.runs.run_row import HEADS, Head, Listed, RunRow, run_row
 from dashboard.runs.saved_views import View, asked_view
-from dashboard.templatetags.markup import icon
 from dashboard.text.column_values import column_time
-from dashboard.text.escaping import Html
 
 PAGE = 50
 SORTS = {
@@ -90,10 +88,6 @@ class Column(NamedTuple):
     def unsorted(self) -> str:
         """Its label where that is no link."""
         return "" if self.href else self.head.label
-
-    @property
-    def arrow(self) -> Html:
-        return Html(icon("arrow-down"))
 
 
 @dataclass(frozen=True)

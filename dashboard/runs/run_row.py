@@ -8,9 +8,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from dashboard.models import Run
-from dashboard.runs.outcome_strip import strip_markup
+from dashboard.runs.outcome_strip import OutcomeStrip, outcome_strip
 from dashboard.templatetags.markup import COUNTED_IN, count, duration
-from dashboard.text.escaping import Html, plain
+from dashboard.text.escaping import printable
 
 
 class ListedColumns(NamedTuple):
@@ -80,8 +80,15 @@ class RunRow(NamedTuple):
     status: str
     status_key: str  # live | ended | assumed
     is_child: bool
-    strip: Html
-    numbers: Html  # the cells under HEADS
+    strip: OutcomeStrip
+    calls: str
+    failed: str
+    cut: str
+    unanswered: str
+    tokens: str
+    duration: str
+    sort_at: str
+    age: str
 
 
 def run_row(run: Listed, now: datetime, peek: str) -> RunRow:
@@ -91,35 +98,27 @@ def run_row(run: Listed, now: datetime, peek: str) -> RunRow:
         id=run.pk.hex,
         url=f"/runs/{run.pk}/",
         peek_href=peek + run.pk.hex,
-        title=plain(run.title or run.external_id),
-        agent=plain(run.agent) or "–",
-        model=plain(run.model),
-        source=plain(run.source_format),
+        title=printable(run.title or run.external_id),
+        agent=printable(run.agent) or "–",
+        model=printable(run.model),
+        source=printable(run.source_format),
         status=status,
         status_key=status.partition(" ")[0],
         is_child=run.parent_id is not None,
-        strip=strip_markup(run),
-        numbers=_numbers(run, now),
+        strip=outcome_strip(run),
+        calls=count(run.call_count),
+        failed=_blank_zero(run.failed_count),
+        cut=_blank_zero(run.cut_count),
+        unanswered=_blank_zero(run.unanswered_count),
+        tokens=("" if run.token_certainty == "exact" else "≈") + count(run.token_count),
+        duration=duration(run.duration_ms),
+        sort_at=f"{run.sort_at:%Y-%m-%d %H:%M:%S}",
+        age=age(now - run.sort_at),
     )
 
 
-def _numbers(run: Listed, now: datetime) -> Html:
-    """Written here because seven template variables a row would be half of the page's time. No foreign text."""
-    is_exact = run.token_certainty == "exact"
-    at = f"{run.sort_at:%Y-%m-%d %H:%M:%S}"
-    return Html(
-        f'<td data-number data-label="{"call" if run.call_count == 1 else "calls"}">{count(run.call_count)}</td>'
-        f'<td data-number data-label="failed" class="failed">{_some(run.failed_count)}</td>'
-        f'<td data-number data-label="cut" class="cut">{_some(run.cut_count)}</td>'
-        f'<td data-number data-label="unanswered">{_some(run.unanswered_count)}</td>'
-        f'<td data-number data-label="tokens">{"" if is_exact else "≈"}{count(run.token_count)}</td>'
-        f'<td data-number data-label="long">{duration(run.duration_ms)}</td>'
-        f'<td data-number data-label="ago"><time datetime="{at}Z" title="{at} UTC">{age(now - run.sort_at)}</time></td>'
-    )
-
-
-def _some(number: int) -> str:
-    """Nothing for none: a column of noughts hides the number that matters."""
+def _blank_zero(number: int) -> str:
+    """A column of noughts hides the number that matters."""
     return count(number) if number else ""
 
 

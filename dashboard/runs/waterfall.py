@@ -23,7 +23,7 @@ from dashboard.prepared import Given, given, prepared
 from dashboard.runs.child_runs import Children, ChildRun
 from dashboard.runs.time_axis import MILLISECOND, Axis
 from dashboard.templatetags.markup import duration
-from dashboard.text.escaping import plain
+from dashboard.text.escaping import printable
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
 ONLY = {"progress": ["only in progress"], "answer": ["only its answer"]}  # what told of a call, but for its own line
@@ -244,14 +244,14 @@ def _row(one: Facts, number: str, tie: str, drawn: _Drawn) -> Row:
     letter = letter_of(one)
     key = str(one.pk)
     bar = drawn.axis.bar(one.started_at, one.duration_ms, one.wait_ms)
-    asked, summary = drawn.told(drawn.asked.get(one.pk, "")), plain(drawn.told(one.summary))
+    asked, summary = drawn.told(drawn.asked.get(one.pk, "")), printable(drawn.told(one.summary))
     return Row(
         number=number,
         key=key,
         href=f"/calls/{key}/{drawn.suffix}",
         outcome=OUTCOMES[letter],
         state=STATES[letter],
-        tool=plain(one.tool) or "not recorded",
+        tool=printable(one.tool) or "not recorded",
         flags=_flags(one),
         asked=unless_said(asked, summary),
         summary=summary,

@@ -1,7 +1,7 @@
-"""Every filter and tag of the pages, and the one `mark_safe` of the project.
+"""The filters and tags of the pages.
 
 {{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ text|visible }}  {{ value|short_id }}
-{{ html|trusted }}  {% stamp at %}  {% icon "name" %}
+{% stamp at %}  {% icon "name" %}
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from dashboard.docs.markdown import Document, render_inline
-from dashboard.text.escaping import Html, plain
+from dashboard.text.escaping import printable
 
 register = template.Library()
 
@@ -79,15 +79,7 @@ def short_id(value: object) -> str:
 @register.filter
 def visible(text: object) -> str:
     """Foreign text for labels: control, direction and invisible characters as marks; still escaped after."""
-    return plain(str(text))
-
-
-@register.filter
-def trusted(markup: Html) -> SafeString:
-    """Markup of json_markup or receipt_markup, whose foreign parts are escaped there."""
-    if not isinstance(markup, Html):
-        raise TypeError("only markup made by dashboard.text.escaping's callers is trusted")
-    return mark_safe(markup)
+    return printable(str(text))
 
 
 @register.simple_tag

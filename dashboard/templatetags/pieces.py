@@ -5,7 +5,7 @@
 
 In `each` may stand text, {{ row.field }} with filters that take no argument, {% if row.field %}…{% endif %}
 without another branch, and another `each` over {{ row.field }}; anything else is refused when the template
-is read. All is escaped but what passes through `trusted`. An attribute that is missing is an error.
+is read. All is escaped but a SafeString. An attribute that is missing is an error.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from django.template.base import FilterExpression, Node, NodeList, Parser, TextN
 from django.template.context import Context
 from django.template.defaulttags import IfNode
 from django.utils.safestring import SafeString
-
-from dashboard.templatetags.markup import trusted
 
 register = template.Library()
 
@@ -91,13 +89,16 @@ def _values(expression: FilterExpression, name: str) -> Column:
         values = map(get, rows)
         for function in filters:
             values = map(function, values)
-        return values if trusted in filters[-1:] else _escaped(list(map(str, values)))
+        return _escaped(list(values))
 
     return column
 
 
-def _escaped(texts: list[str]) -> list[str]:
+def _escaped(values: list[object]) -> list[str]:
     """All of a column at once; one by one where a text holds the very sign that keeps them apart."""
+    if any(isinstance(value, SafeString) for value in values):
+        return [value if isinstance(value, SafeString) else html.escape(str(value)) for value in values]
+    texts = list(map(str, values))
     escaped = html.escape(APART.join(texts)).split(APART)
     return escaped if len(escaped) == len(texts) else [html.escape(text) for text in texts]
 

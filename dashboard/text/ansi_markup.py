@@ -14,7 +14,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from dashboard.text.escaping import Html, attribute, inert_bytes
+from django.utils.safestring import SafeString, mark_safe
+
+from dashboard.text.escaping import escape_attribute
+from dashboard.text.text_markup import escape_decoded
 
 _SEQUENCE = re.compile(
     "\x1b\\[(?P<parameters>[0-9:;<=>?]*)[ -/]*(?P<final>[@-~])"
@@ -54,7 +57,7 @@ PLAIN = Style()
 SHORT = 32  # characters of numbers
 
 
-def ansi_rows(lines: Iterable[str], style: Style = PLAIN) -> list[Html]:
+def ansi_rows(lines: Iterable[str], style: Style = PLAIN) -> list[SafeString]:
     rows = []
     for line in lines:
         html, style = _row(line, style)
@@ -70,7 +73,7 @@ def style_after(text: str) -> Style:
     return style
 
 
-def _row(line: str, style: Style) -> tuple[Html, Style]:
+def _row(line: str, style: Style) -> tuple[SafeString, Style]:
     """Most lines have colours and nothing else: those are taken apart at once."""
     first, *rest = _COLOURS.split(line)
     if "\x1b" in first or len(rest) > _MOST_SEQUENCES or any("\x1b" in text for text in rest[1::2]):
@@ -79,10 +82,10 @@ def _row(line: str, style: Style) -> tuple[Html, Style]:
     for parameters, text in zip(rest[::2], rest[1::2], strict=True):
         style = _after(style, parameters)
         parts.append(_styled(text, style))
-    return Html("".join(parts)), style
+    return mark_safe("".join(parts)), style
 
 
-def _mixed_row(line: str, style: Style) -> tuple[Html, Style]:
+def _mixed_row(line: str, style: Style) -> tuple[SafeString, Style]:
     parts, at = [], 0
     for found in islice(_SEQUENCE.finditer(line), _MOST_SEQUENCES):
         parts.append(_styled(line[at : found.start()], style))
@@ -92,13 +95,13 @@ def _mixed_row(line: str, style: Style) -> tuple[Html, Style]:
             parts.append(_mark(found))
         at = found.end()
     parts.append(_styled(line[at:], style))
-    return Html("".join(parts)), style
+    return mark_safe("".join(parts)), style
 
 
 def _styled(text: str, style: Style) -> str:
     if not text or style == PLAIN:
-        return inert_bytes(text)
-    return f"{_opening(style)}{inert_bytes(text)}</span>"
+        return escape_decoded(text)
+    return f"{_opening(style)}{escape_decoded(text)}</span>"
 
 
 @lru_cache(1_000)
@@ -112,7 +115,7 @@ def _mark(found: re.Match[str]) -> str:
     if found["string"] is not None:
         is_command = found[0].startswith("\x1b]")
         kind = _COMMANDS.get(found["string"].partition(";")[0] if is_command else "", "string")
-    return f'<i class="mark" title="{attribute(found[0][:200])}">{kind}</i>'
+    return f'<i class="mark" title="{escape_attribute(found[0][:200])}">{kind}</i>'
 
 
 def _applied(style: Style, found: re.Match[str]) -> Style:

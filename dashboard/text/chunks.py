@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.text.escaping import Html, count_marks, inert
+from django.utils.safestring import SafeString
 
-FIRST = 32 * 1024  # of each half, with the page
-NEXT = 64 * 1024  # of a half, with each further fragment
-ROOM = 280_000  # characters of markup
+from dashboard.text.text_markup import count_marks, escape
+
+FIRST_CHARS = 32 * 1024  # of each half, with the page
+NEXT_CHARS = 64 * 1024  # of a half, with each further fragment
+MAX_MARKUP = 280_000  # characters of markup
 MARK_WEIGHT = 48
 SMALLEST = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
-    html: Html
+class TextChunk:
+    html: SafeString
     start: int
     end: int
     total: int
@@ -37,10 +39,10 @@ class Window:
         return self.total - self.end
 
 
-def window_end(text: str, start: int, limit: int, *, spaces: bool = False) -> int:
+def chunk_end(text: str, start: int, limit: int, *, spaces: bool = False) -> int:
     """Where a window from `start` ends: at most `limit` characters, fewer when marks make it heavy."""
     end = min(len(text), start + limit)
-    while end - start > SMALLEST and count_marks(text[start:end], spaces=spaces) * MARK_WEIGHT > ROOM:
+    while end - start > SMALLEST and count_marks(text[start:end], spaces=spaces) * MARK_WEIGHT > MAX_MARKUP:
         end = start + (end - start) // 2
     if end >= len(text):
         return end
@@ -48,7 +50,7 @@ def window_end(text: str, start: int, limit: int, *, spaces: bool = False) -> in
     return newline + 1 if newline >= 0 else end
 
 
-def text_window(text: str, start: int, limit: int) -> Window:
+def text_chunk(text: str, start: int, limit: int) -> TextChunk:
     """Plain text, inert."""
-    end = window_end(text, start, limit)
-    return Window(html=Html(inert(text[start:end])), start=start, end=end, total=len(text))
+    end = chunk_end(text, start, limit)
+    return TextChunk(html=escape(text[start:end]), start=start, end=end, total=len(text))

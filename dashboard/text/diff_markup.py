@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Literal, TypeAlias
 
+from django.utils.safestring import SafeString, mark_safe
+
 from dashboard.text.diff import Block, Difference, Piece, paired, words
-from dashboard.text.escaping import Html, inert
+from dashboard.text.text_markup import escape
 
 AROUND = 3  # equal lines before and after a change
 ROOM = 200_000  # characters of markup on one page
@@ -27,7 +29,7 @@ Kind: TypeAlias = Literal["same", "changed", "removed", "added", "gap"]
 @dataclass(frozen=True, kw_only=True)
 class Side:
     number: int
-    html: Html
+    html: SafeString
     left_out: int = 0  # characters of this line that are not shown
 
 
@@ -169,10 +171,10 @@ class _Drawn:
         for piece in pieces:
             shown.append(self._piece(Piece(piece.text[: max(0, room)], piece.is_changed)))
             room -= len(piece.text)
-        return Side(number=index + 1, html=Html("".join(shown)), left_out=max(0, -room))
+        return Side(number=index + 1, html=mark_safe("".join(shown)), left_out=max(0, -room))
 
     def _piece(self, piece: Piece) -> str:
         drawn = self._spaces or (piece.is_changed and piece.text.isspace())
         # The row is the line: its newline is drawn where it matters, and never breaks the row.
-        body = inert(piece.text if drawn else piece.text.removesuffix("\n"), spaces=drawn).replace("↵\n", "↵")
+        body = escape(piece.text if drawn else piece.text.removesuffix("\n"), spaces=drawn).replace("↵\n", "↵")
         return f'<mark class="word">{body}</mark>' if piece.is_changed and piece.text else body

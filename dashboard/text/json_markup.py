@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
+from django.utils.safestring import SafeString, mark_safe
 from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, String
 
-from dashboard.text.chunks import ROOM, Window, window_end
-from dashboard.text.escaping import Html, attribute, inert
+from dashboard.text.chunks import MAX_MARKUP, TextChunk, chunk_end
+from dashboard.text.escaping import escape_attribute
+from dashboard.text.text_markup import escape
 from envelopes.text.pointer import join
 from envelopes.text.preview import split_lines
 
@@ -102,17 +104,17 @@ class _Shape(NamedTuple):
     closes: bool = False
 
 
-def head(text: str, limit: int, named: str) -> Window:
+def head(text: str, limit: int, named: str) -> TextChunk:
     """The first characters with folds; `named` is the attribute that carries a value's pointer."""
     shown = _Head(named)
-    end, room = 0, ROOM
-    for line in split_lines(text[: window_end(text, 0, limit)]):
+    end, room = 0, MAX_MARKUP
+    for line in split_lines(text[: chunk_end(text, 0, limit)]):
         written = shown.line(line)
         end += len(line)
         room -= len(written)
         if room < 0:
             break
-    return Window(html=shown.html, start=0, end=end, total=len(text))
+    return TextChunk(html=shown.html, start=0, end=end, total=len(text))
 
 
 class _Head:
@@ -126,8 +128,8 @@ class _Head:
         self._labels: dict[str, tuple[str, str]] = {}  # and all of their keys
 
     @property
-    def html(self) -> Html:
-        return Html("".join([*self._out, *("</details>" for _ in self._stack)]))
+    def html(self) -> SafeString:
+        return mark_safe("".join([*self._out, *("</details>" for _ in self._stack)]))
 
     def line(self, line: str) -> str:
         shape = self._shapes.get(line) or self._shape(line)
@@ -159,7 +161,7 @@ class _Head:
         found = _LINE.match(line)
         indent, key, value = found.groups() if found else ("", None, line)
         if value.startswith(_CLOSING) and self._stack:
-            closing = f'<div class="jl">{indent}<span class="{MARK}">{inert(value)}</span></div></details>'
+            closing = f'<div class="jl">{indent}<span class="{MARK}">{escape(value)}</span></div></details>'
             return _Shape(closing, "", closes=True)
         label, step = (self._labels.get(key) or self._label(key)) if key else ("", None)
         if value in _OPENING:
@@ -173,7 +175,7 @@ class _Head:
         """And the escaped step that the key is in a pointer."""
         name = str(json.loads(key)) if "\\" in key else key[1:-1]
         label = f'<span class="{KEY}">{_string(key)}</span><span class="{MARK}">:</span> '
-        self._labels[key] = found = label, attribute(join("", name)[1:])
+        self._labels[key] = found = label, escape_attribute(join("", name)[1:])
         return found
 
 
@@ -185,7 +187,7 @@ def _scalar(value: str) -> tuple[str, str]:
     if comma:
         core = core[:-1]
     mark = f'<span class="{MARK}">,</span>' if comma else ""
-    body = _string(core) if core.startswith('"') else inert(core)
+    body = _string(core) if core.startswith('"') else escape(core)
     if "\\n" in core:  # a block of its own, its comma inside, as it would else stand on a line alone
         return f'<span class="jv jm {_class_of(core)}" ', f">{body}{mark}{newline}</span>"
     word = " jw" if len(core) > LONG_WORD and " " not in core else ""
@@ -204,10 +206,10 @@ def _class_of(token: str) -> str:
 
 def _string(token: str) -> str:
     if "\\" in token:
-        return _ESCAPE.sub(_escape, inert(token))
+        return _ESCAPE.sub(_escape, escape(token))
     if len(token) > 1 and token[0] == token[-1] == '"':  # most have nothing to escape between their quotes
-        return f"{QUOTE}{inert(token[1:-1])}{QUOTE}"
-    return inert(token)
+        return f"{QUOTE}{escape(token[1:-1])}{QUOTE}"
+    return escape(token)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -216,11 +218,11 @@ def _escape(found: re.Match[str]) -> str:
     return f'<i class="{name}">{found.group()}</i>'
 
 
-def rest(text: str, start: int, limit: int) -> Window:
+def rest(text: str, start: int, limit: int) -> TextChunk:
     """Characters from `start`, coloured. Reading begins at the line's own start, where no string is open."""
     out: list[str] = []
-    end, room = start, 2 * ROOM
-    for found in _TOKEN.finditer(text, text.rfind("\n", 0, start) + 1, window_end(text, start, limit)):
+    end, room = start, 2 * MAX_MARKUP
+    for found in _TOKEN.finditer(text, text.rfind("\n", 0, start) + 1, chunk_end(text, start, limit)):
         if found.end() <= start:
             continue
         out.append(_token(found, found.group()[max(0, start - found.start()) :]))
@@ -228,7 +230,7 @@ def rest(text: str, start: int, limit: int) -> Window:
         room -= len(out[-1])
         if room < 0:
             break
-    return Window(html=Html("".join(out)), start=start, end=end, total=len(text))
+    return TextChunk(html=mark_safe("".join(out)), start=start, end=end, total=len(text))
 
 
 def _token(found: re.Match[str], token: str) -> str:
@@ -238,6 +240,6 @@ def _token(found: re.Match[str], token: str) -> str:
         case "string":
             return f'<span class="{STRING}">{_string(token)}</span>'
         case "word":
-            return f'<span class="{_class_of(token)}">{inert(token)}</span>'
+            return f'<span class="{_class_of(token)}">{escape(token)}</span>'
         case _:
-            return inert(token)
+            return escape(token)

@@ -17,7 +17,7 @@ from typing import TypeVar, overload
 from urllib.parse import urlencode
 from uuid import UUID
 
-from dashboard.text.escaping import plain
+from dashboard.text.escaping import printable
 
 LARGEST = 2**63 - 1  # what a database column holds
 LONGEST_IN_A_PROBLEM = 60  # characters
@@ -120,4 +120,4 @@ class Params:
         return value
 
     def _report(self, name: str, given: str, expected: str) -> None:
-        self.problems.append(f"{name}={plain(given[:LONGEST_IN_A_PROBLEM])} is not {expected}")
+        self.problems.append(f"{name}={printable(given[:LONGEST_IN_A_PROBLEM])} is not {expected}")

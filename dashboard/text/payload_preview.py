@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
+from django.utils.safestring import SafeString
 
 from dashboard.templatetags.markup import size
-from dashboard.text.escaping import Html, inert
+from dashboard.text.text_markup import escape
 from envelopes.halves import recorded_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
 from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import Untrusted, tame
 
-SHOWN = 8 * 1024  # characters of one item on a page of many
+PREVIEW_CHARS = 8 * 1024  # characters of one item on a page of many
 LONGEST_LABEL = 200  # characters; a key may be as long as a text
 IMAGE = "image"  # the label of a part that no text stands for
 LONGEST_ESCAPE = 12  # characters: a surrogate pair as \\ud83d\\ude00
@@ -38,11 +39,11 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PreviewText:
     """`body` shows the first `shown` of `total` characters; `total` is None when the rest was not read."""
 
     label: str
-    body: Html
+    body: SafeString
     shown: int
     total: int | None
 
@@ -83,47 +84,48 @@ SHORT = 100  # characters; a labelled value of one line stands beside its label
 Labelled = tuple[str, str]  # what the text is, empty for plain text; and the text
 
 
-def texts_of(payload: Payload, *, limit: int = SHOWN) -> tuple[Text, ...]:
+def preview_parts(payload: Payload, *, limit: int = PREVIEW_CHARS) -> tuple[PreviewText, ...]:
     """The parts of a recorded string or list of blocks, `limit` characters in all."""
     if not payload.is_whole:
         head = _head(payload.data)
-        return (Text(*_shown(head, limit), None),)
-    return bounded(labelled_parts(payload.data), limit=limit)
+        return (PreviewText(*_shown(head, limit), None),)
+    return preview_texts(labelled_parts(payload.data), limit=limit)
 
 
-def arguments_of(payload: Payload, *, limit: int = SHOWN) -> tuple[Text, ...]:
+def preview_arguments(payload: Payload, *, limit: int = PREVIEW_CHARS) -> tuple[PreviewText, ...]:
     """A call's arguments by name, strings with their line ends as the tool gets them."""
     if not payload.is_whole:
-        return (Text(*_shown(_head(payload.data), limit), None),)
+        return (PreviewText(*_shown(_head(payload.data), limit), None),)
     value = _tamed(payload.data)
     if not isinstance(value, dict):
-        return bounded([("", value if isinstance(value, str) else _json(value))], limit=limit)
-    return bounded([(name, one if isinstance(one, str) else _json(one)) for name, one in value.items()], limit=limit)
+        return preview_texts([("", value if isinstance(value, str) else _json(value))], limit=limit)
+    arguments = [(name, member if isinstance(member, str) else _json(member)) for name, member in value.items()]
+    return preview_texts(arguments, limit=limit)
 
 
 def labelled_parts(data: bytes) -> list[Labelled]:
     return [_labelled(part) for part in recorded_parts(_tamed(data))]
 
 
-def bounded(parts: Iterable[Labelled], *, limit: int) -> tuple[Text, ...]:
+def preview_texts(parts: Iterable[Labelled], *, limit: int) -> tuple[PreviewText, ...]:
     """`limit` characters over all parts, labels included; parts behind it are counted in a last one."""
-    found: list[Text] = []
+    found: list[PreviewText] = []
     left_out = characters = 0
     for label, text in parts:
         if limit <= 0 and found:
             left_out, characters = left_out + 1, characters + len(text)
             continue
         named = label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
-        found.append(Text(named, Html(inert(text[:limit])), min(limit, len(text)), len(text)))
+        found.append(PreviewText(named, escape(text[:limit]), min(limit, len(text)), len(text)))
         limit = max(0, limit - len(text) - len(named))
     if left_out:
-        found.append(Text(f"and {left_out:,} more", Html(""), 0, max(1, characters)))
+        found.append(PreviewText(f"and {left_out:,} more", escape(""), 0, max(1, characters)))
     return tuple(found)
 
 
-def _shown(head: Labelled, limit: int) -> tuple[str, Html, int]:
+def _shown(head: Labelled, limit: int) -> tuple[str, SafeString, int]:
     label, text = head
-    return label, Html(inert(text[:limit])), min(limit, len(text))
+    return label, escape(text[:limit]), min(limit, len(text))
 
 
 def _labelled(part: str | ImagePart | OtherPart) -> Labelled:

@@ -16,9 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from django.utils.safestring import mark_safe
+
 from dashboard.evidence.images import Picture, picture_of
-from dashboard.text.chunks import ROOM, Window, window_end
-from dashboard.text.escaping import Html, attribute, has_live, inert
+from dashboard.text.chunks import MAX_MARKUP, TextChunk, chunk_end
+from dashboard.text.escaping import escape_attribute, needs_escaping
+from dashboard.text.text_markup import escape
 from envelopes.alignment.mapping import FieldSlice, ItemLinks
 from envelopes.schema.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
 
@@ -29,7 +32,7 @@ class PartView:
 
     number: int
     kind: str
-    window: Window | None = None
+    window: TextChunk | None = None
     picture: Picture | None = None
     raw: str = ""
 
@@ -76,10 +79,11 @@ class _ItemTags:
 
     def __init__(self, links: ItemLinks, otherwise: Callable[[Source], str]) -> None:
         self._index_of, self._otherwise = links.index, otherwise
-        self._opening = f'<span class="from" data-pointer="{attribute(links.canonical)}'
-        between = f'" data-recorded="{attribute(links.recorded)}'
+        self._opening = f'<span class="from" data-pointer="{escape_attribute(links.canonical)}'
+        between = f'" data-recorded="{escape_attribute(links.recorded)}'
         self._members = {
-            theirs: (f"/{attribute(ours)}{between}", f'/{attribute(theirs)}"') for theirs, ours in links.names.items()
+            theirs: (f"/{escape_attribute(ours)}{between}", f'/{escape_attribute(theirs)}"')
+            for theirs, ours in links.names.items()
         }
         self._above, self._index = "", ""
 
@@ -160,20 +164,20 @@ class Links:
 
     def _step(self, name: str) -> str:
         """Escaped: the members of all rows have the same few names."""
-        found = self._steps[name] = attribute(name)
+        found = self._steps[name] = escape_attribute(name)
         return found
 
     def _stem_of(self, above: str) -> _Stem:
         canonical = self.canonical(above)
-        opening = None if canonical is None else f'<span class="from" data-pointer="{attribute(canonical)}/'
-        return _Stem(above, opening, f'" data-recorded="{attribute(above)}/')
+        opening = None if canonical is None else f'<span class="from" data-pointer="{escape_attribute(canonical)}/'
+        return _Stem(above, opening, f'" data-recorded="{escape_attribute(above)}/')
 
     def _named(self, source: Source) -> str:
-        own = f'{NAMED[source.document]}="{attribute(source.pointer)}"'
+        own = f'{NAMED[source.document]}="{escape_attribute(source.pointer)}"'
         canonical = self.of(source)
         if canonical is None:
             return f'<span class="from" {own}'
-        return f'<span class="from" data-pointer="{attribute(canonical)}" {own}'
+        return f'<span class="from" data-pointer="{escape_attribute(canonical)}" {own}'
 
 
 def receipt_window(receipt: Receipt, links: Links, start: int, limit: int, *, spaces: bool = False) -> ReceiptWindow:
@@ -214,16 +218,16 @@ def _place_of(source: Source) -> str:
     return WHOLE[end] if start == 0 and end < len(WHOLE) else f' data-at="{start}-{end}"'
 
 
-def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces: bool) -> Window:
+def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces: bool) -> TextChunk:
     text = part.text
-    stop = window_end(text, start, limit, spaces=spaces)
+    stop = chunk_end(text, start, limit, spaces=spaces)
     shown = part.within(start, stop)
     out: list[str] = []
-    room = ROOM
-    is_plain = not spaces and not has_live(text[start:stop])
+    room = MAX_MARKUP
+    is_plain = not spaces and not needs_escaping(text[start:stop])
     opened = links.opened
     for segment in shown:
-        source, written = segment.source, segment.text if is_plain else inert(segment.text, spaces=spaces)
+        source, written = segment.source, segment.text if is_plain else escape(segment.text, spaces=spaces)
         if source is None:  # the runtime's own words: an element for each would double the elements of a page
             pass
         else:
@@ -234,4 +238,4 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
             break
     html = f'<span class="own">{"".join(out)}</span>' if out else ""
     end = start + sum([len(segment.text) for segment in shown[: len(out)]])
-    return Window(html=Html(html), start=start, end=end, total=len(text))
+    return TextChunk(html=mark_safe(html), start=start, end=end, total=len(text))

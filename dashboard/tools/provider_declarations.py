@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.text.chunks import Window
+from dashboard.text.chunks import TextChunk
 from envelopes.schema.tool import ToolDefinition
 from envelopes.transports import TRANSPORTS, NotCarried
 
@@ -24,7 +24,7 @@ class Declared:
     """`without_conditions`: the shown form leaves out rules between fields that the schema itself has."""
 
     forms: tuple[Form, ...]
-    window: Window
+    window: TextChunk
     without_conditions: bool
 
 

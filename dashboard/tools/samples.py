@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST, Window
+from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
@@ -49,7 +49,7 @@ class Rendered:
 
     @property
     def window(self) -> ReceiptWindow:
-        return receipt_window(self.receipt, Links({}), 0, FIRST)
+        return receipt_window(self.receipt, Links({}), 0, FIRST_CHARS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,8 @@ class Sample:
     rendered: tuple[Rendered, ...]
 
     @property
-    def window(self) -> Window:
-        return json_markup.head(json_markup.pretty(self.canonical), FIRST, "data-pointer")
+    def window(self) -> TextChunk:
+        return json_markup.head(json_markup.pretty(self.canonical), FIRST_CHARS, "data-pointer")
 
 
 @cache

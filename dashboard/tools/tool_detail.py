@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboard.models import Project
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST, Window
+from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.tools.provider_declarations import SCHEMA, Declared, Form, bodies
 from dashboard.tools.samples import Rendered, Sample, tool_samples
 from dashboard.tools.schema_tables import Shape, shapes
@@ -24,7 +24,7 @@ ONE_LINE = 72  # characters of an example
 class Example:
     """`refusal` is the sentence that the model gets; empty when the input is taken."""
 
-    window: Window
+    window: TextChunk
     refusal: str
     hint: str
 
@@ -124,8 +124,8 @@ def _example(definition: ToolDefinition, arguments: dict[str, Any]) -> Example:
     return Example(window=_window(arguments), refusal=refusal, hint=hint)
 
 
-def _window(value: dict[str, Any]) -> Window:
+def _window(value: dict[str, Any]) -> TextChunk:
     """Our own JSON, on one line where that is short; in ASCII, since an example may hold what no page can."""
     line = json.dumps(value)
     text = line if len(line) <= ONE_LINE else json.dumps(value, indent=json_markup.INDENT)
-    return json_markup.rest(text, 0, FIRST)
+    return json_markup.rest(text, 0, FIRST_CHARS)

@@ -18,7 +18,7 @@ from dashboard.calls.queries import call_of
 from dashboard.evidence.call_evidence import SURFACES, Surfaces, surfaces_of
 from dashboard.evidence.images import image_at
 from dashboard.models import Call
-from dashboard.text.chunks import NEXT
+from dashboard.text.chunks import NEXT_CHARS
 from dashboard.text.responses import sandboxed
 from dashboard.views.rendering import render_page
 
@@ -40,7 +40,7 @@ def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     offset = request.GET.get("offset", "0")
     if half not in TITLES or not re.fullmatch(r"[0-9]{1,15}", offset):
         raise Http404
-    surfaces = surfaces_of(call, request.GET, first=int(offset) + NEXT)
+    surfaces = surfaces_of(call, request.GET, first=int(offset) + NEXT_CHARS)
     shown = half_window(surfaces, cast(Half, half), int(offset), spaces="spaces" in request.GET)
     return render_page(request, "calls/half.html", {"call": call, "window": shown}, partial="window")
 

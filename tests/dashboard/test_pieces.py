@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from django.template import Context, Engine, TemplateSyntaxError
 
-from dashboard.text.escaping import Html
-
 ENGINE = Engine(
     builtins=["django.template.defaulttags", "dashboard.templatetags.markup", "dashboard.templatetags.pieces"]
 )
@@ -51,14 +49,6 @@ def test_rows_have_rows_of_their_own() -> None:
     rows = [Line("x", lines=(Line("<1>"), Line("2"))), Line("y"), Line("z", lines=(Line("3"),))]
     assert written(source, rows=rows) == "x(&lt;1&gt;,2,) y() z(3,) "
     assert written(source, rows=()) == ""
-
-
-def test_only_markup_of_our_own_passes_and_only_where_the_template_says_so() -> None:
-    rows = [Line("a", drawn=Html("<svg/>"))]
-    assert written("{% each r in rows %}{{ r.drawn|trusted }}{% endeach %}", rows=rows) == "<svg/>"
-    assert written("{% each r in rows %}{{ r.drawn }}{% endeach %}", rows=rows) == "&lt;svg/&gt;"
-    with pytest.raises(TypeError, match="trusted"):
-        written("{% each r in rows %}{{ r.drawn|trusted }}{% endeach %}", rows=[Line("a", drawn="<svg/>")])
 
 
 def test_a_field_that_is_missing_is_no_empty_cell() -> None:

@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 from dashboard.models import Project, Receipt, Run, RunCall
 from dashboard.runs.history_rows import WHOLE_BYTES
 from dashboard.runs.model_history import PAGE, Entry, history_of
-from dashboard.text.payload_preview import Payload, texts_of
+from dashboard.text.payload_preview import Payload, preview_parts
 from tests.dashboard.factories import (
     START,
     create_call,
@@ -245,7 +245,7 @@ def test_a_huge_payload_is_read_only_as_far_as_it_is_shown(run: Run) -> None:
 
 def test_the_head_of_a_string_ends_before_a_broken_escape() -> None:
     head = b'"' + b"a" * 10 + b"\\ud83"
-    (text,) = texts_of(Payload(head, 5_000))
+    (text,) = preview_parts(Payload(head, 5_000))
     assert str(text.body) == "a" * 10
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dashboard.text.chunks import Window
+from dashboard.text.chunks import TextChunk
 from dashboard.text.json_markup import head, pretty, rest
 from envelopes.text.pointer import resolve
 from tests.dashboard.page_text import text_of
@@ -26,7 +26,7 @@ TRICKY = (
 )
 
 
-def windows(text: str, first: int, later: int) -> list[Window]:
+def windows(text: str, first: int, later: int) -> list[TextChunk]:
     shown = [head(text, first, "data-pointer")]
     while shown[-1].has_more:
         shown.append(rest(text, shown[-1].end, later))

@@ -6,9 +6,11 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from django.template import Context, Template
 
-from dashboard.templatetags.markup import count, duration, short_id, size, stamp, trusted, visible
-from dashboard.text.escaping import Html, count_marks, has_live, inert, plain
+from dashboard.templatetags.markup import count, duration, short_id, size, stamp, visible
+from dashboard.text.escaping import needs_escaping, printable
+from dashboard.text.text_markup import count_marks, escape
 
 
 @pytest.mark.parametrize(
@@ -60,10 +62,11 @@ def test_a_stamp_carries_the_whole_moment() -> None:
     assert ">01 Mar 2025 09:30:05 UTC<" in stamp(datetime(2025, 3, 1, 9, 30, 5, tzinfo=UTC), seconds=True)
 
 
-def test_nothing_but_our_own_markup_is_trusted() -> None:
-    assert trusted(Html("<b>ours</b>")) == "<b>ours</b>"
-    with pytest.raises(TypeError):
-        trusted("<b>theirs</b>")  # type: ignore[arg-type]
+def test_nothing_but_our_own_markup_reaches_a_page_unescaped() -> None:
+    page = Template("{{ ours }} {{ theirs }} {{ mixed }}")
+    escaped = escape("a < b")
+    context = Context({"ours": escaped, "theirs": "<b>theirs</b>", "mixed": escaped + "<b>"})
+    assert page.render(context) == "a &lt; b &lt;b&gt;theirs&lt;/b&gt; a &amp;lt; b&lt;b&gt;"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,7 @@ def test_nothing_but_our_own_markup_is_trusted() -> None:
     ],
 )
 def test_what_has_no_shape_is_shown_as_a_mark(text: str, shown: str) -> None:
-    assert visible(text) == plain(text) == shown
+    assert visible(text) == printable(text) == shown
 
 
 HOSTILE = '<script>alert("1")</script>\r\n\x00\x1b[31m\u202e\u2066\ud83d & \U000e0020 \u00a0x'
@@ -88,7 +91,7 @@ HOSTILE = '<script>alert("1")</script>\r\n\x00\x1b[31m\u202e\u2066\ud83d & \U000
 
 @pytest.mark.parametrize("spaces", [False, True])
 def test_inert_text_has_no_element_of_its_own_and_keeps_every_character(*, spaces: bool) -> None:
-    html = inert(HOSTILE, spaces=spaces)
+    html = escape(HOSTILE, spaces=spaces)
     assert "<script" not in html
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", html)
     codes = re.findall(r'data-code="(\d+)"', html)
@@ -112,9 +115,9 @@ def test_inert_text_has_no_element_of_its_own_and_keeps_every_character(*, space
     ],
 )
 def test_marks_are_counted_in_texts_of_any_characters(text: str, marks: int, *, is_live: bool) -> None:
-    assert (count_marks(text), has_live(text)) == (marks, is_live)
-    assert (inert(text) != text, inert(text).count('class="mark"')) == (is_live, marks)
+    assert (count_marks(text), needs_escaping(text)) == (marks, is_live)
+    assert (escape(text) != text, escape(text).count('class="mark"')) == (is_live, marks)
 
 
 def test_white_space_can_be_seen() -> None:
-    assert inert("a  b\t\n", spaces=True) == 'a<i class="sp">··</i>b<i class="sp">→\t</i><i class="sp">↵\n</i>'
+    assert escape("a  b\t\n", spaces=True) == 'a<i class="sp">··</i>b<i class="sp">→\t</i><i class="sp">↵\n</i>'
