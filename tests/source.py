@@ -58,6 +58,24 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
             yield f"{path}:{node.lineno} {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
 
 
+def functions_of_module(path: Path) -> list[ast.FunctionDef]:
+    """The functions at the top level of the module."""
+    return [node for node in tree(path).body if isinstance(node, ast.FunctionDef)]
+
+
+def docstrings(path: Path) -> list[ast.Constant]:
+    """The docstring nodes of the module, its classes and its functions."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    firsts = [node.body[0] for node in nodes(path) if isinstance(node, documented) and node.body]
+    values = [first.value for first in firsts if isinstance(first, ast.Expr)]
+    return [value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+
+
+def module_name(path: Path) -> str:
+    """`dashboard/runs/__init__.py` is `dashboard.runs`."""
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
 def imported_with_the_module(path: Path) -> set[str]:
     """What its import needs: not what its functions import, nor what only the type checker reads."""
     found: set[str] = set()
