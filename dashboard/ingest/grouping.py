@@ -118,7 +118,7 @@ class Gatherer:
     def call_id(self, run: str, call: str) -> UUID:
         key = (run, call)
         if key not in self._ids:
-            joins = self._format.joins(call)
+            joins = self._format.is_global_call_id(call)
             self._ids[key] = identity.call_id(self._project, self._format.namespace, run, call, joins=joins)
         return self._ids[key]
 

@@ -24,7 +24,7 @@ class Seen:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._format = recordings.named(source.format)
+        self._format = recordings.find_format(source.format)
         self._ids: set[int] = set()  # hashes: a file may hold millions of records
         self._is_continued = not source._state.adding
         self._runs = set(source.runs.values_list("external_id", flat=True)) if self._is_continued else set()
@@ -60,5 +60,5 @@ class Seen:
         return set(Observation.objects.filter(call__in=asked, source=self._source).values_list("call", "surface"))
 
     def _call_id(self, one: CallRecord | ResultRecord | ReceiptRecord) -> UUID:
-        joins, run = self._format.joins(one.call), one.owner or one.run
+        joins, run = self._format.is_global_call_id(one.call), one.owner or one.run
         return identity.call_id(self._source.project_id, self._format.namespace, run, one.call, joins=joins)

@@ -42,10 +42,10 @@ from envelopes.recordings.base import (
     ArtifactRecord,
     CallRecord,
     Format,
-    Place,
-    Problem,
+    LineProblem,
     Record,
     SourceLine,
+    SourcePath,
     is_blank,
 )
 from envelopes.text.token_counter import Count, count_here, counting_beside
@@ -193,11 +193,11 @@ class FileImport:
 
     def _run(self, file: BinaryIO, format_name: str | None) -> None:
         head = file.read(HEAD_BYTES)
-        place = Place(self.path.resolve().as_posix())
+        place = SourcePath(self.path.resolve().as_posix())
         source = find_source(self.project, self.name, file, head) or self._begin(file, head, place, format_name)
         if self.retry is not Retry.NOTHING and not source._state.adding:
             self.report.taken_later += take_again(source, self.path, is_lost_too=self.retry is Retry.LOST)
-        form = recordings.named(source.format)
+        form = recordings.find_format(source.format)
         skipped = self._skip_newline(file, source)
         seen = Seen(source)
         for stretch in stretches(file, offset=source.offset + skipped, number=source.lines + 1):
@@ -205,8 +205,8 @@ class FileImport:
             skipped = 0
         self._add_to_report(source)
 
-    def _begin(self, file: BinaryIO, head: bytes, place: Place, format_name: str | None) -> Source:
-        form = recordings.named(format_name) if format_name else _detected(file, head, place)
+    def _begin(self, file: BinaryIO, head: bytes, place: SourcePath, format_name: str | None) -> Source:
+        form = recordings.find_format(format_name) if format_name else _detected(file, head, place)
         return write.begin_source(
             self.project,
             path=self.name,
@@ -228,15 +228,22 @@ class FileImport:
         return 1 if found.startswith(b"\n") else 2 if found == b"\r\n" else 0
 
     def _take(
-        self, file: BinaryIO, source: Source, form: Format, place: Place, stretch: Stretch, skipped: int, seen: Seen
+        self,
+        file: BinaryIO,
+        source: Source,
+        form: Format,
+        place: SourcePath,
+        stretch: Stretch,
+        skipped: int,
+        seen: Seen,
     ) -> None:
         lines, rest = list(stretch.lines), stretch.rest
         if rest is not None and _is_whole(rest.raw):
             lines, rest = [*lines, rest], None
         state: dict[str, object] = msgspec.json.decode(source.state)
         yielded = [_too_long(lines[0])] if stretch.is_too_long else list(form.read(iter(lines), place, state))
-        refusals = [one for one in yielded if isinstance(one, Problem)]
-        records = [one for one in yielded if not isinstance(one, Problem)]
+        refusals = [one for one in yielded if isinstance(one, LineProblem)]
+        records = [one for one in yielded if not isinstance(one, LineProblem)]
         end = lines[-1].offset + len(lines[-1].raw) if lines else source.offset + skipped
         if stretch.is_too_long:
             end = file.tell()
@@ -262,7 +269,7 @@ class FileImport:
 
     def _taken_in(
         self, records: Sequence[Record], room: artifact_store.Room
-    ) -> tuple[dict[str, artifact_store.Stored], list[Problem]]:
+    ) -> tuple[dict[str, artifact_store.Stored], list[LineProblem]]:
         """Files that the records name and that lie beside the recording: on disk before a row names them.
 
         One that there is no room for is a problem of its line, and its reference stays. Raises NotStored.
@@ -276,7 +283,7 @@ class FileImport:
                     found[path] = stored
             except artifact_store.NoRoom as full:
                 reason = f"the file that it names was not taken in: {full}; the line itself was"
-                refused.append(Problem(line=line, path=f"file {path}", reason=reason, raw=b"", part=True))
+                refused.append(LineProblem(line=line, path=f"file {path}", reason=reason, raw=b"", part=True))
         return found, refused
 
     def _add_to_report(self, source: Source) -> None:
@@ -300,14 +307,14 @@ class FileImport:
         self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
 
 
-def _detected(file: BinaryIO, head: bytes, place: Place) -> Format:
+def _detected(file: BinaryIO, head: bytes, place: SourcePath) -> Format:
     """By the first lines, or, where those are too long or too damaged to tell, by the lines behind them."""
     try:
-        return recordings.detect(head, place)
+        return recordings.detect_format(head, place)
     except recordings.UnknownFormat:
         for later in later_heads(file):
             with suppress(recordings.UnknownFormat):
-                return recordings.detect(later, place)
+                return recordings.detect_format(later, place)
         raise
 
 
@@ -354,15 +361,15 @@ class _Meter:
             self._tell(Progress(path, self._done, self._total, self._calls))
 
 
-def _line_counts(lines: Sequence[SourceLine], refusals: Sequence[Problem]) -> dict[str, int]:
+def _line_counts(lines: Sequence[SourceLine], refusals: Sequence[LineProblem]) -> dict[str, int]:
     blank = sum(is_blank(line.raw) for line in lines)
     rejected = sum({one.line: one.lines for one in refusals if not one.part}.values())
     return {"accepted": len(lines) - blank - rejected, "rejected": rejected, "blank": blank}
 
 
-def _too_long(line: SourceLine) -> Problem:
+def _too_long(line: SourceLine) -> LineProblem:
     reason = f"longer than {LONGEST_LINE // 2**20} MiB"
-    return Problem(line=line.number, path="$", reason=reason, raw=line.raw)
+    return LineProblem(line=line.number, path="$", reason=reason, raw=line.raw)
 
 
 def _is_whole(raw: bytes) -> bool:

@@ -54,7 +54,7 @@ class StandIns:
         for one in records:
             match one:
                 case ResultRecord(call=call, child_run=str(run)) | RunRecord(run=run, parent_call=str(call)):
-                    name = self._format.stand_in(run, call)
+                    name = self._format.run_alias(run, call)
                     if name and name != run:
                         yield name, run
 
@@ -64,7 +64,7 @@ class StandIns:
         calls = {
             identity.call_id(self._project, space, name, call, joins=True): name
             for name in names
-            if (call := self._format.started_by(name))
+            if (call := self._format.spawning_call(name))
         }
         if not calls:
             return {}

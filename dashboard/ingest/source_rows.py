@@ -11,8 +11,7 @@ import pyzstd
 
 from dashboard.models import Observation, Problem, Source, SourceChunk
 from dashboard.text.column_values import column_text
-from envelopes.recordings.base import Problem as Refusal
-from envelopes.recordings.base import SourceLine
+from envelopes.recordings.base import LineProblem, SourceLine
 
 RAW_SHOWN = 65_536  # of a refused line; the whole stays in the source's chunks
 LEVEL = 3
@@ -52,7 +51,7 @@ def keep_raw(source: Source, lines: Sequence[SourceLine]) -> None:
 
 
 def keep_refusals(
-    source: Source, refusals: Sequence[Refusal], lines: Sequence[SourceLine], incomplete: SourceLine | None
+    source: Source, refusals: Sequence[LineProblem], lines: Sequence[SourceLine], incomplete: SourceLine | None
 ) -> None:
     """An incomplete last line is a problem only until its end arrives."""
     if source.left_bytes:

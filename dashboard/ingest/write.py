@@ -49,8 +49,7 @@ from dashboard.models import (
 )
 from dashboard.text.column_values import column_text, column_time
 from envelopes import recordings
-from envelopes.recordings.base import ArtifactRecord, EventRecord, MessageRecord, Record, SourceLine
-from envelopes.recordings.base import Problem as Refusal
+from envelopes.recordings.base import ArtifactRecord, EventRecord, LineProblem, MessageRecord, Record, SourceLine
 from envelopes.text.token_counter import Count, Wait, count_here
 from envelopes.text.tokens import TokenCount
 
@@ -64,7 +63,7 @@ class Batch:
     start: int
     lines: Sequence[SourceLine]
     records: Sequence[Record]
-    refusals: Sequence[Refusal]
+    refusals: Sequence[LineProblem]
     end: int
     accepted: int = 0
     rejected: int = 0
@@ -101,7 +100,7 @@ def begin_source(project: Project, *, path: str, format_name: str, inode: int, h
         project=project,
         path=column_text(path, 1024),
         format=format_name,
-        namespace=recordings.named(format_name).namespace,
+        namespace=recordings.find_format(format_name).namespace,
         inode=inode,
         head_sha256=head_sha256,
     )
@@ -160,7 +159,7 @@ class _BatchWrite:
         self.source = source
         self.files = files
         self.project: int = source.project_id
-        self.format = recordings.named(source.format)
+        self.format = recordings.find_format(source.format)
         self.written = Written()
         self.runs: dict[str, Run] = {}
         self.fresh: set[UUID] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envelopes.recordings import audit, claude_code
-from envelopes.recordings.base import Format, Place
+from envelopes.recordings.base import Format, SourcePath
 
 RECORDINGS: tuple[Format, ...] = (*claude_code.FORMATS, *audit.FORMATS)
 
@@ -12,7 +12,7 @@ class UnknownFormat(ValueError):
     """No reader recognises the beginning of a file."""
 
 
-def detect(head: bytes, place: Place) -> Format:
+def detect_format(head: bytes, place: SourcePath) -> Format:
     """The first format that recognises `head`, the first 64 KiB of a file. Raises UnknownFormat."""
     for candidate in RECORDINGS:
         if candidate.sniff(head, place):
@@ -20,7 +20,7 @@ def detect(head: bytes, place: Place) -> Format:
     raise UnknownFormat(f"not a recording that can be read ({', '.join(f.name for f in RECORDINGS)})")
 
 
-def named(name: str) -> Format:
+def find_format(name: str) -> Format:
     """Raises UnknownFormat with the names that there are."""
     for candidate in RECORDINGS:
         if candidate.name == name:

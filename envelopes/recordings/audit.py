@@ -26,20 +26,20 @@ from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
     Format,
-    Place,
-    Problem,
+    LineProblem,
     ReceiptRecord,
     Record,
     ResultRecord,
     RunRecord,
     SourceLine,
+    SourcePath,
     instant,
     is_blank,
     json_lines,
 )
 from envelopes.text.untrusted_json import Untrusted, admit, joined, members, tame, visible
 
-Found = Iterator[Record | Problem]
+Found = Iterator[Record | LineProblem]
 Choice = TypeVar("Choice")
 _LONGEST_DOCUMENT = 2**20
 _LONGEST_NAME = 1_000  # of a run that is remembered as told of
@@ -108,7 +108,7 @@ class Fields:
         return joined(self._left) if self._left else None
 
 
-def sniff(head: bytes, place: Place) -> bool:
+def sniff(head: bytes, place: SourcePath) -> bool:
     """One of the five names, and the beginning of an object that speaks of a run."""
     if _name(place) not in _READERS:
         return False
@@ -116,14 +116,14 @@ def sniff(head: bytes, place: Place) -> bool:
     return beginning.startswith(b"{") and any(key in beginning for key in (b'"runId"', b'"plan"', b'"run"'))
 
 
-def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) -> Found:
+def read(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Found:
     """A file of another name is read by what its objects say."""
     if _name(place) == "run.json":
         yield from _document(lines, place, state)
         return
     told = _told(state)
     for line in json_lines(lines, state):
-        if isinstance(line, Problem):
+        if isinstance(line, LineProblem):
             yield line
             continue
         try:
@@ -131,7 +131,7 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
             run = fields.needed("runId", "run")
             records = list(_READERS.get(_name(place), _by_content)(fields, run))
         except Untrusted as refusal:
-            yield Problem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue
         if run not in told:
             yield RunRecord(line=line.number, run=run)
@@ -140,7 +140,7 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
         state["told"] = told
 
 
-def joins(call: str) -> bool:
+def is_global_call_id(call: str) -> bool:
     """A call id is unique within its run only."""
     return False
 
@@ -149,11 +149,11 @@ def _told(state: dict[str, object]) -> list[str]:
     return msgspec.convert(state.get("told", []), list[str])
 
 
-def _name(place: Place) -> str:
+def _name(place: SourcePath) -> str:
     return place.path.rsplit("/", 1)[-1]
 
 
-def _document(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) -> Found:
+def _document(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Found:
     """What came of an unfinished document waits in `state`, byte for byte as Latin-1."""
     earlier = str(state.get("document", "")).encode("latin-1")
     found = list(lines)
@@ -165,7 +165,7 @@ def _document(lines: Iterable[SourceLine], place: Place, state: dict[str, object
         admit(raw)
         yield _run(Fields(first, raw), place)
     except Untrusted as refusal:
-        yield Problem(
+        yield LineProblem(
             line=found[0].number,
             path=refusal.path,
             reason=f"run.json is one JSON document: {refusal.reason}",
@@ -178,7 +178,7 @@ def _document(lines: Iterable[SourceLine], place: Place, state: dict[str, object
     state.pop("document", None)
 
 
-def _run(fields: Fields, place: Place) -> RunRecord:
+def _run(fields: Fields, place: SourcePath) -> RunRecord:
     """A folder's name stands in for a missing `runId`."""
     folders = place.path.split("/")[:-1]
     run = fields.text("runId", "id") or (folders[-1] if folders else None)
@@ -301,6 +301,6 @@ FORMATS: tuple[Format, ...] = (
         namespace="audit",
         sniff=sniff,
         read=read,
-        joins=joins,
+        is_global_call_id=is_global_call_id,
     ),
 )

@@ -1,4 +1,4 @@
-"""What a reader of foreign logs yields: records in file order, or a Problem for a refused line.
+"""What a reader of foreign logs yields: records in file order, or a LineProblem for a refused line.
 
 A reader keeps bytes. `args`, `result`, `content` and `payload` are the JSON exactly as it stands in
 the source, so what is stored is what was recorded. Each record carries the line that it came from.
@@ -159,7 +159,7 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="a
     owner: str | None = None
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="problem"):
+class LineProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="problem"):
     """A refused line, or a refused part of one (`part`). `path` is a JSON path within it.
 
     `lines` counts what it stands for: one, or all the lines of a file that is no JSONL at all; `raw`
@@ -186,7 +186,7 @@ Record: TypeAlias = (
 )
 
 
-class Place(msgspec.Struct, frozen=True):
+class SourcePath(msgspec.Struct, frozen=True):
     """Where a file lay, as far as a format needs it: the names decide runs and their parents.
 
     `path` has forward slashes and is relative to the folder that was given, or a bare file name.
@@ -203,8 +203,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """`namespace` names the space that `run` ids live in; `joined_calls` tells which call ids are
     globally unique and so join across files (design.md section 1, Identity).
 
-    A source may know of a run only which call started it. `stand_in` names the run that such a source
-    means by `run` once both are known, None where it cannot be told; `started_by` gives the call back.
+    A source may know of a run only which call started it. `run_alias` names the run that such a source
+    means by `run` once both are known, None where it cannot be told; `spawning_call` gives the call back.
 
     `read` is a generator over a whole file or over the part that is new; `state` is what an earlier
     part left behind (JSON-able), and what `read` changes in it is kept for the next part.
@@ -214,11 +214,11 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     agent: str
     namespace: str
-    sniff: Callable[[bytes, Place], bool]
-    read: Callable[[Iterable[SourceLine], Place, dict[str, object]], Iterator[Record | Problem]]
-    joins: Callable[[str], bool]
-    stand_in: Callable[[str, str], str | None] = lambda _run, _call: None
-    started_by: Callable[[str], str | None] = lambda _run: None
+    sniff: Callable[[bytes, SourcePath], bool]
+    read: Callable[[Iterable[SourceLine], SourcePath, dict[str, object]], Iterator[Record | LineProblem]]
+    is_global_call_id: Callable[[str], bool]
+    run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
+    spawning_call: Callable[[str], str | None] = lambda _run: None
 
 
 def is_blank(raw: bytes) -> bool:
@@ -230,8 +230,8 @@ def instant(text: str | None) -> str | None:
     return text if text is not None and moment(text) is not None else None
 
 
-def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | Problem]:
-    """The lines that may hold JSON, without blank ones and byte order mark; a Problem for what may not.
+def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | LineProblem]:
+    """The lines that may hold JSON, without blank ones and byte order mark; a LineProblem for what may not.
 
     A file that begins with one document spread over many lines is refused as a whole, once.
     """
@@ -243,7 +243,7 @@ def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterato
         if "one_document" not in state:
             state["one_document"] = _opens_document(raw)
         if state["one_document"]:
-            yield Problem(
+            yield LineProblem(
                 line=line.number,
                 path="$",
                 reason="one JSON document over many lines where one object a line is expected",
@@ -254,7 +254,7 @@ def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterato
         try:
             admit(raw)
         except Untrusted as refusal:
-            yield Problem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue
         yield SourceLine(line.number, line.offset, raw)
 

@@ -17,8 +17,8 @@ from envelopes.alignment.mapping import Evidence
 from envelopes.families import foreign
 from envelopes.families.base import Family
 from envelopes.pipeline.project import project, render
-from envelopes.recordings import UnknownFormat, detect
-from envelopes.recordings.base import CallRecord, Place, ResultRecord, SourceLine
+from envelopes.recordings import UnknownFormat, detect_format
+from envelopes.recordings.base import CallRecord, ResultRecord, SourceLine, SourcePath
 from envelopes.schema.result import CompleteOutput
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.canonical_json import hash_of
@@ -81,9 +81,9 @@ def _small_calls(folder: Path) -> Iterator[tuple[Family, CompleteOutput]]:
 def _calls_of(path: Path) -> Iterator[tuple[Family, CompleteOutput]]:
     with path.open("rb") as file:
         lines = [SourceLine(number, 0 if number == 1 else 1, raw) for number, raw in enumerate(file, start=1)]
-    place = Place(path.name)
+    place = SourcePath(path.name)
     try:
-        reader = detect(b"".join(line.raw for line in lines[:50])[:65_536], place)
+        reader = detect_format(b"".join(line.raw for line in lines[:50])[:65_536], place)
     except UnknownFormat:
         return
     asked: dict[str, CallRecord] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from envelopes.recordings.base import Place, Problem, Record, SourceLine
+from envelopes.recordings.base import LineProblem, Record, SourceLine, SourcePath
 from envelopes.recordings.claude_code import SESSION
 
 FIXTURES = Path(__file__).parent / "recordings"
@@ -23,8 +23,10 @@ def source(content: bytes, number: int = 1, offset: int = 0) -> list[SourceLine]
     return lines
 
 
-def read(content: bytes, path: str = f"{OLD}.jsonl", state: dict[str, object] | None = None) -> list[Record | Problem]:
-    return list(SESSION.read(source(content), Place(path), {} if state is None else state))
+def read(
+    content: bytes, path: str = f"{OLD}.jsonl", state: dict[str, object] | None = None
+) -> list[Record | LineProblem]:
+    return list(SESSION.read(source(content), SourcePath(path), {} if state is None else state))
 
 
 def line(kind: str, **fields: Any) -> bytes:
@@ -44,5 +46,5 @@ def tool_result(call: str = "toolu_1", content: Any = "done", **fields: Any) -> 
     return {"type": "tool_result", "tool_use_id": call, "content": content, **fields}
 
 
-def only(kind: type[Any], records: Iterable[Record | Problem]) -> list[Any]:
+def only(kind: type[Any], records: Iterable[Record | LineProblem]) -> list[Any]:
     return [record for record in records if isinstance(record, kind)]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from envelopes.recordings.base import Format
 from envelopes.recordings.claude_code import journal, session, stream_json
-from envelopes.recordings.claude_code.results import is_global_id, stand_in, started_by
+from envelopes.recordings.claude_code.results import is_global_call_id, run_alias, spawning_call
 
 SESSION = Format(
     name="claude-code",
@@ -27,9 +27,9 @@ SESSION = Format(
     namespace="claude-code",
     sniff=session.sniff,
     read=session.read,
-    joins=is_global_id,
-    stand_in=stand_in,
-    started_by=started_by,
+    is_global_call_id=is_global_call_id,
+    run_alias=run_alias,
+    spawning_call=spawning_call,
 )
 STREAM = Format(
     name="claude-code-stream",
@@ -38,9 +38,9 @@ STREAM = Format(
     namespace="claude-code",
     sniff=stream_json.sniff,
     read=stream_json.read,
-    joins=is_global_id,
-    stand_in=stand_in,
-    started_by=started_by,
+    is_global_call_id=is_global_call_id,
+    run_alias=run_alias,
+    spawning_call=spawning_call,
 )
 JOURNAL = Format(
     name="claude-code-journal",
@@ -49,6 +49,6 @@ JOURNAL = Format(
     namespace="claude-code",
     sniff=journal.sniff,
     read=journal.read,
-    joins=is_global_id,
+    is_global_call_id=is_global_call_id,
 )
 FORMATS: tuple[Format, ...] = (SESSION, STREAM, JOURNAL)

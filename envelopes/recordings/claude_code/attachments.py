@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.recordings.base import MessageRecord, Problem, Record
+from envelopes.recordings.base import LineProblem, MessageRecord, Record
 from envelopes.recordings.claude_code.line import Line
 from envelopes.recordings.claude_code.runs import after, message_key
 from envelopes.recordings.claude_code.schema import NOTHING, opening, reader
@@ -28,7 +28,7 @@ class Attachment(msgspec.Struct, frozen=True, gc=False):
 _read_attachment = reader(Attachment)
 
 
-def attached(line: Line) -> Iterator[Record | Problem]:
+def attached(line: Line) -> Iterator[Record | LineProblem]:
     yield from line.own_run()
     try:
         found = _read_attachment(line.entry.attachment)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.recordings.base import Problem, Record, SupersedeRecord
+from envelopes.recordings.base import LineProblem, Record, SupersedeRecord
 from envelopes.recordings.claude_code.line import Line
 from envelopes.recordings.claude_code.schema import NOTHING, opening, reader, storable
 from envelopes.text.untrusted_json import Untrusted, elements, tame
@@ -40,7 +40,7 @@ _read_microcompact = reader(Microcompact)
 _read_replacement = reader(Replacement)
 
 
-def compacted(line: Line) -> Iterator[Record | Problem]:
+def compacted(line: Line) -> Iterator[Record | LineProblem]:
     """From here on no earlier receipt of the run stands, but for those in messages that were kept."""
     if kept := _kept(line.entry.compact_metadata):
         said = f"the conversation was compacted, but for {kept} that stayed"
@@ -61,7 +61,7 @@ def _kept(metadata: msgspec.Raw) -> str:
     return "some messages" if opening(found.preserved_segment) == b"{" else ""
 
 
-def microcompacted(line: Line) -> Iterator[Record | Problem]:
+def microcompacted(line: Line) -> Iterator[Record | LineProblem]:
     """The receipts named in `compactedToolIds` left the context; nothing stands in their place."""
     yield line.event("microcompact_boundary", "some receipts were compacted away", line.raw)
     if opening(line.entry.microcompact_metadata) != b"{":
@@ -78,7 +78,7 @@ def microcompacted(line: Line) -> Iterator[Record | Problem]:
             yield line.refused(path, "expected a string", raw, part=True)
 
 
-def replaced(line: Line) -> Iterator[Record | Problem]:
+def replaced(line: Line) -> Iterator[Record | LineProblem]:
     """`content-replacement`: what the model gets instead from the next request on."""
     if opening(line.entry.replacements) != b"[":
         yield line.refused("$.replacements", "expected an array", bytes(line.entry.replacements), part=True)

@@ -11,7 +11,7 @@ import msgspec
 from envelopes.recordings.base import (
     ArtifactRecord,
     CallRecord,
-    Problem,
+    LineProblem,
     ReceiptRecord,
     Record,
     ResultRecord,
@@ -19,19 +19,19 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.claude_code.line import Line
 from envelopes.recordings.claude_code.reader_state import remember
-from envelopes.recordings.claude_code.results import is_global_id
+from envelopes.recordings.claude_code.results import is_global_call_id
 
 
-def owned(line: Line, record: Record | Problem) -> Record | Problem:
+def owned(line: Line, record: Record | LineProblem) -> Record | LineProblem:
     match record:
-        case CallRecord(call=call) if not is_global_id(call):
+        case CallRecord(call=call) if not is_global_call_id(call):
             origin = line.origin
             line.memory.copied.pop(call, None)
             if origin:
                 remember(line.memory.copied, call, origin)
         case (
             ResultRecord(call=call) | ReceiptRecord(call=call) | SupersedeRecord(call=call) | ArtifactRecord(call=call)
-        ) if not is_global_id(call):
+        ) if not is_global_call_id(call):
             origin = line.origin or line.memory.copied.get(call)
         case _:
             return record

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from envelopes.recordings.base import BYTE_ORDER_MARK, Place, Problem, Record, SourceLine, json_lines
+from envelopes.recordings.base import BYTE_ORDER_MARK, LineProblem, Record, SourceLine, SourcePath, json_lines
 from envelopes.recordings.claude_code.schema import reader
 from envelopes.text.untrusted_json import Untrusted
 
@@ -27,7 +27,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel"):
 _read_entry = reader(_Entry)
 
 
-def sniff(head: bytes, place: Place) -> bool:
+def sniff(head: bytes, place: SourcePath) -> bool:
     """Its first line that is JSON has a `type`, a `key` and an `agentId`, and names no session."""
     for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
         try:
@@ -38,12 +38,12 @@ def sniff(head: bytes, place: Place) -> bool:
     return False
 
 
-def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) -> Iterator[Record | Problem]:
+def read(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Iterator[Record | LineProblem]:
     for line in json_lines(lines, state):
-        if isinstance(line, Problem):
+        if isinstance(line, LineProblem):
             yield line
             continue
         try:
             _read_entry(line.raw)
         except Untrusted as refusal:
-            yield Problem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)

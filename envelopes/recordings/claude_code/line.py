@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.recordings.base import EventRecord, Problem, Record, SourceLine, instant
+from envelopes.recordings.base import EventRecord, LineProblem, Record, SourceLine, instant
 from envelopes.recordings.claude_code import runs
 from envelopes.recordings.claude_code.paths import Whereabouts
 from envelopes.recordings.claude_code.reader_state import Memory, of_session
@@ -80,8 +80,8 @@ class Line(msgspec.Struct, frozen=True):
             at=self.at,
         )
 
-    def refused(self, path: str, reason: str, raw: bytes, *, part: bool = False) -> Problem:
-        return Problem(line=self.number, path=path, reason=reason, raw=raw, part=part)
+    def refused(self, path: str, reason: str, raw: bytes, *, part: bool = False) -> LineProblem:
+        return LineProblem(line=self.number, path=path, reason=reason, raw=raw, part=part)
 
     def own_run(self, message: Message | None = None) -> Iterator[Record]:
         """What this line tells of the file's own run that was not known."""

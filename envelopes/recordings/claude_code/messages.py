@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record
+from envelopes.recordings.base import CallRecord, EventRecord, LineProblem, MessageRecord, Record
 from envelopes.recordings.claude_code.results import Turn, outcome
 from envelopes.recordings.claude_code.schema import Block, Message, has_nul, opening, reader
 from envelopes.text.untrusted_json import Untrusted, elements
@@ -19,7 +19,7 @@ _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
 _NOTHING_SAID = frozenset({b"", b"n"})  # nothing, or a null
 
 
-def turn_records(turn: Turn, message: Message) -> Iterator[Record | Problem]:
+def turn_records(turn: Turn, message: Message) -> Iterator[Record | LineProblem]:
     match opening(message.content):
         case b'"':
             yield _around(turn, message, bytes(message.content))
@@ -33,7 +33,7 @@ def turn_records(turn: Turn, message: Message) -> Iterator[Record | Problem]:
             yield from _results(turn, [])
 
 
-def _array(turn: Turn, message: Message, content: bytes) -> Iterator[Record | Problem]:
+def _array(turn: Turn, message: Message, content: bytes) -> Iterator[Record | LineProblem]:
     blocks = _blocks(content)
     around = [index for index, block in enumerate(blocks) if _stands_around(block)]
     if around and len(around) == len(blocks):
@@ -85,7 +85,7 @@ def _around(turn: Turn, message: Message, content: bytes) -> MessageRecord:
     )
 
 
-def _call(turn: Turn, message: Message, block: Block, index: int, raw: bytes) -> CallRecord | Problem:
+def _call(turn: Turn, message: Message, block: Block, index: int, raw: bytes) -> CallRecord | LineProblem:
     if not block.id or not block.name:
         field = "name" if block.id else "id"
         return turn.refused(f".content[{index}].{field}", f"a tool_use block without {field}", raw)
@@ -102,7 +102,7 @@ def _call(turn: Turn, message: Message, block: Block, index: int, raw: bytes) ->
     )
 
 
-def _results(turn: Turn, results: list[tuple[int, Block, bytes]]) -> Iterator[Record | Problem]:
+def _results(turn: Turn, results: list[tuple[int, Block, bytes]]) -> Iterator[Record | LineProblem]:
     """One structured result stands beside all blocks of a line: it is told only of a block that is alone."""
     alone = len(results) == 1
     for index, block, raw in results:

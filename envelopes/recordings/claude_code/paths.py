@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-from envelopes.recordings.base import Place
+from envelopes.recordings.base import SourcePath
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _AGENT = "agent-"
@@ -28,7 +28,7 @@ class Whereabouts(msgspec.Struct, frozen=True):
     stem: str
 
 
-def whereabouts(place: Place) -> Whereabouts:
+def whereabouts(place: SourcePath) -> Whereabouts:
     if not place.stem.startswith(_AGENT):
         return Whereabouts(_if_uuid(place.stem), None, place.stem)
     folders = place.path.split("/")[:-1]

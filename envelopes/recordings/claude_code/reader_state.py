@@ -11,7 +11,7 @@ from hashlib import blake2s
 
 import msgspec
 
-from envelopes.recordings.base import MessageRecord, Problem, Record
+from envelopes.recordings.base import LineProblem, MessageRecord, Record
 
 COMMAND, PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4, 5  # a title of a higher rank replaces a lower one
 _FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
@@ -100,7 +100,7 @@ def remember(kept: dict[str, str], key: str, value: str, most: int = _KEPT) -> N
         _forget_oldest(kept, most)
 
 
-def told_apart(memory: Memory, record: Record | Problem) -> Record | Problem:
+def told_apart(memory: Memory, record: Record | LineProblem) -> Record | LineProblem:
     """A message whose id came with other content before (ids were blacked out, all alike) gets one of its own."""
     if not isinstance(record, MessageRecord):
         return record

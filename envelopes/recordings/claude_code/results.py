@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
-from envelopes.recordings.base import ArtifactRecord, Problem, ReceiptRecord, Record, ResultRecord
+from envelopes.recordings.base import ArtifactRecord, LineProblem, ReceiptRecord, Record, ResultRecord
 from envelopes.recordings.claude_code.schema import Block, opening, reader, storable
 from envelopes.text.untrusted_json import Untrusted, tame
 
@@ -43,8 +43,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
 
-    def refused(self, path: str, reason: str, raw: bytes) -> Problem:
-        return Problem(line=self.line, path=self.path + path, reason=reason, raw=raw, part=True)
+    def refused(self, path: str, reason: str, raw: bytes) -> LineProblem:
+        return LineProblem(line=self.line, path=self.path + path, reason=reason, raw=raw, part=True)
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -63,19 +63,19 @@ _NO_FACTS = Facts()
 _read_facts = reader(Facts)
 
 
-def is_global_id(call: str) -> bool:
+def is_global_call_id(call: str) -> bool:
     """Ids that the API gives are unique everywhere; others (`call_0`) are not."""
     return call.startswith("toolu_")
 
 
-def stand_in(run: str, call: str) -> str | None:
+def run_alias(run: str, call: str) -> str | None:
     """What a stream calls the run of a subagent that it does not name; only ids that are unique join."""
-    return f"{run.partition('/')[0]}/{call}" if is_global_id(call) else None
+    return f"{run.partition('/')[0]}/{call}" if is_global_call_id(call) else None
 
 
-def started_by(run: str) -> str | None:
+def spawning_call(run: str) -> str | None:
     call = run.partition("/")[2]
-    return call if is_global_id(call) else None
+    return call if is_global_call_id(call) else None
 
 
 def outcome(turn: Turn, call: str, block: Block, result: msgspec.Raw) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from hashlib import blake2s
 
 import msgspec
 
-from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, Problem, Record, RunRecord
+from envelopes.recordings.base import CallRecord, EventRecord, LineProblem, MessageRecord, Record, RunRecord
 from envelopes.recordings.claude_code.reader_state import COMMAND, PROMPT, Memory, remember
 from envelopes.recordings.claude_code.schema import storable
 from envelopes.schema.result import summary
@@ -77,7 +77,7 @@ def child_run(
     )
 
 
-def after(memory: Memory, record: Record | Problem) -> Iterator[Record]:
+def after(memory: Memory, record: Record | LineProblem) -> Iterator[Record]:
     """What a record of a turn tells beyond itself: of the run, or of a task that ended in the background."""
     match record:
         case CallRecord():
@@ -107,7 +107,7 @@ def _after_call(memory: Memory, call: CallRecord) -> Iterator[RunRecord]:
         remember(memory.prompts, _digest(prompt), call.call)
 
 
-def spawning_call(memory: Memory, content: bytes) -> str | None:
+def find_spawning_call(memory: Memory, content: bytes) -> str | None:
     """The call that sent this first message to a subagent: the texts are the same, byte for byte."""
     return memory.prompts.get(_digest(_text_slice(content)))
 

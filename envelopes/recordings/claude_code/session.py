@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from envelopes.recordings.base import (
     BYTE_ORDER_MARK,
+    LineProblem,
     MessageRecord,
-    Place,
-    Problem,
     Record,
     RunRecord,
     SourceLine,
+    SourcePath,
     json_lines,
 )
 from envelopes.recordings.claude_code import compaction, subagents
@@ -36,11 +36,11 @@ from envelopes.recordings.claude_code.schema import opening
 from envelopes.schema.result import summary
 from envelopes.text.untrusted_json import Untrusted
 
-Found = Iterator[Record | Problem]
+Found = Iterator[Record | LineProblem]
 _BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot", "file-history-delta"})
 
 
-def sniff(head: bytes, place: Place) -> bool:
+def sniff(head: bytes, place: SourcePath) -> bool:
     """Some line has a `type` and a `sessionId`, or is of a type that stands before any session.
 
     A line that is cut, or longer than the head, tells only where no line before it did: in a stream a
@@ -60,15 +60,15 @@ def sniff(head: bytes, place: Place) -> bool:
     return False
 
 
-def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) -> Found:
+def read(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Found:
     memory = Memory.load(state)
     where = whereabouts(place)
     for line in json_lines(lines, state):
-        if isinstance(line, Problem):
+        if isinstance(line, LineProblem):
             yield line
         else:
             arrived = _arrived(line, memory, where, state)
-            if isinstance(arrived, Problem):
+            if isinstance(arrived, LineProblem):
                 yield arrived
                 continue
             memory = arrived.memory
@@ -77,11 +77,11 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
             memory.store(state)
 
 
-def _arrived(source: SourceLine, memory: Memory, where: Whereabouts, state: dict[str, object]) -> Line | Problem:
+def _arrived(source: SourceLine, memory: Memory, where: Whereabouts, state: dict[str, object]) -> Line | LineProblem:
     try:
         return arrive(source, memory, where, state)
     except Untrusted as refusal:
-        return Problem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
+        return LineProblem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
 
 
 def _records(line: Line) -> Found:

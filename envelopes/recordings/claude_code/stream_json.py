@@ -18,24 +18,24 @@ import msgspec
 from envelopes.recordings.base import (
     BYTE_ORDER_MARK,
     EventRecord,
+    LineProblem,
     MessageRecord,
-    Place,
-    Problem,
     Record,
     ResultRecord,
     RunRecord,
     SourceLine,
+    SourcePath,
     instant,
     json_lines,
 )
 from envelopes.recordings.claude_code import runs
 from envelopes.recordings.claude_code.messages import read_message, turn_records
 from envelopes.recordings.claude_code.reader_state import Memory, of_session, remember, told_apart
-from envelopes.recordings.claude_code.results import Turn, is_global_id
+from envelopes.recordings.claude_code.results import Turn, is_global_call_id
 from envelopes.recordings.claude_code.schema import NOTHING, Message, opening, reader
 from envelopes.text.untrusted_json import Untrusted
 
-Found = Iterator[Record | Problem]
+Found = Iterator[Record | LineProblem]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Line(msgspec.Struct, frozen=True):
         )
 
 
-def sniff(head: bytes, place: Place) -> bool:
+def sniff(head: bytes, place: SourcePath) -> bool:
     """Some line has a `type` and a `session_id`."""
     for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
         try:
@@ -104,14 +104,14 @@ def sniff(head: bytes, place: Place) -> bool:
     return False
 
 
-def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) -> Found:
+def read(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Found:
     memory = Memory.load(state)
     for line in json_lines(lines, state):
-        if isinstance(line, Problem):
+        if isinstance(line, LineProblem):
             yield line
             continue
         entry = _entry(line)
-        if isinstance(entry, Problem):
+        if isinstance(entry, LineProblem):
             yield entry
             continue
         memory = of_session(entry.session_id or memory.session or place.stem, memory, state)
@@ -121,14 +121,14 @@ def read(lines: Iterable[SourceLine], place: Place, state: dict[str, object]) ->
         memory.store(state)
 
 
-def _entry(source: SourceLine) -> Entry | Problem:
+def _entry(source: SourceLine) -> Entry | LineProblem:
     try:
         entry = _read_entry(source.raw)
     except Untrusted as refusal:
-        return Problem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
+        return LineProblem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
     if entry.type is None:
         reason = "no type, or one that is no string"
-        return Problem(line=source.number, path="$.type", reason=reason, raw=source.raw)
+        return LineProblem(line=source.number, path="$.type", reason=reason, raw=source.raw)
     return entry
 
 
@@ -137,7 +137,9 @@ def _turn(line: Line) -> Found:
     try:
         message = read_message(entry.message)
     except Untrusted as refusal:
-        yield Problem(line=line.number, path="$.message", reason=refusal.reason, raw=bytes(entry.message) or line.raw)
+        yield LineProblem(
+            line=line.number, path="$.message", reason=refusal.reason, raw=bytes(entry.message) or line.raw
+        )
         return
     yield from _told(line, message)
     turn = Turn(
@@ -181,11 +183,11 @@ def _told(line: Line, message: Message | None = None) -> Iterator[Record]:
     )
 
 
-def _with_child(line: Line, record: Record | Problem) -> Record | Problem:
+def _with_child(line: Line, record: Record | LineProblem) -> Record | LineProblem:
     """The result of a call that started a subagent names its run, by its agent where both ids are certain."""
     if not isinstance(record, ResultRecord):
         return record
-    if record.child_run and is_global_id(record.call):
+    if record.child_run and is_global_call_id(record.call):
         remember(line.memory.agents, record.call, record.child_run)
         return record
     child = f"{line.session}/{record.call}"

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.recordings.base import Problem, Record, instant
+from envelopes.recordings.base import LineProblem, Record, instant
 from envelopes.recordings.claude_code.line import Line, read_entry
 from envelopes.recordings.claude_code.messages import read_message, turn_records
 from envelopes.recordings.claude_code.reader_state import remember
-from envelopes.recordings.claude_code.results import Turn, is_global_id
-from envelopes.recordings.claude_code.runs import after, child_run, message_key, spawning_call
+from envelopes.recordings.claude_code.results import Turn, is_global_call_id
+from envelopes.recordings.claude_code.runs import after, child_run, find_spawning_call, message_key
 from envelopes.recordings.claude_code.schema import NOTHING, Entry, Message, reader
 from envelopes.text.untrusted_json import Untrusted
 
@@ -33,9 +33,9 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
 _read_progress = reader(Progress)
 
 
-def progress(line: Line) -> Iterator[Record | Problem]:
+def progress(line: Line) -> Iterator[Record | LineProblem]:
     call = line.entry.parent_tool_use_id
-    call = call if call and is_global_id(call) else None
+    call = call if call and is_global_call_id(call) else None
     try:
         reported = _read_progress(line.entry.data)
     except Untrusted:
@@ -48,7 +48,7 @@ def progress(line: Line) -> Iterator[Record | Problem]:
         yield line.event(kind, kind, bytes(line.entry.data), call)
 
 
-def _reported(line: Line, reported: Progress, call: str | None) -> Iterator[Record | Problem]:
+def _reported(line: Line, reported: Progress, call: str | None) -> Iterator[Record | LineProblem]:
     run = f"{line.session}/{reported.agent_id}"
     try:
         entry = read_entry(reported.message)
@@ -80,11 +80,11 @@ def _turn(line: Line, run: str, entry: Entry, at: str | None) -> Turn:
     )
 
 
-def sidechain(line: Line, message: Message) -> Iterator[Record | Problem]:
+def sidechain(line: Line, message: Message) -> Iterator[Record | LineProblem]:
     run = f"{line.session}/{line.entry.agent_id or _root(line)}"
     content = bytes(message.content)
     if run not in line.memory.children:
-        call = spawning_call(line.memory, content)
+        call = find_spawning_call(line.memory, content)
         yield from child_run(line.memory, line.number, run, parent=line.run, call=call, at=line.at, prompt=content)
     for record in turn_records(line.turn(run), message):
         yield record

@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from envelopes.recordings import detect, named
+from envelopes.recordings import detect_format, find_format
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
-    Place,
-    Problem,
+    LineProblem,
     ReceiptRecord,
     Record,
     ResultRecord,
     RunRecord,
+    SourcePath,
 )
 from tests.cases import each
 from tests.envelopes.session_lines import source
 
 FOLDER = Path(__file__).parent / "audit"
-AUDIT = named("audit")
+AUDIT = find_format("audit")
 
 
-def read(content: bytes, path: str) -> list[Record | Problem]:
-    return list(AUDIT.read(source(content), Place(path), {}))
+def read(content: bytes, path: str) -> list[Record | LineProblem]:
+    return list(AUDIT.read(source(content), SourcePath(path), {}))
 
 
 def shipped(name: str) -> list[Any]:
@@ -37,9 +37,9 @@ def shipped(name: str) -> list[Any]:
 @pytest.mark.parametrize("name", ["run.json", "calls.jsonl", "results.jsonl", "events.jsonl", "receipts.jsonl"])
 def test_each_file_of_the_folder_is_known_and_read_without_a_problem(name: str) -> None:
     content = (FOLDER / "run-7" / name).read_bytes()
-    assert detect(content, Place(f"run-7/{name}")) is AUDIT
+    assert detect_format(content, SourcePath(f"run-7/{name}")) is AUDIT
     records = shipped(name)
-    assert not [found for found in records if isinstance(found, Problem)]
+    assert not [found for found in records if isinstance(found, LineProblem)]
     assert {found.run for found in records} == {"run-7"}
     assert isinstance(records[0], RunRecord)
 
@@ -109,7 +109,7 @@ def test_an_exported_call_is_known_by_the_agents_own_id_and_result() -> None:
 def test_a_refused_line_names_the_field_and_costs_no_line_beside_it(raw: bytes, path: str) -> None:
     good = b'{"runId":"r","callId":"c","tool":"t","args":{}}\n'
     records = read(good + raw + b"\n" + good, "calls.jsonl")
-    assert [(found.line, found.path) for found in records if isinstance(found, Problem)] == [(2, path)]
+    assert [(found.line, found.path) for found in records if isinstance(found, LineProblem)] == [(2, path)]
     assert [found.line for found in records if isinstance(found, CallRecord)] == [1, 3]
 
 
@@ -122,17 +122,19 @@ def test_a_field_of_the_wrong_type_raises_nothing_and_is_not_lost(name: str, wro
         records = read(json.dumps({**first, field: wrong}).encode(), f"run-7/{name}")
         assert records
         for found in records:
-            assert "\0" not in found.run.encode().decode() if not isinstance(found, Problem) else found.reason
+            assert "\0" not in found.run.encode().decode() if not isinstance(found, LineProblem) else found.reason
 
 
 def test_a_run_document_that_comes_in_two_parts_is_read_when_it_is_whole() -> None:
     lines = source((FOLDER / "run-7" / "run.json").read_bytes())
     state: dict[str, object] = {}
-    [unfinished] = AUDIT.read(lines[:4], Place("run-7/run.json"), state)
-    assert isinstance(unfinished, Problem)
+    [unfinished] = AUDIT.read(lines[:4], SourcePath("run-7/run.json"), state)
+    assert isinstance(unfinished, LineProblem)
     assert unfinished.lines == 4
-    assert list(AUDIT.read(lines[4:], Place("run-7/run.json"), json.loads(json.dumps(state)))) == shipped("run.json")
+    assert list(AUDIT.read(lines[4:], SourcePath("run-7/run.json"), json.loads(json.dumps(state)))) == shipped(
+        "run.json"
+    )
 
 
 def test_call_ids_are_unique_in_their_run_only() -> None:
-    assert not AUDIT.joins("c1")
+    assert not AUDIT.is_global_call_id("c1")

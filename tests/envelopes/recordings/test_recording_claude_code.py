@@ -12,12 +12,12 @@ from envelopes.recordings.base import (
     ArtifactRecord,
     CallRecord,
     EventRecord,
+    LineProblem,
     MessageRecord,
-    Place,
-    Problem,
     ReceiptRecord,
     ResultRecord,
     RunRecord,
+    SourcePath,
     SupersedeRecord,
 )
 from envelopes.recordings.claude_code import SESSION
@@ -93,7 +93,7 @@ def test_one_result_beside_two_receipts_is_given_to_neither() -> None:
     ]
     [event] = only(EventRecord, records)
     assert (event.kind, event.payload) == ("unattributed_result", b'{"stdout": "whose?"}')
-    assert not only(Problem, records)
+    assert not only(LineProblem, records)
 
 
 @pytest.mark.parametrize("content", ["Stop.", None, [{"type": "text", "text": "Stop."}], 7])
@@ -187,7 +187,7 @@ def test_microcompaction_supersedes_each_receipt_it_names() -> None:
     raw = line("system", subtype="microcompact_boundary", microcompactMetadata={"compactedToolIds": ["toolu_1", 7]})
     records = read(raw)
     assert [(found.call, found.content) for found in only(SupersedeRecord, records)] == [("toolu_1", None)]
-    assert [found.path for found in only(Problem, records)] == ["$.microcompactMetadata.compactedToolIds[1]"]
+    assert [found.path for found in only(LineProblem, records)] == ["$.microcompactMetadata.compactedToolIds[1]"]
 
 
 def test_a_replacement_stands_in_the_place_of_a_receipt() -> None:
@@ -195,7 +195,7 @@ def test_a_replacement_stands_in_the_place_of_a_receipt() -> None:
     records = read(line("content-replacement", replacements=kept))
     [superseded] = only(SupersedeRecord, records)
     assert (superseded.call, superseded.reason, superseded.content) == ("toolu_1", "content-replacement", b'"[cut]"')
-    assert [found.path for found in only(Problem, records)] == ["$.replacements[1].toolUseId", "$.replacements[2]"]
+    assert [found.path for found in only(LineProblem, records)] == ["$.replacements[1].toolUseId", "$.replacements[2]"]
 
 
 def test_compaction_is_an_event_of_the_run() -> None:
@@ -288,8 +288,8 @@ def test_a_fork_with_rewritten_lines_is_known_by_ids_that_join() -> None:
     names = [f"rewritten/{OLD}.jsonl", f"rewritten/{NEW}.jsonl"]
     old, new = (only(CallRecord, read((FIXTURES / name).read_bytes(), name)) for name in names)
     assert (new[0].run, new[0].call, new[0].inherited) == (NEW, old[0].call, False)
-    assert SESSION.joins(new[0].call)
-    assert not SESSION.joins("call_0")
+    assert SESSION.is_global_call_id(new[0].call)
+    assert not SESSION.is_global_call_id("call_0")
 
 
 def test_an_old_sidechain_becomes_the_run_of_the_call_that_started_it() -> None:
@@ -331,12 +331,12 @@ def test_other_progress_is_an_event_with_its_payload() -> None:
 def test_a_file_read_in_parts_gives_what_it_gives_whole() -> None:
     path = f"resumed/{NEW}.jsonl"
     lines = source((FIXTURES / path).read_bytes())
-    whole = list(SESSION.read(lines, Place(path), {}))
+    whole = list(SESSION.read(lines, SourcePath(path), {}))
     for cut in range(len(lines) + 1):
         state: dict[str, object] = {}
-        found = list(SESSION.read(lines[:cut], Place(path), state))
+        found = list(SESSION.read(lines[:cut], SourcePath(path), state))
         state = json.loads(json.dumps(state))
-        assert found + list(SESSION.read(lines[cut:], Place(path), state)) == whole
+        assert found + list(SESSION.read(lines[cut:], SourcePath(path), state)) == whole
 
 
 def test_the_state_is_bounded_however_long_a_session_is() -> None:
@@ -369,7 +369,7 @@ def test_every_recorded_call_receipt_and_result_is_read_as_it_stands(recordings_
     files = dict.fromkeys(file for file, _, _ in entries)
     records = {file: read(file.read_bytes(), str(file.relative_to(recordings_root))) for file in files}
     everything = [record for found in records.values() for record in found]
-    assert not only(Problem, everything)
+    assert not only(LineProblem, everything)
     calls = {call.call for call in only(CallRecord, everything) if call.origin == "message"}
     assert calls == {block["id"] for _, _, entry in entries for block in blocks_of(entry, "tool_use")}
     told = [(file, n, entry, block) for file, n, entry in entries for block in blocks_of(entry, "tool_result")]

@@ -11,8 +11,8 @@ import pytest
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
+    LineProblem,
     MessageRecord,
-    Problem,
     ReceiptRecord,
     Record,
 )
@@ -37,7 +37,7 @@ from tests.envelopes.session_lines import line, message, only, read, tool_result
 def test_a_refused_line_costs_no_line_beside_it(raw: bytes, path: str, reason: str) -> None:
     good = message("user", "Before"), message("user", "After")
     records = read(good[0] + raw + good[1])
-    [problem] = only(Problem, records)
+    [problem] = only(LineProblem, records)
     assert (problem.line, problem.path) == (2, path)
     assert reason in problem.reason
     assert [found.line for found in only(MessageRecord, records)] == [1, 3]
@@ -47,7 +47,7 @@ def test_a_bad_block_costs_no_block_beside_it() -> None:
     blocks = ["text", tool_use(call=""), {**tool_use(), "name": 5}, tool_use("toolu_3"), {"type": "tool_result"}]
     records = read(message("assistant", blocks))
     assert [call.call for call in only(CallRecord, records)] == ["toolu_3"]
-    problems = only(Problem, records)
+    problems = only(LineProblem, records)
     assert [(found.path, found.part) for found in problems] == [
         ("$.message.content[0]", True),
         ("$.message.content[1].id", True),
@@ -91,7 +91,7 @@ def test_a_field_of_the_wrong_type_below_a_line_raises_nothing(wrong: Any) -> No
     assert_storable(read(line("content-replacement", replacements=[wrong, {"toolUseId": wrong}])))
 
 
-def assert_storable(records: list[Record | Problem]) -> None:
+def assert_storable(records: list[Record | LineProblem]) -> None:
     for record in records:
         for value in msgspec.structs.astuple(record):
             assert not isinstance(value, str) or "\0" not in value.encode().decode(), record
@@ -101,7 +101,7 @@ def test_nul_and_lone_surrogates_stay_as_they_were_written() -> None:
     raw = message("user", [tool_result(content="a\x00b\ud800c")])
     records = read(raw)
     assert only(ReceiptRecord, records)[0].content == b'"a\\u0000b\\ud800c"'
-    assert not only(Problem, records)
+    assert not only(LineProblem, records)
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_nul_and_lone_surrogates_stay_as_they_were_written() -> None:
 def test_a_timestamp_that_is_none_is_left_out(stamp: Any) -> None:
     records = read(message("user", [tool_result()], timestamp=stamp))
     assert only(ReceiptRecord, records)[0].at is None
-    assert not only(Problem, records)
+    assert not only(LineProblem, records)
 
 
 @pytest.mark.parametrize("raw", [b'[\n{"type":"user"},\n{"type":"user"}\n]\n', b'{\n"type":\n"user"\n\n}\n'])
 def test_a_document_over_many_lines_is_refused_once(raw: bytes) -> None:
     [problem] = read(raw)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, LineProblem)
     assert problem.reason.startswith("one JSON document over many lines")
     assert problem.lines == 4
 
@@ -124,7 +124,7 @@ def test_a_document_over_many_lines_is_refused_once(raw: bytes) -> None:
 def test_a_byte_order_mark_and_blank_lines_are_no_problem() -> None:
     records = read(b"\xef\xbb\xbf" + message("user", "Count") + b"\n \r\n" + message("user", "More"))
     assert [found.line for found in only(MessageRecord, records)] == [1, 4]
-    assert not only(Problem, records)
+    assert not only(LineProblem, records)
 
 
 def test_a_line_of_twelve_megabytes_is_read() -> None:

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from envelopes.recordings import detect
+from envelopes.recordings import detect_format
 from envelopes.recordings.base import (
     CallRecord,
-    Place,
-    Problem,
+    LineProblem,
     Record,
     ResultRecord,
     RunRecord,
+    SourcePath,
 )
 from envelopes.recordings.claude_code import STREAM
 from tests.envelopes.session_lines import FIXTURES, NEW, only, source
@@ -22,8 +22,8 @@ SCOUT = "33333333-cccc-4ccc-8ccc-333333333333/toolu_01task"
 NAMED_SCOUT = "33333333-cccc-4ccc-8ccc-333333333333/a1b2c3d"
 
 
-def stream(name: str = "stream.jsonl") -> list[Record | Problem]:
-    return list(STREAM.read(source((FIXTURES / name).read_bytes()), Place(name), {}))
+def stream(name: str = "stream.jsonl") -> list[Record | LineProblem]:
+    return list(STREAM.read(source((FIXTURES / name).read_bytes()), SourcePath(name), {}))
 
 
 def test_the_stream_gives_the_calls_of_the_run_and_of_its_subagent() -> None:
@@ -35,8 +35,8 @@ def test_the_stream_gives_the_calls_of_the_run_and_of_its_subagent() -> None:
     results = {found.call: found for found in only(ResultRecord, records)}
     assert json.loads(results["toolu_01ls"].result)["stdout"] == "orders.csv"
     assert (results["toolu_01task"].child_run, results["toolu_01task"].duration_ms) == (NAMED_SCOUT, 2900)
-    assert STREAM.stand_in(NAMED_SCOUT, "toolu_01task") == SCOUT
-    assert not only(Problem, records)
+    assert STREAM.run_alias(NAMED_SCOUT, "toolu_01task") == SCOUT
+    assert not only(LineProblem, records)
 
 
 def test_the_result_line_ends_the_run_at_the_last_time_that_was_seen() -> None:
@@ -55,10 +55,13 @@ def test_the_result_line_ends_the_run_at_the_last_time_that_was_seen() -> None:
 )
 def test_a_file_is_known_by_what_it_says(name: str, format_name: str) -> None:
     content = (FIXTURES / name).read_bytes()
-    assert detect(content, Place(name)).name == format_name
-    assert detect(b"\xef\xbb\xbf" + content[:300], Place("upload")).name == format_name
+    assert detect_format(content, SourcePath(name)).name == format_name
+    assert detect_format(b"\xef\xbb\xbf" + content[:300], SourcePath("upload")).name == format_name
 
 
 def test_a_stream_is_no_session_because_a_result_in_it_has_a_session_id() -> None:
     cut = b'{"type":"user","session_id":"s","tool_use_result":{"sessionId":"x","log":"long'
-    assert detect((FIXTURES / "stream.jsonl").read_bytes()[:300] + cut, Place("out.jsonl")).name == "claude-code-stream"
+    assert (
+        detect_format((FIXTURES / "stream.jsonl").read_bytes()[:300] + cut, SourcePath("out.jsonl")).name
+        == "claude-code-stream"
+    )

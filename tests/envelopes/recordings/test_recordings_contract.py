@@ -1,4 +1,4 @@
-"""What every reader of a format keeps, whatever stands in the file: records or a Problem, and never an exception."""
+"""Every format's reader yields records and problems for any content of a file, and never raises."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envelopes.recordings import RECORDINGS
-from envelopes.recordings.base import Format, Place, Problem, SourceLine
+from envelopes.recordings.base import Format, LineProblem, SourceLine, SourcePath
 from tests.envelopes.settled import JSON
 
-# What the formats look at, with values of any type.
+# Field names that the formats read; the values are of any type.
 NAMES = re.findall(
     r"\w+",
     """type uuid parentUuid sessionId timestamp message role content id name input tool_use_id toolUseResult isSidechain
@@ -27,9 +27,9 @@ LINES = st.one_of(
     st.sampled_from([b"", b"nonsense", b"[", b"{", b"null", b"NaN", b"\xff", b"[]", b"{}", b'{"type":"user"']),
     JSON.map(lambda value: json.dumps(value).encode()),
     OBJECTS.map(lambda value: json.dumps(value).encode()),
-    st.tuples(OBJECTS, OBJECTS).map(lambda two: json.dumps({**two[0], "message": two[1]}).encode()),
+    st.tuples(OBJECTS, OBJECTS).map(lambda pair: json.dumps({**pair[0], "message": pair[1]}).encode()),
 )
-PLACES = (
+PATHS = (
     "session.jsonl",
     "run/run.json",
     "run/calls.jsonl",
@@ -37,7 +37,7 @@ PLACES = (
     "run/events.jsonl",
     "a/journal.jsonl",
 )
-each_format = pytest.mark.parametrize("one", RECORDINGS, ids=[one.name for one in RECORDINGS])
+each_format = pytest.mark.parametrize("recording", RECORDINGS, ids=[recording.name for recording in RECORDINGS])
 
 
 def source(lines: list[bytes]) -> list[SourceLine]:
@@ -46,18 +46,18 @@ def source(lines: list[bytes]) -> list[SourceLine]:
 
 @each_format
 @settings(deadline=None, max_examples=15)
-@given(lines=st.lists(LINES, max_size=6), path=st.sampled_from(PLACES))
-def test_any_lines_give_records_and_problems_of_these_lines(one: Format, lines: list[bytes], path: str) -> None:
+@given(lines=st.lists(LINES, max_size=6), path=st.sampled_from(PATHS))
+def test_any_lines_give_records_and_problems_of_these_lines(recording: Format, lines: list[bytes], path: str) -> None:
     state: dict[str, object] = {}
-    for found in one.read(iter(source(lines)), Place(path), state):
-        assert 1 <= found.line <= len(lines)
-        if isinstance(found, Problem):
-            assert found.reason
-            assert found.path.startswith("$")
+    for record in recording.read(iter(source(lines)), SourcePath(path), state):
+        assert 1 <= record.line <= len(lines)
+        if isinstance(record, LineProblem):
+            assert record.reason
+            assert record.path.startswith("$")
     assert json.loads(json.dumps(state)) == state
 
 
 @each_format
-@given(head=st.binary(max_size=40) | LINES, path=st.sampled_from(PLACES))
-def test_any_beginning_is_recognised_or_not(one: Format, head: bytes, path: str) -> None:
-    assert one.sniff(head, Place(path)) in (True, False)
+@given(head=st.binary(max_size=40) | LINES, path=st.sampled_from(PATHS))
+def test_any_beginning_is_recognised_or_not(recording: Format, head: bytes, path: str) -> None:
+    assert recording.sniff(head, SourcePath(path)) in (True, False)
