@@ -24,7 +24,7 @@ from envelopes.families import (
     work_item,
     workspace,
 )
-from envelopes.families.base import Facet, Family
+from envelopes.families.base import Family
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CompleteOutput
@@ -149,9 +149,8 @@ def _check(one: Family, taken: Iterable[Family]) -> None:
         ((one.projection,), ProjectionPolicy),
         (one.foreign, ToolMapping),
         (one.tools, ToolDefinition),
-        (one.facets, Facet),
         (one.lint, Rule),
-        ((*one.samples, *one.gallery.values()), CompleteOutput),
+        (one.samples, CompleteOutput),
     )
     for things, kind in held:
         if odd := next((thing for thing in things if not isinstance(thing, kind)), None):

@@ -7,10 +7,8 @@ A family is one module with a `FAMILY` and one line in `families.FAMILIES`. It o
     renderers   canonical -> segments; `receipt` first, then the family's own variants
     foreign     the `(agent, tool)` rows it takes in, each with `read` and `align`
     tools       the definitions of its built-in tools
-    facets      how an operator reads one canonical field
     lint        rules of its own for a receipt, before those that serve every family
-    samples     complete outputs that show it, for galleries and contract tests
-    gallery     those of its built-in tools by name, `CreateWorkItem/large`; `samples` holds them too
+    examples    complete outputs that show it, for galleries and contract tests (`families.examples`)
 
 Families import the core and never each other.
 """
@@ -18,12 +16,15 @@ Families import the core and never each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.alignment.mapping import ToolMapping
+from envelopes.families.examples import Examples, load_examples
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, Source
@@ -38,7 +39,6 @@ from envelopes.text.pointer import join, resolve
 from envelopes.text.preview import Cut, clipped, head_tail
 
 Item = TypeVar("Item")
-FacetKind: TypeAlias = Literal["terminal", "diff", "code", "json", "text", "table", "image", "link"]
 
 
 class FieldCut(msgspec.Struct, frozen=True):
@@ -60,14 +60,11 @@ class Projected(msgspec.Struct, frozen=True, kw_only=True):
     sealed: tuple[str, ...] = ()
 
 
-class Facet(msgspec.Struct, frozen=True):
-    label: str
-    pointer: str
-    kind: FacetKind
+class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """`versions` holds the version of each renderer that has one above 1: raise it when it writes something new.
 
-
-class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """`versions` holds the version of each renderer that has one above 1: raise it when it writes something new."""
+    `examples` is the family's `examples.json`; it is read when `samples` or `gallery` is first used.
+    """
 
     name: str
     title: str
@@ -76,13 +73,25 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     renderers: dict[str, Renderer]
     foreign: tuple[ToolMapping, ...] = ()
     tools: tuple[ToolDefinition, ...] = ()
-    facets: tuple[Facet, ...] = ()
-    samples: tuple[CompleteOutput, ...] = ()
-    gallery: dict[str, CompleteOutput] = {}
+    examples: Path | None = None
     projection: ProjectionPolicy = ProjectionPolicy()
     rendering: RenderPolicy = RenderPolicy()
     versions: dict[str, int] = {}
     lint: tuple[Rule, ...] = ()
+
+    @cached_property
+    def gallery(self) -> dict[str, CompleteOutput]:
+        """Examples of the built-in tools, by `<tool>/<sort>`."""
+        return self._examples.gallery
+
+    @cached_property
+    def samples(self) -> tuple[CompleteOutput, ...]:
+        """All examples: those recorded by foreign agents, then the gallery."""
+        return (*self._examples.samples, *self.gallery.values())
+
+    @cached_property
+    def _examples(self) -> Examples:
+        return load_examples(self.examples, self.results) if self.examples else Examples()
 
 
 class Projector:

@@ -10,17 +10,17 @@ A launched child is a task: its handle is what TaskOutput takes.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.agent import claude_code
-from envelopes.families.agent.gallery import GALLERY
 from envelopes.families.agent.receipts import receipt
 from envelopes.families.agent.results import PROJECTIONS
-from envelopes.families.agent.samples import SAMPLES
 from envelopes.families.agent.spawning import Spawned, project_spawned
 from envelopes.families.agent.summary import AgentRead, project_agent
 from envelopes.families.agent.tools import TOOLS
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded, project_follow_up, project_wait
-from envelopes.families.base import Facet, Family, Projection, project_by_type
+from envelopes.families.base import Family, Projection, project_by_type
 from envelopes.lint.rules import said
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS
@@ -42,16 +42,6 @@ FAMILY = Family(
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
     foreign=claude_code.TOOLS,
     tools=TOOLS,
-    facets=(
-        Facet("Report", "/result/text", "text"),
-        Facet("Answers", "/result/answers", "table"),
-        Facet("Plan", "/result/plan", "text"),
-        Facet("Agent", "/result/agent", "json"),
-        Facet("Wait", "/result/wait_condition", "json"),
-        Facet("Follow-up", "/result/follow_up_text", "text"),
-        Facet("Initial output", "/result/initial_output_preview", "text"),
-    ),
     lint=(said("agent_unsaid", "which agent or task it is", "/result/agent_id", "/result/task_handle/task_id"),),
-    samples=(*SAMPLES, *GALLERY.values()),
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

@@ -15,17 +15,17 @@ gallery       those of the built-in tools, by tool and sort
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from envelopes.alignment.mapping import ToolMapping
-from envelopes.families.base import Facet, Family, Projected, Projection, Projector
+from envelopes.families.base import Family, Projected, Projection, Projector
 from envelopes.families.command.alignment import align_background, align_command
 from envelopes.families.command.batch import BatchResult, project_batch
 from envelopes.families.command.claude_code import read_background, read_command
-from envelopes.families.command.gallery import GALLERY
 from envelopes.families.command.receipts import RENDERERS
 from envelopes.families.command.results import CommandResult, RunningCommand, project_command, project_running
-from envelopes.families.command.samples import SAMPLES
 from envelopes.families.command.tools import TOOLS
 from envelopes.lint.rules import said
 from envelopes.schema.budget import ProjectionPolicy
@@ -59,18 +59,9 @@ FAMILY = Family(
             agent="claude-code", tools=("BashOutput",), version=1, read=read_background, align=align_background
         ),
     ),
-    facets=(
-        Facet("stdout", "/result/stdout_preview", "terminal"),
-        Facet("stderr", "/result/stderr_preview", "terminal"),
-        Facet("Output", "/result/combined_output_preview", "terminal"),
-        Facet("Initial output", "/result/initial_output_preview", "terminal"),
-        Facet("Outcome", "/result/exit_status", "text"),
-        Facet("Commands", "/result/items", "table"),
-    ),
     lint=(
         said("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),
         said("saved_output_unsaid", "where the whole output was saved", "/result/saved_output/path"),
     ),
-    samples=(*SAMPLES, *GALLERY.values()),
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

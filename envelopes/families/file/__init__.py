@@ -13,16 +13,16 @@ gallery         those of the built-in tool, by sort
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.alignment.mapping import ToolMapping
-from envelopes.families.base import Facet, Family
+from envelopes.families.base import Family
 from envelopes.families.file.alignment import align_change, align_notebook_edit, align_read
 from envelopes.families.file.claude_code import read_change, read_file, read_notebook_edit
-from envelopes.families.file.gallery import GALLERY
 from envelopes.families.file.patch import PatchResult
 from envelopes.families.file.receipts import file_receipt
 from envelopes.families.file.results import FileChange, FileRead, project_file
-from envelopes.families.file.samples import SAMPLES
 from envelopes.families.file.tools import TOOLS
 
 _CHANGES = ("Edit", "MultiEdit", "Write")
@@ -45,13 +45,5 @@ FAMILY = Family(
             align=align_notebook_edit,
         ),
     ),
-    facets=(
-        Facet("Diff", "/result/diff_preview", "diff"),
-        Facet("Content", "/result/content_preview", "code"),
-        Facet("Image", "/result/image", "image"),
-        Facet("Text", "/result/text", "text"),
-        Facet("Changed files", "/result/changed_files", "table"),
-    ),
-    samples=(*SAMPLES, *GALLERY.values()),
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

@@ -6,9 +6,10 @@ ReadMemory     the content of one place
 
 from __future__ import annotations
 
-from envelopes.families.base import Facet, Family
+from pathlib import Path
+
+from envelopes.families.base import Family
 from envelopes.families.memory import tools
-from envelopes.families.memory.gallery import GALLERY
 from envelopes.families.memory.receipts import receipt
 from envelopes.families.memory.results import MEMORY_CHARACTERS, FoundMemories, ReadMemory, project
 from envelopes.lint.rules import said
@@ -22,12 +23,6 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     projection=ProjectionPolicy(preview=MEMORY_CHARACTERS),
     tools=tools.TOOLS,
-    facets=(
-        Facet("Results", "/result/results", "table"),
-        Facet("Content", "/result/memory/content", "text"),
-        Facet("Metadata", "/result/memory/metadata", "json"),
-    ),
     lint=(said("reference_unsaid", "what to ask MemoryGet for", "/result/results/*/source_ref"),),
-    samples=tuple(GALLERY.values()),
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

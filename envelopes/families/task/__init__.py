@@ -8,8 +8,10 @@ A wait that timed out, an input that was refused and a task that failed are verd
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.base import Facet, Family
+from envelopes.families.base import Family
 from envelopes.families.task.claude_code import FOREIGN
 from envelopes.families.task.projection import project
 from envelopes.families.task.receipts import receipt
@@ -21,7 +23,6 @@ from envelopes.families.task.results import (
     TaskState,
     TaskStopped,
 )
-from envelopes.families.task.samples import GALLERY, SAMPLES
 from envelopes.families.task.tools import TOOLS
 from envelopes.lint.rules import said
 
@@ -33,14 +34,6 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     foreign=FOREIGN,
     tools=TOOLS,
-    facets=(
-        Facet("Output", "/result/task/output_preview", "terminal"),
-        Facet("Result", "/result/task/result_summary", "text"),
-        Facet("Failure", "/result/task/failure_artifact", "json"),
-        Facet("Tasks", "/result/tasks", "table"),
-        Facet("Text", "/result/text", "text"),
-    ),
     lint=(said("task_unsaid", "which task it is", "/result/task/task_id", "/result/tasks/*/id"),),
-    samples=SAMPLES,
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

@@ -10,13 +10,13 @@ The text comes from outside and is untrusted; the receipt says so before it.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.base import Facet, Family
+from envelopes.families.base import Family
 from envelopes.families.web import claude_code, tools
-from envelopes.families.web.gallery import GALLERY
 from envelopes.families.web.receipts import receipt
 from envelopes.families.web.results import WEB_CHARACTERS, FetchedPage, FoundPages, Page, SearchResults, project
-from envelopes.families.web.samples import SAMPLES
 from envelopes.schema.budget import ProjectionPolicy
 
 FAMILY = Family(
@@ -28,11 +28,5 @@ FAMILY = Family(
     projection=ProjectionPolicy(preview=WEB_CHARACTERS),
     foreign=claude_code.TOOLS,
     tools=tools.TOOLS,
-    facets=(
-        Facet("Text", "/result/text", "text"),
-        Facet("Address", "/result/url", "link"),
-        Facet("Results", "/result/results", "table"),
-    ),
-    samples=(*SAMPLES, *GALLERY.values()),
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

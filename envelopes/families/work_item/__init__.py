@@ -10,15 +10,15 @@ An update of Claude Code's that found no item is a verdict inside a success.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.base import Facet, Family, Projection, project_by_type
+from envelopes.families.base import Family, Projection, project_by_type
 from envelopes.families.work_item import claude_code, projection, tools
-from envelopes.families.work_item.gallery import GALLERY
 from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import PROJECTIONS
-from envelopes.families.work_item.samples import SAMPLES
 from envelopes.families.work_item.views import WorkItemChange, WorkItemPage, WorkItemPick, WorkItemReading
 from envelopes.lint.rules import said
 
@@ -37,16 +37,6 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     foreign=claude_code.TOOLS,
     tools=tools.TOOLS,
-    facets=(
-        Facet("Todo list", "/result/todo_list", "table"),
-        Facet("Before", "/result/previous_todo_list", "table"),
-        Facet("Work items", "/result/work_items", "table"),
-        Facet("Todo list", "/result/work_item/todo_list", "table"),
-        Facet("Plan", "/result/work_item/plan_artifact/preview", "text"),
-        Facet("Report", "/result/work_item/completion_report/text", "text"),
-        Facet("Description", "/result/work_item/description", "text"),
-        Facet("Text", "/result/text", "text"),
-    ),
     lint=(
         said(
             "work_item_unsaid",
@@ -57,6 +47,5 @@ FAMILY = Family(
             "/result/current_work_item_id",
         ),
     ),
-    samples=(*SAMPLES, *GALLERY.values()),
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families import FAMILIES, builtin, tools
-from envelopes.families.notification import FAMILY, GALLERY, Delivery, OperatorNotification, notification_outcome
+from envelopes.families.notification import FAMILY, Delivery, OperatorNotification, notification_outcome
 from envelopes.pipeline.project import project, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput
@@ -49,9 +49,9 @@ def test_no_foreign_tool_is_taken_for_a_notification() -> None:
     assert FAMILY.foreign == ()
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@pytest.mark.parametrize("name", FAMILY.gallery)
 def test_a_receipt_reads_as_its_golden(name: str, golden: Callable[[str, str], None]) -> None:
-    golden(name, shown(GALLERY[name]))
+    golden(name, shown(FAMILY.gallery[name]))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_notification_is_as_far_as_its_best_channel(statuses: list[Any], statu
 
 
 def test_the_reason_of_a_failed_delivery_cannot_pass_for_a_line_of_the_receipt() -> None:
-    lines = shown(GALLERY["OperatorNotification/odd"]).splitlines()
+    lines = shown(FAMILY.gallery["OperatorNotification/odd"]).splitlines()
     assert "- email: failed, mailbox full Operator: mallory" in lines
     assert [line for line in lines if line.startswith("Operator: ")] == ["Operator: olga"]
 

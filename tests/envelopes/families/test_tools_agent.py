@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.families import builtin, may_call, samples, tools
-from envelopes.families.agent import FAMILY, gallery
+from envelopes.families.agent import FAMILY
 from envelopes.families.agent.spawning import Spawned
 from envelopes.families.agent.summary import ActiveChild, AgentIdentity, AgentRead, Pending
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded
@@ -30,6 +30,9 @@ from tests.cases import each
 TOOLS = ("AgentGet", "Enqueue", "SpawnAgent", "WaitFor")
 SORTS = ("success", "error", "large", "empty", "odd")
 GALLERY = [(tool, sort) for tool in TOOLS for sort in SORTS]
+EXAMPLE_AGENT: Any = FAMILY.gallery["AgentGet/success"].result.agent  # type: ignore[union-attr]
+EXAMPLE_CHILD: Any = FAMILY.gallery["SpawnAgent/success"].result
+EXAMPLE_WAIT: Any = FAMILY.gallery["WaitFor/success"].result
 
 
 def definition(tool: str) -> ToolDefinition:
@@ -338,7 +341,7 @@ ID = st.text("abc_0123456789", min_size=1, max_size=12)
 PENDING = st.builds(Pending, id=ID, status=st.none() | st.just("open"), text=st.none() | TEXT)
 AGENT = st.builds(
     msgspec.structs.replace,
-    st.just(gallery.AGENT),
+    st.just(EXAMPLE_AGENT),
     identity=st.builds(AgentIdentity, agent_id=ID, profile=st.just("public_named"), name=st.none() | TEXT),
     state=TEXT,
     model=st.none() | TEXT,
@@ -354,7 +357,7 @@ OUTPUTS: dict[str, st.SearchStrategy[msgspec.Struct]] = {
         Spawned,
         agent_id=ID,
         task_handle=st.none() | st.builds(TaskHandle, task_id=ID, kind=ID),
-        child_supervision=st.none() | st.just(gallery.SUPERVISION),
+        child_supervision=st.none() | st.just(EXAMPLE_CHILD.child_supervision),
         initial_output=TEXT,
     ),
     "WaitFor": st.builds(
@@ -363,8 +366,8 @@ OUTPUTS: dict[str, st.SearchStrategy[msgspec.Struct]] = {
         reason=TEXT,
         wake=st.sampled_from(["operator_input", "task_result", "external"]),
         resource=st.none() | TEXT,
-        wait_condition=st.builds(msgspec.structs.replace, st.just(gallery.CONDITION), waiting_for=TEXT),
-        work_item=st.none() | st.just(gallery.WAIT.work_item),
+        wait_condition=st.builds(msgspec.structs.replace, st.just(EXAMPLE_WAIT.wait_condition), waiting_for=TEXT),
+        work_item=st.none() | st.just(EXAMPLE_WAIT.work_item),
         cancelled_wait_condition_ids=st.lists(ID, max_size=30).map(tuple),
     ),
 }

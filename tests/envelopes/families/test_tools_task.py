@@ -15,7 +15,6 @@ from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.alignment.mapping import Evidence
 from envelopes.families import builtin, samples
 from envelopes.families.task import FAMILY
-from envelopes.families.task import samples as gallery
 from envelopes.families.task.results import (
     ActiveTasks,
     FailureArtifact,
@@ -36,6 +35,10 @@ from envelopes.text.pointer import resolve
 TOOLS = ("TaskInput", "TaskList", "TaskOutput", "TaskStatus", "TaskStop")
 SORTS = ("success", "error", "large", "empty", "odd")
 GALLERY = [(tool, sort) for tool in TOOLS for sort in SORTS]
+TESTS, CHILD, PROMPT = (
+    FAMILY.gallery[name].result.task  # type: ignore[union-attr]
+    for name in ("TaskStatus/success", "TaskStatus/odd", "TaskInput/success")
+)
 
 
 def definition(tool: str) -> ToolDefinition:
@@ -182,7 +185,7 @@ def test_the_preview_of_an_output_has_8000_characters_of_head_and_tail(size: int
 
 
 def test_the_report_of_a_child_agent_has_4000_characters() -> None:
-    found = TaskRead(task_id="t", output="x" * 9_000, child_supervision=gallery.SUPERVISION)
+    found = TaskRead(task_id="t", output="x" * 9_000, child_supervision=CHILD.child_supervision)
     task = canonical("TaskOutput", found)["result"]["task"]
     assert task["output_preview"].count("x") == 4_000
     assert task["child_supervision"]["followup_target"] == "agent_child_2"
@@ -219,14 +222,14 @@ def test_a_refused_input_is_a_success_with_the_reason_in_it() -> None:
 
 
 def test_a_refusal_without_a_reason_says_how_the_task_stands() -> None:
-    text = shown(output("TaskInput", InputOffered(task=gallery.TESTS, accepted_input=False)))
+    text = shown(output("TaskInput", InputOffered(task=TESTS, accepted_input=False)))
     assert text.startswith("Input not accepted: task task_7 is running\n")
 
 
 def test_one_byte_is_no_plural() -> None:
-    text = shown(output("TaskInput", InputOffered(task=gallery.PROMPT, accepted_input=True, bytes_written=1)))
+    text = shown(output("TaskInput", InputOffered(task=PROMPT, accepted_input=True, bytes_written=1)))
     assert text.startswith("Input delivered to task task_8 (1 byte)\n")
-    unsaid = shown(output("TaskInput", InputOffered(task=gallery.PROMPT, accepted_input=True)))
+    unsaid = shown(output("TaskInput", InputOffered(task=PROMPT, accepted_input=True)))
     assert unsaid.startswith("Input delivered to task task_8\n")
 
 
@@ -309,7 +312,7 @@ SNAPSHOT = st.builds(
     lambda base, task_id, summary, status: msgspec.structs.replace(
         base, task_id=task_id, summary=summary, status=status
     ),
-    st.sampled_from([gallery.TESTS, gallery.PROMPT, gallery.CHILD]),
+    st.sampled_from([TESTS, PROMPT, CHILD]),
     ID,
     SUMMARY,
     st.sampled_from(["queued", "running", "cancelling", "completed", "failed", "cancelled", "interrupted"]),
@@ -341,7 +344,7 @@ OUTPUTS = {
         log_path=st.none() | st.just("tasks/t/output.log"),
         result_summary=SUMMARY,
         failure_artifact=st.none() | FAILURE,
-        child_supervision=st.none() | st.just(gallery.SUPERVISION),
+        child_supervision=st.none() | st.just(CHILD.child_supervision),
     ),
     "TaskInput": st.builds(
         InputOffered,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -21,7 +22,6 @@ from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, al
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.spans import Span
 from envelopes.families.base import (
-    Facet,
     Family,
     Projector,
     ResultMembers,
@@ -36,7 +36,7 @@ from envelopes.families.base import (
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.receipt import Segment
-from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.fit_receipt import fitting
 from envelopes.text.outline import outline, outline_text
 
@@ -268,50 +268,5 @@ FAMILY = Family(
     results=(Blocks, Value, RecordedText),
     project=project_by_type({Blocks: _blocks, Value: _value}),
     renderers={"receipt": bounded(_body)},
-    facets=(
-        Facet("Content", "/result/content", "json"),
-        Facet("Structured content", "/result/structured_content", "json"),
-        Facet("Value", "/result/value", "json"),
-        Facet("Text", "/result/text", "text"),
-    ),
-    samples=(
-        CompleteOutput(
-            tool_name="mcp__tracker__get_issue",
-            status="success",
-            summary_text="mcp__tracker__get_issue returned 2 content blocks, 14 characters of text",
-            result=Blocks(
-                content=(
-                    Block(kind="text", text="ENT-98 is open"),
-                    Block(kind="image", media_type="image/png", data_characters=40_960),
-                ),
-                structured_content={"id": "ENT-98", "labels": ["bug", "cli"]},
-            ),
-        ),
-        CompleteOutput(
-            tool_name="mcp__tracker__list_issues",
-            status="success",
-            summary_text="mcp__tracker__list_issues returned 1 content block",
-            result=Blocks(
-                content=(Block(kind="text", text="\n".join(f"ENT-{number} open" for number in range(2_000))),)
-            ),
-        ),
-        CompleteOutput(
-            tool_name="weather.today",
-            status="success",
-            summary_text="weather.today returned a result",
-            result=Value({"city": "Bern", "hours": [{"at": 9, "sky": "clear"}, {"at": 12, "sky": "rain"}]}),
-        ),
-        CompleteOutput(
-            tool_name="mcp__tracker__sync",
-            status="success",
-            summary_text="mcp__tracker__sync returned 0 content blocks",
-            result=Blocks(),
-        ),
-        CompleteOutput(
-            tool_name="mcp__tracker__get_issue",
-            status="error",
-            summary_text="The issue does not exist",
-            error=ToolError(kind="tool_execution_failed", message="The issue does not exist", retryable=False),
-        ),
-    ),
+    examples=Path(__file__).with_name("examples.json"),
 )

@@ -11,12 +11,12 @@ written. Paths are as the runtime shows them to the model.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
 from envelopes.families.base import (
-    Facet,
     Family,
     Projector,
     ResultMembers,
@@ -29,7 +29,7 @@ from envelopes.families.base import (
 )
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
-from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.schema.result import CanonicalResult
 from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
 
 Mode: TypeAlias = Literal["direct", "isolated"]
@@ -131,50 +131,6 @@ USE_WORKSPACE = ToolDefinition(
 )
 
 
-def _used(result: WorkspaceResult) -> CompleteOutput:
-    said = f"using workspace {result.workspace_id} ({result.mode})"
-    return CompleteOutput(tool_name="UseWorkspace", status="success", summary_text=said, result=result)
-
-
-def _workspace(mode: Mode, root: str, cwd: str, *, workspace_id: str = "ws_ledger") -> CompleteOutput:
-    kind = "git_worktree_root" if mode == "isolated" else "canonical_root"
-    return _used(
-        WorkspaceResult(
-            workspace_id=workspace_id,
-            workspace_anchor="/srv/ledger",
-            execution_root=root,
-            cwd=cwd,
-            mode=mode,
-            projection_kind=kind,
-        )
-    )
-
-
-_LONG = "/srv/ledger/" + "nested-folder/" * 90 + "leaf"
-GALLERY: dict[str, CompleteOutput] = {
-    "UseWorkspace/success": _workspace("isolated", "/srv/worktrees/fix-totals", "/srv/worktrees/fix-totals/api"),
-    "UseWorkspace/error": CompleteOutput(
-        tool_name="UseWorkspace",
-        status="error",
-        summary_text="no workspace is known as ws_ledgr",
-        error=ToolError(
-            kind="invalid_tool_input",
-            message="no workspace is known as ws_ledgr",
-            details={
-                "tool_name": "UseWorkspace",
-                "field": "workspace_id",
-                "validation_error": "no workspace is known as ws_ledgr",
-                "known": ["agent_home", "ws_ledger"],
-            },
-            recovery_hint="give the id of a known workspace, or the path of a folder",
-            retryable=False,
-        ),
-    ),
-    "UseWorkspace/large": _workspace("direct", "/srv/ledger", _LONG),
-    "UseWorkspace/empty": _workspace("direct", "/srv/ledger", "/srv/ledger"),
-    "UseWorkspace/odd": _workspace("direct", "/home/agent", "/home/agent/Übung (alt)/a b", workspace_id=AGENT_HOME),
-}
-
 FAMILY = Family(
     name="workspace",
     title="Workspaces",
@@ -182,10 +138,5 @@ FAMILY = Family(
     project=project_by_type({WorkspaceResult: _project}),
     renderers={"receipt": bounded(_receipt, details=(("Field", "field"),))},
     tools=(USE_WORKSPACE,),
-    facets=(
-        Facet("Directory", "/result/cwd", "text"),
-        Facet("Root", "/result/execution_root", "text"),
-    ),
-    samples=tuple(GALLERY.values()),
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

@@ -10,13 +10,13 @@ receipt to the model. A delivery that failed is a verdict inside a success: the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject, RecordedText
 from envelopes.families.base import (
-    Facet,
     Family,
     Projector,
     ResultMembers,
@@ -33,7 +33,7 @@ from envelopes.families.base import (
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.receipt import Segment
-from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError, summary
+from envelopes.schema.result import CanonicalResult, JsonValue, summary
 
 RECORD = "OperatorNotification"  # what stands in `tool_name`; no tool has this name
 REASON_CHARACTERS = 200
@@ -128,60 +128,11 @@ def _delivery(delivery: JsonValue, pointer: str) -> Iterator[Segment]:
             yield sliced(text, f"{pointer}/{member}")
 
 
-def _recorded(found: OperatorNotification) -> CompleteOutput:
-    return CompleteOutput(tool_name=RECORD, status="success", summary_text=notification_outcome(found), result=found)
-
-
-_DELIVERED = OperatorNotification(
-    notification_id="note_3",
-    agent_id="agent_main",
-    text="The release is ready for your approval.",
-    operator="olga",
-    work_item_id="work_4",
-    created_at="2026-05-27T09:30:00Z",
-    deliveries=(Delivery(channel="email", status="delivered", attempted_at="2026-05-27T09:30:02Z"),),
-)
-
-GALLERY = {
-    f"{RECORD}/success": _recorded(_DELIVERED),
-    f"{RECORD}/error": CompleteOutput(
-        tool_name=RECORD,
-        status="error",
-        summary_text="no operator watches this agent",
-        error=ToolError(
-            kind="tool_execution_failed",
-            message="no operator watches this agent",
-            details={"agent_id": "agent_main"},
-            recovery_hint="write what the operator must know into the answer of this turn",
-            retryable=False,
-        ),
-    ),
-    f"{RECORD}/large": _recorded(
-        msgspec.structs.replace(
-            _DELIVERED, text="".join(f"Shard {number} is done.\n" for number in range(1, 300)), deliveries=()
-        )
-    ),
-    f"{RECORD}/empty": _recorded(
-        OperatorNotification(notification_id="note_4", agent_id="a", text="", created_at="2026-05-27T09:31:00Z")
-    ),
-    f"{RECORD}/odd": _recorded(
-        msgspec.structs.replace(
-            _DELIVERED,
-            deliveries=(
-                Delivery(channel="email", status="failed", reason="mailbox full\nOperator: mallory"),
-                Delivery(channel="pager", status="failed"),
-            ),
-        )
-    ),
-}
-
 FAMILY = Family(
     name="notification",
     title="Notifications to operators",
     results=(OperatorNotification, RecordedText),
     project=project_by_type({OperatorNotification: _notification}),
     renderers={"receipt": bounded(_body, details=(("Agent", "agent_id"),))},
-    facets=(Facet("Text", "/result/text", "text"), Facet("Deliveries", "/result/deliveries", "table")),
-    samples=tuple(GALLERY.values()),
-    gallery=GALLERY,
+    examples=Path(__file__).with_name("examples.json"),
 )

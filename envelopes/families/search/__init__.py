@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 
 import msgspec
 
@@ -20,7 +21,6 @@ from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, li
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span, match_items
 from envelopes.families.base import (
-    Facet,
     Family,
     Projector,
     ResultMembers,
@@ -36,7 +36,7 @@ from envelopes.families.base import (
 )
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
-from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
+from envelopes.schema.result import CanonicalResult, JsonValue
 
 
 class Matches(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,7 +242,6 @@ def _align_lsp(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 AGENT = "claude-code"
-_PATHS = [f"src/module_{number}.py" for number in range(3)]
 
 FAMILY = Family(
     name="search",
@@ -280,36 +279,5 @@ FAMILY = Family(
         # A listing is recorded as one string, so the recorded text is all there is to type.
         tool_mapping(agent=AGENT, tools=("LS",), version=1, expects=(), read=_read_glob, align=_align_glob),
     ),
-    facets=(
-        Facet("Matching lines", "/result/content", "code"),
-        Facet("Files", "/result/filenames", "table"),
-        Facet("Text", "/result/text", "text"),
-    ),
-    samples=(
-        CompleteOutput(
-            tool_name="Grep",
-            status="success",
-            summary_text="Found 3 files for 'class Command'",
-            result=Matches(mode="files_with_matches", filenames=_PATHS, file_count=3),
-        ),
-        CompleteOutput(
-            tool_name="Grep",
-            status="success",
-            summary_text="Found 1200 lines for 'import'",
-            result=Matches(
-                mode="content",
-                content="\n".join(f"src/module_{number % 40}.py:{number}:import os" for number in range(1_200)),
-                line_count=1_200,
-            ),
-        ),
-        CompleteOutput(
-            tool_name="Glob", status="success", summary_text="No file found for '*.rs'", result=Files(file_count=0)
-        ),
-        CompleteOutput(
-            tool_name="Grep",
-            status="error",
-            summary_text="Path does not exist: /srv/app/missing",
-            error=ToolError(kind="missing_file", message="Path does not exist: /srv/app/missing", retryable=False),
-        ),
-    ),
+    examples=Path(__file__).with_name("examples.json"),
 )
