@@ -18,7 +18,7 @@ from dashboard.artifacts.content import Content, NoContent, Why, content_of
 from dashboard.artifacts.search import number
 from dashboard.artifacts.window import ArtifactWindow, Marks, Row, window_of
 from dashboard.models import Artifact
-from dashboard.templatetags.markup import size as said_size
+from dashboard.text.formatting import format_size
 from envelopes.storage.line_window import Place
 
 EDGE = 4 * 1024  # bytes
@@ -68,7 +68,7 @@ def followed(artifact: Artifact, query: QueryDict) -> Followed | None:
 
 def _since(artifact: Artifact, content: Content, here: int, query: QueryDict) -> Followed:
     if content.size < here:
-        sizes = f"{said_size(here)} before, {said_size(content.size)} now"
+        sizes = f"{format_size(here)} before, {format_size(content.size)} now"
         return Followed(sentence=f"The file became shorter while you were reading it: {sizes}.", is_broken=True)
     if _mark(content.stream, here) != query.get("mark", ""):
         return Followed(sentence="The file was replaced by another one while you were reading it.", is_broken=True)

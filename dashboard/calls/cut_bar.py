@@ -14,8 +14,8 @@ from dashboard.artifacts.content import Why
 from dashboard.artifacts.summaries import Glanced
 from dashboard.calls.begun_line import LONG, begun_line, shown_of
 from dashboard.models import Artifact
-from dashboard.templatetags.markup import size as said_size
 from dashboard.text.escaping import printable
+from dashboard.text.formatting import format_size
 from envelopes.halves import Halves, OutputCut
 from envelopes.schema.receipt import Receipt
 from envelopes.text.pointer import split, text_at
@@ -78,7 +78,7 @@ def _is_saved(artifact: Artifact, receipt: Receipt) -> bool:
 
 def _saved_bar(found: Glanced) -> CutBar:
     artifact, is_here = found.artifact, found.absence is None
-    size = said_size(artifact.size)
+    size = format_size(artifact.size)
     lines = "1 line" if artifact.lines == 1 else f"{artifact.lines:,} lines"
     recorded = f": {size} by the recording" if artifact.size else ", how large is not recorded"
     held = f": {lines}, {size}" if artifact.state == Artifact.State.PRESENT else recorded

@@ -9,7 +9,7 @@ from itertools import chain
 from dashboard.comparisons.cells import MEASURES, Measure
 from dashboard.comparisons.params import LABELS
 from dashboard.comparisons.summary import Bounds, ColumnSummary, Delta, Summary
-from dashboard.templatetags.markup import count as shown
+from dashboard.text.formatting import format_count
 
 FEW = 20  # calls: drawn again from fewer, their own numbers leave too narrow an interval to tell anything by
 WHOLE = 0.95  # of the calls: a total over fewer is not to be held beside one over all
@@ -43,7 +43,9 @@ def total_rows(summary: Summary, names: Sequence[str]) -> tuple[FigureRow, ...]:
 
 
 def _held(calls: int, of: int) -> Figure:
-    return Figure(value=shown(calls)) if calls == of else Figure(value=f"{shown(calls)} of {shown(of)}", tone="warn")
+    if calls == of:
+        return Figure(value=format_count(calls))
+    return Figure(value=f"{calls:,} of {of:,}", tone="warn")
 
 
 def _totals(measure: Measure, summary: Summary) -> Iterator[Figure]:
@@ -51,12 +53,12 @@ def _totals(measure: Measure, summary: Summary) -> Iterator[Figure]:
         total = one.totals[measure]
         share = f" ({total.value / one.calls:.1%})" if measure == "cut" and one.calls else ""
         # A total over far fewer calls is smaller for that alone, so it says so where it stands.
-        part = f"over {shown(one.calls)} calls only" if one.calls < WHOLE * summary.calls else ""
-        yield Figure(value=shown(total.value) + share, detail=_ends(total.interval, sign=""), split=part)
+        part = f"over {format_count(one.calls)} calls only" if one.calls < WHOLE * summary.calls else ""
+        yield Figure(value=format_count(total.value) + share, detail=_ends(total.interval, sign=""), split=part)
 
 
 def difference_rows(columns: Sequence[ColumnSummary], names: Sequence[str]) -> tuple[FigureRow, ...]:
-    pairs = (Figure(value=shown(_pairs(one))) if place else None for place, one in enumerate(columns))
+    pairs = (Figure(value=format_count(_pairs(one))) if place else None for place, one in enumerate(columns))
     held = _row("Calls with a text in both", names, pairs)
     return (held, *(_row(LABELS[one], names, _differences(one, columns)) for one in MEASURES))
 
@@ -81,7 +83,7 @@ def _difference(measure: Measure, delta: Delta) -> Figure:
     return Figure(
         value=f"{delta.change:+,}{_share(measure, delta)}",
         detail=worth if is_clear or bounds is None else f"{worth}: {doubt}",
-        split=f"{shown(delta.more)} more, {shown(delta.fewer)} fewer, p {probability(delta.probability)}",
+        split=f"{format_count(delta.more)} more, {format_count(delta.fewer)} fewer, p {probability(delta.probability)}",
         tone="" if not is_clear else "good" if delta.change < 0 else "bad",
     )
 
@@ -106,16 +108,18 @@ def _ends(bounds: Bounds | None, *, sign: str) -> str:
 
 def rule_rows(columns: Sequence[ColumnSummary], names: Sequence[str]) -> tuple[FigureRow, ...]:
     rules = sorted({rule for one in columns for rule in one.rules})
-    return tuple(_row(rule, names, (Figure(value=shown(one.rules.get(rule, 0))) for one in columns)) for rule in rules)
+    return tuple(
+        _row(rule, names, (Figure(value=format_count(one.rules.get(rule, 0))) for one in columns)) for rule in rules
+    )
 
 
 def notes_of(summary: Summary, names: list[str]) -> list[str]:
     """What the numbers leave out, and where a total says another thing than most of its calls."""
     notes = [f"{_calls(summary.gone)} deleted in the meantime and left out."] if summary.gone else []
     if summary.unanswered:
-        chosen = shown(summary.calls + summary.gone + summary.unanswered + summary.unread)
+        chosen = format_count(summary.calls + summary.gone + summary.unanswered + summary.unread)
         have = "has no recorded result and was" if summary.unanswered == 1 else "have no recorded result and were"
-        notes.append(f"{shown(summary.unanswered)} of {chosen} calls {have} left out.")
+        notes.append(f"{format_count(summary.unanswered)} of {chosen} calls {have} left out.")
     if summary.unread:
         notes.append(f"{_calls(summary.unread)} read by a family that is not installed and left out.")
     for name, one in zip(names, summary.columns, strict=True):
@@ -129,7 +133,7 @@ def notes_of(summary: Summary, names: list[str]) -> list[str]:
 
 
 def _calls(number: int, one: str = "was", many: str = "were") -> str:
-    return f"1 call {one}" if number == 1 else f"{shown(number)} calls {many}"
+    return f"1 call {one}" if number == 1 else f"{format_count(number)} calls {many}"
 
 
 def _turned(baseline: str, name: str, column: ColumnSummary) -> list[str]:
@@ -142,6 +146,6 @@ def _turned(baseline: str, name: str, column: ColumnSummary) -> list[str]:
         return []
     total, single = ("fewer", "more") if delta.change < 0 else ("more", "fewer")
     return [
-        f"{name} takes {total} tokens than {baseline} in all, but {single} in {shown(against)} of "
-        f"{shown(delta.calls)} calls: the larger calls decide the total."
+        f"{name} takes {total} tokens than {baseline} in all, but {single} in {format_count(against)} of "
+        f"{format_count(delta.calls)} calls: the larger calls decide the total."
     ]

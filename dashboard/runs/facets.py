@@ -15,8 +15,8 @@ from django.db.models import Count, QuerySet
 from dashboard.filters.language import Query, Term
 from dashboard.models import Project, RunFacet
 from dashboard.prepared import prepared
-from dashboard.templatetags.markup import count as shown
 from dashboard.text.escaping import printable
+from dashboard.text.formatting import format_count
 
 MOST_VALUES = 12  # of one kind; the rest is found by typing
 KEPT_FOR = 60  # seconds
@@ -82,7 +82,7 @@ def facet_groups(project: Project, query: Query, address: Callable[[str], str]) 
 def _value(kind: str, value: str, number: int, query: Query, address: Callable[[str], str]) -> FacetValue:
     term = Term(*STATE_TERMS[value]) if kind == "state" and value in STATE_TERMS else Term(kind, value)
     label = STATE_WORDS[value] if kind == "state" else printable(value)
-    return FacetValue(label, shown(number), address(query.toggled(term.kind, term.value)), term in query)
+    return FacetValue(label, format_count(number), address(query.toggled(term.kind, term.value)), term in query)
 
 
 def forget_counts(project: Project) -> None:

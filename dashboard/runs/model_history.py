@@ -19,7 +19,7 @@ from dashboard.models import Run
 from dashboard.runs.history_items import Counts, Item, Timeline, place_of
 from dashboard.runs.history_rows import Compaction, arguments_data, messages_data, observations_data
 from dashboard.runs.rewritten import Instead, Rewritten
-from dashboard.templatetags.markup import count
+from dashboard.text.formatting import format_count
 from dashboard.text.payload_preview import (
     IMAGE,
     PREVIEW_CHARS,
@@ -248,7 +248,7 @@ def _receipt_notes(row: Mapping[str, Any], texts: Iterable[PreviewText]) -> Iter
     if any(text.label == IMAGE for text in texts):
         yield Note("", "images not counted", "The tokens beside this receipt are of its text alone.")
     if row["call__is_cut"]:
-        seen, lines = count(row["call__seen_lines"]), count(row["call__output_lines"])
+        seen, lines = format_count(row["call__seen_lines"]), format_count(row["call__output_lines"])
         yield Note("warn", f"cut before the model: {seen} of {lines} lines")
     if row["superseded_line"] is not None:
         reason = row["superseded_reason"] or "replaced"
@@ -274,7 +274,7 @@ def _rewritten(item: Item, running: int, instead: Instead, gone: Iterable[Note])
 
 def _replacement(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
     number = item.row["count"]
-    said = "1 earlier receipt no longer stands" if number == 1 else f"{count(number)} earlier receipts no longer stand"
+    said = "1 earlier receipt no longer stands" if number == 1 else f"{number:,} earlier receipts no longer stand"
     reason = item.row["reason"] or "replaced"
     return _mark(item, running, f"From here on {said}: {reason}.", gone)
 

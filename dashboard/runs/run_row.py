@@ -9,8 +9,8 @@ from uuid import UUID
 
 from dashboard.models import Run
 from dashboard.runs.outcome_strip import OutcomeStrip, outcome_strip
-from dashboard.templatetags.markup import COUNTED_IN, count, duration
 from dashboard.text.escaping import printable
+from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration
 
 
 class ListedColumns(NamedTuple):
@@ -61,7 +61,7 @@ HEADS = (
     Head(
         "Tokens",
         "tokens",
-        f"Tokens that the model got, {COUNTED_IN}; of texts alone, images are not counted; ≈ marks an estimate",
+        f"Tokens that the model got, {TOKENS_COUNTED_BY}; of texts alone, images are not counted; ≈ marks an estimate",
         is_wide=True,
     ),
     Head("Duration", "duration", "From the first stamp to the last", is_wide=True),
@@ -106,12 +106,12 @@ def run_row(run: Listed, now: datetime, peek: str) -> RunRow:
         status_key=status.partition(" ")[0],
         is_child=run.parent_id is not None,
         strip=outcome_strip(run),
-        calls=count(run.call_count),
+        calls=format_count(run.call_count),
         failed=_blank_zero(run.failed_count),
         cut=_blank_zero(run.cut_count),
         unanswered=_blank_zero(run.unanswered_count),
-        tokens=("" if run.token_certainty == "exact" else "≈") + count(run.token_count),
-        duration=duration(run.duration_ms),
+        tokens=("" if run.token_certainty == "exact" else "≈") + format_count(run.token_count),
+        duration=format_duration(run.duration_ms),
         sort_at=f"{run.sort_at:%Y-%m-%d %H:%M:%S}",
         age=age(now - run.sort_at),
     )
@@ -119,7 +119,7 @@ def run_row(run: Listed, now: datetime, peek: str) -> RunRow:
 
 def _blank_zero(number: int) -> str:
     """A column of noughts hides the number that matters."""
-    return count(number) if number else ""
+    return format_count(number) if number else ""
 
 
 def age(passed: timedelta) -> str:

@@ -22,8 +22,8 @@ from dashboard.models import Call, Run, RunCall
 from dashboard.prepared import Given, given, prepared
 from dashboard.runs.child_runs import Children, ChildRun
 from dashboard.runs.time_axis import MILLISECOND, Axis
-from dashboard.templatetags.markup import duration
 from dashboard.text.escaping import printable
+from dashboard.text.formatting import format_duration
 
 PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
 ONLY = {"progress": ["only in progress"], "answer": ["only its answer"]}  # what told of a call, but for its own line
@@ -257,7 +257,7 @@ def _row(one: Facts, number: str, tie: str, drawn: _Drawn) -> Row:
         summary=summary,
         cut=f"{one.seen_lines:,} / {one.output_lines:,}" if one.is_cut else "",
         tokens=f"{one.tokens:,}",
-        took=duration(_work_ms(one)),
+        took=format_duration(_work_ms(one)),
         time=_time(one, drawn.axis),
         wait=bar.wait if bar else "",
         work=bar.work if bar else "",
@@ -273,7 +273,7 @@ def _work_ms(one: Facts) -> int | None:
 
 
 def _flags(one: Facts) -> str:
-    flags = [f"waited {duration(one.wait_ms)}"] if (one.wait_ms or 0) >= LEAST_WAIT_MS else []
+    flags = [f"waited {format_duration(one.wait_ms)}"] if (one.wait_ms or 0) >= LEAST_WAIT_MS else []
     flags += [f"try {one.attempt}"] if one.attempt > 1 else []
     flags += ONLY.get(one.origin, [])
     flags += ["inherited"] if one.inherited else []
@@ -286,12 +286,11 @@ def _time(one: Facts, axis: Axis) -> str:
     """The bar in words. Without a measure of the tool's own, nobody knows how much of the time was waiting."""
     if one.started_at is None or axis.start is None:
         return "no time recorded"
-    took = (
-        f"began {duration((one.started_at - axis.start) // MILLISECOND)} into the run, took {duration(one.duration_ms)}"
-    )
+    began = format_duration((one.started_at - axis.start) // MILLISECOND)
+    took = f"began {began} into the run, took {format_duration(one.duration_ms)}"
     if one.wait_ms is None or one.duration_ms is None:
         return f"{took}, a wait for permission included"
-    return f"{took}: {duration(one.wait_ms)} waiting, {duration(one.duration_ms - one.wait_ms)} work"
+    return f"{took}: {format_duration(one.wait_ms)} waiting, {format_duration(one.duration_ms - one.wait_ms)} work"
 
 
 def _ties(facts: Sequence[Facts]) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 from django.utils.safestring import SafeString
 
-from dashboard.templatetags.markup import size
+from dashboard.text.formatting import format_size
 from dashboard.text.text_markup import escape
 from envelopes.halves import recorded_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
@@ -133,7 +133,7 @@ def _labelled(part: str | ImagePart | OtherPart) -> Labelled:
         case str():
             return "", part
         case ImagePart():
-            return IMAGE, f"{part.media_type}, {size(part.size)}"
+            return IMAGE, f"{part.media_type}, {format_size(part.size)}"
         case OtherPart():
             return part.kind, _spoken(part)
 

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.ingest.uploads import Refused, import_uploads, limit_bytes
-from dashboard.templatetags.markup import size
+from dashboard.text.formatting import format_size
 from envelopes.recordings import RECORDINGS
 
 TOO_LARGE, UNPROCESSABLE = 413, 422
@@ -27,8 +27,9 @@ def new(request: OperatorRequest) -> HttpResponse:
         raise PermissionDenied("You may look at this project's runs, but not add to them.")
     length = request.META.get("CONTENT_LENGTH") or "0"
     if request.method == "POST" and (not length.isdecimal() or int(length) > limit_bytes()):
-        said = f"This upload has {size(int(length))}" if length.isdecimal() else "This upload does not say its size"
-        return _form(request, {"refused": f"{said}; at most {size(limit_bytes())} are taken at once."}, TOO_LARGE)
+        size = f"has {format_size(int(length))}" if length.isdecimal() else "does not say its size"
+        refused = f"This upload {size}; at most {format_size(limit_bytes())} are taken at once."
+        return _form(request, {"refused": refused}, TOO_LARGE)
     response: HttpResponse = _take(request)
     return response
 

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from django.template import Context, Template
 
-from dashboard.templatetags.markup import count, duration, short_id, size, stamp, visible
+from dashboard.templatetags.markup import short_id, stamp, visible
 from dashboard.text.escaping import needs_escaping, printable
+from dashboard.text.formatting import format_count, format_duration, format_size
 from dashboard.text.text_markup import count_marks, escape
 
 
@@ -27,7 +28,7 @@ from dashboard.text.text_markup import count_marks, escape
     ],
 )
 def test_a_duration_is_said_in_its_two_largest_units(ms: int | None, words: str) -> None:
-    assert duration(ms) == words
+    assert format_duration(ms) == words
 
 
 @pytest.mark.parametrize(
@@ -42,11 +43,11 @@ def test_a_duration_is_said_in_its_two_largest_units(ms: int | None, words: str)
     ],
 )
 def test_a_size_has_the_unit_that_keeps_it_short(n: int | None, words: str) -> None:
-    assert size(n) == words
+    assert format_size(n) == words
 
 
 def test_numbers_are_grouped_by_thin_spaces() -> None:
-    assert count(1_214_553) == "1,214,553"
+    assert format_count(1_214_553) == "1,214,553"
 
 
 def test_a_short_id_is_the_end_of_a_long_one() -> None:
