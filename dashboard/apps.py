@@ -1,3 +1,5 @@
+"""The Django app of the dashboard."""
+
 from __future__ import annotations
 
 from django.apps import AppConfig

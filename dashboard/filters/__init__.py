@@ -1,1 +1,1 @@
-"""The language of filters and the QuerySets that answer it."""
+"""The query language of lists and the QuerySets that it builds."""

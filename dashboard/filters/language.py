@@ -1,15 +1,15 @@
-"""The language of the search bar: `status:failed tool:Bash -family:file cut:yes "quoted text" words`.
+"""The query language of the filter bar: `status:failed tool:Bash -family:file cut:yes "quoted text" words`.
 
-`parse(text)` reads a filter over runs, `parse(text, over="calls")` one over the calls of a run. What it
-cannot read, or what can never hold, is in `Query.problems`, a sentence each that names the word; such a
-query finds nothing, so that a mistake never looks like an answer.
+`parse(text)` reads a filter over runs, `parse(text, over="calls")` one over the calls of a run. A word that cannot be
+read, or terms that no run can meet together, are reported in `Query.problems`, a sentence each that names the word.
+Such a query matches nothing, so that a mistake is never taken for a result.
 
     query = parse(request.GET.get("q", ""), over="calls")
     query.problems            # sentences for the page
     query.calls(run)          # the run's calls that match, in their order
-    query.toggled("tool", "Bash")   # the text of the filter with that term added, or taken out
+    query.toggled("tool", "Bash")   # the text of the filter with that term added, or removed
 
-Every term must hold. Facets of a run come from `RunFacet`, by index; a negated term is a dash before it.
+Every term must hold. A dash before a term negates it. Facets of a run are looked up in `RunFacet`, by index.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
-
-from django.db.models import QuerySet
 
 from dashboard.filters import queryset
 from dashboard.models import Call, Project, Run
+from dashboard.models.runs import CallQuerySet, RunQuerySet
 from dashboard.text.column_values import column_text
 
-LONGEST = 2_000  # characters
-MOST_TERMS = 20
+MAX_CHARACTERS = 2_000
+MAX_TERMS = 20
 
 Over = Literal["runs", "calls"]
 
 STATES = ("failed", "cut", "unanswered", "retried", "halves", "disagree", "drifted")
-# What may stand behind the colon; None is any text. A call has no agent of its own, so there it is refused.
+# The values that may follow the colon; None is any text. A call has no agent of its own, so `agent:` is for runs only.
 KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
     "runs": {
         "status": ("failed", "ok", "unanswered", "live", "ended", "idle"),
@@ -52,7 +52,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
         "family": None,
     },
 }
-# Of these, a run or a call has one value at a time.
+# A run or a call has only one value of these at a time.
 SINGLE: dict[Over, frozenset[str]] = {
     "runs": frozenset({"cut", "child", "agent", "source"}),
     "calls": frozenset({"cut", "tool", "family", "status"}),
@@ -108,111 +108,96 @@ class Query:
     def __contains__(self, term: object) -> bool:
         return term in self.terms
 
-    def runs(self, project: Project) -> QuerySet[Run]:
-        """Unordered. Without a term, runs of subagents are left out; `child:no` leaves them out of a filter."""
-        return Run.objects.none() if self.problems else queryset.runs(project, self.terms)
+    def runs(self, project: Project) -> RunQuerySet:
+        """Matching runs, unordered. Runs of subagents are omitted without a term, or with `child:no`."""
+        return Run.objects.none() if self.problems else queryset.select_runs(project, self.terms).runs
 
-    def calls(self, run: Run) -> QuerySet[Call]:
-        """In the order in which they stand in the run, inherited ones included."""
-        return Call.objects.none() if self.problems else queryset.calls(run, self.terms)
+    def calls(self, run: Run) -> CallQuerySet:
+        """Matching calls of a run in its order, inherited ones included."""
+        return Call.objects.none() if self.problems else queryset.filter_calls(Call.objects.in_run(run), self.terms)
 
-    def calls_in(self, project: Project) -> QuerySet[Call]:
-        """Of all runs, each once. Unordered."""
-        return Call.objects.none() if self.problems else queryset.calls_in(project, self.terms)
+    def calls_in(self, project: Project) -> CallQuerySet:
+        """Matching calls of all runs, each once, unordered."""
+        calls = Call.objects.filter(project=project)
+        return Call.objects.none() if self.problems else queryset.filter_calls(calls, self.terms)
 
     def toggled(self, kind: str, value: str) -> str:
         """The filter's text without that term when it has it, else with it and without its opposite."""
-        term = Term(kind, value)
-        kept = tuple(one for one in self.terms if one not in (term, term.opposite))
-        added = () if term in self.terms else (term,)
-        return str(Query(kept + added))
+        toggled = Term(kind, value)
+        terms = tuple(term for term in self.terms if term not in (toggled, toggled.opposite))
+        return str(Query(terms if toggled in self.terms else (*terms, toggled)))
 
 
 def parse(text: str, *, over: Over = "runs") -> Query:
-    """Reads a filter; never raises."""
-    if len(text) > LONGEST:
-        return Query((), (f"The filter has {len(text)} characters; at most {LONGEST} are read.",), over)
+    """Reads a filter. Never raises."""
+    if len(text) > MAX_CHARACTERS:
+        return Query((), (f"The filter has {len(text)} characters; at most {MAX_CHARACTERS} are read.",), over)
     terms: list[Term] = []
     problems: list[str] = []
-    for found in _words(text):
-        term, problem = _term(found, over)
+    for word in _TERM.finditer(text):
+        if not word.group():
+            continue  # white space
+        term, problem = _parse_term(word, over)
         if problem:
             problems.append(problem)
         elif term is not None and term not in terms:
             terms.append(term)
-    if len(terms) > MOST_TERMS:
-        problems.append(f"The filter has {len(terms)} terms; at most {MOST_TERMS} are read.")
+    if len(terms) > MAX_TERMS:
+        problems.append(f"The filter has {len(terms)} terms; at most {MAX_TERMS} are read.")
     return Query(tuple(terms), (*problems, *_contradictions(terms, over)), over)
 
 
-def _words(text: str) -> Iterator[re.Match[str]]:
-    position = 0
-    while position < len(text):
-        found = _TERM.match(text, position)
-        if found is None or found.end() == position:
-            position += 1  # white space
-            continue
-        position = found.end()
-        yield found
-
-
-def _term(found: re.Match[str], over: Over) -> tuple[Term | None, str]:
-    """The term, or the sentence that says what is wrong with the word."""
-    key, quoted, bare = found["key"], found["quoted"], found["bare"] or ""
-    value = column_text(bare if quoted is None else _ESCAPED.sub(r"\1", quoted), LONGEST)
+def _parse_term(word: re.Match[str], over: Over) -> tuple[Term | None, str]:
+    """The term, or a sentence about what is wrong with the word."""
+    key, quoted, bare = word["key"], word["quoted"], word["bare"] or ""
+    value = column_text(bare if quoted is None else _ESCAPED.sub(r"\1", quoted), MAX_CHARACTERS)
+    is_negated = bool(word["dash"])
     if quoted is None and bare.startswith('"'):
-        return None, f"{_shown(found.group())} opens a quotation that nothing closes."
-    if key is None:
-        return _text_term(value, is_negated=bool(found["dash"]), word=found.group())
-    return _keyed_term(key.lower(), value, over, is_negated=bool(found["dash"]))
-
-
-def _text_term(value: str, *, is_negated: bool, word: str) -> tuple[Term | None, str]:
+        return None, f"{_quote(word.group())} opens a quotation that nothing closes."
+    if key is not None:
+        return _parse_keyed_term(key.lower(), value, over, is_negated=is_negated)
     if not value.strip():
-        return None, f"{_shown(word)} names nothing to look for."
+        return None, f"{_quote(word.group())} contains no text to search for."
     return Term("text", value, is_negated), ""
 
 
-def _keyed_term(key: str, value: str, over: Over, *, is_negated: bool) -> tuple[Term | None, str]:
-    known = KEYS[over]
-    if key not in known:
+def _parse_keyed_term(key: str, value: str, over: Over, *, is_negated: bool) -> tuple[Term | None, str]:
+    if key not in KEYS[over]:
         return None, _unknown_key(key, over)
-    allowed = known[key]
+    values = KEYS[over][key]
     if not value.strip():
         return None, f"“{key}:” has no value behind it."
-    if allowed is None:
+    if values is None:
         return Term(key, value, is_negated), ""
-    if value.lower() not in allowed:
-        return None, f"“{key}:” cannot be {_shown(value)}; it is one of {', '.join(allowed)}."
+    if value.lower() not in values:
+        return None, f"“{key}:” cannot be {_quote(value)}; it is one of {', '.join(values)}."
     if is_negated and (key, value.lower()) == ("child", "any"):
         return None, "“-child:any” leaves no run at all."
     return Term(key, value.lower(), is_negated), ""
 
 
 def _unknown_key(key: str, over: Over) -> str:
-    elsewhere = "“{}:” filters runs, not the calls of a run." if key in KEYS["runs"] else "“{}:” is not a filter."
-    known = ", ".join(f"{one}:" for one in KEYS[over])
-    return f"{elsewhere.replace('{}', _clipped(key))} Known are {known}. To look for it as text, put it in quotes."
+    name = f"“{_shorten(key)}:”"
+    problem = f"{name} filters runs, not the calls of a run." if key in KEYS["runs"] else f"{name} is not a filter."
+    keys = ", ".join(f"{known}:" for known in KEYS[over])
+    return f"{problem} Known are {keys}. Payload text is not searchable yet; titles and ids are, in quotes."
 
 
 def _contradictions(terms: list[Term], over: Over) -> Iterator[str]:
     for term in terms:
         if not term.is_negated and term.opposite in terms:
-            yield f"{_shown(str(term))} and {_shown(str(term.opposite))} cannot both hold."
-    for first, second in _pairs([term for term in terms if not term.is_negated]):
+            yield f"{_quote(str(term))} and {_quote(str(term.opposite))} cannot both hold."
+    for first, second in combinations([term for term in terms if not term.is_negated], 2):
+        if first.kind != second.kind or first.kind == "text":
+            continue
         values = frozenset({first.value, second.value})
         if first.kind in SINGLE[over] or (first.kind == "status" and values in EXCLUSIVE):
-            yield f"{_shown(str(first))} and {_shown(str(second))} cannot both hold."
+            yield f"{_quote(str(first))} and {_quote(str(second))} cannot both hold."
 
 
-def _pairs(terms: list[Term]) -> Iterator[tuple[Term, Term]]:
-    for index, first in enumerate(terms):
-        yield from ((first, second) for second in terms[index + 1 :] if second.kind == first.kind != "text")
+def _quote(word: str) -> str:
+    return f"“{_shorten(word)}”"
 
 
-def _shown(word: str) -> str:
-    return f"“{_clipped(word)}”"
-
-
-def _clipped(word: str) -> str:
+def _shorten(word: str) -> str:
     return word if len(word) <= 60 else word[:59] + "…"

@@ -15,8 +15,7 @@ from dashboard.models.comparisons import (
 from dashboard.models.evidence import CanonicalProjection, Observation, Receipt
 from dashboard.models.projects import Membership, Project, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
-from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
-from dashboard.models.saved_views import SavedView
+from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet, SavedView
 from dashboard.models.sources import Problem, Source, SourceChunk
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Who may see what: projects, their members, and one-time sign-in links."""
+"""Projects, their members and one-time sign-in links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINK_LIFETIME = timedelta(hours=24)
 
 
 class Project(models.Model):
-    """Everything stored belongs to one. Whether a hash or an id is known is answered within it."""
+    """Everything stored belongs to a project, and hashes and ids are looked up within it."""
 
     slug = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=200)
@@ -45,7 +45,7 @@ class Membership(models.Model):
 
 
 class SignInLink(models.Model):
-    """A link that works once. Only the hash of its token is kept."""
+    """A link that works once. Only the hash of its token is stored."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="sign_in_links")
     token_sha256 = models.CharField(max_length=64, unique=True)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from django.db.models import BigIntegerField, Case, CharField, F, Value, When
 from django.db.models.functions import Coalesce
 
-from dashboard.filters.queryset import FAILED, UNANSWERED
 from dashboard.models import Run
+from dashboard.models.runs import FAILED, UNANSWERED
 from dashboard.prepared import prepared
 from dashboard.runs.by_tool import ByTool, by_tool
 from dashboard.runs.time_axis import MILLISECOND, Axis, Span, axis_of, plain_axis

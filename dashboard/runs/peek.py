@@ -14,8 +14,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from dashboard.evidence.argument_labels import asked_by, unless_said
-from dashboard.filters.queryset import FAILED, UNANSWERED
 from dashboard.models import Project, Run
+from dashboard.models.runs import FAILED, UNANSWERED
 from dashboard.prepared import Row, given, prepared
 from dashboard.runs.outcome_strip import OutcomeStrip, outcome_strip
 from dashboard.runs.run_row import Listed

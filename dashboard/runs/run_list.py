@@ -10,19 +10,17 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote_plus, urlencode
 from uuid import UUID
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from dashboard.filters import queryset
 from dashboard.filters.language import Query, Term, parse
-from dashboard.filters.queryset import TermLike
-from dashboard.models import Project, Run
-from dashboard.prepared import Given, given, prepared
+from dashboard.models import Project
 from dashboard.runs.facets import FacetGroup, facet_groups
 from dashboard.runs.run_row import HEADS, Head, Listed, RunRow, run_row
 from dashboard.runs.saved_views import View, asked_view
@@ -170,7 +168,7 @@ class RunPage:
 def run_page(project: Project, state: ListState) -> RunPage:
     query = parse(state.text)
     position, problem = _position(state)
-    runs = [] if query.problems else _listed(project.pk, query.terms, state.sort, position)
+    runs = [] if query.problems else _listed(project, query.terms, state.sort, position)
     now = timezone.now()
     peek = f"{state.without_peek}&peek=".replace("?&", "?")
     rows = [run_row(run, now, peek) for run in runs[:PAGE]]
@@ -188,7 +186,7 @@ def run_page(project: Project, state: ListState) -> RunPage:
         first_href=state.address() if state.after else "",
         clear_href=state.filtered(""),
         poll_href=state.address(after=state.after, seen=digest) if has_live else "",
-        hides_children=not queryset.with_children(query.terms),
+        hides_children=not queryset.includes_children(query.terms),
         with_children_href=state.filtered(query.toggled("child", "any")),
         without_children_href=_without_children(state, query, rows),
     )
@@ -200,54 +198,17 @@ def _without_children(state: ListState, query: Query, rows: Sequence[RunRow]) ->
     return state.filtered(query.toggled("child", "no")) if any(row.is_child for row in rows) and not is_said else ""
 
 
-class _Shape(NamedTuple):
-    """All that the SQL of a list depends on; `few` is how many runs are named by their ids."""
-
-    terms: tuple[TermLike, ...]
-    has_children: bool
-    few: int | None
-    column: str
-    has_position: bool
-    most: int
-
-
-def _listed(project: int, terms: tuple[Term, ...], sort: str, position: Position | None) -> list[Listed]:
-    asked = queryset.narrowed(project, terms)
-    if asked.few is not None and not asked.few:
-        return []
-    few = _padded(list(asked.few or ()))
-    values: dict[str, Any] = {"project": project, "idle": queryset.idle_before()}
-    values |= {f"few_{number}": key for number, key in enumerate(few)}
+def _listed(project: Project, terms: tuple[Term, ...], sort: str, position: Position | None) -> list[Listed]:
+    runs, is_small = queryset.select_runs(project, terms)
+    column = SORTS[sort]
     if position:
-        values |= {"value": position[0], "key": position[1]}
-    count = None if asked.few is None else len(few)
-    shape = _Shape(asked.terms, queryset.with_children(terms), count, SORTS[sort], bool(position), PAGE + 1)
-    return list(map(Listed._make, _runs(shape, **values)))
-
-
-def _padded(few: list[UUID]) -> list[UUID]:
-    """With repeats up to a power of two: else every number of runs would be a query to compile."""
-    wanted = 1 << (len(few) - 1).bit_length() if few else 0
-    return few + few[:1] * (wanted - len(few))
-
-
-@prepared
-def _runs(shape: _Shape) -> QuerySet[Any, Any]:
-    found = queryset.matching(
-        given("project", Run, "project"),
-        shape.terms,
-        given("idle", Run, "last_at"),
-        has_children=shape.has_children,
-        is_few=shape.few is not None,
-    )
-    if shape.few is not None:
-        found = found.filter(pk__in=[given(f"few_{number}", Run, "id") for number in range(shape.few)])
-    column = F(shape.column)
-    if shape.has_position:
-        found = _after(found, shape.column, given("value", Run, shape.column), given("key", Run, "id"))
-    # Few are looked up and sorted: the order of an index would tempt SQLite to walk the whole list for them.
-    order = column if shape.few is None else Coalesce(column, column)
-    return found.order_by(order.desc(), "-id").values_list(*Listed._fields)[: shape.most]
+        value, key = position
+        # A bound on the sort column, then the tie: an OR of both would keep the databases off the index.
+        runs = runs.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
+    # A small selection is sorted: the order of an index would tempt SQLite to walk the whole list for it.
+    order = Coalesce(column, column) if is_small else F(column)
+    rows = runs.order_by(order.desc(), "-id").values_list(*Listed._fields)
+    return list(map(Listed._make, rows[: PAGE + 1]))
 
 
 def sidebar(project: Project, page: RunPage) -> list[FacetGroup]:
@@ -262,11 +223,6 @@ def _column(state: ListState, head: Head) -> Column:
 def _preset_choice(preset: Preset, state: ListState, key: str) -> Choice:
     is_current = (preset.query, preset.sort) == (state.text, state.sort)
     return Choice(preset.label, f"?preset={preset.id}", is_current, key, preset.means)
-
-
-def _after(runs: QuerySet[Run], column: str, value: Given, key: Given) -> QuerySet[Run]:
-    """One bound on the sort column, then the tie: an OR of both would keep the databases off the index."""
-    return runs.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
 
 
 def _cursor(run: Listed, sort: str) -> str:

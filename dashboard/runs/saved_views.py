@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
-from dashboard.filters.language import LONGEST, parse
+from dashboard.filters.language import MAX_CHARACTERS, parse
 from dashboard.models import Project, SavedView
 from dashboard.prepared import given, prepared
 from dashboard.text.column_values import column_text
@@ -80,10 +80,10 @@ def view_box(views: Sequence[View], *, text: str, sort: str, asked: str, refused
 
 def save_view(project: Project, user: User, *, name: str, text: str, sort: str) -> SavedView:
     """Raises NotSaved."""
-    clean = column_text(" ".join(name.split()), LONGEST)
+    clean = column_text(" ".join(name.split()), MAX_CHARACTERS)
     if problem := _problem(project, clean, text):
         raise NotSaved(problem, name)
-    kept = SavedView(project=project, name=clean, query=column_text(text, LONGEST), sort=sort, created_by=user)
+    kept = SavedView(project=project, name=clean, query=column_text(text, MAX_CHARACTERS), sort=sort, created_by=user)
     try:
         with transaction.atomic():
             kept.save()

@@ -154,7 +154,7 @@ def letter_of(one: Outcome) -> str:
 
 def in_order(run: Run | Given, terms: Sequence[Term] = ()) -> Ordered:
     """The calls of a run that match, each with its place in that run."""
-    placed = queryset.calls(run, terms).annotate(
+    placed = queryset.filter_calls(Call.objects.in_run(cast(Run, run)), terms).annotate(
         ordinal=F("memberships__ordinal"), inherited=F("memberships__inherited")
     )
     return placed.order_by("ordinal", "id")

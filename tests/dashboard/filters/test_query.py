@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from dashboard.filters.language import parse
+from dashboard.filters.queryset import select_runs
 from dashboard.ingest import run_counts
 from dashboard.models import Project
 from tests.dashboard.factories import create_call, create_project, create_run
@@ -39,8 +40,8 @@ REFUSED = [
     ("agent:a agent:b", "cannot both hold"),
     ('"never closed', "opens a quotation that nothing closes"),
     ('tool:"never closed', "opens a quotation that nothing closes"),
-    ("-", "names nothing to look for"),
-    ('""', "names nothing to look for"),
+    ("-", "contains no text to search for"),
+    ('""', "contains no text to search for"),
     ("-child:any", "leaves no run at all"),
     ("x" * 60_000, "The filter has 60000 characters; at most 2000 are read"),
     (" ".join(f"word{n}" for n in range(21)), "The filter has 21 terms; at most 20 are read"),
@@ -132,12 +133,14 @@ def test_a_run_is_retried_when_one_of_its_calls_was_tried_again(project: Project
     assert titles(project, "-state:retried") == ["once"]
 
 
-def test_a_common_facet_finds_the_same_runs_as_a_rare_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_common_facet_selects_the_same_runs_as_a_rare_one(project: Project) -> None:
     for number in range(6):
         create_run(project, title=f"run {number}", facets={"tool": ["Bash"] if number % 2 else ["Read"]})
-    rare = titles(project, "tool:Bash -tool:Read")
-    monkeypatch.setattr("dashboard.filters.queryset.FEW", 1)
-    assert titles(project, "tool:Bash -tool:Read") == rare == ["run 1", "run 3", "run 5"]
+    terms = parse("tool:Bash -tool:Read").terms
+    for few, is_small in ((3, True), (2, False)):
+        selection = select_runs(project, terms, few=few)
+        assert selection.is_small is is_small
+        assert sorted(run.title for run in selection.runs) == ["run 1", "run 3", "run 5"]
 
 
 def test_child_runs_are_left_out_of_the_whole_list_and_found_by_every_filter(project: Project) -> None:

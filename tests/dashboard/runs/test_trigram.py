@@ -9,13 +9,13 @@ from django.db import connection
 from django.test import Client
 
 from dashboard.filters.language import parse
-from dashboard.filters.queryset import narrowed
+from dashboard.filters.queryset import candidate_ids, select_runs
 from dashboard.models import Project, Run
 from tests.dashboard.factories import create_project, create_run
 
 
 def looked_up(project: Project, text: str) -> frozenset[UUID] | None:
-    return narrowed(project.pk, parse(text).terms).few
+    return candidate_ids(project, parse(text).terms)[0]
 
 
 def kept_texts() -> list[str]:
@@ -86,12 +86,15 @@ def test_what_is_rare_is_found_by_its_ids_and_not_by_walking_the_list(text: str,
         assert "project_id=?" not in plan
 
 
-def test_a_common_text_is_not_looked_up_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.filters.queryset.FEW", 1)
+def test_a_common_text_is_not_looked_up_again(project: Project) -> None:
     for number in range(3):
         create_run(project, title=f"Everywhere {number}")
-    assert looked_up(project, "everywhere") is None
-    assert titles(project, "everywhere") == ["Everywhere 0", "Everywhere 1", "Everywhere 2"]
+    terms = parse("everywhere").terms
+    assert candidate_ids(project, terms, few=1)[0] is None
+    assert candidate_ids(project, terms)[0] is None  # that it is common is remembered
+    runs, is_small = select_runs(project, terms)
+    assert sorted(run.title for run in runs) == ["Everywhere 0", "Everywhere 1", "Everywhere 2"]
+    assert not is_small
 
 
 def test_the_page_finds_by_text_and_facet_at_once(operator_client: Client, project: Project) -> None:
