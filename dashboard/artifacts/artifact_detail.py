@@ -25,7 +25,7 @@ from dashboard.artifacts.window import ArtifactWindow, Marks, heads_of, window_o
 from dashboard.evidence.fidelity import of_receipt
 from dashboard.models import Artifact, Call
 from envelopes.storage.encoding import ENCODINGS, Encoding, decode
-from envelopes.storage.line_window import Place
+from envelopes.storage.line_window import WindowStart
 from envelopes.storage.search import LONGEST_QUERY
 
 KEPT = ("as", "encoding", "q", "regex", "any_case")  # what a link to another place of the same artifact keeps
@@ -129,7 +129,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
     first_unseen = seen.first if seen and "unseen" in query else None
     wanted = jump.wanted if jump else first_unseen.wanted if first_unseen else wanted
     asked = asked_of(query, content.index.encoding)
-    is_place = asked is not None or jump is not None or wanted != Wanted(place=Place())
+    is_place = asked is not None or jump is not None or wanted != Wanted(place=WindowStart())
     form = chosen(forms, query.get("as", ""), is_place=is_place)
     kept = _kept(query)
     marks = Marks(seen=seen, lines=wanted.lines, query=asked.query if asked else None, kept=kept)

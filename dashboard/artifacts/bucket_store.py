@@ -33,8 +33,7 @@ from envelopes.storage.file_store import (
     reference_to,
     sha256_of,
 )
-from envelopes.storage.line_index import WIDE, LineIndex, load
-from envelopes.storage.line_index_store import IndexFolder, NotIndexed
+from envelopes.storage.line_index import WIDE, IndexFolder, LineIndex, NotIndexed, load_index
 from envelopes.storage.seekable import Damaged, compress, open_frames
 
 
@@ -82,16 +81,16 @@ class BucketIndexes:
             except FileNotFoundError:
                 return None
             file.flush()
-            return load(Path(file.name), size)
+            return load_index(Path(file.name), size)
 
     def _name(self, sha256: str, encoding: str) -> str:
-        return f"{sha256[:2]}/{self.local.path_of(sha256, encoding).name}"
+        return f"{sha256[:2]}/{self.local.path(sha256, encoding).name}"
 
     def _send(self, sha256: str, encoding: str) -> None:
-        self.bucket.put(self._name(sha256, encoding), self.local.path_of(sha256, encoding))
+        self.bucket.put(self._name(sha256, encoding), self.local.path(sha256, encoding))
 
     def _fetch(self, sha256: str, encoding: str) -> None:
-        target = self.local.path_of(sha256, encoding)
+        target = self.local.path(sha256, encoding)
         make_folder(target.parent)
         with incoming(self.local.root) as file:
             try:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-from envelopes.storage.line_window import Place
+from envelopes.storage.line_window import WindowStart
 
 MOST_DIGITS = 15
 LONGEST_TIME = 60  # characters
@@ -31,7 +31,7 @@ _PERCENT = re.compile(r"([0-9]{1,3})\s*%")
 class Wanted:
     """`lines` count from 1; empty where no line was asked for. `time` is as it was typed, and leads further."""
 
-    place: Place
+    place: WindowStart
     lines: range = range(0)
     time: str = ""
 
@@ -48,11 +48,13 @@ def place_of(query: QueryDict) -> Wanted:
     typed = query.get("go", "").strip()
     percent = _PERCENT.fullmatch(typed)
     if query.get("as") == "hex" and _BYTE.fullmatch(typed):
-        return Wanted(place=Place(offset=int(typed.replace(",", "") or "0", 16 if typed[:2] in ("0x", "0X") else 10)))
+        return Wanted(
+            place=WindowStart(offset=int(typed.replace(",", "") or "0", 16 if typed[:2] in ("0x", "0X") else 10))
+        )
     is_epoch = _EPOCH.fullmatch(typed) is not None
     lines = lines_of(query.get("line", "") if "line" in query or is_epoch else typed)
     return Wanted(
-        place=Place(
+        place=WindowStart(
             offset=_number(query, "offset"),
             line=lines.start or None,
             percent=int(percent[1]) if percent else _number(query, "at"),

@@ -18,7 +18,7 @@ from dashboard.models import Artifact
 from dashboard.text.text_markup import escape_decoded, highlight
 from envelopes.storage.encoding import decode
 from envelopes.storage.line_index import WIDE
-from envelopes.storage.search import LISTED, BadQuery, Found, Hit, Query, find, find_before, first_of
+from envelopes.storage.search import LISTED, BadQuery, Hit, SearchHits, TextQuery, find_first, find_hits, find_previous
 
 SECONDS = 1.0  # a slice; a page that searches has to answer
 AROUND = 160  # bytes of context on each side
@@ -39,7 +39,7 @@ class Asked:
     is_regex: bool
     ignores_case: bool
     problem: str = ""
-    query: Query | None = None
+    query: TextQuery | None = None
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -79,7 +79,7 @@ def asked_of(query: QueryDict, encoding: str) -> Asked | None:
         return None
     is_regex, ignores = "regex" in query or "errors" in query, "any_case" in query or "errors" in query
     try:
-        found = Query.of(text, is_regex=is_regex, ignores_case=ignores, encoding=encoding or "utf-8")
+        found = TextQuery.parse(text, is_regex=is_regex, ignores_case=ignores, encoding=encoding or "utf-8")
     except BadQuery as bad:
         return Asked(text=text, is_regex=is_regex, ignores_case=ignores, problem=str(bad))
     return Asked(text=text, is_regex=is_regex, ignores_case=ignores, query=found)
@@ -92,9 +92,9 @@ def slice_of(content: Content, artifact: Artifact, asked: Asked, query: QueryDic
     listed = max(0, LISTED - number(query, "listed"))
     is_paused = "paused" in query
     if is_paused:
-        found = Found(hits=(), count=0, start=begin, reached=begin, size=content.size)
+        found = SearchHits(hits=(), count=0, start=begin, reached=begin, size=content.size)
     else:
-        found = find(content.stream, asked.query, begin, seconds=SECONDS, listed=listed)
+        found = find_hits(content.stream, asked.query, begin, seconds=SECONDS, listed=listed)
     hits = tuple(_shown(content, artifact, asked, hit) for hit in found.hits)
     count = known + found.count
     go_on = {"from": found.reached, "count": count, "listed": LISTED - listed + len(hits)}
@@ -119,19 +119,19 @@ def hit_from(content: Content, artifact: Artifact, asked: Asked, query: QueryDic
     """
     assert asked.query is not None
     if "before" in query:
-        hit, reached = find_before(content.stream, asked.query, number(query, "before"), seconds=SECONDS)
+        hit, reached = find_previous(content.stream, asked.query, number(query, "before"), seconds=SECONDS)
         return (_href(content, artifact, asked, hit), True) if hit else (_search_href(artifact, asked, 0), reached > 0)
     if "errors" in query and content.index.encoding not in WIDE:
-        first, reached = first_of(content.stream, ERROR_WORDS, number(query, "next"), seconds=SECONDS)
+        first, reached = find_first(content.stream, ERROR_WORDS, number(query, "next"), seconds=SECONDS)
         address = _href(content, artifact, asked, first) if first else _search_href(artifact, asked, reached)
         return address, first is not None or reached < content.size
-    found = find(content.stream, asked.query, number(query, "next"), seconds=SECONDS, listed=1, most=1)
+    found = find_hits(content.stream, asked.query, number(query, "next"), seconds=SECONDS, listed=1, most=1)
     if found.hits:
         return _href(content, artifact, asked, found.hits[0]), True
     return _search_href(artifact, asked, found.reached), not found.is_whole
 
 
-def marked(lines: list[str], query: Query) -> list[SafeString]:
+def marked(lines: list[str], query: TextQuery) -> list[SafeString]:
     """Lines with what was found in them set off."""
     return [_marked(line, query) for line in lines]
 
@@ -141,7 +141,7 @@ def number(query: QueryDict, name: str) -> int:
     return int(said) if re.fullmatch("[0-9]{1,15}", said) else 0
 
 
-def _marked(line: str, query: Query) -> SafeString:
+def _marked(line: str, query: TextQuery) -> SafeString:
     spans: list[tuple[int, int]] = []
     try:
         plain = re.finditer(re.escape(query.text), line)
@@ -177,7 +177,7 @@ def _line(content: Content, offset: int) -> int:
 def _href(content: Content, artifact: Artifact, asked: Asked, hit: Hit) -> str:
     """The window whose first line holds the hit; a few bytes before it in a line that is longer than a window."""
     line = _line(content, hit.start)
-    is_far = not line or hit.start - content.index.start_of(content.stream, line) > FAR
+    is_far = not line or hit.start - content.index.line_start(content.stream, line) > FAR
     place = {"offset": max(0, hit.start - AROUND)} if is_far else {"line": line}
     parameters = asked.parameters | place | {"hit": hit.start, "as": "text"}
     return f"{artifact.get_absolute_url()}?{urlencode(parameters)}{'' if is_far else f'#L{line}'}"

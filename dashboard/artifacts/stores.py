@@ -16,8 +16,7 @@ from dashboard.artifacts.bucket import SCHEME, bucket_at
 from dashboard.artifacts.bucket_store import BucketStore
 from envelopes.schema.result import ArtifactRef
 from envelopes.storage.file_store import INDEX_FROM, Fault, FileStore, MissingArtifact, Stored
-from envelopes.storage.line_index import LineIndex, build
-from envelopes.storage.line_index_store import NotIndexed
+from envelopes.storage.line_index import LineIndex, NotIndexed, build_index
 
 SHA256 = re.compile("[0-9a-f]{64}")
 COUNTED_AT_ONCE = 8 * 1024 * 1024  # bytes: 10 ms
@@ -103,14 +102,14 @@ def index_of(stream: BinaryIO, size: int, sha256: str, encoding: str) -> LineInd
     `sha256` is empty for content that is in memory: its lines are counted.
     """
     if not sha256 or size < INDEX_FROM:
-        return build(stream, encoding)
+        return build_index(stream, encoding)
     indexes = artifact_files().indexes
     try:
         return indexes.load(sha256, size, encoding)
     except NotIndexed:
         pass  # the usual first look: it is built below, and the page has the head meanwhile
     if size <= COUNTED_AT_ONCE:
-        return build(stream, encoding)
+        return build_index(stream, encoding)
     builder = threading.Thread(target=_build, args=(sha256, encoding), daemon=True)
     builder.start()
     deadline = time.monotonic() + PATIENCE

@@ -19,7 +19,7 @@ from dashboard.artifacts.search import number
 from dashboard.artifacts.window import ArtifactWindow, Marks, Row, window_of
 from dashboard.models import Artifact
 from dashboard.text.formatting import format_size
-from envelopes.storage.line_window import Place
+from envelopes.storage.line_window import WindowStart
 
 EDGE = 4 * 1024  # bytes
 FORMS = ("text", "ansi", "diff")
@@ -73,7 +73,7 @@ def _since(artifact: Artifact, content: Content, here: int, query: QueryDict) ->
     if _mark(content.stream, here) != query.get("mark", ""):
         return Followed(sentence="The file was replaced by another one while you were reading it.", is_broken=True)
     form = query.get("as", "")
-    window = window_of(content, form if form in FORMS else "text", Place(offset=here), Marks())
+    window = window_of(content, form if form in FORMS else "text", WindowStart(offset=here), Marks())
     return Followed(rows=window.rows, href=_href(artifact, content.stream, window), size=content.size)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.location import Wanted
-from envelopes.storage.line_window import Place
+from envelopes.storage.line_window import WindowStart
 from envelopes.storage.time_search import LineStamps, OutOfOrder, detect_stamps, find_time
 
 PASSES_YEAR = "The lines name no year: it is inferred that they pass into a new one."
@@ -27,7 +27,7 @@ def stamps_of(content: Content) -> LineStamps | None:
 
 
 def jump_to(content: Content, text: str, stamps: LineStamps | None) -> Jump:
-    nowhere = Wanted(place=Place())
+    nowhere = Wanted(place=WindowStart())
     if stamps is None:
         said = f"“{text}” is no line, range or percentage, and these lines carry no time stamps with a date."
         return Jump(wanted=nowhere, sentence=said)
@@ -42,7 +42,7 @@ def jump_to(content: Content, text: str, stamps: LineStamps | None) -> Jump:
     note = f" {PASSES_YEAR}" if found.passes_year else ""
     if found.line is None:
         said = f"All time stamps are before {stamps.format(found.wanted)}: the last is {stamps.format(found.last)}."
-        return Jump(wanted=Wanted(place=Place(is_tail=True)), sentence=said + note)
+        return Jump(wanted=Wanted(place=WindowStart(is_tail=True)), sentence=said + note)
     said = f"The first line at or after {stamps.format(found.wanted)} is of {stamps.format(found.line.time)}."
     return Jump(wanted=_at(content, found.line.offset), sentence=said + note, is_found=True)
 
@@ -56,6 +56,6 @@ def _out_of_order(content: Content, stamps: LineStamps, back: OutOfOrder) -> Jum
 def _at(content: Content, offset: int) -> Wanted:
     """By its number where the line is counted already."""
     if offset > content.index.size:
-        return Wanted(place=Place(offset=offset))
+        return Wanted(place=WindowStart(offset=offset))
     line = content.index.line_at(content.stream, offset)
-    return Wanted(place=Place(line=line), lines=range(line, line + 1))
+    return Wanted(place=WindowStart(line=line), lines=range(line, line + 1))

@@ -24,7 +24,7 @@ from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.spans import Span, find_cut, whole_cut
 from envelopes.storage.encoding import MARKS, decode
 from envelopes.storage.line_index import WIDE, next_end
-from envelopes.storage.line_window import Place
+from envelopes.storage.line_window import WindowStart
 from envelopes.text.preview import Cut
 
 ENDS = 256 * 1024  # bytes; a receipt of more is not looked for
@@ -77,8 +77,8 @@ class Unseen:
     @property
     def wanted(self) -> Wanted:
         if self.offset >= 0:
-            return Wanted(place=Place(offset=self.offset))
-        return Wanted(place=Place(line=self.line), lines=range(self.line, self.line + 1))
+            return Wanted(place=WindowStart(offset=self.offset))
+        return Wanted(place=WindowStart(line=self.line), lines=range(self.line, self.line + 1))
 
 
 def _of_line(cut: Cut, index: int) -> str:

@@ -22,8 +22,8 @@ from dashboard.text.ansi_markup import PLAIN, ansi_rows, style_after
 from dashboard.text.text_markup import escape, escape_decoded
 from envelopes.storage.encoding import decode
 from envelopes.storage.line_index import WIDE
-from envelopes.storage.line_window import LineWindow, Place, read_window
-from envelopes.storage.search import Query
+from envelopes.storage.line_window import LineWindow, WindowStart, read_window
+from envelopes.storage.search import TextQuery
 
 ROWLESS = ("json", "picture")
 HEX_ROW = 16
@@ -114,7 +114,7 @@ class Marks:
 
     seen: Seen | None = None
     lines: range = range(0)
-    query: Query | None = None
+    query: TextQuery | None = None
     kept: str = ""
 
 
@@ -125,17 +125,17 @@ class _Lines:
     content: Content
     window: LineWindow
     texts: list[str]
-    query: Query | None
+    query: TextQuery | None
 
 
-def window_of(content: Content, form: str, place: Place, marks: Marks) -> ArtifactWindow:
+def window_of(content: Content, form: str, place: WindowStart, marks: Marks) -> ArtifactWindow:
     """What was looked for is set off in the form of text. A form without lines has no rows."""
     if form in ROWLESS:
         return ArtifactWindow(form=form, rows=(), start=0, end=content.size, size=content.size, first=0)
     return _hex_window(content, place, marks.kept) if form == "hex" else _line_window(content, form, place, marks)
 
 
-def _line_window(content: Content, form: str, place: Place, marks: Marks) -> ArtifactWindow:
+def _line_window(content: Content, form: str, place: WindowStart, marks: Marks) -> ArtifactWindow:
     window = read_window(content.stream, content.index, place)
     texts = decode(window.data, content.index.encoding).split("\n")
     ends_open = texts[-1] != ""
@@ -287,7 +287,7 @@ ROWS: dict[str, Callable[[_Lines], _Drawn]] = {
 }
 
 
-def _hex_window(content: Content, place: Place, kept: str) -> ArtifactWindow:
+def _hex_window(content: Content, place: WindowStart, kept: str) -> ArtifactWindow:
     asked = place.offset or 0
     if place.percent is not None:
         asked = content.size * min(place.percent, 100) // 100

@@ -48,7 +48,7 @@ from envelopes.recordings.base import (
     SourcePath,
     is_blank,
 )
-from envelopes.text.token_counter import Count, count_here, counting_beside
+from envelopes.text.tokens import TokenCounter, background_counter, count_now
 from envelopes.text.untrusted_json import Untrusted, tame
 
 UNSTORED_AT_MOST = 3
@@ -120,7 +120,7 @@ def import_paths(
     report = Report()
     size = sum(_size(path) for path, _ in files)
     meter = _Meter(progress, size)
-    with counting_beside(size) as count:
+    with background_counter(size) as count:
         in_a_row = 0
         for done, (path, is_named) in enumerate(files, start=1):
             before = report.unstored
@@ -153,7 +153,7 @@ class FileImport:
         name: str,
         report: Report,
         meter: _Meter,
-        count: Count = count_here,
+        count: TokenCounter = count_now,
         retry: Retry = Retry.MISSING,
     ) -> None:
         self.project = project

@@ -50,8 +50,7 @@ from dashboard.models import (
 from dashboard.text.column_values import column_text, column_time
 from envelopes import recordings
 from envelopes.recordings.base import ArtifactRecord, EventRecord, LineProblem, MessageRecord, Record, SourceLine
-from envelopes.text.token_counter import Count, Wait, count_here
-from envelopes.text.tokens import TokenCount
+from envelopes.text.tokens import PendingCounts, TokenCount, TokenCounter, count_now
 
 ADDED = ("runs", "calls", "results", "receipts", "events")
 
@@ -112,7 +111,7 @@ def record(
     *,
     is_known: Callable[[], bool],
     files: Mapping[str, Stored] = MappingProxyType({}),
-    count: Count = count_here,
+    count: TokenCounter = count_now,
 ) -> Written:
     """`files` are on disk already, by the path that the recording names. `is_known` looks once more,
     behind the lock, whether a source that is not saved yet was begun by another process meanwhile.
@@ -168,7 +167,7 @@ class _BatchWrite:
         self.rows: dict[UUID, CallRows] = {}
         self.derived: dict[UUID, Derived] = {}
 
-    def gather(self, batch: Batch, count: Count) -> Wait:
+    def gather(self, batch: Batch, count: TokenCounter) -> PendingCounts:
         """All that needs no token counts. They are asked for on the way; `write` takes them."""
         gatherer = Gatherer(self.project, self.format)
         stand_ins = StandIns(self.format, self.project, batch.records)

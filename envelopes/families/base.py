@@ -32,11 +32,10 @@ from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput
 from envelopes.schema.tool import ToolDefinition
 from envelopes.schema.variant import Renderer
 from envelopes.storage.file_store import ArtifactSink
-from envelopes.storage.file_text import FileText
-from envelopes.text.fit_receipt import fit, fitting
+from envelopes.text.fit_receipt import count_fitting, fit
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve
-from envelopes.text.preview import Cut, clipped, head_tail
+from envelopes.text.preview import Cut, FileText, clip, head_tail
 
 Item = TypeVar("Item")
 
@@ -129,7 +128,7 @@ class Projector:
         """The beginning of a short text, ended by an ellipsis where it was cut; nothing is written."""
         if len(text) <= budget:
             return text
-        shown, cut = clipped(text, budget, len(text))
+        shown, cut = clip(text, budget, len(text))
         self.cuts.append(FieldCut(f"/result/{field}", cut))
         return shown
 
@@ -161,7 +160,7 @@ class Projector:
 
     def listed(self, field: str, items: list[JsonValue], policy: ProjectionPolicy) -> dict[str, JsonValue]:
         """`field` with the items that fit by number and by size, and `<field>_omitted` when some did not."""
-        limit = fitting((text_size(item) for item in items), rows=policy.rows, characters=policy.preview)
+        limit = count_fitting((text_size(item) for item in items), rows=policy.rows, characters=policy.preview)
         shown = self.rows(field, items, limit)
         return {field: shown} if len(shown) == len(items) else {field: shown, f"{field}_omitted": len(items) - limit}
 
@@ -171,7 +170,7 @@ class Projector:
         """As `listed`, for items that `build(item, its field)` shortens in parts. What is left out leaves no cuts."""
         before = len(self.cuts)
         built = [build(item, f"{field}/{index}") for index, item in enumerate(items[: policy.rows])]
-        limit = fitting((text_size(item) for item in built), rows=policy.rows, characters=policy.preview)
+        limit = count_fitting((text_size(item) for item in built), rows=policy.rows, characters=policy.preview)
         start = len(f"/result/{field}/")
         self.cuts[before:] = [cut for cut in self.cuts[before:] if int(cut.pointer[start:].partition("/")[0]) < limit]
         if limit == len(items):

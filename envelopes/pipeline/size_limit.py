@@ -18,7 +18,7 @@ import msgspec
 
 from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
 from envelopes.text.pointer import join
-from envelopes.text.preview import Cut, shorter
+from envelopes.text.preview import Cut, shorten
 
 LIMITS = (8_000, 4_000, 2_000, 1_000, 500, 250, 120, 60, 30)  # characters of a text, tried in this order
 SPACES = 2  # json.dumps writes a blank after each comma and colon: never as many as there are other characters
@@ -65,7 +65,7 @@ class Shortening:
             self.cuts[cut] = self._before[cut]
         match value:
             case str() if len(value) > self._limit and pointer not in self._sealed:
-                shown, self.cuts[pointer] = shorter(value, self._before.get(pointer), self._limit)
+                shown, self.cuts[pointer] = shorten(value, self._before.get(pointer), self._limit)
                 return shown
             case dict():
                 return {name: self.of(child, join(pointer, name)) for name, child in value.items()}

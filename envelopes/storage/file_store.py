@@ -33,8 +33,7 @@ from envelopes.storage.durable_files import (
     sync_folder,
     unfinished_since,
 )
-from envelopes.storage.line_index import IndexBuilder, LineIndex, load
-from envelopes.storage.line_index_store import INDEX_NAME, IndexFolder
+from envelopes.storage.line_index import INDEX_NAME, IndexBuilder, IndexFolder, LineIndex, load_index
 from envelopes.storage.seekable import Damaged, compress, open_frames, zstd
 
 COMPRESS_FROM = 1024 * 1024  # bytes
@@ -122,7 +121,7 @@ class FileStore:
                 else:
                     publish(file, folder / stored.sha256)
         sync_folder(folder)
-        if stored.size >= INDEX_FROM and not self.indexes.path_of(stored.sha256).exists():
+        if stored.size >= INDEX_FROM and not self.indexes.path(stored.sha256).exists():
             self.indexes.keep(stored.sha256, copied.index)
         if is_fresh and (changed_at := _changed_at(folder / stored.sha256)) is not None:
             self.indexes.seal(stored.sha256, changed_at)
@@ -275,8 +274,8 @@ class FileStore:
         return fault
 
     def _index(self, sha256: str, size: int) -> LineIndex | None:
-        path = self.indexes.path_of(sha256)
-        return load(path, size) if path.exists() else None
+        path = self.indexes.path(sha256)
+        return load_index(path, size) if path.exists() else None
 
 
 def sha256_of(stream: BinaryIO) -> str:

@@ -1,33 +1,53 @@
 """Where the lines of a file begin, for a file of any size: how many end before every block of 4 KiB.
 
-An entry a block and not a line, so that the index of 4 GB is 8 MB whatever its lines are like, and a
-line costs one bisection and one block. It is built in one pass, kept beside the content, and follows
-from the content alone: one that is lost or damaged is built again.
+    build_index(stream)   the index of some content, in one pass
+    IndexFolder           indexes on disk, beside the content that they belong to
+
+An entry a block and not a line: the index of 4 GB is 8 MB whatever its lines are like, and finding a line
+costs one bisection and one block. An index follows from the content alone, so one that is lost or damaged
+is built again. Each is built by one process: it appends to `incoming-<sha256>…` under a lock. Others see by
+the lock that it is running and read the head of the index meanwhile. What a killed build left is begun
+anew, never trusted.
+
+An index also seals its content: its modification time is set to the time at which the content's file last
+changed (st_ctime_ns, which no user can set) when that file was verified against its hash. Any other time
+means nothing, good or bad: a copy of the store has new times, and so has an index that was built anew.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
+import re
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, BinaryIO, TypeAlias
 
+from envelopes.storage.durable_files import INCOMING, incoming, make_folder, publish, sync_folder
+
 BLOCK = 4 * 1024
 CHUNK = 32 * BLOCK  # of reading: what is counted is still in the processor's cache
+APPEND_EVERY = 512 * CHUNK  # bytes of content between two appends: progress, and a larger readable head
+INDEX_NAME = re.compile(r"([0-9a-f]{64})((?:\.utf-16-[lb]e)?)\.lines")
 ENDS = b"\n" * BLOCK
 MAGIC = b"lines 1\n"
 HEADER = struct.Struct("<8sQQ")  # magic, bytes of content, lines
 Counts: TypeAlias = "Sequence[int]"
-WIDE = {"utf-16-le": b"\n\0", "utf-16-be": b"\0\n"}
+WIDE = {"utf-16-le": b"\n\0", "utf-16-be": b"\0\n"}  # encodings with two bytes a character: their line end
 
 
 class BadIndex(Exception):
-    """The file is no index, is cut short, or is of content of another size."""
+    """The file is not an index, is cut short, or belongs to content of another size."""
+
+
+class NotIndexed(LookupError):
+    """There is no index of this content yet."""
 
 
 class LineIndex:
@@ -48,24 +68,24 @@ class LineIndex:
         stream.seek(block * BLOCK)
         return 1 + self.before[block] + count_ends(stream.read(offset - block * BLOCK), self.encoding)
 
-    def start_of(self, stream: BinaryIO, line: int) -> int:
+    def line_start(self, stream: BinaryIO, line: int) -> int:
         """The byte where a line begins; where the last one does when there are fewer."""
         ends = min(line, self.lines) - 1
         if ends <= 0:
             return 0
         block = bisect_left(self.before, ends) - 1
         stream.seek(block * BLOCK)
-        data, wanted = stream.read(BLOCK), ends - self.before[block]
-        there = self.before[block + 1] - self.before[block] if block + 1 < len(self.before) else 0
-        if wanted * 2 > there > 0 and self.encoding not in WIDE:
+        data, number = stream.read(BLOCK), ends - self.before[block]
+        in_block = self.before[block + 1] - self.before[block] if block + 1 < len(self.before) else 0
+        if number * 2 > in_block > 0 and self.encoding not in WIDE:
             # Nearer to the block's end, so counted from there.
-            return block * BLOCK + len(data.rsplit(b"\n", there - wanted + 1)[0]) + 1
-        return block * BLOCK + after_end(data, wanted, self.encoding)
+            return block * BLOCK + len(data.rsplit(b"\n", in_block - number + 1)[0]) + 1
+        return block * BLOCK + after_end(data, number, self.encoding)
 
 
 @cache
-def line_ends() -> Callable[[bytes, bytes], int]:
-    """How many bytes of a block are those of as many line ends is a Hamming similarity.
+def load_line_end_counter() -> Callable[[bytes, bytes], int]:
+    """A function of a block and as many line ends: how many of its bytes are one, a Hamming similarity.
 
     rapidfuzz, where it is installed, finds it with the processor's vector instructions; bytes.count takes
     three times as long.
@@ -78,7 +98,7 @@ def line_ends() -> Callable[[bytes, bytes], int]:
 
 
 class IndexBuilder:
-    """Takes the content in pieces of any size; of even size where a character has two bytes."""
+    """Builds an index from pieces of any size; of even size where a character has two bytes."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
@@ -102,8 +122,8 @@ class IndexBuilder:
         self._last = (self._last + piece[-2:])[-2:]
 
     def _add_blocks(self, piece: bytes, start: int, end: int) -> None:
-        """The loop that an index's time is spent in."""
-        total, before, count = self._count, self.before, line_ends()
+        """Nearly all of the time that an index takes is spent in this loop."""
+        total, before, count = self._count, self.before, load_line_end_counter()
         if self.encoding in WIDE:
             for at in range(start, end, BLOCK):
                 total += count_ends(piece, self.encoding, at, at + BLOCK)
@@ -119,7 +139,7 @@ class IndexBuilder:
         return LineIndex(self.before, self.size, self._count + bool(is_open), self.encoding)
 
 
-def build(stream: BinaryIO, encoding: str = "utf-8") -> LineIndex:
+def build_index(stream: BinaryIO, encoding: str = "utf-8") -> LineIndex:
     builder = IndexBuilder(encoding)
     stream.seek(0)
     while piece := stream.read(CHUNK):
@@ -127,26 +147,145 @@ def build(stream: BinaryIO, encoding: str = "utf-8") -> LineIndex:
     return builder.finished()
 
 
-def save(index: LineIndex, file: IO[bytes]) -> None:
+def write_index(index: LineIndex, file: IO[bytes]) -> None:
     file.write(HEADER.pack(MAGIC, index.size, index.lines))
     file.write(array("Q", index.before).tobytes())
 
 
-def load(path: Path, size: int, encoding: str = "utf-8") -> LineIndex:
+def load_index(path: Path, size: int, encoding: str = "utf-8") -> LineIndex:
     """The index of content of that size; its pages are read as they are needed. Raises OSError, BadIndex."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        found = os.pread(descriptor, HEADER.size, 0)
+        header = os.pread(descriptor, HEADER.size, 0)
         expected = HEADER.size + 8 * (size // BLOCK + 1)
-        if len(found) < HEADER.size or os.fstat(descriptor).st_size != expected:
+        if len(header) < HEADER.size or os.fstat(descriptor).st_size != expected:
             raise BadIndex(path.name)
-        magic, covered, lines = HEADER.unpack(found)
+        magic, covered, lines = HEADER.unpack(header)
         if magic != MAGIC or covered != size:
             raise BadIndex(path.name)
-        held = memoryview(mmap.mmap(descriptor, expected, access=mmap.ACCESS_READ))
+        mapped = memoryview(mmap.mmap(descriptor, expected, access=mmap.ACCESS_READ))
     finally:
         os.close(descriptor)
-    return LineIndex(held[HEADER.size :].cast("Q"), size, lines, encoding)
+    return LineIndex(mapped[HEADER.size :].cast("Q"), size, lines, encoding)
+
+
+class IndexFolder:
+    """The indexes in a store's folder: `<root>/<first two digits>/<sha256>.lines`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, sha256: str, encoding: str = "utf-8") -> Path:
+        return self.root / sha256[:2] / _file_name(sha256, encoding)
+
+    def load(self, sha256: str, size: int, encoding: str = "utf-8") -> LineIndex:
+        """Raises NotIndexed."""
+        try:
+            return load_index(self.path(sha256, encoding), size, encoding)
+        except (OSError, BadIndex):
+            raise NotIndexed(sha256) from None
+
+    def keep(self, sha256: str, index: LineIndex) -> None:
+        target = self.path(sha256, index.encoding)
+        make_folder(target.parent)
+        with incoming(self.root) as file:
+            write_index(index, file.file)
+            publish(file, target)
+        sync_folder(target.parent)
+
+    def build(self, sha256: str, stream: BinaryIO, encoding: str = "utf-8") -> bool:
+        """Reads all of the stream. False when another process or thread builds the index, or has built it."""
+        make_folder(self.root)
+        target, growing = self.path(sha256, encoding), self._growing_path(sha256, encoding)
+        with self._growing(sha256, encoding, os.O_RDWR | os.O_CREAT) as file:
+            if file is None:
+                return False
+            try:
+                load_index(target, stream.seek(0, os.SEEK_END), encoding)
+            except (OSError, BadIndex):
+                pass  # none yet, or a damaged one
+            else:
+                growing.unlink()
+                return False
+            builder = _build_into(file, stream, encoding)
+            os.pwrite(file, HEADER.pack(MAGIC, builder.size, builder.finished().lines), 0)
+            os.fsync(file)
+            make_folder(target.parent)
+            os.replace(growing, target)
+        sync_folder(target.parent)
+        return True
+
+    def head(self, sha256: str, encoding: str = "utf-8") -> LineIndex:
+        """The part of the index that a running build has covered; an empty index when no build is running."""
+        nothing = LineIndex((0,), 0, 1, encoding)
+        with self._growing(sha256, encoding, os.O_RDONLY) as file:
+            if file is not None:  # the lock was free, so nobody is writing
+                return nothing
+        try:
+            raw = self._growing_path(sha256, encoding).read_bytes()[HEADER.size :]
+        except OSError:
+            return nothing
+        before = array("Q", raw[: len(raw) // 8 * 8]) or array("Q", [0])
+        return LineIndex(before, (len(before) - 1) * BLOCK, before[-1] + 1, encoding)
+
+    def seal(self, sha256: str, changed_at: int) -> None:
+        """`changed_at` was read before the content was. Without an index there is nothing to be sealed."""
+        with suppress(OSError):  # no index, or a store that is read only
+            os.utime(self.path(sha256), ns=(changed_at, changed_at))
+
+    def is_sealed(self, sha256: str, changed_at: int) -> bool:
+        try:
+            return self.path(sha256).stat().st_mtime_ns == changed_at
+        except OSError:
+            return False
+
+    def remove(self, sha256: str) -> None:
+        for encoding in ("utf-8", *WIDE):
+            self.path(sha256, encoding).unlink(missing_ok=True)
+
+    def _growing_path(self, sha256: str, encoding: str) -> Path:
+        return self.root / f"{INCOMING}{_file_name(sha256, encoding)}"
+
+    @contextmanager
+    def _growing(self, sha256: str, encoding: str, flags: int) -> Iterator[int | None]:
+        """The unfinished index, locked; None when it is locked already or does not exist."""
+        path = self._growing_path(sha256, encoding)
+        try:
+            descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _build_into(file: int, stream: BinaryIO, encoding: str) -> IndexBuilder:
+    os.ftruncate(file, 0)
+    builder, written = IndexBuilder(encoding), 0
+    os.pwrite(file, bytes(HEADER.size), 0)
+    stream.seek(0)
+    while piece := stream.read(CHUNK):
+        builder.add(piece)
+        if builder.size % APPEND_EVERY == 0:
+            written = _append(file, builder, written)
+    _append(file, builder, written)
+    return builder
+
+
+def _append(file: int, builder: IndexBuilder, written: int) -> int:
+    os.pwrite(file, builder.before[written:].tobytes(), HEADER.size + 8 * written)
+    return len(builder.before)
+
+
+def _file_name(sha256: str, encoding: str) -> str:
+    """One index serves every encoding in which the byte 0A ends a line."""
+    return f"{sha256}.{encoding}.lines" if encoding in WIDE else f"{sha256}.lines"
 
 
 def count_ends(data: bytes, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> int:
@@ -177,3 +316,13 @@ def next_end(data: bytes, start: int, encoding: str = "utf-8") -> int:
     while len(mark) == 2 and at >= 0 and at % 2:  # half of two other characters
         at = data.find(mark, at + 1)
     return at
+
+
+def last_end(data: bytes, encoding: str = "utf-8") -> int:
+    """Where the last line end begins, or -1."""
+    if encoding not in WIDE:
+        return data.rfind(b"\n")
+    at, last = 0, -1
+    while (at := next_end(data, at, encoding)) >= 0:
+        last, at = at, at + 2
+    return last

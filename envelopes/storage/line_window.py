@@ -1,7 +1,7 @@
 """Windows of a file of any size: a few hundred lines from a line, a byte, a percentage, or the end.
 
-A window is read, never searched for: what it costs does not depend on where it lies. A line that is
-longer than a window is shown in stretches, each a window that begins inside the line.
+A window costs one bisection of the line index and three reads, wherever it lies. A line that is longer than
+a window is shown in stretches, each a window that begins inside the line.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from typing import BinaryIO
 
 import msgspec
 
-from envelopes.storage.line_index import WIDE, LineIndex, after_end, count_ends, next_end
+from envelopes.storage.encoding import whole_characters
+from envelopes.storage.line_index import WIDE, LineIndex, after_end, count_ends, last_end
 
 LINES = 400
 BYTES = 64 * 1024
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a window is asked for: one of them counts, in this order. Lines count from 1."""
+class WindowStart(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a window begins: the first of these that is set counts, in this order. Lines count from 1."""
 
     offset: int | None = None
     line: int | None = None
@@ -41,13 +42,16 @@ class LineWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_window(
-    stream: BinaryIO, index: LineIndex, place: Place, *, lines: int = LINES, limit: int = BYTES
+    stream: BinaryIO, index: LineIndex, begin: WindowStart, *, lines: int = LINES, limit: int = BYTES
 ) -> LineWindow:
-    """`index` may cover a head only: a line behind it is answered with the last that is known."""
+    """The window of `lines` lines and `limit` bytes at most that begins at `begin`.
+
+    `index` may cover a head only: a line behind it is answered with the last that is known.
+    """
     reader = _Reader(stream, index, lines, limit)
-    start = reader.start_of(place)
-    is_line = place.offset is None and place.line is not None
-    first = reader.number_of(start, place.line if is_line else None)
+    start = reader.start(begin)
+    is_line = begin.offset is None and begin.line is not None
+    first = reader.number_of(start, begin.line if is_line else None)
     return LineWindow(
         data=reader.window(start, first),
         start=start,
@@ -71,14 +75,14 @@ class _Reader:
         self.stream.seek(start)
         return self.stream.read(count)
 
-    def start_of(self, place: Place) -> int:
-        if place.offset is not None:
-            return self.character_start(min(place.offset, self.size))
-        if place.line is not None:
-            return self.index.start_of(self.stream, place.line)
-        if place.percent is not None:
-            return self.line_start_near(self.size * min(place.percent, 100) // 100)
-        return self.tail() if place.is_tail else 0
+    def start(self, begin: WindowStart) -> int:
+        if begin.offset is not None:
+            return self.character_start(min(begin.offset, self.size))
+        if begin.line is not None:
+            return self.index.line_start(self.stream, begin.line)
+        if begin.percent is not None:
+            return self.line_start_near(self.size * min(begin.percent, 100) // 100)
+        return self.tail() if begin.is_tail else 0
 
     def number_of(self, start: int, line: int | None) -> int | None:
         if line is not None:
@@ -89,16 +93,16 @@ class _Reader:
         return self.read(start - self.width, self.width) == WIDE.get(self.encoding, b"\n")
 
     def line_start_near(self, offset: int) -> int:
-        """The start of the line at `offset`, when that is near; else the character there."""
+        """The start of the line that holds `offset` when that is near, else of the character there."""
         begin = max(0, offset - self.limit) // self.width * self.width
         offset = offset // self.width * self.width
-        found = _last_end(self.read(begin, offset - begin), self.encoding)
-        if found >= 0 or begin == 0:
-            return begin + found + self.width if found >= 0 else 0
+        line_end = last_end(self.read(begin, offset - begin), self.encoding)
+        if line_end >= 0 or begin == 0:
+            return begin + line_end + self.width if line_end >= 0 else 0
         return self.character_start(offset)
 
     def tail(self) -> int:
-        """Where the last lines begin: a window of them reaches to the end."""
+        """The byte from which a window reaches to the end."""
         begin = max(0, self.size - self.limit)
         begin += begin % self.width
         data = self.read(begin, self.limit)
@@ -123,32 +127,19 @@ class _Reader:
         return offset
 
     def window(self, start: int, first: int | None) -> bytes:
-        """So many lines at most, the last one whole where that leaves any, and no half character."""
+        """The bytes of the window: whole lines where one fits into the limit, and no half character."""
         if first is not None and first + self.lines <= self.index.lines and self.index.size == self.size:
-            # The index says where they end, sooner than their ends are counted.
-            end = self.index.start_of(self.stream, first + self.lines)
+            # Looking the end up in the index is faster than counting line ends.
+            end = self.index.line_start(self.stream, first + self.lines)
             if end - start <= self.limit:
                 return self.read(start, end - start)
         data = self.read(start, self.limit)
         cut = after_end(data, self.lines, self.encoding)
         if cut < len(data) or start + len(data) >= self.size:
             return data[:cut]
-        last = _last_end(data, self.encoding)
-        return data[: last + self.width] if last >= 0 else self._whole_characters(data)
-
-    def _whole_characters(self, data: bytes) -> bytes:
+        last = last_end(data, self.encoding)
+        if last >= 0:
+            return data[: last + self.width]
         if self.width == 2:
             return data[: len(data) - len(data) % 2]
-        for back in range(1, min(4, len(data)) + 1 if self.encoding == "utf-8" else 0):
-            if data[-back] & 0xC0 != 0x80:
-                return data[:-back] if data[-back] >= 0xC0 else data
-        return data
-
-
-def _last_end(data: bytes, encoding: str) -> int:
-    if encoding not in WIDE:
-        return data.rfind(b"\n")
-    at, found = 0, -1
-    while (at := next_end(data, at, encoding)) >= 0:
-        found, at = at, at + 2
-    return found
+        return whole_characters(data) if self.encoding == "utf-8" else data

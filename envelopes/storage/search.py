@@ -1,11 +1,12 @@
-"""Finding text in content of any size: streamed, by line, with a limit on the time, to be continued.
+"""Finds text in content of any size: streamed, line by line, within a time limit, and resumable.
 
-    find(stream, query, start)         hits from a byte on
-    find_before(stream, query, end)    the last hit before a byte
+    find_hits(stream, query, start)      hits from a byte on, and the byte at which to resume
+    find_previous(stream, query, end)    the last hit before a byte
+    find_first(stream, needles, start)   the first of several plain texts
 
-A match lies within one line. A plain text is looked for as bytes and found wherever it stands; a
-regular expression reads lines, those longer than 1 MiB in stretches of that size. Expressions are
-those of the `regex` library, for it stops a search that runs out of time, and the standard one does not.
+A match lies within one line. A plain text is searched for as bytes, wherever pieces are cut; a regular
+expression is applied to lines, to those longer than 1 MiB in stretches of that size. Expressions are those
+of the `regex` library, because it stops a match that runs out of time and the standard library does not.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from typing import Any, BinaryIO
 import msgspec
 
 from envelopes.storage.encoding import decode
-from envelopes.storage.line_index import WIDE, next_end
+from envelopes.storage.line_index import WIDE, last_end, next_end
 
-PIECE = 256 * 1024  # bytes looked at between two looks at the clock
+PIECE = 256 * 1024  # bytes searched between two looks at the clock
 STRETCH = 1024 * 1024
 LONGEST_QUERY = 1_000  # characters
 LISTED = 50
 MOST_REPEATS = 50_000  # all counts of an expression multiplied: (a{1000}){1000} takes a second to compile
+LEAST_SECONDS = 0.05  # for one match, however near the deadline is
 
 
 class BadQuery(ValueError):
@@ -34,7 +36,7 @@ class BadQuery(ValueError):
 
 
 class TooSlow(Exception):
-    """An expression that needs more time for one stretch than a whole search may take."""
+    """An expression needs more time for one stretch than a whole search may take."""
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -44,8 +46,8 @@ class Hit(msgspec.Struct, frozen=True):
     end: int
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """`count` hits in the bytes from `start` to `reached`, the first of them listed."""
+class SearchHits(msgspec.Struct, frozen=True, kw_only=True):
+    """`count` hits in the bytes from `start` to `reached` of `size`; `hits` are the first of them."""
 
     hits: tuple[Hit, ...]
     count: int
@@ -59,8 +61,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return self.reached >= self.size
 
 
-class Query(msgspec.Struct, frozen=True):
-    """What is looked for, in one encoding. `needle` is for a plain text whose case counts."""
+class TextQuery(msgspec.Struct, frozen=True):
+    """What is searched for, in one encoding. `pattern` is None for a plain text whose case counts."""
 
     text: str
     is_regex: bool
@@ -70,173 +72,193 @@ class Query(msgspec.Struct, frozen=True):
     pattern: Any = None
 
     @classmethod
-    def of(cls, text: str, *, is_regex: bool = False, ignores_case: bool = False, encoding: str = "utf-8") -> Query:
+    def parse(
+        cls, text: str, *, is_regex: bool = False, ignores_case: bool = False, encoding: str = "utf-8"
+    ) -> TextQuery:
         """Raises BadQuery."""
         if not text or len(text) > LONGEST_QUERY:
             raise BadQuery("nothing to look for" if not text else f"longer than {LONGEST_QUERY:,} characters")
         try:
-            needle = text.encode(encoding, "surrogateescape" if encoding not in WIDE else "surrogatepass")
+            needle = _encode(text, encoding)
         except UnicodeEncodeError:
             raise BadQuery("these characters do not exist in the encoding of the output") from None
         if not is_regex and "\n" in text:
             raise BadQuery("a line break: only text within one line is found")
-        pattern = _compiled(text, is_regex=is_regex, ignores_case=ignores_case) if is_regex or ignores_case else None
+        pattern = _compile(text, is_regex=is_regex, ignores_case=ignores_case) if is_regex or ignores_case else None
         return cls(text, is_regex, ignores_case, encoding, needle, pattern)
 
 
-def find(
-    stream: BinaryIO, query: Query, start: int = 0, *, seconds: float = 1.0, listed: int = LISTED, most: int = 0
-) -> Found:
-    """Looks until the end, the time, or `most` hits. What is `reached` is where to go on."""
+def find_hits(
+    stream: BinaryIO,
+    query: TextQuery,
+    start: int = 0,
+    *,
+    seconds: float = 1.0,
+    listed: int = LISTED,
+    most: int = 0,
+    piece: int = PIECE,
+) -> SearchHits:
+    """Searches from the byte `start` until the end, the time limit, or `most` hits (0: all)."""
     size = stream.seek(0, os.SEEK_END)
-    deadline = time.monotonic() + seconds
+    search = _Search(stream, query, time.monotonic() + seconds, piece)
     hits: list[Hit] = []
     begin = reached = min(start, size)
-    count, slow = 0, False
+    count, is_too_slow = 0, False
     try:
-        for found, behind in _searched(stream, query, begin, size, deadline):
-            count, reached = count + len(found), behind
-            hits += found[: max(0, listed - len(hits))]
-            if (most and count >= most) or time.monotonic() > deadline:
+        for more, behind in search.hits(begin, size):
+            count, reached = count + len(more), behind
+            hits += more[: max(0, listed - len(hits))]
+            if (most and count >= most) or search.is_over:
                 break
     except TooSlow:
-        slow = True
+        is_too_slow = True
     if most and count >= most:
         hits, count, reached = hits[:most], most, hits[most - 1].end
-    return Found(hits=tuple(hits), count=count, start=begin, reached=reached, size=size, is_too_slow=slow)
+    return SearchHits(hits=tuple(hits), count=count, start=begin, reached=reached, size=size, is_too_slow=is_too_slow)
 
 
-def first_of(stream: BinaryIO, needles: Sequence[bytes], start: int, *, seconds: float = 1.0) -> tuple[Hit | None, int]:
-    """The first place of any of some texts, and how far the content was read: ten times faster than an expression."""
-    deadline, longest = time.monotonic() + seconds, max(map(len, needles))
-    stream.seek(start)
-    at, kept = start, b""
-    while piece := stream.read(PIECE):
-        data = kept + piece
-        found = [(place, needle) for needle in needles if (place := data.find(needle)) >= 0]
-        if found:
-            place, needle = min(found)
-            begin = at - len(kept) + place
-            return Hit(begin, begin + len(needle)), begin
-        at += len(piece)
-        kept = data[-longest + 1 :]
-        if time.monotonic() > deadline:
-            break
-    return None, at
-
-
-def find_before(stream: BinaryIO, query: Query, end: int, *, seconds: float = 1.0) -> tuple[Hit | None, int]:
+def find_previous(stream: BinaryIO, query: TextQuery, end: int, *, seconds: float = 1.0) -> tuple[Hit | None, int]:
     """The last hit that ends at `end` or before, and how far back the search came: 0 when it is done."""
-    deadline = time.monotonic() + seconds
+    search = _Search(stream, query, time.monotonic() + seconds, PIECE)
     while end > 0:
         begin = _line_start(stream, max(0, end - STRETCH), query.encoding)
         begin = begin if begin < end else max(0, end - STRETCH)
         last = None
         try:
-            for found, _ in _searched(stream, query, begin, end, deadline):
-                last = found[-1] if found else last
+            for hits, _ in search.hits(begin, end):
+                last = hits[-1] if hits else last
         except TooSlow:
             return None, end
-        if last is not None or time.monotonic() > deadline:
+        if last is not None or search.is_over:
             return last, begin
         end = begin
     return None, 0
 
 
-def _searched(stream: BinaryIO, query: Query, start: int, end: int, deadline: float) -> Iterator[tuple[list[Hit], int]]:
-    """Hits, and how far the content is searched."""
-    search = _search_plain if query.pattern is None else _search_lines
-    return search(stream, query, start, end, deadline)
-
-
-def _search_plain(
-    stream: BinaryIO, query: Query, start: int, end: int, _deadline: float
-) -> Iterator[tuple[list[Hit], int]]:
-    needle, width = query.needle, 2 if query.encoding in WIDE else 1
-    kept = b""
+def find_first(
+    stream: BinaryIO, needles: Sequence[bytes], start: int, *, seconds: float = 1.0, piece: int = PIECE
+) -> tuple[Hit | None, int]:
+    """The first of any of these texts, and how far the content was read: ten times faster than an expression."""
+    deadline, longest = time.monotonic() + seconds, max(map(len, needles))
     stream.seek(start)
-    at = start
-    while at < end and (piece := stream.read(min(PIECE, end - at))):
-        data, base = kept + piece, at - len(kept)
-        at += len(piece)
-        hits = []
-        found = data.find(needle)
-        while found >= 0:
-            if width == 1 or (base + found) % 2 == 0:
-                hits.append(Hit(base + found, base + found + len(needle)))
-                found = data.find(needle, found + len(needle))
-            else:
-                found = data.find(needle, found + 1)
-        # What may be the beginning of a match goes with the next piece, but nothing of a match twice.
-        floor = hits[-1].end - base if hits else 0
-        kept = data[max(floor, len(data) - len(needle) + 1) :] if len(needle) > 1 else b""
-        yield hits, at if at >= end else at - len(kept)
-
-
-def _search_lines(
-    stream: BinaryIO, query: Query, start: int, end: int, deadline: float
-) -> Iterator[tuple[list[Hit], int]]:
-    stream.seek(start)
-    at, kept = start, b""
-    read = start
-    while at < end:
-        piece = stream.read(min(PIECE, end - read))
-        read += len(piece)
-        data = kept + piece
-        is_last = not piece or read >= end
-        cut = len(data) if is_last or len(data) >= STRETCH else _last_line_end(data, query.encoding)
-        if cut:
-            yield _hits_of(data[:cut], at, query, deadline), at + cut
-            at += cut
-        kept = data[cut:]
-        if not piece:
-            return
-
-
-def _hits_of(data: bytes, base: int, query: Query, deadline: float) -> list[Hit]:
-    text = decode(data, query.encoding)
-    measure = _measure(text, query.encoding, plain=len(text) == len(data))
-    hits, at = [], 0
-    while at <= len(text):
-        try:
-            left = max(0.05, deadline - time.monotonic())
-            found = query.pattern.search(text, at, timeout=left, concurrent=True)
-        except TimeoutError:
-            raise TooSlow from None
-        if found is None:
+    at, carried = start, b""
+    while content := stream.read(piece):
+        data = carried + content
+        matches = [(offset, needle) for needle in needles if (offset := data.find(needle)) >= 0]
+        if matches:
+            offset, needle = min(matches)
+            begin = at - len(carried) + offset
+            return Hit(begin, begin + len(needle)), begin
+        at += len(content)
+        carried = data[-longest + 1 :]
+        if time.monotonic() > deadline:
             break
-        line_end = text.find("\n", found.start())
-        line_end = len(text) if line_end < 0 else line_end
-        if found.end() > line_end:
-            found = query.pattern.search(text, found.start(), line_end, timeout=left, concurrent=True)
-        if found is None or found.end() == found.start():
-            at = (found.start() if found else line_end) + 1
-            continue
-        start = measure(found.start())
-        hits.append(Hit(base + start, base + start + len(_bytes(found[0], query.encoding))))
-        at = found.end()
-    return hits
+    return None, at
+
+
+class _Search:
+    """One query in one content, read `piece` bytes at a time until a deadline."""
+
+    def __init__(self, stream: BinaryIO, query: TextQuery, deadline: float, piece: int) -> None:
+        self._stream = stream
+        self._query = query
+        self._deadline = deadline
+        self._piece = piece
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def hits(self, start: int, end: int) -> Iterator[tuple[list[Hit], int]]:
+        """Hits in the bytes [start, end) piece by piece, and how far the content is searched with each."""
+        return self._plain_hits(start, end) if self._query.pattern is None else self._pattern_hits(start, end)
+
+    def _plain_hits(self, start: int, end: int) -> Iterator[tuple[list[Hit], int]]:
+        needle, is_wide = self._query.needle, self._query.encoding in WIDE
+        self._stream.seek(start)
+        at, carried = start, b""
+        while at < end and (piece := self._stream.read(min(self._piece, end - at))):
+            data, base = carried + piece, at - len(carried)
+            at += len(piece)
+            hits = []
+            offset = data.find(needle)
+            while offset >= 0:
+                if is_wide and (base + offset) % 2:  # half of two other characters
+                    offset = data.find(needle, offset + 1)
+                    continue
+                hits.append(Hit(base + offset, base + offset + len(needle)))
+                offset = data.find(needle, offset + len(needle))
+            # What may be the beginning of a match goes with the next piece, but nothing of a match twice.
+            floor = hits[-1].end - base if hits else 0
+            carried = data[max(floor, len(data) - len(needle) + 1) :] if len(needle) > 1 else b""
+            yield hits, at if at >= end else at - len(carried)
+
+    def _pattern_hits(self, start: int, end: int) -> Iterator[tuple[list[Hit], int]]:
+        encoding = self._query.encoding
+        self._stream.seek(start)
+        at, carried, read = start, b"", start
+        while at < end:
+            piece = self._stream.read(min(self._piece, end - read))
+            read += len(piece)
+            data = carried + piece
+            is_last = not piece or read >= end
+            cut = len(data)
+            if not is_last and cut < STRETCH:
+                line_end = last_end(data, encoding)
+                cut = line_end + (2 if encoding in WIDE else 1) if line_end >= 0 else 0
+            if cut:
+                yield self._hits_in(data[:cut], at), at + cut
+                at += cut
+            carried = data[cut:]
+            if not piece:
+                return
+
+    def _hits_in(self, data: bytes, base: int) -> list[Hit]:
+        """Hits of the pattern in whole lines that begin at the byte `base`."""
+        encoding, pattern = self._query.encoding, self._query.pattern
+        text = decode(data, encoding)
+        measure = _measure(text, encoding, plain=len(text) == len(data))
+        hits, at = [], 0
+        while at <= len(text):
+            left = max(LEAST_SECONDS, self._deadline - time.monotonic())
+            try:
+                match = pattern.search(text, at, timeout=left, concurrent=True)
+                if match is None:
+                    break
+                line_end = text.find("\n", match.start())
+                line_end = len(text) if line_end < 0 else line_end
+                if match.end() > line_end:
+                    match = pattern.search(text, match.start(), line_end, timeout=left, concurrent=True)
+            except TimeoutError:
+                raise TooSlow from None
+            if match is None or match.end() == match.start():
+                at = (match.start() if match else line_end) + 1
+                continue
+            start = measure(match.start())
+            hits.append(Hit(base + start, base + start + len(_encode(match[0], encoding))))
+            at = match.end()
+        return hits
 
 
 def _measure(text: str, encoding: str, *, plain: bool) -> Callable[[int], int]:
-    """Characters to bytes, asked in ascending order."""
+    """A function from characters of `text` to bytes, to be called in ascending order."""
     if plain and encoding not in WIDE:
         return lambda at: at
     state = [0, 0]  # characters, bytes
 
     def measured(at: int) -> int:
-        state[1] += len(_bytes(text[state[0] : at], encoding))
+        state[1] += len(_encode(text[state[0] : at], encoding))
         state[0] = at
         return state[1]
 
     return measured
 
 
-def _bytes(text: str, encoding: str) -> bytes:
+def _encode(text: str, encoding: str) -> bytes:
     return text.encode(encoding, "surrogatepass" if encoding in WIDE else "surrogateescape")
 
 
-def _compiled(text: str, *, is_regex: bool, ignores_case: bool) -> Any:
+def _compile(text: str, *, is_regex: bool, ignores_case: bool) -> Any:
     import regex
 
     if is_regex and math.prod(int(count) for count in re.findall(r"\{(?:\d*,)?(\d{2,20})", text)) > MOST_REPEATS:
@@ -248,21 +270,11 @@ def _compiled(text: str, *, is_regex: bool, ignores_case: bool) -> Any:
         raise BadQuery(str(error) or type(error).__name__) from None
 
 
-def _last_line_end(data: bytes, encoding: str) -> int:
-    """The byte behind the last line end, 0 for none."""
-    if encoding not in WIDE:
-        return data.rfind(b"\n") + 1
-    at, found = 0, 0
-    while (at := next_end(data, at, encoding)) >= 0:
-        at = found = at + 2
-    return found
-
-
 def _line_start(stream: BinaryIO, offset: int, encoding: str) -> int:
-    """The first line start at or behind `offset`, where one is near; `offset` else."""
+    """The first line start at or behind `offset` where one is near, else `offset`."""
     if offset == 0:
         return 0
     offset -= offset % 2 if encoding in WIDE else 0
     stream.seek(offset)
-    found = next_end(stream.read(PIECE), 0, encoding)
-    return offset + found + (2 if encoding in WIDE else 1) if found >= 0 else offset
+    line_end = next_end(stream.read(PIECE), 0, encoding)
+    return offset + line_end + (2 if encoding in WIDE else 1) if line_end >= 0 else offset

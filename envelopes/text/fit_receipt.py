@@ -1,6 +1,6 @@
-"""Keeps a receipt within its policy. Every shortening states what was shown of how much (RFC-100).
+"""Keeps a receipt within its policy; every shortening states what was shown of how much (RFC-100).
 
-Previews give way first, the longest before the others; when that is not enough the end is cut.
+Previews are shortened first, the longest before the others; when that is not enough the end is cut.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, Source
-from envelopes.text.preview import Cut, head_tail
+from envelopes.text.preview import head_tail
 
 MARKER_ROOM = 120
 SMALLEST_PREVIEW = 200
@@ -19,13 +19,13 @@ SMALLEST_PREVIEW = 200
 
 def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
     """`body` then `tail` within the policy. `tail` (paths, identifiers) stays whole unless it takes half."""
-    kept, last = list(body), list(tail)
+    segments, last = list(body), list(tail)
     behind = _length(last)
-    if _length(kept) + behind <= policy.characters:
-        return [*kept, *last]
+    if _length(segments) + behind <= policy.characters:
+        return [*segments, *last]
     if behind > policy.characters // 2:
-        kept, last, behind = [*kept, *last], [], 0
-    return [*_shortened(kept, policy.characters - behind, policy), *last]
+        segments, last, behind = [*segments, *last], [], 0
+    return [*_shorten(segments, policy.characters - behind, policy), *last]
 
 
 def cut_segment(preview: Segment, budget: int, policy: RenderPolicy) -> list[Segment]:
@@ -34,16 +34,18 @@ def cut_segment(preview: Segment, budget: int, policy: RenderPolicy) -> list[Seg
     if shown.cut is None:
         return [preview]
     gap = "" if shown.head.endswith("\n") or not shown.head else "\n"
+    first, last = shown.cut.ends
+    marker = f"[receipt shortened here: first {first} and last {last} of {shown.cut.total} {shown.cut.unit}]"
     tail_at = len(preview.text) - len(shown.tail)
     parts = [
         _slice(preview, 0, len(shown.head)),
-        Segment(f"{gap}...\n{_sentence(shown.cut)}\n...\n", "marker"),
+        Segment(f"{gap}...\n{marker}\n...\n", "marker"),
         _slice(preview, tail_at, len(preview.text)),
     ]
     return [part for part in parts if part.text]
 
 
-def fitting(sizes: Iterable[int], *, rows: int, characters: int) -> int:
+def count_fitting(sizes: Iterable[int], *, rows: int, characters: int) -> int:
     """How many of the first items fit into both limits."""
     count = used = 0
     for size in sizes:
@@ -54,24 +56,19 @@ def fitting(sizes: Iterable[int], *, rows: int, characters: int) -> int:
     return count
 
 
-def _shortened(segments: list[Segment], room: int, policy: RenderPolicy) -> list[Segment]:
-    longest_first = sorted((one for one in segments if one.role == "preview"), key=lambda one: -len(one.text))
-    for preview in longest_first:
+def _shorten(segments: list[Segment], room: int, policy: RenderPolicy) -> list[Segment]:
+    previews = [segment for segment in segments if segment.role == "preview"]
+    for preview in sorted(previews, key=lambda segment: -len(segment.text)):
         excess = _length(segments) - room
         if excess <= 0:
             break
         if (budget := len(preview.text) - excess - MARKER_ROOM) >= SMALLEST_PREVIEW:
             cut = cut_segment(preview, budget, policy)
-            segments = [part for one in segments for part in (cut if one is preview else [one])]
-    return segments if _length(segments) <= room else _clipped(segments, room)
+            segments = [part for segment in segments for part in (cut if segment is preview else [segment])]
+    return segments if _length(segments) <= room else _clip(segments, room)
 
 
-def _sentence(cut: Cut) -> str:
-    head = cut.shown[0][1] if cut.shown else 0
-    return f"[receipt shortened here: first {head} and last {cut.shown_count - head} of {cut.total} {cut.unit}]"
-
-
-def _clipped(segments: Sequence[Segment], room: int) -> list[Segment]:
+def _clip(segments: Sequence[Segment], room: int) -> list[Segment]:
     text = "".join(segment.text for segment in segments)
     if room <= MARKER_ROOM:
         return [*_first(segments, max(0, room - 1)), Segment("…"[:room], "marker")] if room > 0 else []
@@ -83,13 +80,13 @@ def _clipped(segments: Sequence[Segment], room: int) -> list[Segment]:
 
 
 def _first(segments: Sequence[Segment], characters: int) -> list[Segment]:
-    found: list[Segment] = []
+    first: list[Segment] = []
     for segment in segments:
         if characters <= 0:
             break
-        found.append(segment if len(segment.text) <= characters else _slice(segment, 0, characters))
+        first.append(segment if len(segment.text) <= characters else _slice(segment, 0, characters))
         characters -= len(segment.text)
-    return found
+    return first
 
 
 def _slice(segment: Segment, start: int, end: int) -> Segment:

@@ -1,15 +1,23 @@
-"""Head-and-tail previews. A cut is a record, not a suffix (design.md section 1).
+"""Previews of the beginning and the end of a text, with a record of what was cut (design.md section 1).
 
-`head_tail` keeps whole lines while it can (RFC-099, RFC-100). Only when one line alone passes the
-budget does it count in characters (spec/model.md E-18). `shorter` cuts what may have been cut before:
-its marker goes on counting in the text of the beginning.
+    head_tail         a preview of a text: whole lines while they fit (RFC-099, RFC-100)
+    clip              the beginning of a text that stands on one line
+    shorten           a preview made smaller, its marker still counting in the whole text
+    read_file_text    the two ends of a file of any size, which are all that a preview needs (RFC-064)
+
+Only when one line alone passes the budget are characters counted instead of lines (spec/model.md E-18).
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import codecs
+from typing import BinaryIO, Literal, TypeAlias
 
 import msgspec
+
+from envelopes.schema.budget import PREVIEW_CHARACTERS
+
+FILE_CHUNK = 256 * 1024  # bytes
 
 Unit: TypeAlias = Literal["lines", "characters"]
 
@@ -40,16 +48,16 @@ class Cut(msgspec.Struct, frozen=True):
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return tuple((start, end) for start, end in pairs if end > start)
 
-    def marker(self) -> str:
-        """The sentence that a receipt prints where the cut is (RFC-100)."""
-        head, tail = self.ends
-        return f"[output truncated: showing first {head} and last {tail} of {self.total} {self.unit}]"
-
     @property
     def ends(self) -> tuple[int, int]:
         """How much is shown of the beginning, and how much of the end."""
         head = self.shown[0][1] if self.shown and self.shown[0][0] == 0 else 0
         return head, self.shown_count - head
+
+    def marker(self) -> str:
+        """The sentence that a receipt prints where the cut is (RFC-100)."""
+        head, tail = self.ends
+        return f"[output truncated: showing first {head} and last {tail} of {self.total} {self.unit}]"
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -64,7 +72,7 @@ class Preview(msgspec.Struct, frozen=True):
         if self.cut is None:
             return self.head
         newline = "" if self.head.endswith("\n") or not self.head else "\n"
-        return f"{self.head}{newline}{_between(self.cut)}{self.tail}"
+        return f"{self.head}{newline}{_gap(self.cut)}{self.tail}"
 
 
 def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lines") -> Preview:
@@ -79,56 +87,27 @@ def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lin
     return by_lines if by_lines is not None else _by_characters(text, for_head, budget - for_head)
 
 
-def clipped(text: str, budget: int, total: int) -> tuple[str, Cut]:
-    """The beginning of a text of `total` characters, ended by an ellipsis; for what stands on one line."""
+def clip(text: str, budget: int, total: int) -> tuple[str, Cut]:
+    """The beginning of a text of `total` characters on one line, ended by an ellipsis."""
     shown = max(0, budget - 1)
     return f"{text[:shown]}…"[:budget], Cut("characters", total, ((0, shown),))
 
 
-def shorter(text: str, cut: Cut | None, budget: int) -> tuple[str, Cut]:
-    """At most `budget` characters of what `text` shows, which is longer; `cut` says how it was made, if it was."""
-    before, marked, after = text.partition(_between(cut)) if cut else (text, "", "")
-    if cut and marked:
+def shorten(text: str, cut: Cut | None, budget: int) -> tuple[str, Cut]:
+    """At most `budget` characters of what `text` shows, which is longer.
+
+    `cut` is the cut that `text` is a preview with; None when it is a whole text.
+    """
+    before, marker, after = text.partition(_gap(cut)) if cut else (text, "", "")
+    if cut and marker:
         again = _again_by_lines if cut.unit == "lines" else _again_by_characters
-        shown = again(before, after, cut, budget)
-        return shown.text, shown.cut or cut
+        preview = again(before, after, cut, budget)
+        return preview.text, preview.cut or cut
     if cut or "\n" not in text:
-        return clipped(text, budget, cut.total if cut else len(text))
+        return clip(text, budget, cut.total if cut else len(text))
     preview = head_tail(text, budget)
-    assert preview.cut is not None  # it is longer than its budget
+    assert preview.cut is not None  # the text is longer than its budget
     return preview.text, preview.cut
-
-
-def _between(cut: Cut) -> str:
-    return f"...\n{cut.marker()}\n...\n"
-
-
-def _again_by_lines(before: str, after: str, cut: Cut, budget: int) -> Preview:
-    """An output may hold the words of the marker, so no more is taken from an end than the cut says."""
-    first, last = cut.ends
-    head, tail = split_lines(before)[:first], split_lines(after)[::-1][:last]
-    head, tail = head[: fitting_lines(head, budget // 2)], tail[: fitting_lines(tail, budget - budget // 2)]
-    shown = Cut("lines", cut.total, ((0, len(head)), (cut.total - len(tail), cut.total)))
-    return Preview("".join(head), "".join(tail[::-1]), shown)
-
-
-def _again_by_characters(before: str, after: str, cut: Cut, budget: int) -> Preview:
-    first, last = cut.ends
-    head, last = before[: min(first, budget // 2)], min(last, len(after), budget - budget // 2)
-    shown = Cut("characters", cut.total, ((0, len(head)), (cut.total - last, cut.total)))
-    return Preview(head, after[len(after) - last :], shown)
-
-
-def _by_lines(text: str, for_head: int, for_tail: int) -> Preview | None:
-    """None where a line alone passes the room of its end; an end without room has no line."""
-    lines = split_lines(text)
-    head = fitting_lines(lines, for_head)
-    tail = fitting_lines(lines[head:][::-1], for_tail)
-    if (for_head and head == 0) or (for_tail and tail == 0):
-        return None
-    total = len(lines)
-    cut = Cut("lines", total, ((0, head), (total - tail, total)))
-    return Preview("".join(lines[:head]), "".join(lines[total - tail :]), cut)
 
 
 def split_lines(text: str) -> list[str]:
@@ -137,7 +116,7 @@ def split_lines(text: str) -> list[str]:
     return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def fitting_lines(lines: list[str], budget: int) -> int:
+def count_fitting_lines(lines: list[str], budget: int) -> int:
     """How many of the first lines have at most `budget` characters together."""
     used = 0
     for count, line in enumerate(lines):
@@ -147,6 +126,85 @@ def fitting_lines(lines: list[str], budget: int) -> int:
     return len(lines)
 
 
+def _gap(cut: Cut) -> str:
+    return f"...\n{cut.marker()}\n...\n"
+
+
+def _by_lines(text: str, for_head: int, for_tail: int) -> Preview | None:
+    """None where a line alone passes the room of its end; an end without room has no line."""
+    lines = split_lines(text)
+    head = count_fitting_lines(lines, for_head)
+    tail = count_fitting_lines(lines[head:][::-1], for_tail)
+    if (for_head and head == 0) or (for_tail and tail == 0):
+        return None
+    total = len(lines)
+    cut = Cut("lines", total, ((0, head), (total - tail, total)))
+    return Preview("".join(lines[:head]), "".join(lines[total - tail :]), cut)
+
+
 def _by_characters(text: str, head: int, tail: int) -> Preview:
     cut = Cut("characters", len(text), ((0, head), (len(text) - tail, len(text))))
     return Preview(text[:head], text[len(text) - tail :], cut)
+
+
+def _again_by_lines(before: str, after: str, cut: Cut, budget: int) -> Preview:
+    """An output may contain the words of the marker, so no more is taken from an end than the cut shows of it."""
+    first, last = cut.ends
+    head, tail = split_lines(before)[:first], split_lines(after)[::-1][:last]
+    head = head[: count_fitting_lines(head, budget // 2)]
+    tail = tail[: count_fitting_lines(tail, budget - budget // 2)]
+    smaller = Cut("lines", cut.total, ((0, len(head)), (cut.total - len(tail), cut.total)))
+    return Preview("".join(head), "".join(tail[::-1]), smaller)
+
+
+def _again_by_characters(before: str, after: str, cut: Cut, budget: int) -> Preview:
+    first, last = cut.ends
+    head, last = before[: min(first, budget // 2)], min(last, len(after), budget - budget // 2)
+    smaller = Cut("characters", cut.total, ((0, len(head)), (cut.total - last, cut.total)))
+    return Preview(head, after[len(after) - last :], smaller)
+
+
+class FileText(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that stays in its file. `path` is virtual.
+
+    `start` and `end` are its first and last characters, or each all of it. Bytes that are not UTF-8 count as
+    one replacement character each run, as Python decodes them.
+    """
+
+    path: str
+    start: str
+    end: str
+    characters: int
+    lines: int
+
+    def preview(self, budget: int) -> Preview:
+        """The preview that `head_tail` gives for the whole text, up to the characters that were read of an end."""
+        if self.characters <= len(self.start):
+            return head_tail(self.start, budget)
+        budget = min(budget, len(self.start))
+        first, last = split_lines(self.start), split_lines(self.end)
+        head = count_fitting_lines(first, budget // 2)
+        # The first line of the end may be half a line. It never fits: the end is longer than half the budget.
+        tail = count_fitting_lines(last[::-1], budget - budget // 2)
+        if head and tail:
+            cut = Cut("lines", self.lines, ((0, head), (self.lines - tail, self.lines)))
+            return Preview("".join(first[:head]), "".join(last[-tail:]), cut)
+        head, tail = budget // 2, budget - budget // 2
+        cut = Cut("characters", self.characters, ((0, head), (self.characters - tail, self.characters)))
+        return Preview(self.start[:head], self.end[len(self.end) - tail :], cut)
+
+
+def read_file_text(stream: BinaryIO, path: str, keep: int = PREVIEW_CHARACTERS) -> FileText:
+    """Reads the stream to its end, a chunk at a time. `keep` characters of each end are kept for previews."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    start = end = last = ""
+    characters = newlines = 0
+    while True:
+        chunk = stream.read(FILE_CHUNK)
+        text = decoder.decode(chunk, final=not chunk)
+        start += text[: keep - len(start)]
+        end = (end + text)[-keep:] if keep else ""
+        characters, newlines, last = characters + len(text), newlines + text.count("\n"), text[-1:] or last
+        if not chunk:
+            break
+    return FileText(path=path, start=start, end=end, characters=characters, lines=newlines + (last not in ("", "\n")))

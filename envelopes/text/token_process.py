@@ -1,4 +1,4 @@
-"""Counts tokens in a process of its own; run as a program by `token_counter`, never imported.
+"""Counts tokens in a process of its own; run as a program by `tokens`, never imported.
 
 A line in is a JSON array of texts, a line out the JSON array of their counts. It ends with its input.
 """
@@ -12,7 +12,7 @@ import toktok
 
 
 def main(encoding: str) -> None:
-    toktok.batch_count([""], encoding)  # loads the vocabulary before anybody asks
+    toktok.batch_count([""], encoding)  # loads the vocabulary before the first line comes
     for line in sys.stdin.buffer:
         sys.stdout.write(json.dumps(toktok.batch_count(json.loads(line), encoding)) + "\n")
         sys.stdout.flush()

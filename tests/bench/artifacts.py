@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from envelopes.storage.file_store import FileStore
-from envelopes.storage.line_index import build
-from envelopes.storage.line_window import Place, read_window
-from envelopes.storage.search import Query, find
+from envelopes.storage.line_index import build_index
+from envelopes.storage.line_window import WindowStart, read_window
+from envelopes.storage.search import TextQuery, find_hits
 
 WINDOWS = 400
 LINES = 200
@@ -48,7 +48,7 @@ def _rows(log: Path, folder: Path) -> Iterator[tuple[str, float, float, str]]:
     counted = _seconds(lambda: subprocess.run(["wc", "-l", log], check=True, capture_output=True))
     grepped = _seconds(lambda: subprocess.run(["grep", "-F", "-c", RARE, log], check=True, capture_output=True))
     with log.open("rb", buffering=0) as stream:
-        yield "line index, times wc -l", _seconds(lambda: build(stream)) / counted, 6, "times"
+        yield "line index, times wc -l", _seconds(lambda: build_index(stream)) / counted, 6, "times"
     for kind, compress_from in (("plain", None), ("compressed", 1)):
         yield from _store_rows(log, FileStore(folder / kind, compress_from=compress_from), kind, grepped)
         shutil.rmtree(folder / kind)
@@ -58,7 +58,7 @@ def _rows(log: Path, folder: Path) -> Iterator[tuple[str, float, float, str]]:
 def _store_rows(log: Path, store: FileStore, kind: str, grepped: float) -> Iterator[tuple[str, float, float, str]]:
     with log.open("rb") as content:
         stored = store.put(content)
-    index, query = store.indexes.load(stored.sha256, stored.size), Query.of(RARE)
+    index, query = store.indexes.load(stored.sha256, stored.size), TextQuery.parse(RARE)
     with store.open(stored.sha256) as stream:
         ours, bare = _windows(stream, index, log)
         if kind == "plain":
@@ -76,7 +76,7 @@ def _windows(stream: BinaryIO, index: Any, log: Path) -> tuple[float, float]:
     ours, bare = [], []
     with log.open("rb", buffering=0) as plain:
         for _ in range(WINDOWS):
-            place = Place(line=random.randrange(1, index.lines))
+            place = WindowStart(line=random.randrange(1, index.lines))
             began = time.perf_counter()
             window = read_window(stream, index, place, lines=LINES)
             window.data.decode("utf-8", "surrogateescape")
@@ -91,11 +91,11 @@ def _windows(stream: BinaryIO, index: Any, log: Path) -> tuple[float, float]:
 def _opened_window(store: FileStore, sha256: str, size: int) -> None:
     with store.open(sha256) as stream:
         index = store.indexes.load(sha256, size)
-        read_window(stream, index, Place(line=random.randrange(1, index.lines)), lines=LINES)
+        read_window(stream, index, WindowStart(line=random.randrange(1, index.lines)), lines=LINES)
 
 
-def _all(stream: BinaryIO, query: Query) -> None:
-    found = find(stream, query, seconds=600)
+def _all(stream: BinaryIO, query: TextQuery) -> None:
+    found = find_hits(stream, query, seconds=600)
     assert found.is_whole
     assert found.count == 1, found.count
 

@@ -22,7 +22,7 @@ from envelopes.families.base import Family
 from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError
 from envelopes.schema.tool import DISPATCH_KINDS
-from envelopes.storage.file_text import FileText, read_file_text
+from envelopes.text.preview import FileText, read_file_text
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.builds(
     lambda part, times: part * times, st.sampled_from(["line of text\n", "word ", "x", "\n"]), st.integers(0, 2_000)

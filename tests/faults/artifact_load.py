@@ -70,9 +70,9 @@ def _prepare() -> None:
     django.setup()
     import dashboard.artifacts.retention
     import dashboard.ingest.importer  # noqa: F401
-    from envelopes.text.token_counter import count_here
+    from envelopes.text.tokens import count_now
 
-    count_here(["warm"], "")()
+    count_now(["warm"], "")()
 
 
 def _take_in(recordings: Path) -> None:

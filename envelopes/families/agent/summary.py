@@ -20,7 +20,7 @@ from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.result import JsonValue, summary
 from envelopes.storage.file_store import MemorySink
-from envelopes.text.fit_receipt import fitting
+from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.pointer import join
 
 AGENT_CHARACTERS = 6_000  # spec/tools.md B.1
@@ -126,7 +126,7 @@ def _listed(name: str, found: JsonValue, projector: Projector, rows: int, room: 
     items = found if isinstance(found, list) else []
     field = join("agent", name)
     scratch = _scratch()
-    limit = fitting((text_size(_clipped(field, item, scratch)) for item in items), rows=rows, characters=room)
+    limit = count_fitting((text_size(_clipped(field, item, scratch)) for item in items), rows=rows, characters=room)
     shown: list[JsonValue] = [
         _clipped(join(field, index), item, projector) for index, item in enumerate(projector.rows(field, items, limit))
     ]
@@ -135,7 +135,7 @@ def _listed(name: str, found: JsonValue, projector: Projector, rows: int, room: 
 
 def _counted(name: str, found: JsonValue, projector: Projector, rows: int, room: int) -> dict[str, JsonValue]:
     counts = found if isinstance(found, dict) else {}
-    limit = fitting((text_size({one: counts[one]}) for one in counts), rows=rows, characters=room)
+    limit = count_fitting((text_size({one: counts[one]}) for one in counts), rows=rows, characters=room)
     shown = projector.rows(join("agent", name), list(counts), limit)
     return _with_omitted(name, {str(one): counts[str(one)] for one in shown}, len(counts))
 

@@ -37,7 +37,7 @@ from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import spoken
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.text.fit_receipt import fitting
+from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.outline import outline, outline_text
 
 ROWS_SHARE = 2  # blocks and all that is said of them, beside the budget of their texts
@@ -65,7 +65,7 @@ class Value(msgspec.Struct, frozen=True):
 
 def _blocks(found: Blocks, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     """The texts share one budget, in order; what is left of it goes to the next."""
-    limit = fitting(_sizes(found.content, policy), rows=policy.rows, characters=ROWS_SHARE * policy.preview)
+    limit = count_fitting(_sizes(found.content, policy), rows=policy.rows, characters=ROWS_SHARE * policy.preview)
     room = policy.preview
     rows: list[JsonValue] = []
     for index, block in enumerate(found.content[:limit]):

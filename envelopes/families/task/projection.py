@@ -33,9 +33,9 @@ from envelopes.families.task.results import (
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, spoken
 from envelopes.schema.result import JsonValue
-from envelopes.storage.file_text import FileText
 from envelopes.text.command_preview import describe
-from envelopes.text.fit_receipt import fitting
+from envelopes.text.fit_receipt import count_fitting
+from envelopes.text.preview import FileText
 
 LISTED_TASKS = 50
 ROWS_SHARE = 2  # the receipt says half of a row: not its times, nor the command's identity
@@ -115,7 +115,7 @@ def _failure(found: FailureArtifact | None, projector: Projector, policy: Projec
 def _fitting_indexes(field: str, sizes: Iterable[int], projector: Projector, policy: ProjectionPolicy) -> list[int]:
     """The items of `/result/<field>` that fit; what does not is recorded as cut."""
     known = list(sizes)
-    limit = fitting(known, rows=policy.rows, characters=policy.details)
+    limit = count_fitting(known, rows=policy.rows, characters=policy.details)
     projector.rows(field, list(known), limit)
     return list(range(min(limit, len(known))))
 
@@ -132,7 +132,7 @@ def _task_stopped(found: TaskStopped, projector: Projector, policy: ProjectionPo
 
 def _active_tasks(found: ActiveTasks, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     """At most 50 rows (spec/tools.md B.1). The whole list is kept when some had to go."""
-    rows = fitting(map(_row_size, found.tasks), rows=min(policy.rows, LISTED_TASKS), characters=policy.preview)
+    rows = count_fitting(map(_row_size, found.tasks), rows=min(policy.rows, LISTED_TASKS), characters=policy.preview)
     bounded = msgspec.structs.replace(policy, rows=rows, preview=ROWS_SHARE * policy.preview)
     listed = projector.each("tasks", found.tasks, bounded, partial(_row, projector))
     if "tasks_omitted" in listed:

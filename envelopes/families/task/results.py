@@ -18,7 +18,7 @@ import msgspec
 
 from envelopes.schema.follow_up_handles import ChildSupervision
 from envelopes.schema.result import JsonValue, ToolError, summary
-from envelopes.storage.file_text import FileText
+from envelopes.text.preview import FileText
 
 TaskStatus: TypeAlias = Literal["queued", "running", "cancelling", "completed", "failed", "cancelled", "interrupted"]
 InputTarget: TypeAlias = Literal["stdin", "tty", "child"]

@@ -20,7 +20,7 @@ from pytest_django import Settings
 from dashboard.artifacts.bucket import LEAST, MOST, ObjectReader
 from dashboard.artifacts.stores import ArtifactStore, artifact_files
 from envelopes.storage.file_store import Fault, MemorySink, MissingArtifact, Stored, Unreachable
-from envelopes.storage.line_index_store import NotIndexed
+from envelopes.storage.line_index import NotIndexed
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import text_of
 from tests.dashboard.stored_artifacts import body, content_beside, names_in_store, put_beside, rows_of, take_away
@@ -72,7 +72,7 @@ def test_large_text_is_compressed_with_its_index_beside_it_and_read_in_windows(s
     assert content(store, stored.sha256) == LOG
     index = store.indexes.load(stored.sha256, stored.size)
     with store.open(stored.sha256) as stream:
-        assert index.start_of(stream, 50_000) == LOG.index(b"line 49999 ")
+        assert index.line_start(stream, 50_000) == LOG.index(b"line 49999 ")
     assert store.check() == ()
     assert store.sizes().keys() == {stored.sha256}
     assert sum(store.sizes().values()) < len(LOG) // 4

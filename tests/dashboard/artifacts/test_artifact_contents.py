@@ -16,7 +16,7 @@ from pytest_django import Settings
 from dashboard.artifacts import stores as artifact_files
 from dashboard.models import Call
 from dashboard.text.ansi_markup import Style, ansi_rows
-from envelopes.storage.line_index_store import IndexFolder
+from envelopes.storage.line_index import IndexFolder
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import text_of
 from tests.dashboard.stored_artifacts import body, rows_of, stored

@@ -14,7 +14,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.models import Artifact, Call, Project
 from dashboard.models.identity import derived
-from envelopes.storage.line_index import build, save
+from envelopes.storage.line_index import build_index, write_index
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.page_text import text_of
 from tests.dashboard.stored_artifacts import body, field_artifact, stored
@@ -122,5 +122,5 @@ def test_a_stored_index_is_read_instead_of_counting_the_lines_again(
     """A window costs what it shows. The index here is of as many bytes on half as many lines."""
     artifact = stored(call, b"a line of log\n\n" * 100_000)
     with (settings.ARTIFACTS / artifact.sha256[:2] / f"{artifact.sha256}.lines").open("wb") as file:
-        save(build(io.BytesIO(b"a line of logs\n" * 100_000)), file)
+        write_index(build_index(io.BytesIO(b"a line of logs\n" * 100_000)), file)
     assert "of 100,000" in text_of(body(client, artifact))

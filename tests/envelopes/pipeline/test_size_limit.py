@@ -18,7 +18,7 @@ from envelopes.pipeline.size_limit import fits
 from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summary
 from envelopes.storage.file_store import MemorySink
-from envelopes.text.preview import Cut, head_tail, shorter
+from envelopes.text.preview import Cut, head_tail, shorten
 from envelopes.variants import variants_for
 from tests.cases import each
 from tests.envelopes.built_in import failure, output, receipt_of, shown
@@ -135,7 +135,7 @@ def test_a_preview_that_is_cut_again_goes_on_counting_in_the_whole_text() -> Non
 def test_cutting_twice_shows_the_ends_of_the_first_text(text: str, budget: int) -> None:
     once = head_tail(text, 1_200)
     assert once.cut is not None
-    twice, cut = shorter(once.text, once.cut, budget)
+    twice, cut = shorten(once.text, once.cut, budget)
     marker = f"...\n{cut.marker()}\n...\n"
     head, _, tail = twice.partition(marker)
     assert (cut.unit, cut.total) == (once.cut.unit, once.cut.total)
@@ -153,7 +153,7 @@ def test_an_output_that_speaks_like_a_marker_is_not_taken_for_one() -> None:
     text = f"a\n...\n{cut.marker()}\n...\n" + LINES
     once = head_tail(text, 1_000)
     assert once.cut is not None
-    twice, again = shorter(once.text, once.cut, 200)
+    twice, again = shorten(once.text, once.cut, 200)
     head, _, tail = twice.rpartition(f"...\n{again.marker()}\n...\n")
     assert text.startswith(head)
     assert text.endswith(tail)
@@ -161,9 +161,9 @@ def test_an_output_that_speaks_like_a_marker_is_not_taken_for_one() -> None:
 
 
 def test_one_line_that_was_shortened_keeps_its_ellipsis_and_its_first_length() -> None:
-    assert shorter("abcdefg…", Cut("characters", 90, ((0, 7),)), 4) == ("abc…", Cut("characters", 90, ((0, 3),)))
-    assert shorter("abcdefgh", None, 4) == ("abc…", Cut("characters", 8, ((0, 3),)))
-    assert shorter("ab\ncd\nef\n", None, 6)[1] == Cut("lines", 3, ((0, 1), (2, 3)))
+    assert shorten("abcdefg…", Cut("characters", 90, ((0, 7),)), 4) == ("abc…", Cut("characters", 90, ((0, 3),)))
+    assert shorten("abcdefgh", None, 4) == ("abc…", Cut("characters", 8, ((0, 3),)))
+    assert shorten("ab\ncd\nef\n", None, 6)[1] == Cut("lines", 3, ((0, 1), (2, 3)))
 
 
 def test_a_page_of_the_web_is_never_cut_through_what_guards_it() -> None:

@@ -216,10 +216,10 @@ def test_a_large_content_has_its_line_index_beside_it_and_check_compares_them(st
     stored = store.put(io.BytesIO(LARGE.encode() * 2))
     index = store.indexes.load(stored.sha256, stored.size)
     with store.open(stored.sha256) as stream:
-        stream.seek(index.start_of(stream, 40_001))
+        stream.seek(index.line_start(stream, 40_001))
         assert stream.read(len("line 0 of the log\n")) == b"line 0 of the log\n"
     assert (stored.lines, index.lines, store.check()) == (80_000, 80_000, ())
-    path = store.indexes.path_of(stored.sha256)
+    path = store.indexes.path(stored.sha256)
     raw = path.read_bytes()
     path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     assert [fault.reason for fault in store.check()] == ["is not the index of this content"]
@@ -230,7 +230,7 @@ def test_a_large_content_has_its_line_index_beside_it_and_check_compares_them(st
 def test_an_index_that_cannot_be_read_is_named_and_the_lock_of_those_who_use_the_store_is_not(store: FileStore) -> None:
     stored = store.put(io.BytesIO(LARGE.encode() * 2))
     (store.root / LOCK).touch()
-    path = store.indexes.path_of(stored.sha256)
+    path = store.indexes.path(stored.sha256)
     path.write_bytes(path.read_bytes()[:5])
     (fault,) = store.check()
     assert fault.name == f"{stored.sha256[:2]}/{path.name}"
@@ -282,7 +282,7 @@ def test_what_each_content_takes_is_told_with_its_indexes_and_for_an_index_alone
         large.sha256: sum(path.stat().st_size for path in (store.root / large.sha256[:2]).iterdir()),
     }
     (store.root / large.sha256[:2] / f"{large.sha256}.zst").unlink()
-    assert store.sizes() == {small.sha256: 6, large.sha256: store.indexes.path_of(large.sha256).stat().st_size}
+    assert store.sizes() == {small.sha256: 6, large.sha256: store.indexes.path(large.sha256).stat().st_size}
 
 
 def test_what_goes_while_the_store_is_listed_takes_nothing(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envelopes.storage.line_index import BLOCK, IndexBuilder, LineIndex, build, line_ends
-from envelopes.storage.line_index_store import IndexFolder, NotIndexed
-from envelopes.storage.line_window import LineWindow, Place, read_window
+from envelopes.storage.line_index import (
+    BLOCK,
+    IndexBuilder,
+    IndexFolder,
+    LineIndex,
+    NotIndexed,
+    build_index,
+    load_line_end_counter,
+)
+from envelopes.storage.line_window import LineWindow, WindowStart, read_window
 from tests.cases import each
 
 SHA = "ab" + "0" * 62
@@ -33,14 +40,14 @@ SHAPES = {
 
 def window(data: bytes, lines: int = 400, encoding: str = "utf-8", **place: object) -> LineWindow:
     stream = io.BytesIO(data)
-    return read_window(stream, build(stream, encoding), Place(**place), lines=lines)
+    return read_window(stream, build_index(stream, encoding), WindowStart(**place), lines=lines)
 
 
 @each("data", SHAPES.values())
 @each("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 def test_each_line_is_found_where_splitting_finds_it(data: bytes, encoding: str) -> None:
     data = data.decode().encode(encoding)
-    stream, index = io.BytesIO(data), build(io.BytesIO(data), encoding)
+    stream, index = io.BytesIO(data), build_index(io.BytesIO(data), encoding)
     end = "\n".encode(encoding)
     parts = data.decode(encoding).split("\n")
     lines = parts if parts[-1] else parts[:-1]
@@ -48,7 +55,7 @@ def test_each_line_is_found_where_splitting_finds_it(data: bytes, encoding: str)
     at, step = 0, max(1, len(lines) // 200)
     for number, line in enumerate(lines, 1):
         if number % step == 0 or number < 5 or number > len(lines) - 5:
-            assert index.start_of(stream, number) == at
+            assert index.line_start(stream, number) == at
             assert index.line_at(stream, at) == number
         at += len(line.encode(encoding)) + len(end)
 
@@ -59,27 +66,27 @@ def test_pieces_of_any_size_give_one_index(pieces: list[bytes]) -> None:
     builder = IndexBuilder()
     for piece in pieces:
         builder.add(piece)
-    whole = build(io.BytesIO(b"".join(pieces)))
+    whole = build_index(io.BytesIO(b"".join(pieces)))
     assert (builder.finished().lines, list(builder.before)) == (whole.lines, list(whole.before))
 
 
 def test_without_rapidfuzz_the_index_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_it = [build(io.BytesIO(data)).before for data in SHAPES.values()]
+    with_it = [build_index(io.BytesIO(data)).before for data in SHAPES.values()]
     monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
-    line_ends.cache_clear()
+    load_line_end_counter.cache_clear()
     try:
-        without = [build(io.BytesIO(data)).before for data in SHAPES.values()]
-        assert line_ends()(b"a\nb\n", b"\n" * 4) == 2
+        without = [build_index(io.BytesIO(data)).before for data in SHAPES.values()]
+        assert load_line_end_counter()(b"a\nb\n", b"\n" * 4) == 2
     finally:
-        line_ends.cache_clear()
+        load_line_end_counter.cache_clear()
     assert without == with_it
 
 
 def test_half_of_two_other_characters_is_no_line_end() -> None:
     text = "\u0a00\u000a\u0100\u010a\u0a0a"  # 00 0a | 0a 00 | 00 01 | 0a 01 | 0a 0a
-    index = build(io.BytesIO(text.encode("utf-16-le")), "utf-16-le")
+    index = build_index(io.BytesIO(text.encode("utf-16-le")), "utf-16-le")
     assert index.lines == 2
-    assert index.start_of(io.BytesIO(text.encode("utf-16-le")), 2) == 4
+    assert index.line_start(io.BytesIO(text.encode("utf-16-le")), 2) == 4
 
 
 @pytest.mark.parametrize(
@@ -134,9 +141,9 @@ def test_an_index_is_kept_and_loaded_and_one_of_other_content_is_not(tmp_path: P
     folder = IndexFolder(tmp_path)
     with pytest.raises(NotIndexed):
         folder.load(SHA, len(NUMBERED))
-    folder.keep(SHA, build(io.BytesIO(NUMBERED)))
+    folder.keep(SHA, build_index(io.BytesIO(NUMBERED)))
     loaded = folder.load(SHA, len(NUMBERED))
-    assert (loaded.lines, loaded.start_of(io.BytesIO(NUMBERED), 9_000)) == (20_000, NUMBERED.index(b"line 9000\n"))
+    assert (loaded.lines, loaded.line_start(io.BytesIO(NUMBERED), 9_000)) == (20_000, NUMBERED.index(b"line 9000\n"))
     with pytest.raises(NotIndexed):
         folder.load(SHA, len(NUMBERED) + 1)
 
@@ -148,8 +155,8 @@ def test_an_index_is_kept_and_loaded_and_one_of_other_content_is_not(tmp_path: P
 )
 def test_a_damaged_index_is_none(tmp_path: Path, damage: object) -> None:
     folder = IndexFolder(tmp_path)
-    folder.keep(SHA, build(io.BytesIO(NUMBERED)))
-    path = folder.path_of(SHA)
+    folder.keep(SHA, build_index(io.BytesIO(NUMBERED)))
+    path = folder.path(SHA)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(NotIndexed):
         folder.load(SHA, len(NUMBERED))
@@ -178,7 +185,7 @@ def test_the_head_is_indexed_while_the_rest_is_read_and_nobody_reads_twice(tmp_p
         assert gate.waiting.wait(20)
         head = folder.head(SHA)
         assert head.size == 64 * 2**20
-        assert head.start_of(io.BytesIO(data), 5_000_000) == 7 * 4_999_999
+        assert head.line_start(io.BytesIO(data), 5_000_000) == 7 * 4_999_999
         assert not IndexFolder(tmp_path).build(SHA, io.BytesIO(data))
     finally:
         gate.opened.set()
@@ -199,7 +206,7 @@ def test_what_a_killed_build_left_is_not_trusted(tmp_path: Path) -> None:
 def test_a_damaged_index_is_built_again(tmp_path: Path) -> None:
     folder = IndexFolder(tmp_path)
     folder.build(SHA, io.BytesIO(NUMBERED))
-    folder.path_of(SHA).write_bytes(b"damaged")
+    folder.path(SHA).write_bytes(b"damaged")
     assert folder.build(SHA, io.BytesIO(NUMBERED))
     assert not folder.build(SHA, io.BytesIO(NUMBERED))
     assert folder.load(SHA, len(NUMBERED)).lines == 20_000
@@ -208,8 +215,8 @@ def test_a_damaged_index_is_built_again(tmp_path: Path) -> None:
 def test_a_window_behind_the_indexed_head_has_no_line_number() -> None:
     head = LineIndex((0, 500), BLOCK, 501)
     stream = io.BytesIO(NUMBERED)
-    assert read_window(stream, head, Place(percent=50)).first is None
-    assert read_window(stream, head, Place(offset=7)).first == 2
+    assert read_window(stream, head, WindowStart(percent=50)).first is None
+    assert read_window(stream, head, WindowStart(offset=7)).first == 2
 
 
 def test_lines_that_are_too_long_for_a_window_of_them_end_it_sooner() -> None:
@@ -254,7 +261,7 @@ def test_removing_takes_the_index_of_every_encoding(tmp_path: Path) -> None:
 
 def test_half_of_two_other_characters_is_passed_over_between_two_lines() -> None:
     data = "\u0a61\u0000\nb".encode("utf-16-le")  # 61 0a | 00 00 | 0a 00 | 62 00
-    assert build(io.BytesIO(data), "utf-16-le").start_of(io.BytesIO(data), 2) == 6
+    assert build_index(io.BytesIO(data), "utf-16-le").line_start(io.BytesIO(data), 2) == 6
 
 
 def test_a_place_far_from_any_line_end_is_the_start_of_its_character() -> None:

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envelopes.storage import search as module
-from envelopes.storage.search import BadQuery, Hit, Query, find, find_before, first_of
+from envelopes.storage.search import BadQuery, Hit, TextQuery, find_first, find_hits, find_previous
 
 LOG = "".join(f"line {number} é {'ERROR' if number % 7_000 == 0 else 'fine'}\n" for number in range(60_000))
 
 
-def spans(data: bytes, query: Query, **options: object) -> list[tuple[int, int]]:
-    found = find(io.BytesIO(data), query, listed=10**6, seconds=60, **options)
+def spans(data: bytes, query: TextQuery, **options: object) -> list[tuple[int, int]]:
+    found = find_hits(io.BytesIO(data), query, listed=10**6, seconds=60, **options)
     assert found.is_whole
     assert found.count == len(found.hits)
     return [(hit.start, hit.end) for hit in found.hits]
@@ -25,10 +24,14 @@ def spans(data: bytes, query: Query, **options: object) -> list[tuple[int, int]]
 
 @pytest.mark.parametrize(
     "query",
-    [Query.of("ERROR"), Query.of("error", ignores_case=True), Query.of("ERR[A-Z]+$", is_regex=True)],
+    [
+        TextQuery.parse("ERROR"),
+        TextQuery.parse("error", ignores_case=True),
+        TextQuery.parse("ERR[A-Z]+$", is_regex=True),
+    ],
     ids=["text", "any case", "expression"],
 )
-def test_every_hit_is_found_at_its_bytes(query: Query) -> None:
+def test_every_hit_is_found_at_its_bytes(query: TextQuery) -> None:
     data = LOG.encode()
     assert spans(data, query) == [found.span() for found in re.finditer(b"ERROR", data)]
 
@@ -38,11 +41,9 @@ def test_every_hit_is_found_at_its_bytes(query: Query) -> None:
 def test_where_pieces_are_cut_changes_nothing(text: str, needle: str) -> None:
     data = text.encode()
     expected = [found.span() for found in re.finditer(needle.encode(), data)]
-    with pytest.MonkeyPatch.context() as small:
-        for size in (1, 3, 7):
-            small.setattr(module, "PIECE", size)
-            assert spans(data, Query.of(needle)) == expected
-            assert spans(data, Query.of(re.escape(needle), is_regex=True)) == expected
+    for piece in (1, 3, 7):
+        assert spans(data, TextQuery.parse(needle), piece=piece) == expected
+        assert spans(data, TextQuery.parse(re.escape(needle), is_regex=True), piece=piece) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_where_pieces_are_cut_changes_nothing(text: str, needle: str) -> None:
 )
 def test_a_match_lies_within_one_line(expression: str, expected: list[str]) -> None:
     data = b"a\nb\nc\n"
-    found = [data[start:end].decode() for start, end in spans(data, Query.of(expression, is_regex=True))]
+    found = [data[start:end].decode() for start, end in spans(data, TextQuery.parse(expression, is_regex=True))]
     assert found == expected
 
 
@@ -69,16 +70,16 @@ def test_other_encodings_are_searched_in_their_bytes(encoding: str, *, is_regex:
     text = "яблоко\nдом и сад\nсад\n" * 50 if encoding != "shift_jis" else "こんにちは\n世界と世\n" * 50
     needle = "сад" if encoding != "shift_jis" else "世"
     data = text.encode(encoding)
-    found = spans(data, Query.of(needle, is_regex=is_regex, encoding=encoding))
+    found = spans(data, TextQuery.parse(needle, is_regex=is_regex, encoding=encoding))
     assert len(found) == text.count(needle)
     assert {data[start:end].decode(encoding) for start, end in found} == {needle}
 
 
 def test_a_search_is_continued_where_it_stopped() -> None:
-    data, query = LOG.encode(), Query.of("ERROR")
+    data, query = LOG.encode(), TextQuery.parse("ERROR")
     stream, at, hits, rounds = io.BytesIO(data), 0, [], 0
     while at < len(data):
-        found = find(stream, query, at, seconds=0)
+        found = find_hits(stream, query, at, seconds=0)
         hits += [(hit.start, hit.end) for hit in found.hits]
         assert found.reached > at
         at, rounds = found.reached, rounds + 1
@@ -87,23 +88,23 @@ def test_a_search_is_continued_where_it_stopped() -> None:
 
 
 def test_more_hits_than_are_listed_are_counted() -> None:
-    found = find(io.BytesIO(LOG.encode()), Query.of("line"), listed=3, seconds=60)
+    found = find_hits(io.BytesIO(LOG.encode()), TextQuery.parse("line"), listed=3, seconds=60)
     assert (len(found.hits), found.count) == (3, 60_000)
 
 
 def test_the_next_and_the_previous_hit() -> None:
-    data, query = LOG.encode(), Query.of("ERROR")
+    data, query = LOG.encode(), TextQuery.parse("ERROR")
     places = spans(data, query)
     stream = io.BytesIO(data)
-    assert find(stream, query, places[2][1], most=1).hits == (Hit(*places[3]),)
-    assert find_before(stream, query, places[2][0]) == (Hit(*places[1]), 0)
-    assert find_before(stream, query, places[0][0]) == (None, 0)
+    assert find_hits(stream, query, places[2][1], most=1).hits == (Hit(*places[3]),)
+    assert find_previous(stream, query, places[2][0]) == (Hit(*places[1]), 0)
+    assert find_previous(stream, query, places[0][0]) == (None, 0)
 
 
 def test_an_expression_that_would_never_end_is_stopped() -> None:
     data = b"a" * 40 + b"!\n"
     began = time.process_time()
-    found = find(io.BytesIO(data), Query.of("(a|aa)+$", is_regex=True), seconds=0.3)
+    found = find_hits(io.BytesIO(data), TextQuery.parse("(a|aa)+$", is_regex=True), seconds=0.3)
     assert time.process_time() - began < 3
     assert found.is_too_slow
     assert found.reached == 0
@@ -123,53 +124,52 @@ def test_an_expression_that_would_never_end_is_stopped() -> None:
 )
 def test_what_cannot_be_searched_for_is_said(text: str, reason: str, *, is_regex: bool) -> None:
     with pytest.raises(BadQuery, match=re.escape(reason)):
-        Query.of(text, is_regex=is_regex)
+        TextQuery.parse(text, is_regex=is_regex)
 
 
 def test_a_line_of_many_megabytes_is_searched_to_its_end() -> None:
     data = b"x" * 5_000_000 + b"needle" + b"y" * 100
-    assert spans(data, Query.of("needle")) == [(5_000_000, 5_000_006)]
-    assert spans(data, Query.of("needl[e]", is_regex=True)) == [(5_000_000, 5_000_006)]
+    assert spans(data, TextQuery.parse("needle")) == [(5_000_000, 5_000_006)]
+    assert spans(data, TextQuery.parse("needl[e]", is_regex=True)) == [(5_000_000, 5_000_006)]
 
 
 @pytest.mark.parametrize("size", [1, 3, 64, 10_000])
-def test_the_first_of_some_texts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(module, "PIECE", size)
+def test_the_first_of_some_texts(size: int) -> None:
     stream = io.BytesIO(b"x" * 700 + b"fatal, not an error")
-    assert first_of(stream, [b"error", b"fatal"], 0, seconds=9)[0] == Hit(700, 705)
-    assert first_of(stream, [b"error", b"fatal"], 701, seconds=9)[0] == Hit(714, 719)
-    assert first_of(stream, [b"missing"], 0, seconds=9) == (None, 719)
+    assert find_first(stream, [b"error", b"fatal"], 0, seconds=9, piece=size)[0] == Hit(700, 705)
+    assert find_first(stream, [b"error", b"fatal"], 701, seconds=9, piece=size)[0] == Hit(714, 719)
+    assert find_first(stream, [b"missing"], 0, seconds=9, piece=size) == (None, 719)
 
 
 def test_characters_that_the_encoding_does_not_have_are_not_looked_for() -> None:
     with pytest.raises(BadQuery, match="do not exist in the encoding"):
-        Query.of("😀", encoding="cp1252")
+        TextQuery.parse("😀", encoding="cp1252")
 
 
 def test_half_of_two_other_characters_is_no_hit() -> None:
     data = "a\u6101\u0100".encode("utf-16-le")  # 61 00 | 01 61 | 00 01
-    assert spans(data, Query.of("\u0100", encoding="utf-16-le")) == [(4, 6)]
+    assert spans(data, TextQuery.parse("\u0100", encoding="utf-16-le")) == [(4, 6)]
 
 
 def test_going_back_with_an_expression_that_would_never_end_is_stopped() -> None:
-    query = Query.of("(a|aa)+$", is_regex=True)
-    assert find_before(io.BytesIO(b"a" * 40 + b"!\n"), query, 42, seconds=0.3) == (None, 42)
+    query = TextQuery.parse("(a|aa)+$", is_regex=True)
+    assert find_previous(io.BytesIO(b"a" * 40 + b"!\n"), query, 42, seconds=0.3) == (None, 42)
 
 
 @pytest.mark.parametrize("needle", ["needle", "needl[e]"])
 def test_the_previous_hit_in_characters_of_two_bytes(needle: str) -> None:
     text = "needle\n" + "a line of text\n" * 300_000
-    query = Query.of(needle, is_regex="[" in needle, encoding="utf-16-le")
+    query = TextQuery.parse(needle, is_regex="[" in needle, encoding="utf-16-le")
     stream = io.BytesIO(text.encode("utf-16-le"))
     end, hit = len(text) * 2, None
     while end > 0 and hit is None:
-        hit, end = find_before(stream, query, end, seconds=60)
+        hit, end = find_previous(stream, query, end, seconds=60)
     assert hit is not None
     assert (hit.start, hit.end) == (0, 12)
 
 
 def test_a_search_for_some_texts_stops_at_its_time_and_says_how_far_it_came() -> None:
-    hit, reached = first_of(io.BytesIO(b"x" * 5_000_000 + b"error"), [b"error"], 0, seconds=-1)
+    hit, reached = find_first(io.BytesIO(b"x" * 5_000_000 + b"error"), [b"error"], 0, seconds=-1)
     assert hit is None
     assert 0 < reached < 5_000_000
 
@@ -177,5 +177,5 @@ def test_a_search_for_some_texts_stops_at_its_time_and_says_how_far_it_came() ->
 @pytest.mark.parametrize("is_regex", [False, True])
 def test_a_search_from_behind_the_end_finds_the_last_hit(*, is_regex: bool) -> None:
     """A file may have been cut after its size was asked for."""
-    query = Query.of("b", is_regex=is_regex)
-    assert find_before(io.BytesIO(b"a\nb\nc\n"), query, 1_000) == (Hit(2, 3), 0)
+    query = TextQuery.parse("b", is_regex=is_regex)
+    assert find_previous(io.BytesIO(b"a\nb\nc\n"), query, 1_000) == (Hit(2, 3), 0)

@@ -4,7 +4,7 @@ import pytest
 
 from envelopes.schema.budget import CutAt, ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, Source
-from envelopes.text.fit_receipt import cut_segment, fit, fitting
+from envelopes.text.fit_receipt import count_fitting, cut_segment, fit
 
 OUTPUT = "".join(f"line {number}\n" for number in range(200))
 PREVIEW = Segment(OUTPUT, "preview", Source("canonical", "/result/text", 0, len(OUTPUT)))
@@ -47,10 +47,10 @@ def test_no_policy_is_too_small() -> None:
 
 
 def test_items_are_counted_by_number_and_by_size() -> None:
-    assert fitting([5, 5, 5], rows=2, characters=100) == 2
-    assert fitting([5, 5, 5], rows=9, characters=11) == 2
-    assert fitting([50], rows=9, characters=11) == 0
-    assert fitting([], rows=9, characters=11) == 0
+    assert count_fitting([5, 5, 5], rows=2, characters=100) == 2
+    assert count_fitting([5, 5, 5], rows=9, characters=11) == 2
+    assert count_fitting([50], rows=9, characters=11) == 0
+    assert count_fitting([], rows=9, characters=11) == 0
 
 
 @pytest.mark.parametrize(

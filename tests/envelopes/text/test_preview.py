@@ -16,7 +16,7 @@ from envelopes.pipeline.project import Projection, ReceiptTooLong, render, rende
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
-from envelopes.text.preview import Cut, Preview, fitting_lines, head_tail, shorter, split_lines
+from envelopes.text.preview import Cut, Preview, count_fitting_lines, head_tail, shorten, split_lines
 from tests.envelopes.built_in import failure, projected
 
 BOTH = Cut("lines", 10, ((0, 2), (9, 10)))
@@ -66,7 +66,7 @@ def test_a_preview_without_a_cut_is_the_text() -> None:
     [((2, 2, 2), 4, 2), ((2, 2, 2), 5, 2), ((2, 2, 2), 3, 1), ((2, 2), 4, 2), ((2, 2), 9, 2), ((3,), 2, 0), ((), 2, 0)],
 )
 def test_lines_fit_up_to_the_last_character_of_the_budget(sizes: tuple[int, ...], budget: int, count: int) -> None:
-    assert fitting_lines(["x" * size for size in sizes], budget) == count
+    assert count_fitting_lines(["x" * size for size in sizes], budget) == count
 
 
 @pytest.mark.parametrize(
@@ -157,18 +157,18 @@ def test_what_was_cut_cannot_be_changed(thing: Any, field: str) -> None:
 
 def test_a_preview_that_is_cut_again_gives_each_of_its_ends_half() -> None:
     once = head_tail("".join(f"{number:03}\n" for number in range(100)), 40)
-    text, cut = shorter(once.text, once.cut, 24)
+    text, cut = shorten(once.text, once.cut, 24)
     assert cut == Cut("lines", 100, ((0, 3), (97, 100)))
     assert text == f"000\n001\n002\n...\n{cut.marker()}\n...\n097\n098\n099\n"
 
 
 def test_one_long_line_that_is_cut_again_gives_each_of_its_ends_half() -> None:
     once = head_tail("abcdefghij" * 10, 20)
-    text, cut = shorter(once.text, once.cut, 12)
+    text, cut = shorten(once.text, once.cut, 12)
     assert cut == Cut("characters", 100, ((0, 6), (94, 100)))
     assert text == f"abcdef\n...\n{cut.marker()}\n...\nefghij"
 
 
 @pytest.mark.parametrize(("budget", "shown", "count"), [(0, "", 0), (1, "…", 0), (3, "ab…", 2)])
 def test_a_text_on_one_line_is_cut_before_its_ellipsis(budget: int, shown: str, count: int) -> None:
-    assert shorter("abcdef", None, budget) == (shown, Cut("characters", 6, ((0, count),)))
+    assert shorten("abcdef", None, budget) == (shown, Cut("characters", 6, ((0, count),)))

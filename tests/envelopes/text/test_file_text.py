@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from envelopes.families.task.results import TaskRead
 from envelopes.storage.file_store import MemorySink
-from envelopes.storage.file_text import CHUNK, read_file_text
 from envelopes.text.pointer import resolve
-from envelopes.text.preview import head_tail
+from envelopes.text.preview import FILE_CHUNK, head_tail, read_file_text
 from tests.conftest import CHECKOUT
 from tests.envelopes.built_in import output, projected, receipt_of
 
@@ -30,7 +29,7 @@ from envelopes import CompleteOutput, project, render
 from envelopes.storage.file_store import MemorySink
 from envelopes.families import builtin
 from envelopes.families.task.results import TaskRead
-from envelopes.storage.file_text import read_file_text
+from envelopes.text.preview import read_file_text
 
 family, _ = builtin("TaskOutput")
 with open(sys.argv[1], "rb") as file:
@@ -57,9 +56,9 @@ def test_lines_are_counted_as_an_output_counts_them(text: str, lines: int) -> No
 
 
 def test_a_character_that_two_chunks_share_is_one_and_broken_bytes_are_replaced() -> None:
-    raw = b"x" * (CHUNK - 1) + "é".encode() + b"\n\xff" + b"\xc3"
+    raw = b"x" * (FILE_CHUNK - 1) + "é".encode() + b"\n\xff" + b"\xc3"
     read = read_file_text(io.BytesIO(raw), "log", 4)
-    assert (read.characters, read.end) == (CHUNK + 3, "é\n\ufffd\ufffd")
+    assert (read.characters, read.end) == (FILE_CHUNK + 3, "é\n\ufffd\ufffd")
 
 
 def test_a_task_output_in_a_file_is_referenced_and_never_written_again() -> None:
