@@ -17,7 +17,6 @@ from django.utils import timezone
 
 from dashboard.artifacts.removal import remove, removing
 from dashboard.artifacts.stores import artifact_files
-from dashboard.ingest import deletion
 from dashboard.models import Artifact
 
 BATCH = 500
@@ -76,7 +75,7 @@ def carry_out(found: Plan) -> int:
     for at in range(0, len(unnamed), BATCH):
         with removing():
             names = set(unnamed[at : at + BATCH])
-            remove(names - deletion.still_named(names))
+            remove(names - Artifact.objects.referenced(names))
     for path in found.unfinished:
         path.unlink(missing_ok=True)
     return count
@@ -88,7 +87,7 @@ def _retire(found: Plan, names: set[str]) -> int:
     names = {name for name in names if last_named.get(name) == found.last_named[name]}
     going = _kept().filter(sha256__in=names)
     count = going.update(state=Artifact.State.REMOVED, removed_at=timezone.now())
-    remove(names - deletion.still_named(names))
+    remove(names - Artifact.objects.referenced(names))
     return count
 
 

@@ -25,12 +25,13 @@ from dashboard.comparisons.call_inputs import subjects_of
 from dashboard.comparisons.cells import Row, unpacked_ids
 from dashboard.comparisons.measure import rows_of, sentence_of
 from dashboard.comparisons.pair import rendered_from
-from dashboard.comparisons.variants import current_variant, frozen_rows, todays_columns
+from dashboard.comparisons.variants import frozen_rows, todays_columns
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Receipt, ReceiptFingerprint, Run, RunFacet
 from dashboard.prepared import given, prepared
 from dashboard.reviews.verdicts import sha256_of
 from dashboard.variants.templates import is_template, kept_version
+from dashboard.variants.variant_list import current_variant
 from dashboard.worker.comparisons import results_of
 from envelopes.families import family
 from envelopes.pipeline.project import render

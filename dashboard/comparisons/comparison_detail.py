@@ -25,8 +25,8 @@ from dashboard.comparisons.heat import Heat, heat_of
 from dashboard.comparisons.params import Ask, calls_href, pair_href
 from dashboard.comparisons.summary import ColumnSummary, Summary
 from dashboard.comparisons.tables import FigureRow, difference_rows, notes_of, rule_rows, total_rows
-from dashboard.comparisons.variants import current_variant
 from dashboard.models import Call, Comparison, ComparisonColumn
+from dashboard.variants.variant_list import current_variant
 from dashboard.worker.comparisons import done_count, is_anyone_at_work
 
 CHANGE_TITLES: dict[Measure, str] = {

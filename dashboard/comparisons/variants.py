@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboard.models import Comparison, ComparisonColumn, Project
-from dashboard.variants.templates import is_template, kept_version, latest_version
-from dashboard.variants.variant_list import Offered, by_key, offered_by_family
-from envelopes.families import family
-from envelopes.variants import Variant, variant
+from dashboard.variants.templates import is_template, kept_version
+from dashboard.variants.variant_list import Offered, by_key, current_variant, offered_by_family
+from envelopes.variants import Variant
 
 RECORDED = "recorded"
 MOST_COLUMNS = 8
@@ -106,16 +105,6 @@ def _as_frozen(row: ComparisonColumn) -> Variant | None:
     if is_template(row.variant):
         return kept_version(row.comparison.project_id, row.variant, row.version)
     return current_variant(row.comparison.project_id, row.family, row.variant)
-
-
-def current_variant(project_id: int, owner: str, variant_id: str) -> Variant | None:
-    """What an id means now: of a template its latest version. None when it is gone, or `recorded`."""
-    if is_template(variant_id):
-        return latest_version(project_id, variant_id)
-    try:
-        return variant(family(owner), variant_id) if owner else None
-    except KeyError:
-        return None
 
 
 def frozen_columns(rows: Sequence[ComparisonColumn]) -> list[Column]:

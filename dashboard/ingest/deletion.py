@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.db.models import QuerySet
-
 from dashboard.models import Artifact, Call, Run, RunCall, RunFacet, Source
 
 ROWS_A_STATEMENT = 500  # ids in one IN (…)
@@ -17,7 +15,7 @@ ROWS_A_STATEMENT = 500  # ids in one IN (…)
 def forget(run: Run) -> set[str]:
     """The names (sha256) of stored files that its artifacts referred to; others may refer to them too."""
     _move_shared_calls(run)
-    files = set(_kept_files().filter(call__run=run).values_list("sha256", flat=True))
+    files = set(Artifact.objects.stored_files().filter(call__run=run).values_list("sha256", flat=True))
     sources = list(Source.objects.filter(runs=run))
     RunFacet.objects.filter(run__parent=run, kind="state", value="child").update(value="top")
     run.delete()
@@ -48,12 +46,3 @@ def _forget_source(source: Source) -> None:
     for name in ("path", "format", "namespace", "inode", "head_sha256"):
         setattr(fresh, name, getattr(source, name))
     fresh.save(force_update=True)
-
-
-def _kept_files() -> QuerySet[Artifact]:
-    return Artifact.objects.filter(observation=None, state=Artifact.State.PRESENT)
-
-
-def still_named(files: set[str]) -> set[str]:
-    """Those that some project's artifacts still refer to."""
-    return set(_kept_files().filter(sha256__in=files).values_list("sha256", flat=True))

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 
-from dashboard.comparisons.cells import text_bytes
-from dashboard.comparisons.variants import current_variant
 from dashboard.models import Receipt, ReceiptFingerprint
+from dashboard.variants.variant_list import current_variant
 from envelopes.families import all_families
 from envelopes.halves import recorded_parts
 from envelopes.recordings.base import ReceiptRecord
@@ -40,7 +39,7 @@ def stated_fingerprint(project_id: int, receipt: Receipt, record: ReceiptRecord)
         version=int(version[:9]),
         policy=policy,
         canonical_sha256=digest,
-        text_sha256=hashlib.sha256(text_bytes(_text(record.content))).hexdigest(),
+        text_sha256=hashlib.sha256(_text(record.content).encode("utf-8", "surrogatepass")).hexdigest(),
     )
 
 

@@ -19,7 +19,6 @@ from django.db.models import F
 from dashboard.artifacts.ingest import NoRoom, NotStored, Stored, kept, opened, room_of
 from dashboard.artifacts.removal import remove, remove_unnamed, removing, taking_in
 from dashboard.artifacts.stores import artifact_files
-from dashboard.ingest.deletion import still_named
 from dashboard.models import Artifact, Run, Source
 from dashboard.text.column_values import column_text
 from envelopes.storage.file_store import CHUNK, MissingArtifact, sha256_of
@@ -47,7 +46,7 @@ def take(artifact: Artifact, descriptor: int) -> bool:
         if file.sha256 == artifact.sha256 and artifact.state == Artifact.State.PRESENT:
             return False
         _turn(artifact, file)
-    remove_unnamed({artifact.sha256} - {""}, still_named)
+    remove_unnamed({artifact.sha256} - {""}, Artifact.objects.referenced)
     return True
 
 

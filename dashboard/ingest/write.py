@@ -148,7 +148,7 @@ def forget_run(run: Run) -> None:
     """
     with alone_in(run.project):
         files = deletion.forget(run)
-        transaction.on_commit(lambda: remove_unnamed(files, deletion.still_named))
+        transaction.on_commit(lambda: remove_unnamed(files, Artifact.objects.referenced))
 
 
 class _BatchWrite:

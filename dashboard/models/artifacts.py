@@ -10,6 +10,16 @@ from dashboard.models.projects import Project
 from dashboard.models.runs import Call
 
 
+class ArtifactQuerySet(models.QuerySet["Artifact"]):
+    def stored_files(self) -> ArtifactQuerySet:
+        """Artifacts whose content is a file in the artifact store."""
+        return self.filter(observation=None, state=Artifact.State.PRESENT)
+
+    def referenced(self, digests: set[str]) -> set[str]:
+        """Which of these stored files (sha256) artifacts of any project refer to."""
+        return set(self.stored_files().filter(sha256__in=digests).values_list("sha256", flat=True))
+
+
 class Artifact(models.Model):
     """A large field of a recorded result, or a file that the recording names.
 
@@ -36,6 +46,8 @@ class Artifact(models.Model):
     lines = models.BigIntegerField(default=0)
     removed_at = models.DateTimeField(null=True)
     media_type = models.CharField(max_length=100, default="text/plain")
+
+    objects = ArtifactQuerySet.as_manager()
 
     class Meta:
         indexes = [

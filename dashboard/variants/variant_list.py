@@ -9,17 +9,19 @@ from dashboard.models import Project
 from dashboard.variants.templates import (
     Keyed,
     as_variant,
+    is_template,
     latest_by_family,
+    latest_version,
     latest_versions,
     named_versions,
     retired_templates,
     template_names,
 )
-from envelopes.families import all_families, plugged_families
+from envelopes.families import all_families, family, plugged_families
 from envelopes.families.base import Family
 from envelopes.families.plugins import Origin
 from envelopes.schema.variant import Variant
-from envelopes.variants import plugged_variants, variants_for
+from envelopes.variants import plugged_variants, variant, variants_for
 
 TEMPLATE = "template"
 
@@ -93,3 +95,16 @@ def _origin(found: Origin | None) -> str:
 
 def by_key(found: tuple[Offered, ...], key: str) -> Offered | None:
     return next((one for one in found if key in (one.key, one.variant.id)), None)
+
+
+def current_variant(project_id: int, owner: str, variant_id: str) -> Variant | None:
+    """The variant that an id stands for now, of a template its latest version.
+
+    `owner` is the family's name. None when the variant is gone, or for `recorded`.
+    """
+    if is_template(variant_id):
+        return latest_version(project_id, variant_id)
+    try:
+        return variant(family(owner), variant_id) if owner else None
+    except KeyError:
+        return None

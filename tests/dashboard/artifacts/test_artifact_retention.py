@@ -19,10 +19,10 @@ from django.db import connection
 from django.test import Client
 
 from dashboard.artifacts import removal as artifact_removal
-from dashboard.artifacts import retention as artifact_pruning
 from dashboard.artifacts.retention import carry_out, plan
 from dashboard.artifacts.stores import artifact_files
 from dashboard.models import Artifact, Call, Observation
+from dashboard.models.artifacts import ArtifactQuerySet
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.stored_artifacts import content_beside, field_artifact, put_beside, stored, take_away
 
@@ -128,13 +128,13 @@ def test_a_file_that_is_taken_in_while_garbage_is_collected_stays(monkeypatch: p
     importer.start()
     assert inside.wait(10)
     named_when: list[bool] = []
-    still_named = artifact_pruning.deletion.still_named
+    referenced = ArtifactQuerySet.referenced
 
-    def looked(names: set[str]) -> set[str]:
+    def looked(artifacts: ArtifactQuerySet, names: set[str]) -> set[str]:
         named_when.append(go_on.is_set())
-        return still_named(names)
+        return referenced(artifacts, names)
 
-    monkeypatch.setattr(artifact_pruning.deletion, "still_named", looked)
+    monkeypatch.setattr(ArtifactQuerySet, "referenced", looked)
     threading.Timer(0.2, lambda: go_on.set()).start()
     artifact = stored(call_at(NEW), b"taken in just now")
     carry_out(found)
