@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from dashboard.artifacts.content import Absence, Content, NoContent, content_of
+from dashboard.artifacts.content import Absence, Content, NoContent, open_content
 from dashboard.artifacts.json_tree import Branch, tree_of
 from dashboard.artifacts.location import Wanted, place_of
 from dashboard.artifacts.picture import LONGEST_END, Picture, picture_of
@@ -64,7 +64,7 @@ class Shown:
     indexed_percent: int
     line_ends: str  # said where they are not what most are
     heads: tuple[SafeString, ...]  # of a table's columns, in a window behind its first line
-    is_unsure: bool  # its file may have been changed since it was stored
+    is_unverified: bool  # its file may have been changed since it was stored
     is_no_text: bool  # shown as bytes because its beginning is no text
     seen: Seen | None
     next_unseen: Unseen | None
@@ -113,7 +113,7 @@ def artifact_page(artifact: Artifact, query: QueryDict) -> ArtifactPage:
 
 def _shown(artifact: Artifact, query: QueryDict) -> Shown | Absence:
     try:
-        with content_of(artifact, query.get("encoding", "")) as content:
+        with open_content(artifact, query.get("encoding", "")) as content:
             return _opened(content, artifact, query)
     except NoContent as no:
         return no.absence
@@ -147,7 +147,7 @@ def _opened(content: Content, artifact: Artifact, query: QueryDict) -> Shown:
         indexed_percent=100 if content.is_indexed else content.indexed_percent,
         line_ends=_line_ends(content),
         heads=heads_of(content, window),
-        is_unsure=content.is_unsure,
+        is_unverified=content.is_unverified,
         is_no_text=form.name == "hex" and forms[0].name == "hex",
         seen=seen,
         next_unseen=_next_unseen(seen, window) if seen else None,

@@ -1,19 +1,26 @@
 """Objects of an S3 bucket below a prefix: put whole, read by ranges, listed, removed.
 
-What the client library raises becomes Unreachable here, an OSError, and FileNotFoundError for an object
-that is not there, so that nobody behind this module needs to know the library. Credentials and region come from the
-environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, AWS_ALLOW_HTTP …) or from the role of the machine.
+Errors of the client library (obstore) become Unreachable, an OSError, or FileNotFoundError for an object that is
+not there. Credentials and region come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL,
+AWS_ALLOW_HTTP …) or from the role of the machine.
+
+Every request has a deadline of ours (`run_with_timeout`). The library's own limits do not bound an upload in parts as
+a whole, and in a process that was forked from one that had used it, its threads are gone and a request would wait for
+ever.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
@@ -21,7 +28,6 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
-from dashboard.artifacts.timeouts import within
 from envelopes.storage.file_store import Unreachable
 from envelopes.storage.seekable import Seekable
 
@@ -30,104 +36,116 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SCHEME = "s3://"
-TAIL = 64 * 1024  # bytes fetched with an object's size: most objects whole, and the table of most compressed ones
-LEAST = 128 * 1024  # bytes of a request in the middle of an object
-MOST = 4 * 1024 * 1024  # of a request of somebody who reads on and on
-STEP = 16 * 1024  # where requests begin, so that a look a few bytes back needs no other
+# Bytes.
+TAIL = 64 * 1024  # fetched with an object's size: most objects whole, and the frame table of most compressed ones
+SMALLEST_RANGE = 128 * 1024  # of a request in the middle of an object
+LARGEST_RANGE = 4 * 1024 * 1024  # of a request of a reader that reads on and on
+RANGE_STEP = 16 * 1024  # requests begin at multiples of it, so that reading a few bytes back needs no other request
 PART = 8 * 1024 * 1024  # of an upload
-AT_ONCE = 2  # parts on their way
-LISTED = 1_000  # names in one answer
-EMPTY = ("416 Range Not Satisfiable", "non-partial response")  # what a range of an empty object is answered with
+PARTS_IN_FLIGHT = 2
+LIST_PAGE = 1_000  # names in one answer
+EMPTY_OBJECT = ("416 Range Not Satisfiable", "non-partial response")  # answers to a range of an empty object
 FORKED = "this process was forked from one that had used the bucket already, and cannot use it itself"
 NO_BUCKET = "<Code>NoSuchBucket</Code>"  # in the service's answer, which is a 404 as for a missing object
-SECONDS = timedelta(seconds=20)  # in which a request is tried again
+RETRY_SECONDS = timedelta(seconds=20)  # in which the library tries a request again
+CANCEL_SECONDS = 2.0  # that cancelling a request may take
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Seconds after which something that did not answer counts as unreachable."""
+class BucketTimeouts:
+    """Seconds after which the bucket counts as unreachable."""
 
     answer: float = 20.0  # of a request, all its tries together; a page waits for it
     part: float = 90.0  # of one that carries PART bytes
 
 
 class Bucket:
-    """Every call ends: in what was asked for, or in FileNotFoundError or Unreachable, by its limit at the latest."""
+    """Every call returns, or raises FileNotFoundError or Unreachable, within its timeout."""
 
-    def __init__(self, store: S3Store, limits: Limits | None = None) -> None:
+    def __init__(self, store: S3Store, timeouts: BucketTimeouts | None = None) -> None:
         import obstore
 
         self._obstore = obstore
         self._store = store
-        self._limits = limits or Limits()
+        self._timeouts = timeouts or BucketTimeouts()
 
     def put(self, name: str, content: Path) -> None:
-        """The object is there as a whole or not at all. The service checks the bytes by their SHA-256."""
+        """Stores the object whole or not at all. The service checks the bytes by their SHA-256."""
         with content.open("rb") as file:
-            begin = file.read(PART)
-            if len(begin) < PART:
+            beginning = file.read(PART)
+            if len(beginning) < PART:
                 put = self._obstore.put_async
-                self._ask(lambda: put(self._store, name, begin, use_multipart=False), self._limits.part)
+                self._request(
+                    lambda: put(self._store, name, beginning, use_multipart=False), seconds=self._timeouts.part
+                )
             else:
-                self._put_parts(name, begin, file)
-        if (found := self.size_of(name)) != content.stat().st_size:
-            raise OSError(errno.EIO, f"the bucket holds {found} bytes of {content.stat().st_size} of {name}")
+                self._put_parts(name, beginning, file)
+        if (size := self.size_of(name)) != content.stat().st_size:
+            raise OSError(errno.EIO, f"the bucket holds {size} bytes of {content.stat().st_size} of {name}")
 
-    def _put_parts(self, name: str, begin: bytes, rest: BinaryIO) -> None:
-        """Not by the library's put, whose whole upload has no limit. Closing makes the object, so an error must not."""
-        target = self._obstore.open_writer_async(self._store, name, buffer_size=PART, max_concurrency=AT_ONCE)
-        piece = begin
-        while piece:
-            self._ask(partial(target.write, piece), self._limits.part)
-            piece = rest.read(PART)
-        self._ask(target.close, (AT_ONCE + 1) * self._limits.part)
+    def _put_parts(self, name: str, beginning: bytes, rest: BinaryIO) -> None:
+        """Not by the library's `put`, whose whole upload has no limit.
+
+        Closing the writer makes the object, so it must not be closed after an error.
+        """
+        writer = self._obstore.open_writer_async(self._store, name, buffer_size=PART, max_concurrency=PARTS_IN_FLIGHT)
+        part = beginning
+        while part:
+            self._request(partial(writer.write, part), seconds=self._timeouts.part)
+            part = rest.read(PART)
+        self._request(writer.close, seconds=(PARTS_IN_FLIGHT + 1) * self._timeouts.part)
 
     def size_of(self, name: str) -> int:
-        size: int = self._ask(lambda: self._obstore.head_async(self._store, name))["size"]
+        size: int = self._request(lambda: self._obstore.head_async(self._store, name))["size"]
         return size
 
     def open(self, name: str) -> ObjectReader:
-        """Its size and its end come with the first request. Raises FileNotFoundError and Unreachable."""
+        """A stream of the object; its size and its end come with the first request.
+
+        Raises FileNotFoundError and Unreachable.
+        """
         try:
-            size, tail = self._ask(lambda: self._end_of(name))
+            size, tail = self._request(lambda: self._fetch_tail(name))
         except Unreachable as error:
-            if not any(said in str(error) for said in EMPTY) or self.size_of(name):
+            if not any(answer in str(error) for answer in EMPTY_OBJECT) or self.size_of(name):
                 raise
             size, tail = 0, b""
-        return ObjectReader(lambda start, length: self._range(name, start, length), size, tail)
+        return ObjectReader(lambda start, length: self._fetch_range(name, start, length), size, tail)
 
-    async def _end_of(self, name: str) -> tuple[int, bytes]:
-        found = await self._obstore.get_async(self._store, name, options={"range": {"suffix": TAIL}})
-        return found.meta["size"], bytes(await found.bytes_async())
+    async def _fetch_tail(self, name: str) -> tuple[int, bytes]:
+        answer = await self._obstore.get_async(self._store, name, options={"range": {"suffix": TAIL}})
+        return answer.meta["size"], bytes(await answer.bytes_async())
+
+    def _fetch_range(self, name: str, start: int, length: int) -> bytes:
+        get_range = self._obstore.get_range_async
+        return bytes(self._request(lambda: get_range(self._store, name, start=start, length=length)))
 
     def sizes(self, folder: str = "", *, behind: str = "") -> Iterator[tuple[str, int]]:
-        """Names and bytes of what is stored, in the order of the names."""
-        pages = self._obstore.list(self._store, prefix=folder or None, offset=behind or None, chunk_size=LISTED)
-        while page := self._ask(lambda: _next(pages)):
-            yield from ((one["path"], one["size"]) for one in page)
+        """Names and bytes of what is stored, in the order of the names, from behind the name `behind` on."""
+        pages = self._obstore.list(self._store, prefix=folder or None, offset=behind or None, chunk_size=LIST_PAGE)
+        while page := self._request(lambda: _next(pages)):
+            yield from ((entry["path"], entry["size"]) for entry in page)
 
     def remove(self, names: Sequence[str]) -> None:
-        """What is not there is no error."""
-        self._ask(lambda: self._obstore.delete_async(self._store, list(names)))
+        """A name that is not there is no error."""
+        self._request(lambda: self._obstore.delete_async(self._store, list(names)))
 
     def fetch(self, name: str, target: BinaryIO) -> None:
-        pieces = self._ask(lambda: self._obstore.get_async(self._store, name)).stream(min_chunk_size=LEAST)
-        while piece := self._ask(lambda: _next(pieces)):
+        """Copies the object to `target`."""
+        pieces = self._request(lambda: self._obstore.get_async(self._store, name)).stream(min_chunk_size=SMALLEST_RANGE)
+        while piece := self._request(lambda: _next(pieces)):
             target.write(memoryview(piece))
 
-    def _range(self, name: str, start: int, length: int) -> bytes:
-        return bytes(self._ask(lambda: self._obstore.get_range_async(self._store, name, start=start, length=length)))
-
-    def _ask(self, work: Callable[[], Awaitable[T]], seconds: float = 0.0) -> T:
+    def _request(self, work: Callable[[], Awaitable[T]], *, seconds: float = 0.0) -> T:
         if _first_process() != os.getpid():
             raise Unreachable(errno.ECHILD, FORKED)
         with _as_os_errors():
-            return within(seconds or self._limits.answer, work)
+            return run_with_timeout(seconds or self._timeouts.answer, work)
 
 
 @cache
 def _first_process() -> int:
-    """That began to use the client library. Its threads are not in one that was forked since: it would only wait."""
+    """The process that first used the client library. Its threads do not exist in a process forked since."""
     return os.getpid()
 
 
@@ -135,49 +153,71 @@ async def _next(stream: AsyncIterator[T]) -> T | None:
     return await anext(stream, None)
 
 
-class ObjectReader(Seekable):
-    """An object as a stream that can seek, a stretch of it in memory.
+def run_with_timeout(seconds: float, work: Callable[[], Awaitable[T]]) -> T:
+    """Runs `work` on an event loop in a thread of its own. Raises TimeoutError, and cancels it, after `seconds`."""
 
-    Who reads on where the last stretch ended gets twice as much with one request, MOST at most; who
-    jumps pays for LEAST. A read gives as many bytes as were asked for, fewer only at the end.
+    async def bounded() -> T:
+        return await asyncio.wait_for(work(), seconds)
+
+    future = asyncio.run_coroutine_threadsafe(bounded(), _event_loop(os.getpid()))
+    try:
+        return future.result(seconds + CANCEL_SECONDS)
+    except CancelledError:
+        raise TimeoutError from None
+    finally:
+        future.cancel()
+
+
+@lru_cache(maxsize=1)
+def _event_loop(_process: int) -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="bucket", daemon=True).start()
+    return loop
+
+
+class ObjectReader(Seekable):
+    """An object as a stream that can seek, with one stretch of it in memory.
+
+    A reader that goes on where the last stretch ended gets twice as much with one request, LARGEST_RANGE at most; one
+    that jumps pays for SMALLEST_RANGE. A read returns as many bytes as were asked for, fewer only at the end.
     """
 
     def __init__(self, fetch: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
         super().__init__(size)
         self._fetch = fetch
-        self._begin, self._held = size - len(tail), tail
-        self._ahead = LEAST
+        self._start, self._stretch = size - len(tail), tail
+        self._range = SMALLEST_RANGE
 
     def readinto(self, buffer: Any) -> int:
         wanted = max(0, min(len(buffer), self._size - self._at))
         done = 0
         while done < wanted:
-            if not self._begin <= self._at < self._begin + len(self._held):
-                self._fetch_at(wanted - done)
-            inside = self._at - self._begin
-            count = min(wanted - done, len(self._held) - inside)
-            buffer[done : done + count] = memoryview(self._held)[inside : inside + count]
+            if not self._start <= self._at < self._start + len(self._stretch):
+                self._fetch_stretch(wanted - done)
+            inside = self._at - self._start
+            count = min(wanted - done, len(self._stretch) - inside)
+            buffer[done : done + count] = memoryview(self._stretch)[inside : inside + count]
             done += count
             self._at += count
         return done
 
-    def _fetch_at(self, wanted: int) -> None:
-        reads_on = self._at == self._begin + len(self._held)
-        self._ahead = min(MOST, self._ahead * 2) if reads_on else LEAST
-        self._begin = self._at if reads_on else self._at // STEP * STEP
-        length = min(max(self._at - self._begin + wanted, self._ahead), self._size - self._begin)
-        self._held = self._fetch(self._begin, length)
-        if len(self._held) != length:
-            raise OSError(errno.EIO, f"the bucket gave {len(self._held)} bytes of {length}")
+    def _fetch_stretch(self, wanted: int) -> None:
+        reads_on = self._at == self._start + len(self._stretch)
+        self._range = min(LARGEST_RANGE, self._range * 2) if reads_on else SMALLEST_RANGE
+        self._start = self._at if reads_on else self._at // RANGE_STEP * RANGE_STEP
+        length = min(max(self._at - self._start + wanted, self._range), self._size - self._start)
+        self._stretch = self._fetch(self._start, length)
+        if len(self._stretch) != length:
+            raise OSError(errno.EIO, f"the bucket gave {len(self._stretch)} bytes of {length}")
 
 
-def bucket_at(address: str, limits: Limits | None = None) -> Bucket:
-    """`s3://bucket/prefix`. Nothing is asked of the service yet. Raises ImproperlyConfigured."""
+def bucket_at(address: str, timeouts: BucketTimeouts | None = None) -> Bucket:
+    """The bucket of `s3://bucket/prefix`. Makes no request. Raises ImproperlyConfigured."""
     try:
         from obstore.store import S3Store
     except ImportError:
         raise ImproperlyConfigured(
-            f"COUNTERFOIL_ARTIFACTS is {address}, and obstore, which speaks to buckets, is not installed: "
+            f"COUNTERFOIL_ARTIFACTS is {address}, and obstore, the client for buckets, is not installed: "
             "pip install 'counterfoil[s3]', or name a folder"
         ) from None
     parts = urlsplit(address)
@@ -187,11 +227,11 @@ def bucket_at(address: str, limits: Limits | None = None) -> Bucket:
         parts.netloc,
         prefix=parts.path.strip("/") or None,
         config={"checksum_algorithm": "SHA256"},
-        # With options of ours the library no longer looks for this one in the environment.
+        # When it is given client options, the library does not read AWS_ALLOW_HTTP from the environment.
         client_options={"connect_timeout": "5s", "timeout": "60s", "allow_http": Env().bool("AWS_ALLOW_HTTP", False)},
-        retry_config={"max_retries": 4, "retry_timeout": SECONDS},
+        retry_config={"max_retries": 4, "retry_timeout": RETRY_SECONDS},
     )
-    return Bucket(store, limits)
+    return Bucket(store, timeouts)
 
 
 @contextmanager
@@ -211,10 +251,10 @@ def _as_os_errors() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Without address, tries and times: the same every time, so that a problem is told once."""
-    said = _first_line(error).rpartition(" - ")[2]
-    status = said.removeprefix("Server returned non-2xx status code: ")
-    return f"the bucket answered {status}" if status != said else f"the bucket does not answer: {said}"
+    """Without address, tries and times: the same text every time, so that one problem is reported once."""
+    text = _first_line(error).rpartition(" - ")[2]
+    status = text.removeprefix("Server returned non-2xx status code: ")
+    return f"the bucket answered {status}" if status != text else f"the bucket does not answer: {text}"
 
 
 def _first_line(error: Exception) -> str:

@@ -1,14 +1,13 @@
 """The artifact store in an S3 bucket: what envelopes.storage.file_store.FileStore is in a folder.
 
-`<prefix>/<first two digits>/<sha256>`, with `.zst` where it is compressed, and `<sha256>.lines` beside
-it. A write goes to a file of this machine first, for its name is its hash, and is an object whole or not
-at all. Line indexes are read from copies on this machine; they are fetched when they are not there.
+Objects are named `<prefix>/<first two digits>/<sha256>`, with `.zst` where they are compressed, and
+`<sha256>.lines` for their line index. Content is written to a local file first, because its name is its hash, and
+uploaded whole or not at all. Line indexes are read from local copies, which are fetched when they are missing.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -38,7 +37,7 @@ from envelopes.storage.seekable import Damaged, compress, open_frames
 
 
 class BucketIndexes:
-    """`local` holds copies; whatever is wrong with one is put right from the bucket or from the content."""
+    """`local` holds copies; a missing or damaged copy is replaced from the bucket or built from the content."""
 
     def __init__(self, bucket: Bucket, local: IndexFolder) -> None:
         self.bucket = bucket
@@ -70,10 +69,14 @@ class BucketIndexes:
         self.local.remove(sha256)
 
     def is_kept(self, sha256: str) -> bool:
-        return _has(self.bucket, self._name(sha256, "utf-8"))
+        try:
+            self.bucket.size_of(self._name(sha256, "utf-8"))
+        except FileNotFoundError:
+            return False
+        return True
 
     def beside(self, sha256: str, size: int) -> LineIndex | None:
-        """The one in the bucket, whatever the local copy says; raises what is wrong with it."""
+        """The index in the bucket, without the local copy; None where there is none. Raises BadIndex and OSError."""
         make_folder(self.local.root)
         with incoming(self.local.root) as file:
             try:
@@ -101,7 +104,7 @@ class BucketIndexes:
 
 
 class BucketStore:
-    """Text from `compress_from` bytes on is kept compressed, as in a folder. `local` is a folder of this machine."""
+    """Text of `compress_from` bytes and more is stored compressed. `local` is a folder of this machine."""
 
     def __init__(self, bucket: Bucket, local: Path, *, compress_from: int | None = COMPRESS_FROM) -> None:
         self.bucket = bucket
@@ -110,29 +113,29 @@ class BucketStore:
         self._compress_from = compress_from
 
     def glance(self, _sha256: str, _size: int) -> None:
-        """A look is a request here, and a page has many artifacts to list: nothing is known, and nothing raised."""
+        """Does nothing: here it would cost a request, and a page lists many artifacts."""
 
     def write(self, role: str, text: str) -> ArtifactRef:
         return reference_to(role, self.put(io.BytesIO(encoded(text))).sha256)
 
     def put(self, content: BinaryIO) -> Stored:
-        """Returns when the service has said that it has it. Raises OSError, and then nothing is stored."""
+        """Returns when the service has confirmed the object. Raises OSError, and then nothing is stored."""
         make_folder(self.local)
         with incoming(self.local) as file:
             copied = copy(content, file)
             stored = copied.stored
-            if not self._holds(stored):
+            if not self._has(stored):
                 self._upload(file, copied)
         if stored.size >= INDEX_FROM and not self.indexes.is_kept(stored.sha256):
             self.indexes.keep(stored.sha256, copied.index)
         return stored
 
     def open(self, path: str) -> BinaryIO:
-        """The content, as a stream that can seek and asks the bucket for ranges. Raises MissingArtifact, OSError."""
+        """The content as a stream that can seek and requests ranges. Raises MissingArtifact and OSError."""
         digits = digits_of(path)
-        for name in names_of(digits) if len(digits) == 64 else self._names_of(digits):
+        for name in names_of(digits) if len(digits) == 64 else self._find_names(digits):
             try:
-                return self._opened(name)
+                return self._open_object(name)
             except FileNotFoundError:
                 continue
         raise MissingArtifact(path)
@@ -143,12 +146,12 @@ class BucketStore:
             return stream.read(size)
 
     def check(self) -> tuple[Fault, ...]:
-        """Reads everything, as FileStore does; what an upload that was killed left is no object, and costs no check."""
+        """Reads everything, as FileStore does. A killed upload leaves no object, so none is reported."""
         names = {name for name, _ in self.bucket.sizes()}
-        return tuple(fault for name in sorted(names) if (fault := self._checked(name, names)) is not None)
+        return tuple(fault for name in sorted(names) if (fault := self._check_object(name, names)) is not None)
 
     def is_untouched(self, sha256: str) -> bool:
-        """An object is put whole and has no dates of its own to go by: `check` reads it."""
+        """An object is put whole and its dates prove nothing, so it is trusted here; `check` reads it."""
         return True
 
     def verify(self, sha256: str) -> bool:
@@ -167,25 +170,25 @@ class BucketStore:
         self.indexes.remove(sha256)
 
     def unfinished(self, seconds: float) -> tuple[Path, ...]:
-        """Of this machine. Parts of an upload that was killed are the bucket's: it needs a rule that ends them."""
+        """Local files of killed writes. Parts of a killed upload need a lifecycle rule of the bucket."""
         return unfinished_since(self.local, seconds)
 
-    def _names_of(self, digits: str) -> Iterator[str]:
-        """Digits that fit two contents name neither."""
-        found = []
+    def _find_names(self, digits: str) -> list[str]:
+        """Names of the content whose hash begins with `digits`; none where two contents do."""
+        names = []
         for name, _ in self.bucket.sizes(digits[:2], behind=f"{digits[:2]}/{digits}"):
             if not name.startswith(f"{digits[:2]}/{digits}"):
                 break
             if STORED_NAME.fullmatch(name[3:]):
-                found.append(name)
-        return iter(found if len({hash_in(name) for name in found}) == 1 else [])
+                names.append(name)
+        return names if len({hash_in(name) for name in names}) == 1 else []
 
-    def _opened(self, name: str) -> BinaryIO:
-        found = cast("BinaryIO", self.bucket.open(name))
-        return open_frames(found) if name.endswith(COMPRESSED) else found
+    def _open_object(self, name: str) -> BinaryIO:
+        stream = cast("BinaryIO", self.bucket.open(name))
+        return open_frames(stream) if name.endswith(COMPRESSED) else stream
 
-    def _holds(self, stored: Stored) -> bool:
-        """One of another size was damaged and is written anew. Raises OSError when the bucket cannot be asked."""
+    def _has(self, stored: Stored) -> bool:
+        """False also for an object of another size: it was damaged and is written again. Raises OSError."""
         try:
             with self.open(stored.sha256) as stream:
                 return stream.seek(0, io.SEEK_END) == stored.size
@@ -204,18 +207,10 @@ class BucketStore:
             smaller.flush()
             self.bucket.put(compressed, Path(smaller.name))
 
-    def _checked(self, name: str, names: set[str]) -> Fault | None:
+    def _check_object(self, name: str, names: set[str]) -> Fault | None:
         sha256 = hash_in(name)
         if sha256 is None:
             return Fault(name, "is not named as an artifact is")
         if not STORED_NAME.fullmatch(name[3:]):
             return None if names.intersection(names_of(sha256)) else Fault(name, "is the index of nothing")
-        return fault_of(name, sha256, lambda: self._opened(name), lambda size: self.indexes.beside(sha256, size))
-
-
-def _has(bucket: Bucket, name: str) -> bool:
-    try:
-        bucket.size_of(name)
-    except FileNotFoundError:
-        return False
-    return True
+        return fault_of(name, sha256, lambda: self._open_object(name), lambda size: self.indexes.beside(sha256, size))

@@ -1,8 +1,8 @@
-"""The content of an artifact: a field of a recorded result, or a file in the artifact store.
+"""Opens the content of an artifact: a field of a recorded result, or a file in the artifact store.
 
-It is found by the artifact's row and never by a path from a request. Where there is none to show, an
-Absence says why: what is lost, what cannot be asked for at the moment and what is another content now
-are three things for whoever has to do something about it.
+Content is looked up by the artifact's row, never by a path from a request. Where there is none to show, an Absence
+gives the cause: content that is lost, a store that does not answer now, and content that was changed need
+different remedies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO
 
-from dashboard.artifacts.stores import artifact_files, glance_at, index_of, open_stored
+from dashboard.artifacts.stores import configured_store, load_line_index, open_stored, peek_stored
 from dashboard.models import Artifact
 from envelopes.storage.encoding import ENCODINGS, SNIFFED, Encoding, detect
 from envelopes.storage.file_store import MissingArtifact, other_size
@@ -25,65 +25,68 @@ from envelopes.storage.seekable import Damaged
 from envelopes.text.pointer import text_at
 from envelopes.text.untrusted_json import tame
 
-HASHED = 1024 * 1024  # bytes: 2 ms. What is larger is held against its size and its dates
-HASHED_ONCE = 64 * 1024 * 1024  # bytes: 0.1 s, where the dates do not say that it is untouched; beyond, check_store
+# Bytes. Content of up to 1 MB is hashed for every page (2 ms). Content of up to 64 MB is hashed (0.1 s) where its
+# file's dates do not show that it is untouched. Larger content is left to `check_store`.
+ALWAYS_HASHED = 1024 * 1024
+LARGEST_HASHED = 64 * 1024 * 1024
 
 
-class Why(StrEnum):
-    UNTAKEN = "untaken"  # the recording names it, and it was not there or refused when that was imported
+class AbsenceCause(StrEnum):
+    NOT_IMPORTED = "not imported"  # the file was missing or refused when the recording was imported
     REMOVED = "removed"  # by retention
-    MISSING = "missing"  # the store says that it has none: it is lost
-    UNREACHABLE = "unreachable"  # the store does not say anything now
-    CHANGED = "changed"  # what lies there is not what was stored
+    MISSING = "missing"  # the store answers that it has none: it is lost
+    UNREACHABLE = "unreachable"  # the store does not answer now
+    CHANGED = "changed"  # the stored bytes are not what was stored
+
+
+_IMPORT_AGAIN = "Import the recording again with the file beside it"
+_RESTORE = f"{_IMPORT_AGAIN}, with import_runs --retry-artifacts, or restore the store from a backup"
+# Heading, sentence without its full stop, and advice.
+ABSENCE_TEXTS = {
+    AbsenceCause.NOT_IMPORTED: (
+        "The content was not imported",
+        "The recording names this output, but its file was missing or exceeded the quota when the recording was "
+        "imported (see Problems)",
+        f"{_IMPORT_AGAIN}.",
+    ),
+    AbsenceCause.REMOVED: ("The content was removed", "It was removed by retention", ""),
+    AbsenceCause.MISSING: (
+        "The content is lost",
+        "The artifact store has nothing under this hash",
+        f"{_RESTORE}.",
+    ),
+    AbsenceCause.UNREACHABLE: (
+        "The artifact store cannot be reached",
+        "The artifact store does not answer, so the state of the content is unknown",
+        "Nothing that was stored is lost by this. Try again later.",
+    ),
+    AbsenceCause.CHANGED: (
+        "The content is not what was stored",
+        "It was changed or damaged in the artifact store, and is not shown",
+        f"{_RESTORE}; check_store lists all that is damaged.",
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Absence:
-    """`reason` is of the store, in one line; empty where `why` says it all."""
+    """`detail` is the store's own error in one line, if it gave one."""
 
-    why: Why
-    reason: str = ""
+    cause: AbsenceCause
+    detail: str = ""
 
     @property
     def heading(self) -> str:
-        return SAID[self.why][0]
+        return ABSENCE_TEXTS[self.cause][0]
 
     @property
     def sentence(self) -> str:
-        return f"{SAID[self.why][1]}{f': {self.reason}' if self.reason else ''}."
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{ABSENCE_TEXTS[self.cause][1]}{detail}."
 
     @property
     def advice(self) -> str:
-        return SAID[self.why][2]
-
-
-IMPORT_AGAIN = "Import the recording again where the file lies beside it"
-RESTORE = f"{IMPORT_AGAIN}, with import_runs --retry-artifacts, or restore the store from a copy"
-# What it is called, what is the case, and what can be done.
-SAID = {
-    Why.UNTAKEN: (
-        "The content is not here",
-        "The recording names this output, and it was not taken in with it: the file was not there, or there was "
-        "no room for it, as the Problems page says then",
-        f"{IMPORT_AGAIN}.",
-    ),
-    Why.REMOVED: ("The content is not here", "It was taken out by retention", ""),
-    Why.MISSING: (
-        "The content is lost",
-        "The artifact store says that it has nothing under this hash",
-        f"{RESTORE}.",
-    ),
-    Why.UNREACHABLE: (
-        "The artifact store cannot be reached",
-        "The artifact store cannot be reached now, so that nothing is known of the content",
-        "Nothing that was stored is lost by that. Look again later.",
-    ),
-    Why.CHANGED: (
-        "The content is not what was stored",
-        "It was changed or damaged in the artifact store, and is not shown",
-        f"{RESTORE}; check_store lists all that is damaged.",
-    ),
-}
+        return ABSENCE_TEXTS[self.cause][2]
 
 
 class NoContent(Exception):
@@ -94,14 +97,18 @@ class NoContent(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """Open content. `index` covers a head only while it is being built; `encoding` has no name for no text."""
+    """Open content of `size` bytes, with its first SNIFFED bytes in `head`.
+
+    `index` covers only a beginning while it is being built. `encoding` has no name where the content is not text.
+    `is_unverified`: the content is too large to hash for a page, and its file may have been written to.
+    """
 
     stream: BinaryIO
     size: int
     head: bytes
     encoding: Encoding
     index: LineIndex
-    is_unsure: bool = False  # nothing says that it is what was stored, and nothing that it is not
+    is_unverified: bool = False
 
     @property
     def is_indexed(self) -> bool:
@@ -112,96 +119,107 @@ class Content:
         return self.index.size * 100 // self.size if self.size else 100
 
 
-def stream_of(artifact: Artifact) -> BinaryIO:
-    """The content from its beginning, as a stream that can seek. Raises NoContent, but not while it is read."""
+def open_stream(artifact: Artifact, *, largest_hashed: int = LARGEST_HASHED) -> BinaryIO:
+    """The content from its beginning, as a stream that can seek.
+
+    Raises NoContent; errors while it is read later are the store's own.
+    """
     if artifact.observation_id is not None:
-        return _field_stream(artifact)
-    _expect_stored(artifact)
-    with _errors_told():
+        return _open_field(artifact)
+    _check_state(artifact)
+    with _errors_as_absence():
         stream = open_stored(artifact.sha256)
         try:
-            _check(stream, artifact)
+            _verify(stream, artifact, largest_hashed)
         except BaseException:
             stream.close()
             raise
     return stream
 
 
-def absence_of(artifact: Artifact) -> Absence | None:
-    """Why there is nothing to open, as far as a look at the store's folder tells. A bucket is not asked for that."""
-    if artifact.observation_id is not None:
-        return None
-    try:
-        _expect_stored(artifact)
-        with _errors_told():
-            glance_at(artifact.sha256, artifact.size)
-    except NoContent as no:
-        return no.absence
-    return None
-
-
-def _expect_stored(artifact: Artifact) -> None:
-    if artifact.state != Artifact.State.PRESENT:
-        raise NoContent(Absence(why=Why.REMOVED if artifact.state == Artifact.State.REMOVED else Why.UNTAKEN))
-
-
 @contextmanager
-def content_of(artifact: Artifact, encoding: str = "") -> Iterator[Content]:
-    """Open content, closed at the end. `encoding` is what the operator chose.
+def open_content(artifact: Artifact, encoding: str = "", *, largest_hashed: int = LARGEST_HASHED) -> Iterator[Content]:
+    """The content with its encoding and line index, closed at the end. `encoding` is the operator's choice.
 
-    Raises NoContent, also for what fails to be read within: a frame may be damaged, a bucket may go.
+    Raises NoContent, also for content that cannot be read to its end: a frame may be damaged, a bucket may go down.
     """
-    with stream_of(artifact) as stream, _errors_told():
+    with open_stream(artifact, largest_hashed=largest_hashed) as stream, _errors_as_absence():
+        is_field = artifact.observation_id is not None
         size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
         head = stream.read(SNIFFED)
-        found = Encoding(encoding, "stated") if encoding in ENCODINGS else _detected(artifact, head)
-        stored = "" if artifact.observation_id is not None else artifact.sha256
-        index = index_of(stream, size, stored, found.name or "utf-8")
-        is_unsure = size > HASHED_ONCE and stored != "" and not artifact_files().is_untouched(stored)
-        yield Content(stream=stream, size=size, head=head, encoding=found, index=index, is_unsure=is_unsure)
+        if encoding in ENCODINGS:
+            detected = Encoding(encoding, "stated")
+        else:  # a string of a JSON document is text, whatever characters it has
+            detected = Encoding("utf-8", "stated") if is_field else detect(head)
+        index = load_line_index(stream, size, "" if is_field else artifact.sha256, detected.name or "utf-8")
+        is_hashed = is_field or size <= largest_hashed
+        yield Content(
+            stream=stream,
+            size=size,
+            head=head,
+            encoding=detected,
+            index=index,
+            is_unverified=not is_hashed and not configured_store().is_untouched(artifact.sha256),
+        )
+
+
+def find_absence(artifact: Artifact) -> Absence | None:
+    """Why there is no content, as far as the row and the store's folder show it; a bucket is not asked."""
+    if artifact.observation_id is not None:
+        return None
+    try:
+        _check_state(artifact)
+        with _errors_as_absence():
+            peek_stored(artifact.sha256, artifact.size)
+    except NoContent as error:
+        return error.absence
+    return None
+
+
+def _check_state(artifact: Artifact) -> None:
+    """Raises NoContent for a file that retention removed or that was never imported."""
+    if artifact.state == Artifact.State.REMOVED:
+        raise NoContent(Absence(cause=AbsenceCause.REMOVED))
+    if artifact.state != Artifact.State.PRESENT:
+        raise NoContent(Absence(cause=AbsenceCause.NOT_IMPORTED))
 
 
 @contextmanager
-def _errors_told() -> Iterator[None]:
+def _errors_as_absence() -> Iterator[None]:
     try:
         yield
     except (MissingArtifact, FileNotFoundError):
-        raise NoContent(Absence(why=Why.MISSING)) from None
+        raise NoContent(Absence(cause=AbsenceCause.MISSING)) from None
     except Damaged as damage:
-        raise NoContent(Absence(why=Why.CHANGED, reason=str(damage))) from None
+        raise NoContent(Absence(cause=AbsenceCause.CHANGED, detail=str(damage))) from None
     except OSError as error:
-        raise NoContent(Absence(why=Why.UNREACHABLE, reason=error.strerror or str(error))) from None
+        raise NoContent(Absence(cause=AbsenceCause.UNREACHABLE, detail=error.strerror or str(error))) from None
 
 
-def _check(stream: BinaryIO, artifact: Artifact) -> None:
-    """Raises Damaged, or what reading its beginning raises. Afterwards the stream is there again."""
+def _verify(stream: BinaryIO, artifact: Artifact, largest_hashed: int) -> None:
+    """Compares size and hash, as far as a page can afford; the stream is at its beginning afterwards.
+
+    Raises Damaged, or what reading the beginning raises.
+    """
     size = stream.seek(0, os.SEEK_END)
     if size != artifact.size:
         raise Damaged(other_size(size, artifact.size))
     stream.seek(0)
-    begin = stream.read(HASHED if size <= HASHED else SNIFFED)
+    beginning = stream.read(ALWAYS_HASHED if size <= ALWAYS_HASHED else SNIFFED)
     stream.seek(0)
-    if not _has_hash(begin, size, artifact.sha256):
+    if size <= ALWAYS_HASHED:
+        is_same = hashlib.sha256(beginning).hexdigest() == artifact.sha256
+    else:
+        store = configured_store()
+        is_same = size > largest_hashed or store.is_untouched(artifact.sha256) or store.verify(artifact.sha256)
+    if not is_same:
         raise Damaged("as many bytes, with another hash")
 
 
-def _has_hash(begin: bytes, size: int, sha256: str) -> bool:
-    """As far as a page can tell."""
-    if size <= HASHED:
-        return hashlib.sha256(begin).hexdigest() == sha256
-    store = artifact_files()
-    return size > HASHED_ONCE or store.is_untouched(sha256) or store.verify(sha256)
-
-
-def _detected(artifact: Artifact, head: bytes) -> Encoding:
-    """A field of a JSON document is text, whatever its characters are."""
-    return Encoding("utf-8", "stated") if artifact.observation_id is not None else detect(head)
-
-
-def _field_stream(artifact: Artifact) -> BinaryIO:
+def _open_field(artifact: Artifact) -> BinaryIO:
     document = tame(bytes(artifact.observation.data)) if artifact.observation else None
     text = text_at(document, artifact.pointer)
     if text is None:
-        raise NoContent(Absence(why=Why.CHANGED, reason="the recorded result has no text at its place"))
+        raise NoContent(Absence(cause=AbsenceCause.CHANGED, detail="the recorded result has no text at its pointer"))
     return io.BytesIO(text.encode("utf-8", "surrogatepass"))

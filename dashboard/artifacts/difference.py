@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from dashboard.artifacts.content import Content, NoContent, content_of
+from dashboard.artifacts.content import Content, NoContent, open_content
 from dashboard.models import Artifact, Project
 from dashboard.text.diff import difference
 from dashboard.text.diff_markup import DiffPage, View, diff_page
@@ -85,7 +85,7 @@ def difference_page(artifact: Artifact, project: Project, query: Mapping[str, st
 
 def side_of(artifact: Artifact) -> Side:
     try:
-        with content_of(artifact) as content:
+        with open_content(artifact) as content:
             return _read(artifact, content)
     except NoContent as no:
         return Side(artifact=artifact, problem=no.absence.sentence)

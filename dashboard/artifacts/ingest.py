@@ -1,9 +1,12 @@
-"""Files that a recording names, taken in: content-addressed, fsynced before any row names them.
+"""Stores files that a recording names: content-addressed, and fsynced before any row refers to them.
 
-A path in a recording is foreign data. Its last component is looked for in the places where the agent
-that wrote the recording keeps such files: beside the recording, below `<session>/tool-results/`. The
-whole path counts only below a folder that the operator named. Nothing is opened through a link, folder
-or file, and only regular files are read.
+A path in a recording is foreign data. Its last component is looked for where the agent that wrote the recording
+keeps such files: beside the recording, below `<session>/tool-results/`. The whole path is only used below a folder
+that the operator named (`artifact_roots`). Nothing is opened through a symbolic link, folder or file, and only
+regular files are read.
+
+A project has a quota: the bytes of each content once, however many calls refer to it and however well it is
+compressed. It is checked before a byte is written; content that the project already has needs no room.
 """
 
 from __future__ import annotations
@@ -16,126 +19,185 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from dashboard.artifacts.quota import NoRoom, Room, room_of
-from dashboard.artifacts.stores import artifact_files
-from envelopes.storage.file_store import Stored, Unreachable
+from django.conf import settings
+from django.db.models import Max, Sum
 
-__all__ = ["NoRoom", "NotStored", "Room", "Stored", "kept", "looking_under", "opened", "room_of", "take_in"]
+from dashboard.artifacts.locks import hold_lock
+from dashboard.artifacts.stores import configured_store
+from dashboard.models import Artifact, Project
+from envelopes.storage.file_store import Stored, Unreachable, sha256_of
 
-KEPT_IN = "tool-results"
+__all__ = [
+    "ProjectQuota",
+    "QuotaExceeded",
+    "StoreFailed",
+    "Stored",
+    "artifact_roots",
+    "hold_quota",
+    "open_named_file",
+    "quota_bytes",
+    "store_file",
+    "store_named_file",
+]
+
+RESULTS_FOLDER = "tool-results"
 _ROOTS: ContextVar[tuple[Path, ...]] = ContextVar("artifact roots", default=())
 
 
-class NotStored(Exception):
-    """The store did not take a file that is there: its disk is full, or its bucket does not answer."""
+class QuotaExceeded(Exception):
+    """The message gives the size of the file, what the project holds, and the remedies."""
 
 
-def take_in(recording: Path, recorded_path: str, room: Room) -> Stored | None:
-    """The file that `recorded_path` means, when it lies beside `recording`; None when it does not.
-
-    Raises NoRoom and NotStored.
-    """
-    descriptor = opened(recording, recorded_path)
-    return None if descriptor is None else kept(descriptor, room)
-
-
-def opened(recording: Path, recorded_path: str) -> int | None:
-    """The same file, not yet taken in; the caller closes it, or gives it to `kept`."""
-    name = recorded_path.replace("\\", "/").rsplit("/", 1)[-1]
-    if not name or name in (".", "..") or "\x00" in name:
-        return None
-    for folder in _folders(recording):
-        descriptor = _open_below(folder, name)
-        if descriptor is not None:
-            return descriptor
-    for root in _ROOTS.get():
-        descriptor = _open_inside(root, recorded_path)
-        if descriptor is not None:
-            return descriptor
-    return None
+class StoreFailed(Exception):
+    """The store refused a file that exists: its disk is full, or its bucket does not answer."""
 
 
 @contextmanager
-def looking_under(roots: Sequence[Path]) -> Iterator[None]:
-    """Within it, files that recordings name below these folders are taken in as well."""
-    both = dict.fromkeys(path for root in roots for path in (root.absolute(), root.resolve()))
-    token = _ROOTS.set(tuple(both))
+def artifact_roots(roots: Sequence[Path]) -> Iterator[None]:
+    """Within this context, files that recordings name below these folders are stored as well."""
+    paths = dict.fromkeys(path for root in roots for path in (root.absolute(), root.resolve()))
+    token = _ROOTS.set(tuple(paths))
     try:
         yield
     finally:
         _ROOTS.reset(token)
 
 
-def kept(descriptor: int, room: Room) -> Stored:
-    """Closes it. Raises NoRoom and NotStored."""
-    with os.fdopen(descriptor, "rb") as file:
-        size = room.admit(file)
-        try:
-            stored = _put(file, size)
-        except OSError as error:
-            raise NotStored(error.strerror or str(error)) from None
-    room.took(stored)
-    return stored
+def store_named_file(recording: Path, recorded_path: str, quota: ProjectQuota) -> Stored | None:
+    """Stores the file that `recorded_path` means; None where there is none.
+
+    Raises QuotaExceeded and StoreFailed.
+    """
+    descriptor = open_named_file(recording, recorded_path)
+    return None if descriptor is None else store_file(descriptor, quota)
 
 
-def _put(file: BinaryIO, size: int) -> Stored:
-    """Tried twice where the store does not answer: of a machine that slept, every request is late once."""
-    try:
-        return artifact_files().put(cast("BinaryIO", _AsItWas(file, size)))
-    except Unreachable:
-        file.seek(0)
-        return artifact_files().put(cast("BinaryIO", _AsItWas(file, size)))
-
-
-class _AsItWas:
-    """The beginning of a file that may grow for as long as it is read."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file = file
-        self._left = size
-
-    def read(self, count: int) -> bytes:
-        piece = self._file.read(min(count, self._left))
-        self._left -= len(piece)
-        return piece
-
-
-def _open_inside(root: Path, recorded_path: str) -> int | None:
-    """By its parts below the root: `..` and an empty part are refused, not resolved."""
-    given = recorded_path.split("/")
-    own = root.as_posix().split("/")
-    below = given[len(own) :]
-    if given[: len(own)] != own or not below or any(part in ("", ".", "..") or "\0" in part for part in below):
+def open_named_file(recording: Path, recorded_path: str) -> int | None:
+    """A descriptor of the file that `recorded_path` means; the caller closes it or passes it to `store_file`."""
+    name = recorded_path.replace("\\", "/").rsplit("/", 1)[-1]
+    if not name or name in (".", "..") or "\x00" in name:
         return None
-    return _open_parts(root, below, is_linked_root=True)
+    # The folder of the session, for a session's file and for a subagent's in <session>/subagents.
+    for folder in (recording.parent / recording.stem, recording.parent, recording.parent.parent):
+        descriptor = _open_below(folder, [RESULTS_FOLDER, name])
+        if descriptor is not None:
+            return descriptor
+    for root in _ROOTS.get():
+        parts, root_parts = recorded_path.split("/"), root.as_posix().split("/")
+        below = parts[len(root_parts) :]
+        # `..` and an empty part are refused, not resolved.
+        if parts[: len(root_parts)] != root_parts or any(part in ("", ".", "..") or "\0" in part for part in below):
+            continue
+        descriptor = _open_below(root, below, follow_root=True) if below else None
+        if descriptor is not None:
+            return descriptor
+    return None
 
 
-def _folders(recording: Path) -> Iterator[Path]:
-    """`<session>/tool-results` of a session file, and of a subagent's file in `<session>/subagents`."""
-    yield recording.parent / recording.stem
-    yield recording.parent
-    yield recording.parent.parent
-
-
-def _open_below(folder: Path, name: str) -> int | None:
-    return _open_parts(folder, [KEPT_IN, name])
-
-
-def _open_parts(folder: Path, parts: Sequence[str], *, is_linked_root: bool = False) -> int | None:
+def _open_below(folder: Path, parts: Sequence[str], *, follow_root: bool = False) -> int | None:
     """A regular file, each part opened from the one before it. The operator's own folder may be a link."""
-    how = os.O_RDONLY | os.O_DIRECTORY
-    held: list[int] = []
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    folders: list[int] = []
     try:
-        held.append(os.open(folder, how if is_linked_root else how | os.O_NOFOLLOW))
+        folders.append(os.open(folder, flags if follow_root else flags | os.O_NOFOLLOW))
         for part in parts[:-1]:
-            held.append(os.open(part, how | os.O_NOFOLLOW, dir_fd=held[-1]))
-        found = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held[-1])
+            folders.append(os.open(part, flags | os.O_NOFOLLOW, dir_fd=folders[-1]))
+        descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folders[-1])
     except (OSError, ValueError):
         return None
     finally:
-        for descriptor in held:
-            os.close(descriptor)
-    if stat.S_ISREG(os.fstat(found).st_mode):
-        return found
-    os.close(found)
+        for opened in folders:
+            os.close(opened)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
     return None
+
+
+def store_file(descriptor: int, quota: ProjectQuota) -> Stored:
+    """Stores an open file and closes it. Raises QuotaExceeded and StoreFailed."""
+    with os.fdopen(descriptor, "rb") as file:
+        size = quota.check(file)
+        try:
+            try:
+                stored = configured_store().put(cast("BinaryIO", _FileBeginning(file, size)))
+            except Unreachable:  # once more: on a machine that slept, the first request of every connection fails
+                file.seek(0)
+                stored = configured_store().put(cast("BinaryIO", _FileBeginning(file, size)))
+        except OSError as error:
+            raise StoreFailed(error.strerror or str(error)) from None
+    quota.add(stored)
+    return stored
+
+
+class _FileBeginning:
+    """The first `size` bytes of a file that may grow while it is read."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._remaining = size
+
+    def read(self, count: int) -> bytes:
+        piece = self._file.read(min(count, self._remaining))
+        self._remaining -= len(piece)
+        return piece
+
+
+class ProjectQuota:
+    """The room that a project has for files, held against other imports by `hold_quota`."""
+
+    def __init__(self, project: int) -> None:
+        self.limit = quota_bytes(project)
+        self._stored = Artifact.objects.stored_files().filter(project=project)
+        self._added: dict[str, int] = {}
+        self._used_before: int | None = None
+
+    def check(self, file: BinaryIO) -> int:
+        """The bytes of the file that may be stored: as many as it has now. Raises QuotaExceeded."""
+        size = os.fstat(file.fileno()).st_size
+        if size > settings.ARTIFACT_LIMIT_BYTES:
+            raise QuotaExceeded(f"{size:,} bytes, over the limit of {settings.ARTIFACT_LIMIT_BYTES:,} for one file")
+        if self.limit and self.used + size > self.limit and not self._has_file(file, size):
+            raise QuotaExceeded(
+                f"{size:,} bytes, and the project holds {self.used:,} of {self.limit:,}: free space with "
+                "prune_artifacts, or raise COUNTERFOIL_ARTIFACT_QUOTA, and import the recording again"
+            )
+        return size
+
+    def add(self, stored: Stored) -> None:
+        if self.limit and not self._has(stored.sha256):
+            self._added[stored.sha256] = stored.size
+
+    @property
+    def used(self) -> int:
+        """Bytes of all contents of the project, each counted once."""
+        if self._used_before is None:
+            sizes = self._stored.values("sha256").annotate(bytes=Max("size"))
+            self._used_before = sizes.aggregate(total=Sum("bytes"))["total"] or 0
+        return self._used_before + sum(self._added.values())
+
+    def _has_file(self, file: BinaryIO, size: int) -> bool:
+        """Reads the file to its end only where content of its size is stored."""
+        has_size = size in self._added.values() or self._stored.filter(size=size).exists()
+        return has_size and self._has(sha256_of(file))
+
+    def _has(self, sha256: str) -> bool:
+        return sha256 in self._added or self._stored.filter(sha256=sha256).exists()
+
+
+@contextmanager
+def hold_quota(project: int) -> Iterator[ProjectQuota]:
+    """Held until the rows that use it are committed, so that two imports cannot both take the same room."""
+    if not quota_bytes(project):
+        yield ProjectQuota(project)
+        return
+    with hold_lock(Path(settings.ARTIFACT_CACHE) / f"quota-{project}", exclusive=True):
+        yield ProjectQuota(project)
+
+
+def quota_bytes(project: int) -> int:
+    """The project's own quota where the settings have one, else that of every project; 0 for no limit."""
+    by_slug: dict[str, int] = settings.ARTIFACT_QUOTAS_BYTES
+    slug = Project.objects.values_list("slug", flat=True).get(pk=project) if by_slug else ""
+    default: int = settings.ARTIFACT_QUOTA_BYTES
+    return by_slug.get(slug, default)

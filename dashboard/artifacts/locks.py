@@ -1,6 +1,7 @@
-"""Locks between processes: a file's where one machine has the store, the database's where machines share a bucket.
+"""Locks between processes.
 
-Both are free again when the process dies that holds them.
+On one machine a lock is a file's (`flock`). Where several machines share a bucket and a PostgreSQL database it is an
+advisory lock of the database. Both are released when the process that holds them dies.
 """
 
 from __future__ import annotations
@@ -19,68 +20,73 @@ from django.db import connection
 
 from dashboard.artifacts.bucket import SCHEME
 
-LOOK_AGAIN = 0.02  # seconds
+RETRY_SECONDS = 0.02
 
 
-class Busy(Exception):
-    """Somebody else held it all the time."""
+class LockTimeout(Exception):
+    """Another process held the lock all the time."""
 
 
-def in_bucket() -> bool:
+def uses_bucket() -> bool:
+    """True where the settings name a bucket as the artifact store."""
     return str(settings.ARTIFACTS).startswith(SCHEME)
 
 
 @contextmanager
-def held(path: Path, *, is_alone: bool, patience: float = math.inf) -> Iterator[None]:
-    """`path` is the file, and its name the lock's in a database. Raises Busy after `patience` seconds."""
-    is_shared_by_machines = in_bucket() and connection.vendor == "postgresql"
-    lock = _advisory(path.name, is_alone=is_alone) if is_shared_by_machines else _of_file(path, is_alone=is_alone)
-    deadline = time.monotonic() + patience
-    with lock as is_taken:
-        while not is_taken():
+def hold_lock(path: Path, *, exclusive: bool, timeout: float = math.inf) -> Iterator[None]:
+    """`path` is the lock's file; in a database the lock has its name.
+
+    Raises LockTimeout after `timeout` seconds.
+    """
+    is_in_database = uses_bucket() and connection.vendor == "postgresql"
+    lock = _advisory_lock(path.name, exclusive=exclusive) if is_in_database else _file_lock(path, exclusive=exclusive)
+    deadline = time.monotonic() + timeout
+    with lock as try_lock:
+        while not try_lock():
             if time.monotonic() > deadline:
-                raise Busy
-            time.sleep(LOOK_AGAIN)
+                raise LockTimeout
+            time.sleep(RETRY_SECONDS)
         yield
 
 
 @contextmanager
-def _of_file(path: Path, *, is_alone: bool) -> Iterator[Callable[[], bool]]:
-    """What tries to take it."""
+def _file_lock(path: Path, *, exclusive: bool) -> Iterator[Callable[[], bool]]:
+    """Yields a function that tries to take the lock."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
-    def is_taken() -> bool:
+    def try_lock() -> bool:
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
     try:
-        yield is_taken
+        yield try_lock
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _advisory(name: str, *, is_alone: bool) -> Iterator[Callable[[], bool]]:
-    """Of the database's session: a pooler in between has to leave one session to a process."""
-    kind, key = "" if is_alone else "_shared", zlib.crc32(f"counterfoil {name}".encode())
-    taken = []
+def _advisory_lock(name: str, *, exclusive: bool) -> Iterator[Callable[[], bool]]:
+    """Yields a function that tries to take the lock.
 
-    def is_taken() -> bool:
-        taken.append(_ask(f"SELECT pg_try_advisory_lock{kind}(%s)", key))
-        return taken[-1]
+    The lock belongs to the database session: a connection pooler has to give each process one session.
+    """
+    kind, key = "" if exclusive else "_shared", zlib.crc32(f"counterfoil {name}".encode())
+    is_locked = False
+
+    def try_lock() -> bool:
+        nonlocal is_locked
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT pg_try_advisory_lock{kind}(%s)", [key])
+            is_locked = bool(cursor.fetchone()[0])
+        return is_locked
 
     try:
-        yield is_taken
+        yield try_lock
     finally:
-        if any(taken):
-            _ask(f"SELECT pg_advisory_unlock{kind}(%s)", key)
-
-
-def _ask(statement: str, key: int) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [key])
-        return bool(cursor.fetchone()[0])
+        if is_locked:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT pg_advisory_unlock{kind}(%s)", [key])

@@ -1,101 +1,197 @@
-"""Retention of stored artifacts: by age, by quota, and what nothing refers to. Planned first, then done.
+"""Removes content from the artifact store, and checks what is stored.
 
-Rows are told before content goes: a process that is killed in between leaves content that nothing names,
-never a row whose content is gone. Both happen under the lock of `artifacts.removal`, which imports hold
-while a file of theirs has no row yet, so what was taken in since the plan stays, and so does its row.
+An import stores a file before a row refers to it. Every import holds `shared_store_lock` from that moment until
+its rows are committed; `exclusive_store_lock` waits for them and lets none begin, so a file without a row is
+never removed under an import.
+
+Retention is planned first, by age, by quota, and by what no row refers to, then applied. Rows are updated before
+content is removed: a process that is killed in between leaves content without a row, never a row without content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from django.db.models import Max, QuerySet
+from django.conf import settings
+from django.db.models import Max
 from django.utils import timezone
 
-from dashboard.artifacts.removal import remove, removing
-from dashboard.artifacts.stores import artifact_files
-from dashboard.models import Artifact
+from dashboard.artifacts.locks import LockTimeout, hold_lock, uses_bucket
+from dashboard.artifacts.stores import configured_store
+from dashboard.models import Artifact, Observation
+from envelopes.storage.file_store import LOCK, MissingArtifact, Unreachable
 
-BATCH = 500
-STALE_SECONDS = 24 * 3600  # an unfinished file of that age belongs to nobody who lives
+SHA256 = re.compile("[0-9a-f]{64}")
+PAGE_LOCK_SECONDS = 5.0  # that a page waits for imports
+BATCH = 500  # contents that are removed under one lock
+STALE_SECONDS = 24 * 3600  # an unfinished file of that age belongs to no living process
+ROWS_AT_ONCE = 200  # a row may hold megabytes
+
+
+@contextmanager
+def shared_store_lock() -> Iterator[None]:
+    """Held by an import while a stored file has no row yet; many imports may hold it."""
+    with hold_lock(_lock_file(), exclusive=False):
+        yield
+
+
+@contextmanager
+def exclusive_store_lock(*, timeout: float = math.inf) -> Iterator[None]:
+    """Waits for imports, `timeout` seconds at most. Raises LockTimeout."""
+    with hold_lock(_lock_file(), exclusive=True, timeout=timeout):
+        yield
+
+
+def _lock_file() -> Path:
+    return Path(settings.ARTIFACT_CACHE if uses_bucket() else settings.ARTIFACTS) / LOCK
+
+
+def remove_unreferenced(hashes: set[str]) -> None:
+    """Removes the contents `hashes` (SHA-256) that no row refers to.
+
+    A page waits for this: where an import holds the lock for longer, the content stays for `prune_artifacts`.
+    """
+    if hashes:
+        with suppress(LockTimeout), exclusive_store_lock(timeout=PAGE_LOCK_SECONDS):
+            remove_content(hashes - Artifact.objects.referenced(hashes))
+
+
+def remove_content(hashes: set[str]) -> None:
+    """Call it under `exclusive_store_lock`, for contents that no row refers to any more."""
+    store = configured_store()
+    for sha256 in sorted(hashes):
+        if SHA256.fullmatch(sha256):
+            store.remove(sha256)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Names (sha256) with their bytes on the disk. `unfinished` are paths that a killed write left.
+class RetentionPlan:
+    """Contents (SHA-256) to remove with their bytes on the disk.
 
-    `last_named` says of each name when the newest run began that refers to it.
+    `expired` are referenced by artifacts, whose rows stay; `unreferenced` by none; `unfinished` are paths that
+    a killed write left. `last_named` is the start of the newest run that refers to a content.
     """
 
-    retired: dict[str, int]
-    unnamed: dict[str, int]
+    expired: dict[str, int]
+    unreferenced: dict[str, int]
     unfinished: tuple[Path, ...]
     kept_bytes: int
     last_named: dict[str, datetime]
 
     @property
     def freed_bytes(self) -> int:
-        return sum(self.retired.values()) + sum(self.unnamed.values())
+        return sum(self.expired.values()) + sum(self.unreferenced.values())
 
 
-def plan(*, before: datetime | None = None, quota: int | None = None) -> Plan:
-    """Retires what only runs from before `before` name, then the oldest until the rest fits `quota` bytes."""
-    files = artifact_files()
-    stored = files.sizes()
+def plan_retention(*, before: datetime | None = None, quota: int | None = None) -> RetentionPlan:
+    """Expires what only runs from before `before` refer to, then the oldest until the rest fits `quota` bytes."""
+    store = configured_store()
+    sizes = store.sizes()
     last_named = _last_named()
-    named = sorted((last_named[name], name) for name in stored if name in last_named)
-    retired = {name: stored[name] for at, name in named if before is not None and at < before}
-    left = sum(stored[name] for _, name in named) - sum(retired.values())
-    for _, name in named:
-        if quota is None or left <= quota:
+    by_age = sorted((last_named[sha256], sha256) for sha256 in sizes if sha256 in last_named)
+    expired = {sha256: sizes[sha256] for at, sha256 in by_age if before is not None and at < before}
+    kept_bytes = sum(sizes[sha256] for _, sha256 in by_age) - sum(expired.values())
+    for _, sha256 in by_age:
+        if quota is None or kept_bytes <= quota:
             break
-        if name not in retired:
-            retired[name] = stored[name]
-            left -= stored[name]
-    unnamed = {name: size for name, size in stored.items() if name not in last_named}
-    return Plan(
-        retired=retired,
-        unnamed=unnamed,
-        unfinished=files.unfinished(STALE_SECONDS),
-        kept_bytes=left,
+        if sha256 not in expired:
+            expired[sha256] = sizes[sha256]
+            kept_bytes -= sizes[sha256]
+    return RetentionPlan(
+        expired=expired,
+        unreferenced={sha256: size for sha256, size in sizes.items() if sha256 not in last_named},
+        unfinished=store.unfinished(STALE_SECONDS),
+        kept_bytes=kept_bytes,
         last_named=last_named,
     )
 
 
-def carry_out(found: Plan) -> int:
-    """How many artifacts lost their content; their rows stay and say when."""
-    retired, unnamed = sorted(found.retired), sorted(found.unnamed)
+def apply_retention(plan: RetentionPlan) -> int:
+    """Removes what is planned, but for what an import has referred to since the plan was made.
+
+    Returns how many artifacts lost their content; their rows stay, with the time of the removal.
+    """
+    expired, unreferenced = sorted(plan.expired), sorted(plan.unreferenced)
     count = 0
-    for at in range(0, len(retired), BATCH):
-        with removing():
-            count += _retire(found, set(retired[at : at + BATCH]))
-    for at in range(0, len(unnamed), BATCH):
-        with removing():
-            names = set(unnamed[at : at + BATCH])
-            remove(names - Artifact.objects.referenced(names))
-    for path in found.unfinished:
+    for start in range(0, len(expired), BATCH):
+        with exclusive_store_lock():
+            last_named = _last_named(expired[start : start + BATCH])
+            hashes = {sha256 for sha256, at in last_named.items() if at == plan.last_named[sha256]}
+            artifacts = Artifact.objects.stored_files().filter(sha256__in=hashes)
+            count += artifacts.update(state=Artifact.State.REMOVED, removed_at=timezone.now())
+            remove_content(hashes - Artifact.objects.referenced(hashes))
+    for start in range(0, len(unreferenced), BATCH):
+        with exclusive_store_lock():
+            hashes = set(unreferenced[start : start + BATCH])
+            remove_content(hashes - Artifact.objects.referenced(hashes))
+    for path in plan.unfinished:
         path.unlink(missing_ok=True)
     return count
 
 
-def _retire(found: Plan, names: set[str]) -> int:
-    """But for what a run refers to that came in since the plan."""
-    last_named = _last_named(names)
-    names = {name for name in names if last_named.get(name) == found.last_named[name]}
-    going = _kept().filter(sha256__in=names)
-    count = going.update(state=Artifact.State.REMOVED, removed_at=timezone.now())
-    remove(names - Artifact.objects.referenced(names))
-    return count
+def _last_named(hashes: Iterable[str] | None = None) -> dict[str, datetime]:
+    """The start of the newest run that refers to each stored content, to each of `hashes` where they are given."""
+    stored = Artifact.objects.stored_files()
+    stored = stored.exclude(sha256="") if hashes is None else stored.filter(sha256__in=hashes)
+    return dict(stored.values_list("sha256").annotate(at=Max("call__run__sort_at")).values_list("sha256", "at"))
 
 
-def _last_named(names: Iterable[str] | None = None) -> dict[str, datetime]:
-    """When the newest run began that names a content."""
-    kept = _kept().exclude(sha256="") if names is None else _kept().filter(sha256__in=names)
-    return dict(kept.values_list("sha256").annotate(at=Max("call__run__sort_at")).values_list("sha256", "at"))
+@dataclass(frozen=True)
+class StoreFinding:
+    """`kind` is file, artifact or observation; `name` its place in the store or its id."""
+
+    kind: str
+    name: str
+    reason: str
 
 
-def _kept() -> QuerySet[Artifact]:
-    return Artifact.objects.filter(observation=None, state=Artifact.State.PRESENT)
+@dataclass(frozen=True)
+class StoreReport:
+    """`unreachable` is the error of a store that did not answer: nothing is known of its files then."""
+
+    findings: tuple[StoreFinding, ...]
+    unreachable: str = ""
+
+
+def check_store() -> StoreReport:
+    """Compares files with their hashes, rows with their files, and recorded bytes with their rows.
+
+    The rows are checked also where the store does not answer.
+    """
+    findings, unreachable = list[StoreFinding](), ""
+    try:
+        findings += [StoreFinding("file", fault.name, fault.reason) for fault in configured_store().check()]
+        findings += _check_references()
+    except Unreachable as error:
+        unreachable = error.strerror or str(error)
+    return StoreReport((*findings, *_check_observations()), unreachable)
+
+
+def _check_references() -> Iterator[StoreFinding]:
+    """Opens the content of every row; what is changed, truncated or a link is reported with its file already."""
+    store = configured_store()
+    stored = Artifact.objects.stored_files().order_by("pk").values_list("pk", "sha256")
+    for pk, sha256 in stored.iterator(chunk_size=2_000):
+        try:
+            store.open(sha256).close()
+        except MissingArtifact as missing:
+            yield StoreFinding("artifact", str(pk), f"its content is missing: {missing}")
+        except Unreachable:
+            raise
+        except OSError as damage:
+            yield StoreFinding("artifact", str(pk), f"its content is damaged: {damage}")
+
+
+def _check_observations() -> Iterator[StoreFinding]:
+    rows = Observation.objects.order_by("pk").values_list("pk", "sha256", "size", "data")
+    for pk, sha256, size, data in rows.iterator(chunk_size=ROWS_AT_ONCE):
+        raw = bytes(data)
+        if len(raw) != size or hashlib.sha256(raw).hexdigest() != sha256:
+            yield StoreFinding("observation", str(pk), "its bytes are not those that were recorded")

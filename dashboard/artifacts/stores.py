@@ -1,4 +1,4 @@
-"""The artifact store that the settings name: a folder, or a bucket; and the line indexes beside what it holds."""
+"""The artifact store that the settings name, a folder or a bucket, and the line indexes beside its contents."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from envelopes.storage.file_store import INDEX_FROM, Fault, FileStore, MissingAr
 from envelopes.storage.line_index import LineIndex, NotIndexed, build_index
 
 SHA256 = re.compile("[0-9a-f]{64}")
-COUNTED_AT_ONCE = 8 * 1024 * 1024  # bytes: 10 ms
-PATIENCE = 0.4  # seconds that a page waits for an index before it shows the head
+COUNTED_AT_ONCE = 8 * 1024 * 1024  # bytes: their lines are counted in 10 ms
+PAGE_WAIT_SECONDS = 0.4  # that a page waits for an index before it shows the beginning without one
 
 
-class Indexes(Protocol):
+class LineIndexes(Protocol):
     """Line indexes beside their content, in a folder or in a bucket."""
 
     def load(self, sha256: str, size: int, encoding: str = "utf-8") -> LineIndex: ...
@@ -36,10 +36,10 @@ class Indexes(Protocol):
 
 
 class ArtifactStore(Protocol):
-    """What the dashboard asks of the store, wherever it is. Errors are FileStore's."""
+    """What the dashboard needs of a store. Implemented by FileStore and BucketStore, which raise the same errors."""
 
     @property
-    def indexes(self) -> Indexes: ...
+    def indexes(self) -> LineIndexes: ...
 
     def write(self, role: str, text: str) -> ArtifactRef: ...
 
@@ -64,7 +64,7 @@ class ArtifactStore(Protocol):
     def unfinished(self, seconds: float) -> tuple[Path, ...]: ...
 
 
-def artifact_files() -> ArtifactStore:
+def configured_store() -> ArtifactStore:
     """Raises ImproperlyConfigured."""
     address = str(settings.ARTIFACTS)
     if address.startswith(SCHEME):
@@ -76,45 +76,43 @@ def artifact_files() -> ArtifactStore:
 
 @lru_cache(maxsize=8)
 def _bucket_store(address: str, local: Path) -> BucketStore:
-    """Kept, with its connections."""
+    """Cached, because its connections are reused."""
     return BucketStore(bucket_at(address), local)
 
 
 def open_stored(sha256: str) -> BinaryIO:
-    """A stream that can seek. Raises MissingArtifact, also for what is no hash, or OSError for damage."""
-    return _store_of(sha256).open(sha256)
-
-
-def glance_at(sha256: str, size: int) -> None:
-    """Raises the same where that is seen without reading and without a request."""
-    _store_of(sha256).glance(sha256, size)
-
-
-def _store_of(sha256: str) -> ArtifactStore:
+    """A stream that can seek. Raises MissingArtifact, also for what is not a hash, or OSError for damage."""
     if not SHA256.fullmatch(sha256):
         raise MissingArtifact(sha256)
-    return artifact_files()
+    return configured_store().open(sha256)
 
 
-def index_of(stream: BinaryIO, size: int, sha256: str, encoding: str) -> LineIndex:
-    """The line index of stored content; of its head while the first reader's index is still being built.
+def peek_stored(sha256: str, size: int) -> None:
+    """Raises the errors of `open_stored` that show without reading and without a request."""
+    if not SHA256.fullmatch(sha256):
+        raise MissingArtifact(sha256)
+    configured_store().glance(sha256, size)
+
+
+def load_line_index(stream: BinaryIO, size: int, sha256: str, encoding: str) -> LineIndex:
+    """The line index of stored content; of its beginning only, while the first reader's index is being built.
 
     `sha256` is empty for content that is in memory: its lines are counted.
     """
     if not sha256 or size < INDEX_FROM:
         return build_index(stream, encoding)
-    indexes = artifact_files().indexes
+    indexes = configured_store().indexes
     try:
         return indexes.load(sha256, size, encoding)
     except NotIndexed:
-        pass  # the usual first look: it is built below, and the page has the head meanwhile
+        pass  # usual for the first reader: the index is built below
     if size <= COUNTED_AT_ONCE:
         return build_index(stream, encoding)
-    builder = threading.Thread(target=_build, args=(sha256, encoding), daemon=True)
+    builder = threading.Thread(target=_build_index, args=(sha256, encoding), daemon=True)
     builder.start()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PAGE_WAIT_SECONDS
     while time.monotonic() < deadline:
-        builder.join(PATIENCE / 8)
+        builder.join(PAGE_WAIT_SECONDS / 8)
         try:
             return indexes.load(sha256, size, encoding)
         except NotIndexed:
@@ -122,10 +120,10 @@ def index_of(stream: BinaryIO, size: int, sha256: str, encoding: str) -> LineInd
     return indexes.head(sha256, encoding)
 
 
-def _build(sha256: str, encoding: str) -> None:
-    """The next reader tries again when this one fails; its page says what cannot be read."""
+def _build_index(sha256: str, encoding: str) -> None:
+    """When this fails, the next reader tries again, and its page reports what cannot be read."""
     try:
         with open_stored(sha256) as stream:
-            artifact_files().indexes.build(sha256, stream, encoding)
+            configured_store().indexes.build(sha256, stream, encoding)
     except (MissingArtifact, OSError):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.artifacts.content import Absence, NoContent, Why, absence_of, stream_of
+from dashboard.artifacts.content import Absence, AbsenceCause, NoContent, find_absence, open_stream
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.artifacts.view_modes import TEXT, Form, forms_of_head
 from dashboard.calls.queries import artifacts_of
@@ -15,8 +15,8 @@ LISTED = 20
 OPENED = 6  # of which the first bytes are read, for their type
 STATES = {
     Artifact.State.PRESENT: "stored",
-    Artifact.State.MISSING: "missing: not taken in",
-    Artifact.State.REMOVED: "taken out by retention",
+    Artifact.State.MISSING: "not imported",
+    Artifact.State.REMOVED: "removed by retention",
 }
 
 
@@ -48,12 +48,12 @@ class Glanced:
     @property
     def is_lost(self) -> bool:
         """For whoever wants it back: one that retention took out is no loss, and one that is damaged may be mended."""
-        return self.absence is not None and self.absence.why in (Why.UNTAKEN, Why.MISSING)
+        return self.absence is not None and self.absence.cause in (AbsenceCause.NOT_IMPORTED, AbsenceCause.MISSING)
 
 
 def glanced(call: Call) -> tuple[Glanced, ...]:
     """All artifacts of a call, in their order."""
-    return tuple(Glanced(artifact=one, absence=absence_of(one)) for one in artifacts_of(call))
+    return tuple(Glanced(artifact=one, absence=find_absence(one)) for one in artifacts_of(call))
 
 
 def listing_of(artifact: Artifact, known: Form | Absence | None) -> tuple[Listed, ...]:
@@ -103,10 +103,10 @@ def _looked_at(artifact: Artifact) -> Form | Absence:
     if artifact.observation_id is not None:
         return TEXT
     try:
-        with stream_of(artifact) as stream:
+        with open_stream(artifact) as stream:
             head = stream.read(SNIFFED)
     except NoContent as no:
         return no.absence
     except OSError:  # it was there a moment ago
-        return Absence(why=Why.UNREACHABLE)
+        return Absence(cause=AbsenceCause.UNREACHABLE)
     return forms_of_head(head, detect(head).name, artifact.path)[0]

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from django.urls import reverse
 
-from dashboard.artifacts.content import Content, NoContent, Why, content_of
+from dashboard.artifacts.content import AbsenceCause, Content, NoContent, open_content
 from dashboard.artifacts.search import number
 from dashboard.artifacts.window import ArtifactWindow, Marks, Row, window_of
 from dashboard.models import Artifact
@@ -58,10 +58,10 @@ def followed(artifact: Artifact, query: QueryDict) -> Followed | None:
     if is_the_same and artifact.size == here:
         return None if can_follow(artifact) else Followed(sentence=OVER)
     try:
-        with content_of(artifact, query.get("encoding", "")) as content:
+        with open_content(artifact, query.get("encoding", "")) as content:
             return _since(artifact, content, here, query)
     except NoContent as no:
-        if no.absence.why == Why.UNREACHABLE:
+        if no.absence.cause == AbsenceCause.UNREACHABLE:
             return Followed(href=f"{_address(artifact)}?{query.urlencode()}", sentence=no.absence.sentence)
         return Followed(sentence="The content was taken away while you were reading it.", is_broken=True)
 

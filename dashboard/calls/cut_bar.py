@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from dashboard.artifacts.content import Why
+from dashboard.artifacts.content import AbsenceCause
 from dashboard.artifacts.summaries import Glanced
 from dashboard.calls.begun_line import LONG, begun_line, shown_of
 from dashboard.models import Artifact
@@ -25,11 +25,11 @@ LEAST_WIDTH = 2.0  # a single line of a million is still seen
 RANGES_SAID = 4
 RANGES_DRAWN = 400
 GONE = {
-    Why.UNTAKEN: "is not here",
-    Why.REMOVED: "was taken out by retention",
-    Why.MISSING: "is lost: the artifact store has nothing under its hash",
-    Why.CHANGED: "is not what was stored",
-    Why.UNREACHABLE: "cannot be asked for now: the artifact store cannot be reached",
+    AbsenceCause.NOT_IMPORTED: "is not here",
+    AbsenceCause.REMOVED: "was taken out by retention",
+    AbsenceCause.MISSING: "is lost: the artifact store has nothing under its hash",
+    AbsenceCause.CHANGED: "is not what was stored",
+    AbsenceCause.UNREACHABLE: "cannot be asked for now: the artifact store cannot be reached",
 }
 
 
@@ -82,7 +82,7 @@ def _saved_bar(found: Glanced) -> CutBar:
     lines = "1 line" if artifact.lines == 1 else f"{artifact.lines:,} lines"
     recorded = f": {size} by the recording" if artifact.size else ", how large is not recorded"
     held = f": {lines}, {size}" if artifact.state == Artifact.State.PRESENT else recorded
-    gone = f" That file {GONE[found.absence.why]}." if found.absence else ""
+    gone = f" That file {GONE[found.absence.cause]}." if found.absence else ""
     url = artifact.get_absolute_url()
     return CutBar(
         name=printable(artifact.role),

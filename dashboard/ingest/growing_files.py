@@ -20,7 +20,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dashboard.artifacts.ingest import NoRoom, NotStored, opened
+from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed, open_named_file
 from dashboard.ingest.missing_artifacts import take
 from dashboard.models import Artifact, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
@@ -71,7 +71,7 @@ class Growing:
         before = self._looks.get(artifact.pk)
         if artifact.call.source is None or (before and self._clock() < before.again_at):
             return False
-        descriptor = opened(Path(artifact.call.source.path), artifact.path)
+        descriptor = open_named_file(Path(artifact.call.source.path), artifact.path)
         if descriptor is None:
             return False
         status = os.fstat(descriptor)
@@ -114,9 +114,9 @@ def _take(artifact: Artifact, descriptor: int) -> bool | None:
     """None where the store did not take it. What there is no room for is tried again when the file has changed."""
     try:
         return take(artifact, descriptor)
-    except NoRoom as refused:
+    except QuotaExceeded as refused:
         logger.warning("%s grew and was not taken in: %s", artifact.path, refused)
         return False
-    except (NotStored, OSError) as refused:
+    except (StoreFailed, OSError) as refused:
         logger.warning("%s grew and could not be stored, which is tried again: %s", artifact.path, refused)
         return None

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dashboard.artifacts import ingest as artifact_store
-from dashboard.artifacts.removal import taking_in
+from dashboard.artifacts.ingest import ProjectQuota, QuotaExceeded, Stored, StoreFailed, hold_quota, store_named_file
+from dashboard.artifacts.retention import shared_store_lock
 from dashboard.ingest import write
 from dashboard.ingest.import_counts import Seen
 from dashboard.ingest.missing_artifacts import take_again
@@ -171,7 +171,7 @@ class FileImport:
                 self._run_in_turns(file, format_name)
         except recordings.UnknownFormat as error:
             self._refuse_file(_what_it_is(self.path) or str(error))
-        except artifact_store.NotStored as error:
+        except StoreFailed as error:
             reason = f"a file that it names could not be stored: {error}; import it again, and it goes on from there"
             self.report.unstored += 1
             self._refuse_file(reason)
@@ -260,28 +260,26 @@ class FileImport:
             prefix_sha256=prefix_sha256(file, end),
             seen=seen.with_records(records),
         )
-        with taking_in(), artifact_store.room_of(self.project.pk) as room:
+        with shared_store_lock(), hold_quota(self.project.pk) as room:
             files, refused = self._taken_in(records, room)
             batch = replace(batch, refusals=[*refusals, *refused])
             written = write.record(source, batch, is_known=lambda: self._is_known(file), files=files, count=self.count)
         self.report.added.update(written.added)
         self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
 
-    def _taken_in(
-        self, records: Sequence[Record], room: artifact_store.Room
-    ) -> tuple[dict[str, artifact_store.Stored], list[LineProblem]]:
+    def _taken_in(self, records: Sequence[Record], room: ProjectQuota) -> tuple[dict[str, Stored], list[LineProblem]]:
         """Files that the records name and that lie beside the recording: on disk before a row names them.
 
-        One that there is no room for is a problem of its line, and its reference stays. Raises NotStored.
+        One that there is no room for is a problem of its line, and its reference stays. Raises StoreFailed.
         """
         named = {one.path: one.line for one in records if isinstance(one, ArtifactRecord)}
-        found: dict[str, artifact_store.Stored] = {}
+        found: dict[str, Stored] = {}
         refused = []
         for path, line in sorted(named.items()):
             try:
-                if stored := artifact_store.take_in(self.path, path, room):
+                if stored := store_named_file(self.path, path, room):
                     found[path] = stored
-            except artifact_store.NoRoom as full:
+            except QuotaExceeded as full:
                 reason = f"the file that it names was not taken in: {full}; the line itself was"
                 refused.append(LineProblem(line=line, path=f"file {path}", reason=reason, raw=b"", part=True))
         return found, refused

@@ -16,9 +16,14 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import F
 
-from dashboard.artifacts.ingest import NoRoom, NotStored, Stored, kept, opened, room_of
-from dashboard.artifacts.removal import remove, remove_unnamed, removing, taking_in
-from dashboard.artifacts.stores import artifact_files
+from dashboard.artifacts.ingest import QuotaExceeded, Stored, StoreFailed, hold_quota, open_named_file, store_file
+from dashboard.artifacts.retention import (
+    exclusive_store_lock,
+    remove_content,
+    remove_unreferenced,
+    shared_store_lock,
+)
+from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Run, Source
 from dashboard.text.column_values import column_text
 from envelopes.storage.file_store import CHUNK, MissingArtifact, sha256_of
@@ -26,7 +31,7 @@ from envelopes.storage.seekable import Damaged
 
 
 def take_again(source: Source, recording: Path, *, is_lost_too: bool = False) -> int:
-    """How many files were taken in. One that there is still no room for stays a problem. Raises NotStored."""
+    """How many files were taken in. One that there is still no room for stays a problem. Raises StoreFailed."""
     taken = sum(_look(source, recording, row) for row in list(_of(source, Artifact.State.MISSING)))
     # Closed whatever happens: PostgreSQL would be told so within a later transaction, and that fails it.
     with closing(_of(source, Artifact.State.PRESENT)) as kept_rows:
@@ -39,14 +44,14 @@ def take_again(source: Source, recording: Path, *, is_lost_too: bool = False) ->
 def take(artifact: Artifact, descriptor: int) -> bool:
     """Whether the row has other content now than it had. Closes the descriptor.
 
-    Raises NoRoom and NotStored, and OSError where not even the store's lock can be had.
+    Raises QuotaExceeded and StoreFailed, and OSError where not even the store's lock can be had.
     """
-    with os.fdopen(descriptor, "rb") as opened_file, taking_in(), room_of(artifact.project_id) as room:
-        file = kept(os.dup(opened_file.fileno()), room)
+    with os.fdopen(descriptor, "rb") as opened_file, shared_store_lock(), hold_quota(artifact.project_id) as room:
+        file = store_file(os.dup(opened_file.fileno()), room)
         if file.sha256 == artifact.sha256 and artifact.state == Artifact.State.PRESENT:
             return False
         _turn(artifact, file)
-    remove_unnamed({artifact.sha256} - {""}, Artifact.objects.referenced)
+    remove_unreferenced({artifact.sha256} - {""})
     return True
 
 
@@ -57,29 +62,29 @@ def _of(source: Source, state: Artifact.State) -> Generator[Artifact]:
 
 
 def _is_lost(row: Artifact) -> bool:
-    """Reads all of it. Raises NotStored where the store cannot be asked."""
+    """Reads all of it. Raises StoreFailed where the store cannot be asked."""
     try:
-        with artifact_files().open(row.sha256) as stream:
+        with configured_store().open(row.sha256) as stream:
             return sha256_of(stream) != row.sha256
     except (MissingArtifact, FileNotFoundError, Damaged):
         return True
     except OSError as error:
-        raise NotStored(error.strerror or str(error)) from None
+        raise StoreFailed(error.strerror or str(error)) from None
 
 
 def _look(source: Source, recording: Path, row: Artifact) -> bool:
-    descriptor = opened(recording, row.path)
+    descriptor = open_named_file(recording, row.path)
     if descriptor is None:
         return False
     if row.sha256:
         if _hash_of(descriptor) != row.sha256:  # the row's content is another one: it stays lost
             os.close(descriptor)
             return False
-        with removing():  # what lies there is damaged, and the store would keep it where its size is right
-            remove({row.sha256})
+        with exclusive_store_lock():  # the stored file is damaged, and `put` would keep it if its size is right
+            remove_content({row.sha256})
     try:
         take(row, descriptor)
-    except NoRoom:
+    except QuotaExceeded:
         return False
     source.problems.filter(path=column_text(f"file {row.path}", 500)).delete()
     return True
@@ -90,7 +95,7 @@ def _take_grown(recording: Path, row: Artifact) -> bool:
 
     Another content under the same name is another file, and the row keeps what it has.
     """
-    descriptor = opened(recording, row.path)
+    descriptor = open_named_file(recording, row.path)
     if descriptor is None:
         return False
     if not _goes_on(descriptor, row):
@@ -98,7 +103,7 @@ def _take_grown(recording: Path, row: Artifact) -> bool:
         return False
     try:
         return take(row, descriptor)
-    except NoRoom:
+    except QuotaExceeded:
         return False
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from dashboard.artifacts.ingest import KEPT_IN
+from dashboard.artifacts.ingest import RESULTS_FOLDER
 from dashboard.models import Project, Source
 from dashboard.text.column_values import column_text
 from envelopes.recordings.base import SourceLine
@@ -132,7 +132,7 @@ def later_heads(file: BinaryIO) -> Iterator[bytes]:
 
 def is_recording(name: str, folder: str) -> bool:
     """By its name. The outputs that a session keeps beside itself are none, though they may be lines of JSON."""
-    return (name.endswith(".jsonl") or name == "run.json") and folder != KEPT_IN
+    return (name.endswith(".jsonl") or name == "run.json") and folder != RESULTS_FOLDER
 
 
 def recordings_under(paths: list[Path]) -> Iterator[tuple[Path, bool]]:

@@ -22,7 +22,7 @@ import msgspec
 from django.db import connection, models, transaction
 
 from dashboard.artifacts.ingest import Stored
-from dashboard.artifacts.removal import remove_unnamed
+from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.ingest import deletion, memberships, run_counts, source_rows
 from dashboard.ingest.bulk import fresh, insert, insert_values
 from dashboard.ingest.derive import Derived, derive
@@ -148,7 +148,7 @@ def forget_run(run: Run) -> None:
     """
     with alone_in(run.project):
         files = deletion.forget(run)
-        transaction.on_commit(lambda: remove_unnamed(files, Artifact.objects.referenced))
+        transaction.on_commit(lambda: remove_unreferenced(files))
 
 
 class _BatchWrite:

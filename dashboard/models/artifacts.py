@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.db import models
 from django.urls import reverse
 
@@ -12,19 +14,41 @@ from dashboard.models.runs import Call
 
 class ArtifactQuerySet(models.QuerySet["Artifact"]):
     def stored_files(self) -> ArtifactQuerySet:
-        """Artifacts whose content is a file in the artifact store."""
+        """Artifacts whose content lies in the artifact store."""
         return self.filter(observation=None, state=Artifact.State.PRESENT)
 
-    def referenced(self, digests: set[str]) -> set[str]:
-        """Which of these stored files (sha256) artifacts of any project refer to."""
-        return set(self.stored_files().filter(sha256__in=digests).values_list("sha256", flat=True))
+    def with_call(self) -> ArtifactQuerySet:
+        """With their call, its run, and the recorded result that a field artifact is part of."""
+        return self.select_related("call__run", "observation")
+
+    def with_call_names(self) -> ArtifactQuerySet:
+        """With as much of their call and its run as a link shows."""
+        return self.select_related("call__run").only(
+            *(field.attname for field in Artifact._meta.concrete_fields),
+            *("call__run_id", "call__external_id", "call__tool", "call__started_at"),
+            *("call__run__external_id", "call__run__title"),
+        )
+
+    def duplicates(self, artifact: Artifact) -> ArtifactQuerySet:
+        """Artifacts of the project's other calls with the content of `artifact`, oldest call first.
+
+        Other projects are left out: what they hold must not be visible here.
+        """
+        if not artifact.sha256:
+            return self.none()
+        others = self.filter(project=artifact.project_id, sha256=artifact.sha256).exclude(call=artifact.call_id)
+        return others.with_call_names().order_by("call__started_at", "id")
+
+    def referenced(self, hashes: Iterable[str]) -> set[str]:
+        """Those of the stored contents `hashes` (SHA-256) that an artifact of any project refers to."""
+        return set(self.stored_files().filter(sha256__in=hashes).values_list("sha256", flat=True))
 
 
 class Artifact(models.Model):
     """A large field of a recorded result, or a file that the recording names.
 
-    kind field: the string at `pointer` in `observation`, so that a full output is kept once.
-    kind file: the content lies in the artifact store under `sha256`, is `missing`, or was `removed`.
+    Field: the string at the JSON pointer `pointer` in `observation`, so that a full output is kept once.
+    File: the content lies in the artifact store under `sha256`, or is `missing`, or was `removed`.
     """
 
     class State(models.TextChoices):
@@ -37,7 +61,7 @@ class Artifact(models.Model):
     call = models.ForeignKey(Call, models.CASCADE, related_name="artifacts")
     ordinal = models.IntegerField(default=0)
     role = models.CharField(max_length=64)
-    path = models.CharField(max_length=1024)  # virtual, or as the recording names it
+    path = models.CharField(max_length=1024)  # of a file as the recording names it; virtual for a field
     state = models.CharField(max_length=8, choices=State.choices, default=State.PRESENT)
     observation = models.ForeignKey(Observation, models.CASCADE, null=True, related_name="artifacts")
     pointer = models.CharField(max_length=500, default="")
@@ -52,7 +76,7 @@ class Artifact(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["call", "ordinal"]),
-            models.Index(fields=["project", "sha256"]),  # others with the same content; whether a file is still named
+            models.Index(fields=["project", "sha256"]),  # duplicates, and whether a file is still referenced
         ]
 
     def __str__(self) -> str:

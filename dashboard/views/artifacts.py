@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.artifacts.artifact_detail import artifact_page
-from dashboard.artifacts.content import NoContent, Why, content_of, stream_of
+from dashboard.artifacts.content import AbsenceCause, NoContent, open_content, open_stream
 from dashboard.artifacts.difference import difference_page
 from dashboard.artifacts.download import download
 from dashboard.artifacts.json_tree import tree_of
@@ -48,7 +48,7 @@ def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
     query, found, absence = request.GET, None, None
     asked = asked_of(query, "utf-8")
     try:
-        with content_of(artifact, query.get("encoding", "")) as content:
+        with open_content(artifact, query.get("encoding", "")) as content:
             asked = asked_of(query, content.index.encoding)
             if asked and asked.query and ("next" in query or "before" in query):
                 return _to_hit(request, artifact, *hit_from(content, artifact, asked, query))
@@ -66,7 +66,7 @@ def fold(request: OperatorRequest, pk: UUID) -> HttpResponse:
     if not request.htmx:
         return redirect(f"{artifact.get_absolute_url()}?{request.GET.urlencode()}")
     try:
-        with content_of(artifact) as content:
+        with open_content(artifact) as content:
             branch = tree_of(content, request.GET)
     except NoContent as no:
         return _not_served(no)
@@ -108,7 +108,7 @@ def raw(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
     """The whole content as a file to save: text where it came as text, bytes otherwise."""
     artifact = _artifact(request, pk)
     try:
-        stream = stream_of(artifact)
+        stream = open_stream(artifact)
     except NoContent as no:
         return _not_served(no)
     head = stream.read(SNIFFED)
@@ -128,7 +128,7 @@ def picture(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
     """A picture for the page's own <img>, of the type that its bytes have and of few enough pixels."""
     artifact = _artifact(request, pk)
     try:
-        stream = stream_of(artifact)
+        stream = open_stream(artifact)
     except NoContent as no:
         return _not_served(no)
     found = picture_of(stream.read(SNIFFED))
@@ -147,7 +147,7 @@ def picture(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
 
 def _not_served(no: NoContent) -> HttpResponse:
     """A store that cannot be asked may have it: nobody should take that for an answer for good."""
-    if no.absence.why != Why.UNREACHABLE:
+    if no.absence.cause != AbsenceCause.UNREACHABLE:
         raise Http404
     return HttpResponse(f"{no}\n", status=503, content_type="text/plain", headers={"Retry-After": "30"})
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
 from dashboard.artifacts import search
-from dashboard.artifacts.stores import artifact_files
+from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Project, Run
 from tests.browser.conftest import Browse, Serious
 from tests.dashboard.factories import create_call, create_run
@@ -194,7 +194,7 @@ def test_what_is_added_to_a_followed_file_appears_by_itself(
     let_go = page.locator("[data-trimmed]")
     expect(let_go).to_be_hidden()
     page.locator("#window").evaluate("panel => { panel.dataset.most = 2; }")
-    longer = artifact_files().put(io.BytesIO(b"one\ntwo <b>\nthree\n"))
+    longer = configured_store().put(io.BytesIO(b"one\ntwo <b>\nthree\n"))
     Artifact.objects.update(sha256=longer.sha256, size=longer.size, lines=longer.lines)
     expect(page.locator(".lines pre")).to_have_text(["two <b>", "three"])
     expect(let_go).to_be_visible()

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.test import Client
 
 from dashboard.artifacts.bucket import SCHEME, bucket_at
-from dashboard.artifacts.stores import artifact_files
+from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call
 from dashboard.models.identity import derived
 from tests.dashboard.factories import create_observation
@@ -38,7 +38,7 @@ def field_artifact(call: Call, text: str, **fields: Any) -> Artifact:
 
 def stored(call: Call, content: bytes, **fields: Any) -> Artifact:
     """In the store of the settings, as an import takes it in."""
-    kept = artifact_files().put(io.BytesIO(content))
+    kept = configured_store().put(io.BytesIO(content))
     fields = {"role": "log", "path": "/home/x/log.txt"} | fields
     return Artifact.objects.create(
         id=derived("artifact", call.pk.bytes, kept.sha256),

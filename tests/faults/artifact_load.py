@@ -86,10 +86,10 @@ def _take_in(recordings: Path) -> None:
 
 
 def _collect() -> None:
-    from dashboard.artifacts.retention import carry_out, plan
+    from dashboard.artifacts.retention import apply_retention, plan_retention
 
     while True:
-        carry_out(plan())
+        apply_retention(plan_retention())
         time.sleep(0.01)
 
 
@@ -102,18 +102,18 @@ def _left(recordings: Path) -> int:
 
 def _faults() -> list[str]:
     """What lies in the store is what its name says, every row's content is there, and is read whole."""
-    from dashboard.artifacts.stores import artifact_files
+    from dashboard.artifacts.stores import configured_store
 
-    found = {fault.reason for fault in artifact_files().check()} - {"left by a write that did not end"}
+    found = {fault.reason for fault in configured_store().check()} - {"left by a write that did not end"}
     return sorted(found | set(_looked_at(set())["faults"]))
 
 
 def _looked_at(whole: set[str]) -> dict[str, list[str]]:
     """Every row's content has to be in the store; what is not known to be `whole` is read, from end to end."""
-    from dashboard.artifacts.stores import artifact_files
+    from dashboard.artifacts.stores import configured_store
     from dashboard.models import Artifact
 
-    files = artifact_files()
+    files = configured_store()
     faults, held, seen = set[str](), files.sizes(), set(whole)
     for row in Artifact.objects.filter(observation=None).order_by("pk"):
         if row.state != Artifact.State.PRESENT:

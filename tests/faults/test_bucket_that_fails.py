@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.artifacts.bucket import PART, Bucket, Limits, bucket_at
+from dashboard.artifacts.bucket import PART, Bucket, BucketTimeouts, bucket_at
 from envelopes.storage.file_store import Unreachable
 from tests.buckets import KEYS
 from tests.conftest import CHECKOUT
@@ -71,7 +71,7 @@ def test_every_call_ends_in_time_and_says_why(
     with service() as address:
         for name, value in {**KEYS, "AWS_ENDPOINT_URL": address}.items():
             monkeypatch.setenv(name, value)
-        bucket = bucket_at("s3://some-bucket/x", Limits(answer=limit, part=limit))
+        bucket = bucket_at("s3://some-bucket/x", BucketTimeouts(answer=limit, part=limit))
         threads = {name: threading.Thread(target=ask, args=(name,), daemon=True) for name in OPERATIONS}
         for thread in threads.values():
             thread.start()

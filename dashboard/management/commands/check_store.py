@@ -14,7 +14,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from dashboard.artifacts.store_check import Checked, check_store
+from dashboard.artifacts.retention import StoreReport, check_store
 from dashboard.management.console import terminal_text
 
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         if not ok:
             sys.exit(2 if found.unreachable else 1)
 
-    def _tell(self, found: Checked) -> None:
+    def _tell(self, found: StoreReport) -> None:
         for one in found.findings:
             self.stdout.write(terminal_text(f"{one.kind} {one.name}: {one.reason}"))
         if found.unreachable:

@@ -23,7 +23,7 @@ from rich.progress import (
 )
 
 from dashboard.accounts.access import DEFAULT_PROJECT, get_or_create_project
-from dashboard.artifacts.ingest import looking_under
+from dashboard.artifacts.ingest import artifact_roots
 from dashboard.ingest import importer, watch
 from dashboard.ingest.importer import Report, Retry, import_paths
 from dashboard.management.console import terminal_text
@@ -58,7 +58,7 @@ class Command(RichCommand):
             raise CommandError("a project's name has letters, digits, - and _, 64 at most")
         project = get_or_create_project(options["project"])
         _map_no_pages()
-        with looking_under(roots):
+        with artifact_roots(roots):
             self._import(project, options)
 
     def _import(self, project: Project, options: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from dashboard.artifacts.retention import carry_out, plan
+from dashboard.artifacts.retention import apply_retention, plan_retention
 
 
 class Command(BaseCommand):
@@ -29,16 +29,16 @@ class Command(BaseCommand):
         days, quota = options["older_than"], options["quota"]
         if (days is not None and not 0 <= days <= 36_500) or (quota is not None and quota < 0):
             raise CommandError("days are 0 to 36,500, and a quota is 0 bytes or more")
-        found = plan(before=None if days is None else timezone.now() - timedelta(days=days), quota=quota)
+        plan = plan_retention(before=None if days is None else timezone.now() - timedelta(days=days), quota=quota)
         if not options["dry_run"]:
-            carry_out(found)
+            apply_retention(plan)
         facts = {
             "dry_run": options["dry_run"],
-            "retired": len(found.retired),
-            "unnamed": len(found.unnamed),
-            "unfinished": len(found.unfinished),
-            "freed_bytes": found.freed_bytes,
-            "kept_bytes": found.kept_bytes,
+            "retired": len(plan.expired),
+            "unnamed": len(plan.unreferenced),
+            "unfinished": len(plan.unfinished),
+            "freed_bytes": plan.freed_bytes,
+            "kept_bytes": plan.kept_bytes,
         }
         if options["as_json"]:
             self.stdout.write(json.dumps(facts))

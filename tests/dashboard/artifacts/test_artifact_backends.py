@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from dashboard.artifacts.bucket import LEAST, MOST, ObjectReader
-from dashboard.artifacts.stores import ArtifactStore, artifact_files
+from dashboard.artifacts.bucket import LARGEST_RANGE, SMALLEST_RANGE, ObjectReader
+from dashboard.artifacts.stores import ArtifactStore, configured_store
 from envelopes.storage.file_store import Fault, MemorySink, MissingArtifact, Stored, Unreachable
 from envelopes.storage.line_index import NotIndexed
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
@@ -32,7 +32,7 @@ NOISE = random.Random(7).randbytes(9_000_000)
 
 @pytest.fixture
 def store(artifact_store: str) -> ArtifactStore:
-    return artifact_files()
+    return configured_store()
 
 
 def put(store: ArtifactStore, content: bytes) -> Stored:
@@ -192,9 +192,9 @@ def test_an_index_that_this_machine_lost_comes_from_the_bucket(
     bucket_address: str, settings: Settings, tmp_path: Path
 ) -> None:
     settings.ARTIFACTS, settings.ARTIFACT_CACHE = bucket_address, tmp_path / "one"
-    stored = put(artifact_files(), LOG)
+    stored = put(configured_store(), LOG)
     settings.ARTIFACT_CACHE = tmp_path / "another"
-    assert artifact_files().indexes.load(stored.sha256, stored.size).lines == 60_000
+    assert configured_store().indexes.load(stored.sha256, stored.size).lines == 60_000
     assert not list(tmp_path.rglob("incoming-*"))
 
 
@@ -238,13 +238,13 @@ def test_a_window_asks_for_one_range_and_reading_on_for_ever_larger_ones() -> No
     assert reader.read(4_096) == NOISE[5_000_000:5_004_096]
     reader.seek(4_999_000)
     assert reader.read(65_536) == NOISE[4_999_000:5_064_536]
-    assert [length for _, length in served.asked] == [LEAST]
+    assert [length for _, length in served.asked] == [SMALLEST_RANGE]
     reader.seek(0)
     while reader.read(250_000):
         pass
     sizes = [length for _, length in served.asked[1:]]
-    assert sizes[:3] == [250_000, 2 * LEAST, 4 * LEAST]
-    assert MOST in sizes
+    assert sizes[:3] == [250_000, 2 * SMALLEST_RANGE, 4 * SMALLEST_RANGE]
+    assert LARGEST_RANGE in sizes
     assert len(sizes) < 12
 
 
@@ -277,7 +277,7 @@ def test_an_address_that_names_no_store_is_refused_and_no_secret_repeated(
 ) -> None:
     settings.ARTIFACTS = address
     with pytest.raises(ImproperlyConfigured, match=said) as refused:
-        artifact_files()
+        configured_store()
     assert "secret" not in str(refused.value)
 
 
@@ -285,7 +285,7 @@ def test_without_the_extra_it_says_what_to_install(settings: Settings, monkeypat
     settings.ARTIFACTS = "s3://another-bucket/x"
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(ImproperlyConfigured, match=r"pip install 'counterfoil\[s3\]', or name a folder"):
-        artifact_files()
+        configured_store()
 
 
 ASKS: dict[str, Callable[[ArtifactStore], object]] = {
@@ -301,6 +301,6 @@ def test_a_bucket_that_is_not_there_is_an_error_of_one_line(
 ) -> None:
     settings.ARTIFACTS, settings.ARTIFACT_CACHE = "s3://no-such-bucket/x", tmp_path
     with pytest.raises(Unreachable) as error:
-        ask(artifact_files())
+        ask(configured_store())
     assert "\n" not in str(error.value)
     assert not list(tmp_path.rglob("incoming-*"))

@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.artifacts import stores as artifact_files
+from dashboard.artifacts import stores as configured_store
 from dashboard.models import Call
 from dashboard.text.ansi_markup import Style, ansi_rows
 from envelopes.storage.line_index import IndexFolder
@@ -305,7 +305,7 @@ def test_the_same_content_of_another_call_is_linked_and_of_another_project_is_no
 @pytest.mark.parametrize("fault", ["shrinks", "is replaced", "is cut"])
 def test_a_stored_file_that_changed_is_shown_by_state_and_never_fails(client: Client, call: Call, fault: str) -> None:
     artifact = stored(call, b"".join(b"line %d of it\n" % number for number in range(200_000)))
-    (path,) = artifact_files.artifact_files().root.glob("*/*.zst")
+    (path,) = configured_store.configured_store().root.glob("*/*.zst")
     damaged = {"shrinks": b"", "is replaced": b"other content\n" * 9, "is cut": path.read_bytes()[:5_000]}[fault]
     path.write_bytes(damaged)
     page = body(client, artifact, "?line=150000")
@@ -318,7 +318,7 @@ def test_the_head_is_readable_while_the_lines_are_counted(
     client: Client, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     artifact = stored(call, b"".join(b"line %d of it\n" % number for number in range(1, 600_001)))
-    artifact_files.artifact_files().indexes.remove(artifact.sha256)
+    configured_store.configured_store().indexes.remove(artifact.sha256)
     go_on, others = threading.Event(), set(threading.enumerate())
     build = IndexFolder.build
 

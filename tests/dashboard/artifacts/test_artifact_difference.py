@@ -84,7 +84,7 @@ def test_what_is_no_text_or_not_here_is_said(client: Client, run: Run) -> None:
     binary = stored(create_call(run), b"\x7fELF" + bytes(range(32)) * 20)
     gone = stored(create_call(run), AFTER, state=Artifact.State.MISSING)
     assert "It is no text." in page_of(client, artifact, f"?with={binary.pk}")
-    assert "it was not taken in with it" in page_of(client, artifact, f"?with={gone.pk}")
+    assert "its file was missing or exceeded the quota" in page_of(client, artifact, f"?with={gone.pk}")
 
 
 def test_an_output_of_another_project_is_none(client: Client, run: Run) -> None:

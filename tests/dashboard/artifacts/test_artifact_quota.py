@@ -16,8 +16,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django import Settings
 
-from dashboard.artifacts.quota import Room, room_of
-from dashboard.artifacts.stores import artifact_files
+from dashboard.artifacts.ingest import ProjectQuota, hold_quota
+from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call, Problem, Project
 from envelopes.storage.file_store import Stored
 from tests.dashboard.factories import create_project
@@ -42,8 +42,8 @@ def imported(path: Path, project: str = "default", *, is_unstored: bool = False)
     out = io.StringIO()
     with pytest.raises(CommandError, match="not in whole") if is_unstored else nullcontext():
         call_command("import_runs", str(path), "--project", project, "--json", stdout=out)
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
+    report: dict[str, Any] = json.loads(out.getvalue())
+    return report
 
 
 def states() -> dict[str, str]:
@@ -65,11 +65,11 @@ def test_what_is_over_the_quota_is_refused_and_the_rest_is_in(
     assert (problem["line"], problem["path"]) == (4, "file /home/x/tool-results/b.txt")
     assert problem["reason"] == (
         "the file that it names was not taken in: 2,000 bytes, and the project holds 1,000 of 2,500: "
-        "prune_artifacts makes room, COUNTERFOIL_ARTIFACT_QUOTA gives more, and importing again takes it in then; "
+        "free space with prune_artifacts, or raise COUNTERFOIL_ARTIFACT_QUOTA, and import the recording again; "
         "the line itself was"
     )
-    assert len(artifact_files().sizes()) == 2
-    assert artifact_files().check() == ()
+    assert len(configured_store().sizes()) == 2
+    assert configured_store().check() == ()
 
 
 def test_a_content_that_the_project_holds_needs_no_room_and_another_project_has_its_own(
@@ -105,11 +105,11 @@ def test_only_one_import_at_a_time_takes_what_is_left(settings: Settings, projec
     other, entered = create_project("other"), list[str]()
 
     def take(name: str, project: int) -> None:
-        with room_of(project):
+        with hold_quota(project):
             entered.append(name)
         connection.close()
 
-    with room_of(project.pk):
+    with hold_quota(project.pk):
         threads = [threading.Thread(target=take, args=pair) for pair in (("same", project.pk), ("other", other.pk))]
         for thread in threads:
             thread.start()
@@ -148,10 +148,10 @@ def test_a_store_that_is_down_is_not_tried_with_every_recording(
         down.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nobody is there
         report = imported(tmp_path / "all", is_unstored=True)
         assert report["unstored"] == 6
-    told = [one["reason"] for one in report["problems"]]
-    assert len(told) == 4
-    assert "could not be stored: the bucket does not answer: " in told[0]
-    assert "This one and 2 more were not read" in told[3]
+    reasons = [problem["reason"] for problem in report["problems"]]
+    assert len(reasons) == 4
+    assert "could not be stored: the bucket does not answer: " in reasons[0]
+    assert "This one and 2 more were not read" in reasons[3]
     assert not Artifact.objects.exists()
     settings.ARTIFACT_CACHE = tmp_path / "another cache"
     assert imported(tmp_path / "all")["unstored"] == 0
@@ -163,8 +163,8 @@ def test_without_a_quota_nothing_is_counted(settings: Settings, project: Project
     settings.ARTIFACT_QUOTA_BYTES = 0
     path = tmp_path / "a"
     path.write_bytes(b"x" * 1_000)
-    with room_of(project.pk) as room, path.open("rb") as file:
-        room.admit(file)
-        room.took(Stored("a" * 64, 10**15, 1))
-        assert isinstance(room, Room)
-        assert room.used == 0
+    with hold_quota(project.pk) as quota, path.open("rb") as file:
+        quota.check(file)
+        quota.add(Stored("a" * 64, 10**15, 1))
+        assert isinstance(quota, ProjectQuota)
+        assert quota.used == 0

@@ -1,4 +1,4 @@
-"""What goes from the artifact store and what never does; and the check that says whether all is whole."""
+"""What retention removes from the artifact store, what it never removes, and what the check of the store reports."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
-from dashboard.artifacts import removal as artifact_removal
-from dashboard.artifacts.retention import carry_out, plan
-from dashboard.artifacts.stores import artifact_files
+from dashboard.artifacts.retention import apply_retention, plan_retention, shared_store_lock
+from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call, Observation
-from dashboard.models.artifacts import ArtifactQuerySet
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.stored_artifacts import content_beside, field_artifact, put_beside, stored, take_away
 
@@ -52,30 +50,30 @@ def command(name: str, *options: str) -> dict[str, object]:
 
 
 def is_stored(artifact: Artifact) -> bool:
-    return artifact.sha256 in artifact_files().sizes()
+    return artifact.sha256 in configured_store().sizes()
 
 
 def test_what_only_old_runs_name_goes_and_its_row_says_so(client: Client) -> None:
     old, new = stored(call_at(OLD), b"old\n"), stored(call_at(NEW), b"new\n")
     shared_old, shared_new = stored(call_at(OLD), b"shared\n"), stored(call_at(NEW), b"shared\n")
-    assert carry_out(plan(before=OLD + timedelta(days=30))) == 1
-    assert [is_stored(one) for one in (old, new, shared_old, shared_new)] == [False, True, True, True]
+    assert apply_retention(plan_retention(before=OLD + timedelta(days=30))) == 1
+    assert [is_stored(artifact) for artifact in (old, new, shared_old, shared_new)] == [False, True, True, True]
     old.refresh_from_db()
     assert (old.state, old.removed_at is not None) == ("removed", True)
     client.force_login(create_user("alice", project=old.project))
     page = client.get(f"/artifacts/{old.pk}/").content.decode()
-    assert "It was taken out by retention" in page
+    assert "It was removed by retention" in page
 
 
 def test_a_quota_takes_the_oldest_first() -> None:
     artifacts = [stored(call_at(OLD + timedelta(days=day)), bytes([65 + day]) * 1_000) for day in range(4)]
-    carry_out(plan(quota=2_500))
-    assert [is_stored(one) for one in artifacts] == [False, False, True, True]
+    apply_retention(plan_retention(quota=2_500))
+    assert [is_stored(artifact) for artifact in artifacts] == [False, False, True, True]
 
 
 def test_a_dry_run_changes_nothing_and_says_the_same(store: Path) -> None:
     artifact = stored(call_at(OLD), b"old\n")
-    garbage = artifact_files().put(io.BytesIO(b"nothing names this"))
+    garbage = configured_store().put(io.BytesIO(b"nothing names this"))
     dry = command("prune_artifacts", "--older-than", "30", "--dry-run")
     assert (dry["retired"], dry["unnamed"], dry["freed_bytes"]) == (1, 1, 4 + garbage.size)
     assert is_stored(artifact)
@@ -86,7 +84,7 @@ def test_a_dry_run_changes_nothing_and_says_the_same(store: Path) -> None:
 
 def test_without_options_only_what_nothing_names_goes(store: Path) -> None:
     artifact = stored(call_at(OLD), b"kept\n")
-    artifact_files().put(io.BytesIO(b"garbage " * 300_000))
+    configured_store().put(io.BytesIO(b"garbage " * 300_000))
     stale, fresh = store / "incoming-stale", store / "incoming-fresh"
     store.mkdir(exist_ok=True)
     for path in (stale, fresh):
@@ -95,7 +93,7 @@ def test_without_options_only_what_nothing_names_goes(store: Path) -> None:
     command("prune_artifacts")
     names = {path.name for path in store.iterdir() if path.is_file()}
     assert names - {"lock"} == {"incoming-fresh"}
-    assert artifact_files().sizes() == {artifact.sha256: 5}
+    assert configured_store().sizes() == {artifact.sha256: 5}
 
 
 @pytest.mark.parametrize("options", [["--older-than", "-1"], ["--quota", "-5"], ["--older-than", "99999999"]])
@@ -106,20 +104,20 @@ def test_nonsense_is_refused(options: list[str]) -> None:
 
 def test_a_recorded_result_is_never_pruned() -> None:
     artifact = field_artifact(call_at(OLD), "text of a result")
-    carry_out(plan(before=NEW, quota=0))
+    apply_retention(plan_retention(before=NEW, quota=0))
     artifact.refresh_from_db()
     assert artifact.state == "present"
 
 
-def test_a_file_that_is_taken_in_while_garbage_is_collected_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan saw it without a row; the import commits its row before the collector may look."""
-    kept = artifact_files().put(io.BytesIO(b"taken in just now"))
-    found = plan()
-    assert set(found.unnamed) == {kept.sha256}
+def test_a_file_that_is_taken_in_while_garbage_is_collected_stays() -> None:
+    """The plan had it without a row; the import commits its row before retention may query."""
+    orphan = configured_store().put(io.BytesIO(b"taken in just now"))
+    plan = plan_retention()
+    assert set(plan.unreferenced) == {orphan.sha256}
     inside, go_on = threading.Event(), threading.Event()
 
     def importing() -> None:
-        with artifact_removal.taking_in():
+        with shared_store_lock():
             inside.set()
             assert go_on.wait(10)
         connection.close()
@@ -127,19 +125,18 @@ def test_a_file_that_is_taken_in_while_garbage_is_collected_stays(monkeypatch: p
     importer = threading.Thread(target=importing)
     importer.start()
     assert inside.wait(10)
-    named_when: list[bool] = []
-    referenced = ArtifactQuerySet.referenced
+    import_ended_before_query: list[bool] = []
 
-    def looked(artifacts: ArtifactQuerySet, names: set[str]) -> set[str]:
-        named_when.append(go_on.is_set())
-        return referenced(artifacts, names)
+    def record(execute: Callable[..., object], *query: object) -> object:
+        import_ended_before_query.append(go_on.is_set())
+        return execute(*query)
 
-    monkeypatch.setattr(ArtifactQuerySet, "referenced", looked)
     threading.Timer(0.2, lambda: go_on.set()).start()
     artifact = stored(call_at(NEW), b"taken in just now")
-    carry_out(found)
+    with connection.execute_wrapper(record):
+        apply_retention(plan)
     importer.join()
-    assert named_when == [True]
+    assert import_ended_before_query == [True]
     assert is_stored(artifact)
 
 
@@ -160,14 +157,14 @@ DAMAGES: dict[str, tuple[Callable[[str], object], set[str]]] = {
 def test_what_is_wrong_is_listed(damage: Callable[[str], object], kinds: set[str]) -> None:
     artifact = stored(call_at(NEW), b"content\n")
     damage(f"{artifact.sha256[:2]}/{artifact.sha256}")
-    assert {one["kind"] for one in findings()} == kinds
+    assert {finding["kind"] for finding in findings()} == kinds
 
 
 def test_large_content_that_was_cut_short_is_listed_for_its_file_and_its_row() -> None:
     artifact = stored(call_at(NEW), b"line\n" * 400_000)
     name = f"{artifact.sha256[:2]}/{artifact.sha256}.zst"
     put_beside(name, content_beside(name)[:100])
-    assert {one["kind"] for one in findings()} == {"file", "artifact"}
+    assert {finding["kind"] for finding in findings()} == {"file", "artifact"}
 
 
 @pytest.mark.parametrize("artifact_store", ["folder"], indirect=True)
@@ -176,9 +173,9 @@ def test_a_link_in_the_folder_is_listed_and_not_read() -> None:
     path = Path(settings.ARTIFACTS) / artifact.sha256[:2] / artifact.sha256
     path.unlink()
     path.symlink_to("/etc/passwd")
-    found = findings()
-    assert {one["kind"] for one in found} == {"file", "artifact"}
-    assert "root:" not in json.dumps(found)
+    reported = findings()
+    assert {finding["kind"] for finding in reported} == {"file", "artifact"}
+    assert "root:" not in json.dumps(reported)
 
 
 def findings() -> list[dict[str, str]]:
@@ -186,8 +183,8 @@ def findings() -> list[dict[str, str]]:
     with pytest.raises(SystemExit) as ended:
         call_command("check_store", "--json", stdout=out)
     assert ended.value.code == 1
-    found: list[dict[str, str]] = json.loads(out.getvalue())["findings"]
-    return found
+    reported: list[dict[str, str]] = json.loads(out.getvalue())["findings"]
+    return reported
 
 
 def test_bytes_of_a_row_that_changed_are_found() -> None:

@@ -59,7 +59,7 @@ def test_all_of_a_call_are_listed_by_role_with_what_is_known_of_them(client: Cli
         ["stdout this one", "900", "4.5 KB", "Text", "part of the recording", "the recorded result, /stdout", ""],
         ["patch", "5", "34 B", "Diff", "stored", "a file that the recording names", "Bash toolu_9999 of “Another”"],
         ["screenshot", "–", "38 B", "Picture", "stored", "a file that the recording names", ""],
-        ["log", "–", "–", "–", "missing: not taken in", "a file that the recording names", ""],
+        ["log", "–", "–", "–", "not imported", "a file that the recording names", ""],
     ]
     assert [row[4] for row in rows] == [field.sha256[:16], patch.sha256[:16], rows[2][4], "–"]
     assert f'href="{other.get_absolute_url()}"' in page
@@ -77,7 +77,7 @@ def test_what_is_not_here_says_its_size_by_the_recording_and_why(client: Client,
     Artifact.objects.update(sha256="", size=50_000)
     page = text_of(body(client, artifact))
     assert "Size50.0 KB by the recording" in page
-    assert "StateThe content is not here" in page
+    assert "StateThe content was not imported" in page
     Artifact.objects.update(state="removed", removed_at=timezone.now(), sha256="a" * 64)
     assert "Size50.0 KB when it was taken in" in text_of(body(client, artifact))
 

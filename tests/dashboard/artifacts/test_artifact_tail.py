@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from dashboard.artifacts.stores import artifact_files
+from dashboard.artifacts.stores import configured_store
 from dashboard.ingest.growing_files import Growing
 from dashboard.models import Artifact, Run, Source
 from envelopes.storage.file_store import MissingArtifact
@@ -195,7 +195,7 @@ def test_contents_that_nothing_names_any_more_are_not_kept(artifact: Artifact, w
     assert (artifact.state, artifact.size, artifact.lines) == ("present", 15, 3)
     for gone in seen[:2]:
         with pytest.raises(MissingArtifact):
-            artifact_files().open(gone)
+            configured_store().open(gone)
 
 
 @pytest.mark.parametrize("fault", ["link", "folder", "pipe"])

@@ -11,8 +11,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from dashboard.artifacts.ingest import looking_under, room_of, take_in
-from dashboard.artifacts.stores import artifact_files
+from dashboard.artifacts.ingest import artifact_roots, hold_quota, store_named_file
+from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
@@ -38,18 +38,18 @@ def folders(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def taken(folders: Path, recorded: str) -> bytes | None:
-    with looking_under([folders / "root"]), room_of(1) as room:
-        kept = take_in(folders / "recordings" / "session.jsonl", recorded, room)
+    with artifact_roots([folders / "root"]), hold_quota(1) as room:
+        kept = store_named_file(folders / "recordings" / "session.jsonl", recorded, room)
     if kept is None:
         return None
-    with artifact_files().open(kept.sha256) as stream:
+    with configured_store().open(kept.sha256) as stream:
         return stream.read()
 
 
 def test_a_file_below_a_named_folder_is_taken_in(folders: Path) -> None:
     assert taken(folders, f"{folders}/root/kept/out.txt") == b"the whole output\n"
-    with room_of(1) as room:
-        assert take_in(folders / "recordings" / "session.jsonl", f"{folders}/root/kept/out.txt", room) is None
+    with hold_quota(1) as room:
+        assert store_named_file(folders / "recordings" / "session.jsonl", f"{folders}/root/kept/out.txt", room) is None
 
 
 @pytest.mark.parametrize(
