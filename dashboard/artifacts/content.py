@@ -57,7 +57,7 @@ ABSENCE_TEXTS = {
     ),
     AbsenceCause.UNREACHABLE: (
         "The artifact store cannot be reached",
-        "The artifact store does not answer, so the state of the content is unknown",
+        "The artifact store cannot be reached, so the state of the content is unknown",
         "Nothing that was stored is lost by this. Try again later.",
     ),
     AbsenceCause.CHANGED: (
