@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from envelopes.halves import Halves, read_halves
 from envelopes.pipeline.compaction import Compacted, compact
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.call import ToolCall
 from envelopes.schema.event import ExecutionEvent
 from envelopes.schema.receipt import Receipt, Segment

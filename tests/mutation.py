@@ -29,9 +29,14 @@ from typing import NamedTuple
 
 import pytest
 
-BOUNDS = [f"tests/envelopes/test_{name}.py" for name in ("preview", "contract", "ceiling")]
+BOUNDS = [
+    f"tests/envelopes/{name}.py"
+    for name in ("text/test_preview", "pipeline/test_projection_contract", "pipeline/test_size_limit")
+]
 TESTS = {
-    **dict.fromkeys(("envelopes/pipeline/project.py", "envelopes/text/preview.py"), BOUNDS),
+    **dict.fromkeys(
+        ("envelopes/pipeline/project.py", "envelopes/pipeline/render.py", "envelopes/text/preview.py"), BOUNDS
+    ),
     "envelopes/schema/settlement.py": [
         "tests/envelopes/schema/test_settlement.py",
         "tests/envelopes/codecs/test_codec_settlement.py",

@@ -15,7 +15,7 @@ from dashboard.text.receipt_markup import Links
 from envelopes.alignment.coverage import dropped_fields, generalize_pointers, scalar_fields
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint
-from envelopes.pipeline.project import render
+from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.variant import Variant
 from envelopes.text.tokens import count_all

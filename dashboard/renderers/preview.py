@@ -24,7 +24,7 @@ from envelopes.families.base import Family
 from envelopes.lint.model import Finding, Pair
 from envelopes.lint.rules import lint
 from envelopes.pipeline.budget_sweep import Sweep, Write, apportioned, fell_out, said_fields, sweep, within_tokens
-from envelopes.pipeline.project import ReceiptTooLong, render
+from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, JsonValue

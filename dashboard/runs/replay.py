@@ -19,7 +19,7 @@ from django.core.cache import cache
 from dashboard.comparisons.call_inputs import subjects_of
 from dashboard.comparisons.variants import RECORDED, Column, UnusableColumns, bound_columns
 from dashboard.models import Call, Run, RunCall
-from envelopes.pipeline.project import render
+from envelopes.pipeline.render import render
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, count_all
 
 SLICE_SECONDS = 1.0

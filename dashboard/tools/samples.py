@@ -15,7 +15,8 @@ from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
-from envelopes.pipeline.project import Projection, project, render
+from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt, Source
 from envelopes.schema.result import JsonValue
 from envelopes.schema.variant import Variant

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dashboard.evidence.call_evidence import Surfaces
 from envelopes.families import family
 from envelopes.families.base import Family
-from envelopes.pipeline.project import render
+from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.untrusted_json import tame

@@ -337,7 +337,7 @@ def shortened_line(canonical: CanonicalResult) -> Iterable[Segment]:
             yield Segment(f"[{half} shortened: all {size} characters are in {path}]", "marker")
 
 
-def whole_elsewhere(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
+def render_stub(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     """The receipt of a result of which the ceiling left nothing: a family would take it for an empty one."""
     return fit([headline(canonical.summary_text)], policy, tail=artifact_lines(canonical))
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.pipeline.project import ReceiptTooLong
+from envelopes.pipeline.render import ReceiptTooLong
 from envelopes.schema.receipt import Receipt
 from envelopes.text.tokens import TokenCount, count_all, count_tokens
 

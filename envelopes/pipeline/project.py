@@ -1,11 +1,8 @@
-"""The two projections of the RFC, a function a step (RFC-057 to RFC-061, RFC-073 to RFC-085).
+"""The first projection of the RFC: a complete output becomes a bounded canonical result (RFC-057 to RFC-061).
 
-    project(complete, family, policy, sink)  -> Projection  (canonical envelope and its cuts)
-    render(canonical, family, policy)        -> Receipt     (bounded, every character sourced)
-    rendered_pair(projection, receipt)       -> Pair        (what `envelopes.lint.rules` looks at)
+    project(complete, family, policy, sink)  -> Projection   the envelope, and its cuts
 
-The family is an argument: this module knows none. Both are deterministic for the same output,
-policy and sink state.
+The family is an argument: this module knows none. The same output, policy and sink state give the same result.
 """
 
 from __future__ import annotations
@@ -15,13 +12,10 @@ import json
 
 import msgspec
 
-from envelopes.families.base import Family, FieldCut, Projected, whole_elsewhere
-from envelopes.lint.model import Pair, Shortened
-from envelopes.pipeline.size_limit import LIMITS, Shortening, elsewhere, fits, is_elsewhere, json_characters
-from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
-from envelopes.schema.receipt import Receipt, text_receipt
+from envelopes.families.base import Family, FieldCut, Projected
+from envelopes.pipeline.size_limit import LIMITS, Shortener, count_characters, fits, stub
+from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summary
-from envelopes.schema.variant import Variant
 from envelopes.storage.file_store import ArtifactSink
 
 
@@ -30,12 +24,11 @@ class Projection(msgspec.Struct, frozen=True):
     cuts: tuple[FieldCut, ...] = ()
 
 
-class ReceiptTooLong(ValueError):
-    """A renderer passed its policy's ceiling: a fault of the renderer, never cut in silence."""
-
-
 def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, sink: ArtifactSink) -> Projection:
-    """Raises InvalidOutput when the complete output breaks exclusivity, or its result is none of the family's."""
+    """Bounds what a tool produced; what does not fit is written to `sink` and referred to.
+
+    Raises InvalidOutput unless there is either a result or an error, and for a result that is not of the family.
+    """
     complete.check()
     if complete.result is None:
         return _project_error(complete, policy, sink)
@@ -51,66 +44,33 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
     )
     if fits(canonical, policy.canonical):
         return Projection(canonical, projected.cuts)
-    return _lowered(canonical, projected, policy, sink)
+    return _shorten(canonical, projected, policy, sink)
 
 
-def render(
-    canonical: CanonicalResult, family: Family, policy: RenderPolicy, *, variant: str | Variant = "receipt"
-) -> Receipt:
-    """`variant` is the name of one of the family's renderers, or a variant that serves every family.
-
-    Raises KeyError for a name that the family lacks and ReceiptTooLong when the renderer breaks its budget.
-    """
-    if isinstance(variant, Variant):
-        name, renderer = variant.id, variant.render
-    else:
-        name, renderer = f"{family.name}/{variant}", family.renderers[variant]
-        renderer = whole_elsewhere if is_elsewhere(canonical) else renderer
-    receipt = text_receipt(renderer(canonical, policy))
-    if len(receipt.text) > policy.characters:
-        said = f"{name} wrote {len(receipt.text)} characters, its policy allows {policy.characters}"
-        raise ReceiptTooLong(said)
-    return receipt
-
-
-def rendered_pair(projection: Projection, receipt: Receipt) -> Pair:
-    """Both halves of a call whose receipt was rendered from this projection."""
-    cuts = tuple(Shortened(one.pointer, one.cut) for one in projection.cuts)
-    return Pair(canonical=projection.canonical, receipt=receipt, cuts=cuts)
-
-
-def _lowered(
+def _shorten(
     canonical: CanonicalResult, projected: Projected, policy: ProjectionPolicy, sink: ArtifactSink
 ) -> Projection:
-    """The family's result beyond the ceiling: with shorter texts, or else only where the whole of it is."""
-    kept = sink.write("result", _readable(canonical.to_json()))
-    size = json_characters(canonical)
-    before = {one.pointer: one.cut for one in projected.cuts}
-    artifacts = (*canonical.artifacts, kept)
+    """The family's result beyond the limit: with shorter texts, or else as a stub."""
+    whole = sink.write("result", _readable(canonical.to_json()))
+    size = count_characters(canonical)
+    before = {field_cut.pointer: field_cut.cut for field_cut in projected.cuts}
+    artifacts = (*canonical.artifacts, whole)
     for limit in LIMITS:
-        shortening = Shortening(limit, before, projected.sealed)
-        shown = shortening.of(projected.result, "/result")
-        if isinstance(shown, dict):
-            shown |= elsewhere(size, len(canonical.artifacts))
-            lower = msgspec.structs.replace(canonical, result=shown, artifacts=artifacts)
-            if fits(lower, policy.canonical):
-                return Projection(lower, _field_cuts(shortening))
-    return Projection(msgspec.structs.replace(canonical, result=elsewhere(size), artifacts=(kept,)))
-
-
-def _field_cuts(shortening: Shortening) -> tuple[FieldCut, ...]:
-    return tuple(FieldCut(pointer, cut) for pointer, cut in shortening.cuts.items())
-
-
-def _readable(document: JsonValue) -> str:
-    return json.dumps(document, ensure_ascii=False, indent=1)
+        shortener = Shortener(limit, before, projected.sealed)
+        result = shortener.apply(projected.result, "/result")
+        if isinstance(result, dict):
+            result |= stub(size, len(canonical.artifacts))
+            shorter = msgspec.structs.replace(canonical, result=result, artifacts=artifacts)
+            if fits(shorter, policy.canonical):
+                return Projection(shorter, _field_cuts(shortener))
+    return Projection(msgspec.structs.replace(canonical, result=stub(size), artifacts=(whole,)))
 
 
 def _project_error(complete: CompleteOutput, policy: ProjectionPolicy, sink: ArtifactSink) -> Projection:
     """Only `details` may shrink; every other field of the error stays (RFC-096 to RFC-098).
 
-    Of a message or a hint that alone would pass the ceiling, the beginning and the end stay; kind and
-    retryable always. The error as its tool made it, details too, is kept beside it.
+    A message or a hint that alone would pass the limit keeps its beginning and its end; kind and retryable
+    always stay. The error as its tool made it, details included, is written as an artifact.
     """
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
@@ -120,18 +80,18 @@ def _project_error(complete: CompleteOutput, policy: ProjectionPolicy, sink: Art
     )
     if canonical.error is None or fits(canonical, policy.canonical):
         return Projection(canonical)
-    whole = _readable(msgspec.to_builtins(complete.error))
-    kept = sink.write("error", whole)
-    lower = canonical
+    text = _readable(msgspec.to_builtins(complete.error))
+    whole = sink.write("error", text)
+    shorter = canonical
     for limit in LIMITS:
-        shortening = Shortening(limit, {})
-        error = shortening.of_error(canonical.error)
-        details = {**(error.details or {}), "error_characters": len(whole), "error_artifact": 0}
+        shortener = Shortener(limit, {})
+        error = shortener.apply_to_error(canonical.error)
+        details = {**(error.details or {}), "error_characters": len(text), "error_artifact": 0}
         error = msgspec.structs.replace(error, details=details)
-        lower = msgspec.structs.replace(canonical, error=error, artifacts=(kept,))
-        if fits(lower, policy.canonical):
+        shorter = msgspec.structs.replace(canonical, error=error, artifacts=(whole,))
+        if fits(shorter, policy.canonical):
             break
-    return Projection(lower, _field_cuts(shortening))
+    return Projection(shorter, _field_cuts(shortener))
 
 
 def _bounded_error(error: ToolError, policy: ProjectionPolicy) -> ToolError:
@@ -147,3 +107,11 @@ def _bounded_error(error: ToolError, policy: ProjectionPolicy) -> ToolError:
         "preview": text[: policy.details],
     }
     return msgspec.structs.replace(error, details=omitted)
+
+
+def _field_cuts(shortener: Shortener) -> tuple[FieldCut, ...]:
+    return tuple(FieldCut(pointer, cut) for pointer, cut in shortener.cuts.items())
+
+
+def _readable(document: JsonValue) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=1)

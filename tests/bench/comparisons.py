@@ -35,7 +35,7 @@ def _bare() -> dict[str, float]:
     from dashboard.comparisons.call_inputs import subjects_of
     from dashboard.comparisons.variants import bound_columns
     from dashboard.models import Call, Project
-    from envelopes.pipeline.project import render
+    from envelopes.pipeline.render import render
 
     ids = list(Call.objects.order_by("id").values_list("id", flat=True)[:SAMPLED])
     families = Call.objects.order_by().values_list("family", flat=True).distinct()

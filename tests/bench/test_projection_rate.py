@@ -16,7 +16,8 @@ import pytest
 from envelopes.alignment.mapping import Evidence
 from envelopes.families import foreign
 from envelopes.families.base import Family
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.recordings import UnknownFormat, detect_format
 from envelopes.recordings.base import CallRecord, ResultRecord, SourceLine, SourcePath
 from envelopes.schema.result import CompleteOutput

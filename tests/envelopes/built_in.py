@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from envelopes.families import builtin
-from envelopes.pipeline.project import Projection, project, render
+from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError

@@ -4,7 +4,8 @@ import pytest
 
 from envelopes.alignment.mapping import Evidence, ToolMapping
 from envelopes.families.agent import FAMILY
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink
 

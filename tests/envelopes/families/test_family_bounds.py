@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from envelopes.alignment.mapping import Evidence, ToolMapping
 from envelopes.families import agent, external, search, task, web, work_item
 from envelopes.families.base import Family
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput, JsonValue
 from envelopes.storage.file_store import MemorySink

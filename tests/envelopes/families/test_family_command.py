@@ -10,7 +10,8 @@ from envelopes.alignment.mapping import Evidence, FieldSlice, Reading, ToolMappi
 from envelopes.alignment.spans import find_cut, to_segments
 from envelopes.families.command import FAMILY
 from envelopes.families.command.results import CommandResult, SavedOutput, shares
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
 from envelopes.storage.file_store import MemorySink

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from envelopes.alignment.mapping import Evidence
 from envelopes.families.external import FALLBACK, FAMILY, is_known
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink
 

@@ -10,7 +10,8 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapp
 from envelopes.alignment.spans import to_segments
 from envelopes.families.file import FAMILY
 from envelopes.families.file.results import FileChange, FileRead, Hunk
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.storage.file_store import MemorySink

@@ -5,7 +5,8 @@ import pytest
 from envelopes.alignment.mapping import Evidence, ToolMapping
 from envelopes.alignment.spans import Span
 from envelopes.families.search import FAMILY
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.file_store import MemorySink
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families import FAMILIES, builtin, tools
 from envelopes.families.notification import FAMILY, Delivery, OperatorNotification, notification_outcome
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput
 from envelopes.storage.file_store import MemorySink

@@ -18,7 +18,8 @@ from envelopes.families.agent.spawning import Spawned
 from envelopes.families.agent.summary import ActiveChild, AgentIdentity, AgentRead, Pending
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded
 from envelopes.families.base import text_size
-from envelopes.pipeline.project import Projection, project, render
+from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.follow_up_handles import TaskHandle, read_handle
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError

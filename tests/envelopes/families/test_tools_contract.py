@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from envelopes.families import FAMILIES, builtin, samples, tools
 from envelopes.families.base import Family
-from envelopes.pipeline.project import Projection, project, render
+from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import CANONICAL_CHARACTERS, RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, CompleteOutput

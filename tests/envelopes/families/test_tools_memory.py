@@ -12,7 +12,8 @@ from envelopes.families import builtin, samples
 from envelopes.families.memory import FAMILY
 from envelopes.families.memory.results import FoundMemories, FoundMemory, Memory, ReadMemory
 from envelopes.families.memory.tools import PREFIXES
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import InvalidToolInput
 from envelopes.storage.file_store import MemorySink

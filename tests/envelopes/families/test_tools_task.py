@@ -25,7 +25,8 @@ from envelopes.families.task.results import (
     TaskRead,
     TaskState,
 )
-from envelopes.pipeline.project import Projection, project, render
+from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition

@@ -12,7 +12,8 @@ import pytest
 from envelopes.families import builtin, samples
 from envelopes.families.web import FAMILY
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link, Page
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.storage.file_store import MemorySink

@@ -19,7 +19,8 @@ from envelopes.families.work_item.views import (
     WorkItemReading,
     WorkItemView,
 )
-from envelopes.pipeline.project import Projection, project, render
+from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.render import render
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.schema.tool import Input, InvalidToolInput
 from envelopes.storage.file_store import MemorySink

@@ -16,7 +16,8 @@ from envelopes.families.base import Family
 from envelopes.halves import lint_recorded, read_halves
 from envelopes.lint.model import Finding, Pair, Rule, Shortened, Sighting
 from envelopes.lint.rules import SHARED, lint, said
-from envelopes.pipeline.project import project, render, rendered_pair
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render, rendered_pair
 from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, Source, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.variant import Variant

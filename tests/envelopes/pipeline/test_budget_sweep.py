@@ -8,7 +8,8 @@ import pytest
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
 from envelopes.pipeline.budget_sweep import Write, apportioned, fell_out, said_fields, sweep, within_tokens
-from envelopes.pipeline.project import ReceiptTooLong, project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt, Segment, Source, text_receipt
 from envelopes.schema.result import CanonicalResult

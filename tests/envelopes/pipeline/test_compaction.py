@@ -16,7 +16,8 @@ from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.pipeline import compaction
 from envelopes.pipeline.compaction import CompactedHistory, Dropped, Entry, compact_history, envelope_characters, recap
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve, text_at

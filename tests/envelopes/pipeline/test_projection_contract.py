@@ -12,7 +12,8 @@ import pytest
 
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family, error_receipt
-from envelopes.pipeline.project import Projection, ReceiptTooLong, project, render
+from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import (
@@ -173,7 +174,8 @@ def test_every_family_says_of_an_error_what_the_model_may_act_on(family: Family)
 HALVES = """
 from envelopes.storage.file_store import MemorySink
 from envelopes.families import FAMILIES
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.variants import variants_for
 
 for family in FAMILIES:

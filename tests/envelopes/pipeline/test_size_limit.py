@@ -13,7 +13,8 @@ from envelopes.families.external import FAMILY, Block, Blocks, Value
 from envelopes.families.task.results import ActiveTasks, TaskCommand, TaskDigest
 from envelopes.families.web.results import FetchedPage
 from envelopes.families.work_item.views import UnfinishedTodos
-from envelopes.pipeline.project import Projection, project, render
+from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.render import render
 from envelopes.pipeline.size_limit import fits
 from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summary

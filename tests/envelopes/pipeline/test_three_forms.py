@@ -16,7 +16,8 @@ from envelopes.families.base import Projected
 from envelopes.families.task.results import FailureArtifact, TaskRead
 from envelopes.pipeline.compaction import compact, recap
 from envelopes.pipeline.droppable import survey
-from envelopes.pipeline.project import project, render, rendered_pair
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render, rendered_pair
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput, ToolError

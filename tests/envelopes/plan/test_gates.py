@@ -12,7 +12,8 @@ import pytest
 from envelopes.codecs import call as calls
 from envelopes.codecs import outcome as outcomes
 from envelopes.families import builtin, may_call, tools
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.plan import tool_loop
 from envelopes.plan.gates import Admitted, Denied, Gates, repaired
 from envelopes.plan.tool_loop import TurnState

@@ -23,7 +23,7 @@ from envelopes.families.task.results import (
     TaskState,
     TaskStopped,
 )
-from envelopes.pipeline.project import render
+from envelopes.pipeline.render import render
 from envelopes.schema.follow_up_handles import TaskHandle
 from envelopes.text.command_preview import describe
 from envelopes.text.credentials import REDACTED, SHAPES, redacted, secrets_in

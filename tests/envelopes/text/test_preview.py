@@ -12,7 +12,8 @@ import pytest
 from envelopes.families import FAMILIES
 from envelopes.families.base import FieldCut
 from envelopes.lint.model import Shortened
-from envelopes.pipeline.project import Projection, ReceiptTooLong, render, rendered_pair
+from envelopes.pipeline.project import Projection
+from envelopes.pipeline.render import ReceiptTooLong, render, rendered_pair
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from envelopes import transports
 from envelopes.families import FAMILIES
-from envelopes.pipeline.project import project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
 from envelopes.storage.file_store import MemorySink

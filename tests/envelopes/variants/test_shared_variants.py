@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from envelopes import variants
 from envelopes.families import FAMILIES, family
 from envelopes.families.base import Family
-from envelopes.pipeline.project import ReceiptTooLong, project, render
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
 from envelopes.schema.receipt import Receipt, Segment

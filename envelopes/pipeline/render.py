@@ -1,0 +1,47 @@
+"""The second projection of the RFC: a canonical result becomes a receipt (RFC-073 to RFC-085).
+
+    render(canonical, family, policy)     -> Receipt   bounded, every character with its source
+    rendered_pair(projection, receipt)    -> Pair      both halves, for `envelopes.lint.rules.lint`
+
+The family is an argument: this module knows none. The same envelope and policy give the same receipt.
+"""
+
+from __future__ import annotations
+
+from envelopes.families.base import Family, render_stub
+from envelopes.lint.model import Pair, Shortened
+from envelopes.pipeline.project import Projection
+from envelopes.pipeline.size_limit import is_stub
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Receipt, text_receipt
+from envelopes.schema.result import CanonicalResult
+from envelopes.schema.variant import Variant
+
+
+class ReceiptTooLong(ValueError):
+    """A renderer wrote more than its policy allows. That is a fault of the renderer, so nothing is cut here."""
+
+
+def render(
+    canonical: CanonicalResult, family: Family, policy: RenderPolicy, *, variant: str | Variant = "receipt"
+) -> Receipt:
+    """Renders the text that the model reads.
+
+    `variant` is the name of one of the family's renderers, or a variant that serves every family.
+    Raises KeyError for a name that the family lacks and ReceiptTooLong when the renderer exceeds the policy.
+    """
+    if isinstance(variant, Variant):
+        name, renderer = variant.id, variant.render
+    else:
+        name, renderer = f"{family.name}/{variant}", family.renderers[variant]
+        renderer = render_stub if is_stub(canonical) else renderer
+    receipt = text_receipt(renderer(canonical, policy))
+    if len(receipt.text) > policy.characters:
+        raise ReceiptTooLong(f"{name} wrote {len(receipt.text)} characters, its policy allows {policy.characters}")
+    return receipt
+
+
+def rendered_pair(projection: Projection, receipt: Receipt) -> Pair:
+    """Both halves of a call whose receipt was rendered from this projection."""
+    cuts = tuple(Shortened(field_cut.pointer, field_cut.cut) for field_cut in projection.cuts)
+    return Pair(canonical=projection.canonical, receipt=receipt, cuts=cuts)
