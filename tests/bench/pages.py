@@ -1,55 +1,88 @@
-"""Median server times of the pages over a large store, printed beside what they may take.
+"""Median server times of the pages over a large store, beside their limits, or beside another checkout's times.
 
     COUNTERFOIL_DATA=FOLDER python -m tests.bench.store ../shared/samples
     COUNTERFOIL_DATA=FOLDER python -m tests.bench.pages
+    COUNTERFOIL_DATA=FOLDER python -m tests.bench.pages --against CHECKOUT
 
-A time is the whole answer of one process through every middleware, without the network. Beside it stands the
-processor's time, which other work on the machine disturbs less.
+A time is the whole answer of one process through every middleware, without the network. Processor time is printed
+beside it, because other work on the machine changes it less. `--against` measures both checkouts in turns on the
+same store, so the ratio does not depend on the machine. The exit status is 1 where a limit or `RATIO` is passed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
+import subprocess
 import sys
 import time
+from argparse import ArgumentParser
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import django
 
-ROUNDS = 31
+ROUNDS = 15  # requests of each page in one process
+TURNS = 3  # processes for each checkout
+WARM_UP = 2  # requests that are not counted
 SMALLEST_RUNS = 15_000
+RATIO = 3.0  # how many times the other checkout's time a page may take
+USER = "bench"
 
 
 def main() -> int:
+    parser = ArgumentParser(prog="python -m tests.bench.pages")
+    parser.add_argument("--against", metavar="CHECKOUT", type=Path, help="another checkout to compare with")
+    parser.add_argument("--measure", action="store_true", help="measure the addresses on stdin and print JSON")
+    arguments = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    if arguments.measure:
+        print(json.dumps(measure(json.load(sys.stdin))))
+        return 0
     django.setup()
-    import_module("dashboard.wsgi")  # what the server does before the first page
-    from django.test import Client
+    from dashboard.models import Run
 
-    from dashboard.accounts.access import get_or_create_project
-    from dashboard.accounts.sign_in import create_member
-    from dashboard.models import Membership, Run
-
-    project = get_or_create_project()
     if Run.objects.count() < SMALLEST_RUNS:
         print("This store is small: fill it with `python -m tests.bench.store RECORDINGS` first.", file=sys.stderr)
         return 2
-    client = Client(headers={"host": "localhost"})
-    client.force_login(create_member("bench", project, Membership.Role.OPERATOR)[0])
-    slow = 0
-    for name, url, allowed in _pages():
-        times, work, size = _measure(client, url)
-        median = statistics.median(times)
-        slow += median > allowed
-        print(
-            f"{name:42} {median:7.1f} ms  (allowed {allowed} ms, worst {max(times):.1f};"
-            f" processor {statistics.median(work):.1f})  {size / 1024:6.0f} KiB"
-        )
-    return 1 if slow else 0
+    create_bench_user()
+    checkout = Path(__file__).resolve().parents[2]
+    return compare(checkout, arguments.against.resolve()) if arguments.against else check_limits(checkout)
 
 
-def _pages() -> list[tuple[str, str, int]]:
+def create_bench_user() -> None:
+    from dashboard.accounts.access import get_or_create_project
+    from dashboard.accounts.sign_in import create_member
+    from dashboard.models import Membership
+
+    create_member(USER, get_or_create_project(), Membership.Role.OPERATOR)
+
+
+def check_limits(checkout: Path) -> int:
+    pages = list_pages()
+    passed = 0
+    for (name, _, limit), (wall, processor, size) in zip(pages, measure_in(checkout, pages), strict=True):
+        passed += wall > limit
+        print(f"{name:42} {wall:7.1f} ms  (limit {limit} ms; processor {processor:.1f})  {size / 1024:6.0f} KiB")
+    return 1 if passed else 0
+
+
+def compare(checkout: Path, other: Path) -> int:
+    pages = list_pages()
+    turns = [(measure_in(checkout, pages), measure_in(other, pages)) for _ in range(TURNS)]
+    passed = 0
+    for i, (name, _, _) in enumerate(pages):
+        ratios = [here[i][1] / there[i][1] for here, there in turns]
+        passed += statistics.median(ratios) > RATIO
+        here_ms, there_ms = (statistics.median(side[i][0] for side in sides) for sides in zip(*turns, strict=True))
+        print(f"{name:42} {there_ms:7.1f} → {here_ms:7.1f} ms  processor × {statistics.median(ratios):.2f}")
+    return 1 if passed else 0
+
+
+def list_pages() -> list[tuple[str, str, int]]:
+    """Name, address and limit in milliseconds."""
     from dashboard.models import Call, Run
     from tests.bench.long_calls import LONG, SIZES, long_id
     from tests.bench.store import RARE_TOOL, RUN_OF_50, RUN_OF_2000, large_call
@@ -57,42 +90,66 @@ def _pages() -> list[tuple[str, str, int]]:
     def run(name: str) -> str:
         return f"/runs/{Run.objects.get(external_id=name).pk}/"
 
-    def call(name: str) -> str:
-        return f"/calls/{Call.objects.get(external_id=large_call(name)).pk}/"
+    def call(external_id: str) -> str:
+        return f"/calls/{Call.objects.get(external_id=external_id).pk}/"
 
-    def long_call(kind: str, size: str) -> str:
-        return f"/calls/{Call.objects.get(external_id=long_id(kind, size)).pk}/"
-
-    allowed = {"200 KB": 30, "1 MB": 60}
+    limits = {"200 KB": 25, "1 MB": 60}
     return [
-        ("Runs", "/runs/", 15),
-        ("Runs, filter that matches 0.01 %", f"/runs/?q=tool:{RARE_TOOL}", 15),
-        ("Runs, filter that matches about half", "/runs/?q=tool:Edit", 15),
-        ("Runs, text that matches two", '/runs/?q="report 19999 and"', 15),
-        ("Runs, text that matches all", "/runs/?q=report", 15),
-        ("Run of 50 calls", run(RUN_OF_50), 15),
-        ("Run of 2,000 calls, first screen", run(RUN_OF_2000), 60),
-        ("Model view of 2,000 calls, first screen", run(RUN_OF_2000) + "model/", 60),
-        ("Call, 20 KB result", call("20 KB"), 30),
-        ("Call, 200 KB result", call("200 KB"), 30),
-        ("Call, 1 MB result", call("1 MB"), 60),
-        *((f"Call of {kind}, {size} result", long_call(kind, size), allowed[size]) for kind in LONG for size in SIZES),
+        ("Runs", "/runs/", 12),
+        ("Runs, filter that matches 0.01 %", f"/runs/?q=tool:{RARE_TOOL}", 12),
+        ("Runs, filter that matches about half", "/runs/?q=tool:Edit", 12),
+        ("Runs, text that matches two", '/runs/?q="report 19999 and"', 12),
+        ("Runs, text that matches all", "/runs/?q=report", 12),
+        ("Run of 50 calls", run(RUN_OF_50), 20),
+        ("Run of 2,000 calls, first screen", run(RUN_OF_2000), 45),
+        ("Model view of 2,000 calls, first screen", run(RUN_OF_2000) + "model/", 40),
+        ("Call, 20 KB result", call(large_call("20 KB")), 20),
+        ("Call, 200 KB result", call(large_call("200 KB")), 25),
+        ("Call, 1 MB result", call(large_call("1 MB")), 60),
+        *(
+            (f"Call of {kind}, {size} result", call(long_id(kind, size)), limits[size])
+            for kind in LONG
+            for size in SIZES
+        ),
     ]
 
 
-def _measure(client: object, url: str) -> tuple[list[float], list[float], int]:
-    """Milliseconds on the clock and on the processor, of each round."""
-    times: list[float] = []
-    work: list[float] = []
-    size = 0
-    for _ in range(ROUNDS + 2):
-        start, began = time.perf_counter(), time.process_time()
-        response = client.get(url)  # type: ignore[attr-defined]
-        times.append((time.perf_counter() - start) * 1000)
-        work.append((time.process_time() - began) * 1000)
+def measure_in(checkout: Path, pages: list[tuple[str, str, int]]) -> list[tuple[float, float, int]]:
+    """Median wall and processor time in milliseconds and the size in bytes, by a process of that checkout."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure"],
+        cwd=checkout,
+        env=os.environ | {"PYTHONPATH": str(checkout)},
+        input=json.dumps([url for _, url, _ in pages]),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [(wall, processor, size) for wall, processor, size in json.loads(done.stdout)]
+
+
+def measure(urls: list[str]) -> list[tuple[float, float, int]]:
+    """Imports nothing of the dashboard by name, so that it measures any of its commits."""
+    django.setup()
+    import_module("dashboard.wsgi")  # what the server does before the first page
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    client = Client(headers={"host": "localhost"})
+    client.force_login(User.objects.get(username=USER))
+    return [_measure_page(client, url) for url in urls]
+
+
+def _measure_page(client: Any, url: str) -> tuple[float, float, int]:
+    walls, processors, size = [], [], 0
+    for _ in range(WARM_UP + ROUNDS):
+        start, processor_start = time.perf_counter(), time.process_time()
+        response = client.get(url)
+        walls.append((time.perf_counter() - start) * 1000)
+        processors.append((time.process_time() - processor_start) * 1000)
         assert response.status_code == 200, (url, response.status_code)
         size = len(response.content)
-    return times[2:], work[2:], size
+    return statistics.median(walls[WARM_UP:]), statistics.median(processors[WARM_UP:]), size
 
 
 if __name__ == "__main__":
