@@ -1,4 +1,8 @@
-"""The formats that can be read. A module that is not listed here fails a test."""
+"""Recordings: the formats of foreign logs that can be read.
+
+A new format is a module with `FORMATS`, its line in `RECORDINGS`, and a sample. A module that is not listed
+fails a test.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,24 @@ RECORDINGS: tuple[Format, ...] = (*claude_code.FORMATS, *audit.FORMATS)
 
 
 class UnknownFormat(ValueError):
-    """No reader recognises the beginning of a file."""
+    """No format recognises the beginning of a file, or has the given name."""
 
 
-def detect_format(head: bytes, place: SourcePath) -> Format:
-    """The first format that recognises `head`, the first 64 KiB of a file. Raises UnknownFormat."""
-    for candidate in RECORDINGS:
-        if candidate.sniff(head, place):
-            return candidate
-    raise UnknownFormat(f"not a recording that can be read ({', '.join(f.name for f in RECORDINGS)})")
+def detect_format(head: bytes, path: SourcePath) -> Format:
+    """Returns the first format that recognises `head`, the first 64 KiB of a file. Raises UnknownFormat."""
+    for recording in RECORDINGS:
+        if recording.sniff(head, path):
+            return recording
+    raise UnknownFormat(f"not a recording that can be read ({_names()})")
 
 
 def find_format(name: str) -> Format:
-    """Raises UnknownFormat with the names that there are."""
-    for candidate in RECORDINGS:
-        if candidate.name == name:
-            return candidate
-    raise UnknownFormat(f"no format {name!r}; there are {', '.join(f.name for f in RECORDINGS)}")
+    """Raises UnknownFormat with the names of all formats."""
+    for recording in RECORDINGS:
+        if recording.name == name:
+            return recording
+    raise UnknownFormat(f"no format {name!r}; there are {_names()}")
+
+
+def _names() -> str:
+    return ", ".join(recording.name for recording in RECORDINGS)

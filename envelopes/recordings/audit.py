@@ -33,9 +33,9 @@ from envelopes.recordings.base import (
     RunRecord,
     SourceLine,
     SourcePath,
-    instant,
     is_blank,
-    json_lines,
+    read_json_lines,
+    valid_timestamp,
 )
 from envelopes.text.untrusted_json import Untrusted, admit, joined, members, tame, visible
 
@@ -77,7 +77,7 @@ class Fields:
 
     def time(self, *names: str) -> str | None:
         for name in names:
-            if self._left.get(name, b"").startswith(b'"') and (found := instant(str(tame(self._left[name])))):
+            if self._left.get(name, b"").startswith(b'"') and (found := valid_timestamp(str(tame(self._left[name])))):
                 del self._left[name]
                 return found
         return None
@@ -122,7 +122,7 @@ def read(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object
         yield from _document(lines, place, state)
         return
     told = _told(state)
-    for line in json_lines(lines, state):
+    for line in read_json_lines(lines, state):
         if isinstance(line, LineProblem):
             yield line
             continue

@@ -1,20 +1,22 @@
-"""What a reader of foreign logs yields: records in file order, or a LineProblem for a refused line.
+"""The records that a reader of foreign logs yields in file order, and the format that it belongs to.
 
-A reader keeps bytes. `args`, `result`, `content` and `payload` are the JSON exactly as it stands in
-the source, so what is stored is what was recorded. Each record carries the line that it came from.
+A reader keeps bytes: `args`, `result`, `content` and `payload` are the JSON exactly as the source has it, so
+that what is stored is what was recorded. Each record carries the number of its line.
 
-    RunRecord       a session, or a subagent's part of one; may come again with more known
-    MessageRecord   what stood around the calls, for the model view
+    RunRecord       a session, or a subagent's part of one; may come again with more fields set
+    MessageRecord   the text around the calls, for the model view
     CallRecord      the model asked for a tool
     ResultRecord    the structured result that the runtime kept
-    ReceiptRecord   what the model got: JSON of a string, or of a list of parts
-    SupersedeRecord an earlier receipt no longer stands (replaced, compacted away)
+    ReceiptRecord   the text that the model got: JSON of a string, or of a list of parts
+    SupersedeRecord an earlier receipt left the model's context (replaced, or compacted away)
     EventRecord     progress, compaction, API errors
     ArtifactRecord  a path that a result names
+    LineProblem     a refused line, or a refused part of one
 
-`extra` is a JSON object of the fields that a format has and the record has no place for.
+`extra` is a JSON object of the source's fields for which the record has none of its own. `owner` is set on a
+copied line whose call id is unique within its run only: it is the run that the line names as its own.
 
-A format is one module plus one line in `recordings.RECORDINGS`.
+A format is one module, one line in `recordings.RECORDINGS`, and a sample.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.schema.timestamps import moment
-from envelopes.text.untrusted_json import Untrusted, admit, tame
+from envelopes.text.untrusted_json import Untrusted, admit, tame, visible
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -40,7 +42,7 @@ class SourceLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
-    """`run` is unique within `namespace`. None means: not known from this line."""
+    """`run` is unique within the format's namespace. None: not known from this line."""
 
     line: int
     run: str
@@ -71,10 +73,7 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="me
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"):
-    """`origin` is progress for a call that only a parent's progress lines report. `owner` is the run that a
-    copied line names as its own: a call id that is unique in its run only is one of that run's. So for all
-    that speak of a call.
-    """
+    """`origin` is progress for a call that only a parent's progress lines report."""
 
     line: int
     run: str
@@ -93,8 +92,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="result"):
     """`result` None: the source kept no structured result. `is_error` is the source's own flag.
 
-    `duration_ms` is the tool's own measure where the source has one; the time between the call's
-    and this record's stamps also holds the wait for a permission.
+    `duration_ms` is the tool's own measurement, where the source has one: the time between the stamps of the
+    call and of this record includes the wait for a permission.
     """
 
     line: int
@@ -126,7 +125,7 @@ class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="re
 
 
 class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="supersede"):
-    """`content` is what stands there instead, None when nothing does."""
+    """`content` is what replaces the receipt, None when nothing does."""
 
     line: int
     run: str
@@ -162,8 +161,7 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="a
 class LineProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="problem"):
     """A refused line, or a refused part of one (`part`). `path` is a JSON path within it.
 
-    `lines` counts what it stands for: one, or all the lines of a file that is no JSONL at all; `raw`
-    is then the first of them.
+    `lines` is 1, or the number of lines of a file that is refused as a whole; `raw` is then the first of them.
     """
 
     line: int
@@ -187,9 +185,9 @@ Record: TypeAlias = (
 
 
 class SourcePath(msgspec.Struct, frozen=True):
-    """Where a file lay, as far as a format needs it: the names decide runs and their parents.
+    """The path of a file, whose names decide runs and their parents.
 
-    `path` has forward slashes and is relative to the folder that was given, or a bare file name.
+    `path` has forward slashes. It is absolute, relative to an imported folder, or a bare file name.
     """
 
     path: str
@@ -200,14 +198,17 @@ class SourcePath(msgspec.Struct, frozen=True):
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """`namespace` names the space that `run` ids live in; `joined_calls` tells which call ids are
-    globally unique and so join across files (design.md section 1, Identity).
+    """How one kind of recording is recognised and read.
 
-    A source may know of a run only which call started it. `run_alias` names the run that such a source
-    means by `run` once both are known, None where it cannot be told; `spawning_call` gives the call back.
+    `sniff(head, path)` decides by the first 64 KiB of a file. `read(lines, path, state)` is a generator over a
+    whole file, or over its new part: `state` (JSON types only) is what reading the earlier part left, and what
+    `read` changes in it is stored for the next part. A reader raises nothing: it yields a LineProblem.
 
-    `read` is a generator over a whole file or over the part that is new; `state` is what an earlier
-    part left behind (JSON-able), and what `read` changes in it is kept for the next part.
+    Run ids are unique within `namespace`. Call ids for which `is_global_call_id` is true are unique everywhere
+    and join across files (design.md section 1, Identity).
+
+    A source may know a run only by the call that spawned it. `run_alias(run, call)` is the name that such a
+    source uses for `run`, None where it is not certain; `spawning_call(alias)` is the call in such a name.
     """
 
     name: str
@@ -225,15 +226,20 @@ def is_blank(raw: bytes) -> bool:
     return not raw or raw.isspace()
 
 
-def instant(text: str | None) -> str | None:
-    """`text` when it is a point in time that a database can hold (ISO 8601), else None."""
+def storable(text: str) -> str:
+    """Replaces a NUL and lone surrogates by their escapes: text columns refuse both."""
+    return visible(text).replace("\0", "\\u0000")
+
+
+def valid_timestamp(text: str | None) -> str | None:
+    """Returns `text` when it is a point in time (ISO 8601) that a database can store, else None."""
     return text if text is not None and moment(text) is not None else None
 
 
-def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | LineProblem]:
-    """The lines that may hold JSON, without blank ones and byte order mark; a LineProblem for what may not.
+def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | LineProblem]:
+    """Yields the lines that may be JSON, without blank lines and byte order mark, and problems for the others.
 
-    A file that begins with one document spread over many lines is refused as a whole, once.
+    A file that begins with one document spread over many lines is refused as a whole, with one problem.
     """
     lines = iter(lines)
     for line in lines:
@@ -260,7 +266,7 @@ def json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterato
 
 
 def _opens_document(raw: bytes) -> bool:
-    """A lone bracket, or an array that does not end on its line. A cut object is a cut line, no document."""
+    """A lone bracket, or an array that does not end on its line. A cut object is a cut line of JSONL."""
     first = raw.strip()
     if not first.startswith(b"["):
         return first == b"{"

@@ -1,24 +1,19 @@
-"""What Claude Code writes: session files and their subagents' files, and the output of stream-json.
+"""Claude Code's own files: sessions, their subagents' files, workflow journals, and the output of stream-json.
 
-shapes       the fields of a line that are read, everything large as its own bytes
-memory       what a reader must remember between two lines, and so between two parts of a file
-place        which run a file holds, from its name and folder
-turns        a message: calls, results, receipts, and what stands around them
-outcomes     one tool result: result, receipt, artifacts
-session      the lines of a session file, releases 2.0.64 to 2.1.42 seen
-subagents    progress lines and sidechains that report another run's calls
-attachments  what the program put beside a turn: messages that waited, hooks, reminders
-copies       calls of another session that a fork brings with it
-compaction   receipts that no longer stand
-journal      what a workflow kept of its agents
-stream_json  `claude -p --output-format stream-json`
+schema        the fields of a line that are read; large values stay bytes
+reader_state  what a reader remembers from line to line, and the run records that follow from it
+messages      an API message: calls, results, receipts, artifacts, and the text around them
+line          one line of a session file: its run, its session, and the session it was copied from
+subagents     progress lines and sidechains, which report another run's calls; workflow journals
+session       session files, releases 2.0.64 to 2.1.42
+stream_json   `claude -p --output-format stream-json`
 """
 
 from __future__ import annotations
 
 from envelopes.recordings.base import Format
-from envelopes.recordings.claude_code import journal, session, stream_json
-from envelopes.recordings.claude_code.results import is_global_call_id, run_alias, spawning_call
+from envelopes.recordings.claude_code import session, stream_json, subagents
+from envelopes.recordings.claude_code.reader_state import is_global_call_id, run_alias, spawning_call
 
 SESSION = Format(
     name="claude-code",
@@ -47,8 +42,8 @@ JOURNAL = Format(
     title="Claude Code workflow journal",
     agent="claude-code",
     namespace="claude-code",
-    sniff=journal.sniff,
-    read=journal.read,
+    sniff=subagents.sniff_journal,
+    read=subagents.read_journal,
     is_global_call_id=is_global_call_id,
 )
 FORMATS: tuple[Format, ...] = (SESSION, STREAM, JOURNAL)

@@ -1,40 +1,80 @@
-"""One line on its way to records: what it says, where it lay, and what the lines before it said."""
+"""One line of a session file: its fields, its run, its session, and the session that it was copied from.
+
+The run of a file follows from its path:
+
+    <session>.jsonl                                   the session
+    <session>/subagents/**/agent-<id>.jsonl           a subagent of it
+    agent-<id>.jsonl                                  a subagent; its session is in the lines
+
+Where the name is no UUID, the session is the first `sessionId` of the file.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
-from envelopes.recordings.base import EventRecord, LineProblem, Record, SourceLine, instant
-from envelopes.recordings.claude_code import runs
-from envelopes.recordings.claude_code.paths import Whereabouts
-from envelopes.recordings.claude_code.reader_state import Memory, of_session
-from envelopes.recordings.claude_code.results import Turn
-from envelopes.recordings.claude_code.schema import NOTHING, Entry, Message, opening, reader
+from envelopes.recordings.base import (
+    ArtifactRecord,
+    CallRecord,
+    EventRecord,
+    LineProblem,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    SourceLine,
+    SourcePath,
+    SupersedeRecord,
+    valid_timestamp,
+)
+from envelopes.recordings.claude_code.messages import MessageContext
+from envelopes.recordings.claude_code.reader_state import (
+    ReaderState,
+    is_global_call_id,
+    message_key,
+    remember,
+    run_updates,
+    switch_session,
+)
+from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, SessionEntry, first_byte, struct_reader
 from envelopes.text.untrusted_json import joined
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_AGENT = "agent-"
+_SUBAGENTS = "subagents"
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warning": "warn", "warn": "warn"}
 _OPENS_RUN = frozenset({"user", "assistant"})
-read_entry = reader(Entry)
 
 
-class Forked(msgspec.Struct, frozen=True, rename="camel"):
+class ForkOrigin(msgspec.Struct, frozen=True, rename="camel"):
+    """`forkedFrom` of a line."""
+
     session_id: str | None = None
 
 
-_read_forked = reader(Forked)
+read_entry = struct_reader(SessionEntry)
+_read_fork_origin = struct_reader(ForkOrigin)
 
 
-class Line(msgspec.Struct, frozen=True):
-    """`session` and `run` are empty only for the lines before the first that can tell."""
+class FileIdentity(msgspec.Struct, frozen=True):
+    """The session and the agent that a file's path names; `stem` serves as session where nothing else does."""
+
+    session: str | None
+    agent: str | None
+    stem: str
+
+
+class SessionLine(msgspec.Struct, frozen=True):
+    """`session` and `run` are empty only for lines before the first that has a session."""
 
     number: int
     raw: bytes
-    entry: Entry
-    memory: Memory
-    where: Whereabouts
+    entry: SessionEntry
+    state: ReaderState
+    file: FileIdentity
     session: str
     run: str
     at: str | None
@@ -43,28 +83,30 @@ class Line(msgspec.Struct, frozen=True):
     def inherited(self) -> bool:
         """Copied from another session by a resume or a fork."""
         named, forked = self.entry.session_id, self.entry.forked_from
-        return (named is not None and named != self.session) or (forked is not NOTHING and opening(forked) == b"{")
+        return (named is not None and named != self.session) or first_byte(forked) == b"{"
 
     @property
     def origin(self) -> str | None:
-        """The session that it was copied from, where it says so."""
+        """The session that the line was copied from, where it names one."""
         if not self.inherited:
             return None
         forked = self.entry.forked_from
-        told = _read_forked(forked).session_id if opening(forked) == b"{" else self.entry.session_id
-        return told if told != self.session else None
+        named = _read_fork_origin(forked).session_id if first_byte(forked) == b"{" else self.entry.session_id
+        return named if named != self.session else None
 
-    def turn(self, run: str) -> Turn:
+    def message_context(self, run: str) -> MessageContext:
         entry = self.entry
-        return Turn(
+        extra = {"mcpMeta": entry.mcp_meta, "toolDenialKind": entry.tool_denial_kind}
+        slices = {name: bytes(value) for name, value in extra.items() if value is not NOTHING}
+        return MessageContext(
             line=self.number,
             run=run,
             session=self.session,
             role=entry.type or "",
-            key=runs.message_key(entry.uuid, self.number, self.raw),
+            key=message_key(entry.uuid, self.number, self.raw),
             at=self.at,
             result=entry.tool_use_result,
-            extra=self._extra(),
+            extra=joined(slices) if slices else None,
             inherited=self.inherited,
         )
 
@@ -80,21 +122,21 @@ class Line(msgspec.Struct, frozen=True):
             at=self.at,
         )
 
-    def refused(self, path: str, reason: str, raw: bytes, *, part: bool = False) -> LineProblem:
+    def problem(self, path: str, reason: str, raw: bytes, *, part: bool = False) -> LineProblem:
         return LineProblem(line=self.number, path=path, reason=reason, raw=raw, part=part)
 
-    def own_run(self, message: Message | None = None) -> Iterator[Record]:
-        """What this line tells of the file's own run that was not known."""
-        if self.memory.knows_run:
+    def run_updates(self, message: ApiMessage | None = None) -> Iterator[Record]:
+        """Yields the file's own run when this line adds something to it."""
+        if self.state.knows_run:
             return
         entry = self.entry
-        said = message if message and entry.type == "user" and not (entry.is_meta or entry.is_compact_summary) else None
-        yield from runs.own_run(
-            self.memory,
+        is_prompt = message is not None and entry.type == "user" and not (entry.is_meta or entry.is_compact_summary)
+        yield from run_updates(
+            self.state,
             self.number,
             self.run,
-            parent=self.session if self.where.agent else None,
-            prompt=said.content if said else msgspec.Raw(),
+            parent=self.session if self.file.agent else None,
+            prompt=message.content if message and is_prompt else NOTHING,
             model=message.model if message else None,
             version=entry.version,
             cwd=entry.cwd,
@@ -102,25 +144,52 @@ class Line(msgspec.Struct, frozen=True):
             started_at=None if self.inherited else self.at,
         )
 
-    def _extra(self) -> bytes | None:
-        entry = self.entry
-        if entry.mcp_meta is NOTHING and entry.tool_denial_kind is NOTHING:
-            return None
-        found = {"mcpMeta": entry.mcp_meta, "toolDenialKind": entry.tool_denial_kind}
-        return joined({name: bytes(value) for name, value in found.items() if value is not NOTHING})
+
+def identify_file(path: SourcePath) -> FileIdentity:
+    if not path.stem.startswith(_AGENT):
+        return FileIdentity(path.stem if _UUID.fullmatch(path.stem) else None, None, path.stem)
+    folders = path.path.split("/")[:-1]
+    above = folders[: folders.index(_SUBAGENTS)] if _SUBAGENTS in folders else []
+    session = above[-1] if above and _UUID.fullmatch(above[-1]) else None
+    return FileIdentity(session, path.stem.removeprefix(_AGENT), path.stem)
 
 
-def arrive(line: SourceLine, memory: Memory, where: Whereabouts, state: dict[str, object]) -> Line:
-    """Raises Untrusted for what is no JSON object. The first line that can tell settles the session.
+def parse_line(line: SourceLine, state: ReaderState, file: FileIdentity, saved: dict[str, object]) -> SessionLine:
+    """Parses a line and decides its session and run. Raises Untrusted for anything but a JSON object.
 
-    Where neither name nor folder tells it, several sessions may lie in one file: each line names its own.
+    The first line that has a session decides that of the file. Where the path names none, one file may hold
+    several sessions: each line names its own.
     """
     entry = read_entry(line.raw)
-    if entry.session_id and entry.session_id != memory.session and not (where.session or where.agent):
-        memory = of_session(entry.session_id, memory, state)
-    if memory.session is None:
-        last_resort = where.stem if entry.type in _OPENS_RUN else None
-        memory.session = where.session or entry.session_id or last_resort
-    session = memory.session or ""
-    run = f"{session}/{where.agent}" if where.agent else session
-    return Line(line.number, line.raw, entry, memory, where, session, run, instant(entry.timestamp))
+    if entry.session_id and entry.session_id != state.session and not (file.session or file.agent):
+        state = switch_session(entry.session_id, state, saved)
+    if state.session is None:
+        last_resort = file.stem if entry.type in _OPENS_RUN else None
+        state.session = file.session or entry.session_id or last_resort
+    session = state.session or ""
+    run = f"{session}/{file.agent}" if file.agent else session
+    return SessionLine(line.number, line.raw, entry, state, file, session, run, valid_timestamp(entry.timestamp))
+
+
+def with_origin(line: SessionLine, record: Record | LineProblem) -> Record | LineProblem:
+    """Sets the owner of a call that a resumed or forked session copied, where its id is not unique everywhere.
+
+    `toolu_` ids join by themselves. Any other id belongs to the session that its copied line names; this also
+    holds for an answer or a compaction that comes after the copied lines. The next call of that id is the new
+    session's own.
+    """
+    match record:
+        case CallRecord(call=call) if not is_global_call_id(call):
+            origin = line.origin
+            line.state.copied.pop(call, None)
+            if origin:
+                remember(line.state.copied, call, origin)
+        case (
+            ResultRecord(call=call) | ReceiptRecord(call=call) | SupersedeRecord(call=call) | ArtifactRecord(call=call)
+        ) if not is_global_call_id(call):
+            origin = line.origin or line.state.copied.get(call)
+        case _:
+            return record
+    if not origin:
+        return record
+    return msgspec.structs.replace(record, owner=origin + record.run[len(line.session) :])

@@ -1,121 +1,269 @@
-"""A message of the API, taken apart: the calls, their results and receipts, and what stands around them."""
+"""An API message as records: calls, results with their receipts and artifacts, and the text around them.
+
+1. `toolUseResult` (stream-json: `tool_use_result`) is the tool's whole output object; it is a string where the
+   tool failed, and absent in some subagents' files.
+2. The receipt is `tool_result.content` as recorded. Releases up to 2.1.37 could write the full text behind a
+   `<persisted-output>` preview although the model saw only the preview: a receipt that is longer than such a
+   preview can be is inflated.
+3. Releases that cap `stdout` name the file with the rest (`persistedOutputPath`): the result is bounded.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
-from envelopes.recordings.base import CallRecord, EventRecord, LineProblem, MessageRecord, Record
-from envelopes.recordings.claude_code.results import Turn, outcome
-from envelopes.recordings.claude_code.schema import Block, Message, has_nul, opening, reader
-from envelopes.text.untrusted_json import Untrusted, elements
+from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
+from envelopes.recordings.base import (
+    ArtifactRecord,
+    CallRecord,
+    EventRecord,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    storable,
+)
+from envelopes.recordings.claude_code.schema import (
+    NOTHING,
+    ApiMessage,
+    ContentBlock,
+    first_byte,
+    has_nul,
+    struct_reader,
+)
+from envelopes.text.untrusted_json import Untrusted, elements, tame
 
-read_message = reader(Message)
-_read_block = reader(Block)
-_decode_blocks = msgspec.json.Decoder(list[Block]).decode
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
-_NOTHING_SAID = frozenset({b"", b"n"})  # nothing, or a null
+_PERSISTED = b'"<persisted-output>'
+_SAVED_TO = re.compile(r"<persisted-output>\s.*?saved to: ([^\n]+)")
+_PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around it
+_LARGEST = 2**53  # milliseconds or bytes
+
+read_message = struct_reader(ApiMessage)
+_read_block = struct_reader(ContentBlock)
+_decode_blocks = msgspec.json.Decoder(list[ContentBlock]).decode
 
 
-def turn_records(turn: Turn, message: Message) -> Iterator[Record | LineProblem]:
-    match opening(message.content):
+class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What all records of a message share. `path` is the message's JSON path in its line."""
+
+    line: int
+    run: str
+    session: str
+    role: str
+    key: str
+    at: str | None
+    path: str = "$.message"
+    result: msgspec.Raw = NOTHING
+    extra: bytes | None = None
+    origin: Literal["message", "progress"] = "message"
+    inherited: bool = False
+
+    def problem(self, path: str, reason: str, raw: bytes) -> LineProblem:
+        return LineProblem(line=self.line, path=self.path + path, reason=reason, raw=raw, part=True)
+
+
+class ResultMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The fields of a structured result that describe its call, whatever the tool."""
+
+    duration_ms: float | None = None
+    duration_seconds: float | None = None
+    total_duration_ms: float | None = None
+    agent_id: str | None = None
+    output_file: str | None = None
+    persisted_output_path: str | None = None
+    persisted_output_size: int | None = None
+
+
+_NO_META = ResultMeta()
+_read_result_meta = struct_reader(ResultMeta)
+
+
+def message_records(context: MessageContext, message: ApiMessage) -> Iterator[Record | LineProblem]:
+    content = bytes(message.content)
+    match first_byte(message.content):
         case b'"':
-            yield _around(turn, message, bytes(message.content))
-            yield from _results(turn, [])
+            yield _surrounding_message(context, message, content)
         case b"[":
-            yield from _array(turn, message, bytes(message.content))
-        case b"" | b"n":
-            yield from _results(turn, [])
+            yield from _block_records(context, message, content)
+            return
+        case b"" | b"n":  # absent, or null
+            pass
         case _:
-            yield turn.refused(".content", "expected a string or an array of blocks", bytes(message.content))
-            yield from _results(turn, [])
+            yield context.problem(".content", "expected a string or an array of blocks", content)
+    yield from _results(context, [])
 
 
-def _array(turn: Turn, message: Message, content: bytes) -> Iterator[Record | LineProblem]:
-    blocks = _blocks(content)
-    around = [index for index, block in enumerate(blocks) if _stands_around(block)]
-    if around and len(around) == len(blocks):
-        yield _around(turn, message, content)
-        yield from _results(turn, [])
+def _block_records(context: MessageContext, message: ApiMessage, content: bytes) -> Iterator[Record | LineProblem]:
+    blocks = _read_blocks(content)
+    surrounding = [
+        index
+        for index, block in enumerate(blocks)
+        if isinstance(block, ContentBlock) and block.type not in _TOOL_BLOCKS
+    ]
+    if surrounding and len(surrounding) == len(blocks):
+        yield _surrounding_message(context, message, content)
+        yield from _results(context, [])
         return
     slices = [content[1:-1].strip()] if len(blocks) == 1 else elements(content)
-    if around:
-        yield _around(turn, message, b"[" + b",".join(slices[index] for index in around) + b"]")
-    results: list[tuple[int, Block, bytes]] = []
+    if surrounding:
+        rest = b"[" + b",".join(slices[index] for index in surrounding) + b"]"
+        yield _surrounding_message(context, message, rest)
+    results: list[tuple[int, ContentBlock, bytes]] = []
     for index, (block, raw) in enumerate(zip(blocks, slices, strict=True)):
         if isinstance(block, Untrusted):
-            yield turn.refused(f".content[{index}]", block.reason, raw)
+            yield context.problem(f".content[{index}]", block.reason, raw)
         elif block.type == "tool_use":
-            yield _call(turn, message, block, index, raw)
+            yield _call(context, message, block, index, raw)
         elif block.type == "tool_result":
             results.append((index, block, raw))
-    yield from _results(turn, results)
+    yield from _results(context, results)
 
 
-def _blocks(content: bytes) -> list[Block | Untrusted]:
-    """All blocks at once; where one of them is odd, one by one, a refusal in the place of what is no block."""
+def _read_blocks(content: bytes) -> list[ContentBlock | Untrusted]:
+    """Decodes all blocks at once; where one of them is malformed, each by itself, with an error in its place."""
     if not has_nul(content):
         with suppress(msgspec.MsgspecError, RecursionError):
             return [*_decode_blocks(content)]
-    return [_block(raw) for raw in elements(content)]
+    blocks: list[ContentBlock | Untrusted] = []
+    for raw in elements(content):
+        try:
+            blocks.append(_read_block(raw))
+        except Untrusted as refusal:
+            blocks.append(refusal)
+    return blocks
 
 
-def _block(raw: bytes) -> Block | Untrusted:
-    try:
-        return _read_block(raw)
-    except Untrusted as refusal:
-        return refusal
-
-
-def _stands_around(block: Block | Untrusted) -> bool:
-    return isinstance(block, Block) and block.type not in _TOOL_BLOCKS
-
-
-def _around(turn: Turn, message: Message, content: bytes) -> MessageRecord:
+def _surrounding_message(context: MessageContext, message: ApiMessage, content: bytes) -> MessageRecord:
+    """The message without its tool blocks."""
     return MessageRecord(
-        line=turn.line,
-        run=turn.run,
-        key=turn.key,
-        role=turn.role,
+        line=context.line,
+        run=context.run,
+        key=context.key,
+        role=context.role,
         content=content,
         step=message.id,
-        at=turn.at,
+        at=context.at,
     )
 
 
-def _call(turn: Turn, message: Message, block: Block, index: int, raw: bytes) -> CallRecord | LineProblem:
+def _call(
+    context: MessageContext, message: ApiMessage, block: ContentBlock, index: int, raw: bytes
+) -> CallRecord | LineProblem:
     if not block.id or not block.name:
         field = "name" if block.id else "id"
-        return turn.refused(f".content[{index}].{field}", f"a tool_use block without {field}", raw)
+        return context.problem(f".content[{index}].{field}", f"a tool_use block without {field}", raw)
     return CallRecord(
-        line=turn.line,
-        run=turn.run,
+        line=context.line,
+        run=context.run,
         call=block.id,
         tool=block.name,
         args=bytes(block.input) or b"null",
         step=message.id,
-        at=turn.at,
-        origin=turn.origin,
-        inherited=turn.inherited,
+        at=context.at,
+        origin=context.origin,
+        inherited=context.inherited,
     )
 
 
-def _results(turn: Turn, results: list[tuple[int, Block, bytes]]) -> Iterator[Record | LineProblem]:
-    """One structured result stands beside all blocks of a line: it is told only of a block that is alone."""
-    alone = len(results) == 1
+def _results(context: MessageContext, results: list[tuple[int, ContentBlock, bytes]]) -> Iterator[Record | LineProblem]:
+    """A line has one structured result for all its blocks: it belongs to a block only where that is the only one."""
+    is_single = len(results) == 1
     for index, block, raw in results:
         if block.tool_use_id:
-            yield from outcome(turn, block.tool_use_id, block, turn.result if alone else msgspec.Raw())
+            yield from _result_records(context, block.tool_use_id, block, context.result if is_single else NOTHING)
         else:
-            yield turn.refused(f".content[{index}].tool_use_id", "a tool_result block without tool_use_id", raw)
-    if not alone and opening(turn.result) not in _NOTHING_SAID:
+            yield context.problem(f".content[{index}].tool_use_id", "a tool_result block without tool_use_id", raw)
+    if not is_single and first_byte(context.result) not in (b"", b"n"):  # neither absent nor null
         yield EventRecord(
-            line=turn.line,
-            run=turn.run,
+            line=context.line,
+            run=context.run,
             kind="unattributed_result",
             message=f"one structured result beside {len(results)} tool results: it is not known whose it is",
-            payload=bytes(turn.result),
-            at=turn.at,
+            payload=bytes(context.result),
+            at=context.at,
         )
+
+
+def _result_records(context: MessageContext, call: str, block: ContentBlock, result: msgspec.Raw) -> Iterator[Record]:
+    meta = _read_result_meta(result) if first_byte(result) == b"{" else _NO_META
+    content = bytes(block.content)
+    yield ResultRecord(
+        line=context.line,
+        run=context.run,
+        call=call,
+        result=bytes(result) or None,
+        fidelity=_result_fidelity(result, meta),
+        is_error=block.is_error,
+        at=context.at,
+        duration_ms=_duration_ms(meta),
+        child_run=f"{context.session}/{meta.agent_id}" if meta.agent_id else None,
+        extra=context.extra,
+    )
+    preview = _persisted_preview(content)
+    yield ReceiptRecord(
+        line=context.line,
+        run=context.run,
+        call=call,
+        content=content or b"null",
+        fidelity=_receipt_fidelity(content, preview),
+        at=context.at,
+    )
+    for path, size in _artifact_sizes(meta, preview).items():
+        yield ArtifactRecord(line=context.line, run=context.run, call=call, role="output", path=path, size=size)
+
+
+def _result_fidelity(result: msgspec.Raw, meta: ResultMeta) -> ResultFidelity:
+    if meta.persisted_output_path:
+        return "bounded"
+    match first_byte(result):
+        case b"":
+            return "absent"
+        case b'"':
+            return "stringified"
+        case _:
+            return "structured"
+
+
+def _receipt_fidelity(content: bytes, preview: str) -> ReceiptFidelity:
+    if not content:
+        return "absent"
+    return "inflated" if len(preview) > _PREVIEW_CHARACTERS else "recorded"
+
+
+def _duration_ms(meta: ResultMeta) -> int | None:
+    seconds = meta.duration_seconds
+    for duration in (meta.duration_ms, None if seconds is None else seconds * 1000, meta.total_duration_ms):
+        if duration is not None and math.isfinite(duration) and 0 <= duration < _LARGEST:
+            return round(duration)
+    return None
+
+
+def _persisted_preview(content: bytes) -> str:
+    """The receipt's text when it is the preview of an output that was saved to a file, else empty."""
+    if not content.startswith(_PERSISTED):
+        return ""
+    try:
+        return str(tame(content))
+    except Untrusted:
+        return ""
+
+
+def _artifact_sizes(meta: ResultMeta, preview: str) -> dict[str, int | None]:
+    """The size in bytes, where it is recorded, of each file that the result names, by its path."""
+    sizes: dict[str, int | None] = {}
+    if saved := _SAVED_TO.match(preview):
+        sizes[storable(saved[1].strip())] = None
+    if meta.output_file:
+        sizes[meta.output_file] = None
+    if meta.persisted_output_path:
+        size = meta.persisted_output_size
+        sizes[meta.persisted_output_path] = size if size is not None and 0 <= size < _LARGEST else None
+    return sizes

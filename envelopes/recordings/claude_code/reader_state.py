@@ -1,37 +1,63 @@
-"""What a reader remembers between two lines. It lies in `state` as JSON, so that a part can follow a part.
+"""What a reader remembers from line to line, and the run records that follow from it.
 
-`state` is written after all records of a line were taken: a consumer that stops between two lines,
-or in the middle of one, goes on at a line and misses nothing.
+The state is saved as JSON after all records of a line were consumed: a consumer that stops between two lines,
+or in the middle of one, resumes at a line and misses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterator
 from hashlib import blake2s
 
 import msgspec
 
-from envelopes.recordings.base import LineProblem, MessageRecord, Record
+from envelopes.recordings.base import CallRecord, EventRecord, LineProblem, MessageRecord, Record, RunRecord, storable
+from envelopes.schema.result import summary
+from envelopes.text.untrusted_json import Untrusted, elements, members, tame
 
+_AGENT = "claude-code"
 COMMAND, PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4, 5  # a title of a higher rank replaces a lower one
-_FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
-_KEPT = 256
-_NEAR = 64  # lines back
-LONGEST = 1_000  # characters of one entry
-_SLOT = "claude_code"
-_OTHERS = "other_sessions"
-_OTHERS_KEPT = 8
+_RUN_FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
+_TABLE_SIZE = 256  # entries of one table
+_RECENT = 64  # messages
+_ENTRY_CHARACTERS = 1_000
+_SLOT = "claude_code"  # keys of the saved state
+_OTHER_SESSIONS = "other_sessions"
+_OTHER_SESSIONS_SIZE = 8
+_TASK_NOTIFICATION = b'"<task-notification>'
+_PLANNING = frozenset({"TodoWrite", "ExitPlanMode", "exit_plan_mode"})
+_SPAWNING = frozenset({"Task", "Agent"})
+_SYNTHETIC = "<synthetic>"  # the model's name on messages that the program wrote itself
+_NOTIFIED = re.compile(rb"<tool-use-id>([\w-]+)</tool-use-id>")
+_COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-")
+_IDLE_COMMANDS = frozenset({"/clear", "/exit", "/compact", "/mcp", "/model", "/login", "/resume", "/config"})
+_NO_PROMPT = (
+    "<command-",
+    "<local-command-",
+    "<system-reminder>",
+    "<task-notification>",
+    "<bash-",
+    "Caveat: The messages below",
+    "This session is being continued",
+    "[Request interrupted",
+)
 
 
-class Memory(msgspec.Struct):
-    """`facts` is what has been told of the file's own run. The collections keep their newest entries.
+class ReaderState(msgspec.Struct):
+    """What was read of one session so far. The field names are part of stored states.
 
-    `recent` and `summaries` find out which summaries speak of this file: older releases write those of
-    other sessions at its top, and only `leafUuid` tells. `sidechains` maps a message to the first one
-    of its sidechain, `prompts` a prompt's digest to the call that sent it, `children` the runs told of.
-    `agents` is what a stream learns late: the run of the subagent that a call started. `contents` has of
-    each message the digest of what it says, for ids that come again with something else; `copied` the session
-    of each copied call whose id says nothing outside of it.
+    The lists and tables hold their newest entries only.
+
+    `facts`      of the file's own run, as already yielded in a RunRecord
+    `recent`     ids of the last messages; with `summaries` they decide which summaries belong to this file:
+                 older releases write those of other sessions at its top, and only `leafUuid` distinguishes them
+    `children`   runs that were yielded, with the call that spawned each
+    `sidechains` the first message of the sidechain of each message
+    `prompts`    the call that sent each prompt, by the prompt's digest
+    `agents`     the run of the subagent that a call spawned, which a stream names only in the call's result
+    `contents`   the digest of each message's content, for ids that occur again with other content
+    `copied`     the session of each copied call whose id is unique within its session only
     """
 
     session: str | None = None
@@ -49,70 +75,215 @@ class Memory(msgspec.Struct):
     copied: dict[str, str] = {}
 
     @classmethod
-    def load(cls, state: dict[str, object]) -> Memory:
-        return msgspec.convert(state.get(_SLOT, {}), cls)
+    def load(cls, saved: dict[str, object]) -> ReaderState:
+        return msgspec.convert(saved.get(_SLOT, {}), cls)
 
-    def store(self, state: dict[str, object]) -> None:
-        state[_SLOT] = msgspec.to_builtins(self)
+    def save(self, saved: dict[str, object]) -> None:
+        saved[_SLOT] = msgspec.to_builtins(self)
 
     @property
     def knows_run(self) -> bool:
-        return self.title_rank >= PROMPT and self.facts.keys() >= _FACTS
+        """Nothing about the file's own run can be added any more."""
+        return self.title_rank >= PROMPT and self.facts.keys() >= _RUN_FACTS
 
-    def learn(self, found: dict[str, str | None]) -> dict[str, str]:
-        """What of `found` has not been told yet; the first value of each stands."""
-        fresh = {name: value for name, value in found.items() if value and name not in self.facts}
-        self.facts.update({name: value[:LONGEST] for name, value in fresh.items()})
+    def learn(self, facts: dict[str, str | None]) -> dict[str, str]:
+        """Stores and returns the facts that are new; the first value of each is final."""
+        fresh = {name: value for name, value in facts.items() if value and name not in self.facts}
+        self.facts.update({name: value[:_ENTRY_CHARACTERS] for name, value in fresh.items()})
         return fresh
 
     def offer_title(self, rank: int) -> bool:
-        """Whether a title of `rank` is better than the one that stands. Of what was typed the first stands."""
+        """Whether a title of `rank` replaces the current one. Of titles that a person typed the first is kept."""
         if rank < self.title_rank or rank == self.title_rank <= PROMPT:
             return False
         self.title_rank = rank
         return True
 
-    def pass_message(self, uuid: str) -> str | None:
-        """Notes that `uuid` was read; a summary that was waiting for it."""
-        if len(uuid) <= LONGEST:
+    def note_message(self, uuid: str) -> str | None:
+        """Remembers that `uuid` was read. Returns a summary that named this message before it was read."""
+        if len(uuid) <= _ENTRY_CHARACTERS:
             self.recent.append(uuid)
-            del self.recent[:-_NEAR]
+            del self.recent[:-_RECENT]
         return self.summaries.pop(uuid, None)
 
 
-def of_session(session: str, memory: Memory, state: dict[str, object]) -> Memory:
-    """What is remembered of `session`; what is remembered of another one waits in `state` for its next line."""
-    if memory.session in (None, session):
-        memory.session = session
-        return memory
-    others = msgspec.convert(state.get(_OTHERS, {}), dict[str, Memory])
-    if len(memory.session) <= LONGEST:
-        others[memory.session] = memory
-    found = others.pop(session, Memory(session=session))
-    state[_OTHERS] = msgspec.to_builtins(dict(list(others.items())[-_OTHERS_KEPT:]))
-    return found
+def switch_session(session: str, state: ReaderState, saved: dict[str, object]) -> ReaderState:
+    """Returns the state of `session`. The state of another session is put into `saved` until its next line."""
+    if state.session in (None, session):
+        state.session = session
+        return state
+    others = msgspec.convert(saved.get(_OTHER_SESSIONS, {}), dict[str, ReaderState])
+    if len(state.session) <= _ENTRY_CHARACTERS:
+        others[state.session] = state
+    resumed = others.pop(session, ReaderState(session=session))
+    saved[_OTHER_SESSIONS] = msgspec.to_builtins(dict(list(others.items())[-_OTHER_SESSIONS_SIZE:]))
+    return resumed
 
 
-def remember(kept: dict[str, str], key: str, value: str, most: int = _KEPT) -> None:
-    """What is no id and no title is not kept: a file may say megabytes where an id belongs."""
-    if len(key) + len(value) <= LONGEST:
-        kept[key] = value
-        _forget_oldest(kept, most)
+def remember(table: dict[str, str], key: str, value: str, size: int = _TABLE_SIZE) -> None:
+    """Adds an entry and removes the oldest beyond `size`.
+
+    Long entries are not stored: a file may hold megabytes in the place of an id.
+    """
+    if len(key) + len(value) > _ENTRY_CHARACTERS:
+        return
+    table[key] = value
+    for oldest in list(table)[:-size] if len(table) > size else ():
+        del table[oldest]
 
 
-def told_apart(memory: Memory, record: Record | LineProblem) -> Record | LineProblem:
-    """A message whose id came with other content before (ids were blacked out, all alike) gets one of its own."""
+def disambiguate(state: ReaderState, record: Record | LineProblem) -> Record | LineProblem:
+    """Changes the key of a message whose id occurred before with other content (ids masked to one value)."""
     if not isinstance(record, MessageRecord):
         return record
-    digest = blake2s(record.content, digest_size=16).hexdigest()
-    known = memory.contents.get(record.key)
+    digest = _digest(record.content)
+    known = state.contents.get(record.key)
     if known is None:
-        remember(memory.contents, record.key, digest, _NEAR)
+        remember(state.contents, record.key, digest, _RECENT)
     is_other = known not in (None, digest)
     return msgspec.structs.replace(record, key=f"{record.key}-{digest}") if is_other else record
 
 
-def _forget_oldest(kept: dict[str, str], most: int) -> None:
-    surplus: Iterable[str] = list(kept)[:-most] if len(kept) > most else ()
-    for key in surplus:
-        del kept[key]
+def is_global_call_id(call: str) -> bool:
+    """Ids that the API gives are unique everywhere; others (`call_0`) are not."""
+    return call.startswith("toolu_")
+
+
+def run_alias(run: str, call: str) -> str | None:
+    """The name by which a stream calls a subagent's run before it knows the agent; None for a call id that is local."""
+    return f"{run.partition('/')[0]}/{call}" if is_global_call_id(call) else None
+
+
+def spawning_call(run: str) -> str | None:
+    call = run.partition("/")[2]
+    return call if is_global_call_id(call) else None
+
+
+def run_updates(
+    state: ReaderState, line: int, run: str, *, parent: str | None, prompt: msgspec.Raw, **facts: str | None
+) -> Iterator[RunRecord]:
+    """Yields the file's own run when `facts` or `prompt`, the content of a message, add something to it."""
+    if facts.get("model") == _SYNTHETIC:
+        del facts["model"]
+    fresh = state.learn(facts)
+    title = _first_title(state, prompt)
+    if fresh or title or not state.began:
+        state.began = True
+        yield RunRecord(
+            line=line,
+            run=run,
+            parent_run=parent,
+            agent=_AGENT,
+            title=title,
+            model=fresh.get("model"),
+            version=fresh.get("version"),
+            cwd=fresh.get("cwd"),
+            branch=fresh.get("branch"),
+            started_at=fresh.get("started_at"),
+        )
+
+
+def child_run_updates(
+    state: ReaderState, line: int, run: str, *, parent: str, call: str | None, at: str | None, prompt: bytes
+) -> Iterator[RunRecord]:
+    """Yields a run that another run's file reports, once."""
+    if run in state.children:
+        return
+    remember(state.children, run, call or "")
+    yield RunRecord(
+        line=line,
+        run=run,
+        parent_run=parent,
+        parent_call=call,
+        agent=_AGENT,
+        title=_prompt_title(prompt),
+        started_at=at,
+    )
+
+
+def follow_up_records(state: ReaderState, record: Record | LineProblem) -> Iterator[Record]:
+    """Yields what a record of a message adds: the plan of its run, or an event when a background task ended."""
+    match record:
+        case CallRecord() if record.tool in _PLANNING:
+            yield RunRecord(line=record.line, run=record.run, plan=record.args)
+        case CallRecord() if record.tool in _SPAWNING:
+            try:
+                prompt = members(record.args).get("prompt", b"")
+            except Untrusted:
+                return
+            remember(state.prompts, _digest(prompt), record.call)
+        case MessageRecord() if _is_notification(record.content):
+            call = _NOTIFIED.search(record.content)
+            yield EventRecord(
+                line=record.line,
+                run=record.run,
+                kind="task_notification",
+                message="a background task reports",
+                call=call[1].decode() if call else None,
+                payload=record.content,
+                at=record.at,
+            )
+
+
+def find_spawning_call(state: ReaderState, content: bytes) -> str | None:
+    """Finds the call that sent this first message to a subagent: the texts are the same, byte for byte."""
+    return state.prompts.get(_digest(_text_slice(content)))
+
+
+def message_key(uuid: str | None, number: int, raw: bytes) -> str:
+    """A key that is unique in a run, which several files may report: without an id, the line's number and digest."""
+    return uuid or f"{number}-{_digest(raw)}"
+
+
+def _is_notification(content: bytes) -> bool:
+    """The notification is a string, or the first text in a list of blocks."""
+    return _TASK_NOTIFICATION[1:] in content and _text_slice(content).startswith(_TASK_NOTIFICATION)
+
+
+def _first_title(state: ReaderState, prompt: msgspec.Raw) -> str | None:
+    """A session that opens with a slash command has it as its title until a person writes something."""
+    if state.title_rank >= PROMPT:
+        return None
+    content = bytes(prompt)
+    for rank, title in ((PROMPT, _prompt_title(content)), (COMMAND, _command_title(content))):
+        if title and state.offer_title(rank):
+            return title
+    return None
+
+
+def _prompt_title(content: bytes) -> str | None:
+    """One line of a person's message; None for text that the program put into a user's message."""
+    text = _prompt_text(content)
+    if text.lstrip().startswith(_NO_PROMPT):
+        return None
+    return storable(summary(text)) or None
+
+
+def _command_title(content: bytes) -> str | None:
+    parts = dict(_COMMAND.findall(_prompt_text(content)))
+    name = parts.get("name", "")
+    if not name or name in _IDLE_COMMANDS:
+        return None
+    return storable(summary(f"{name} {parts.get('args', '')}"))
+
+
+def _prompt_text(content: bytes) -> str:
+    try:
+        return str(tame(_text_slice(content) or b'""'))
+    except Untrusted:
+        return ""
+
+
+def _text_slice(content: bytes) -> bytes:
+    """The JSON string that is a message's content, or that its first text block holds."""
+    if not content.startswith(b"["):
+        return content if content.startswith(b'"') else b""
+    for block in elements(content):
+        slices = members(block) if block.startswith(b"{") else {}
+        if slices.get("type") == b'"text"' and slices.get("text", b"").startswith(b'"'):
+            return slices["text"]
+    return b""
+
+
+def _digest(content: bytes) -> str:
+    return blake2s(content, digest_size=16).hexdigest()

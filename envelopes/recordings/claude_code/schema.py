@@ -1,7 +1,6 @@
-"""The fields of a line that are read. What may be large is `msgspec.Raw`: its own bytes, undecoded.
+"""The fields of a line that are read. A field that may be large is `msgspec.Raw`: its own bytes, not decoded.
 
-A field of the wrong type counts as absent; it never refuses the line that it stands in. A NUL or a
-lone surrogate in a name is written as its escape: names become text columns, which refuse both.
+A field of the wrong type counts as absent and never refuses its line.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from envelopes.text.untrusted_json import Untrusted, members, tame, visible
+from envelopes.recordings.base import storable
+from envelopes.text.untrusted_json import Untrusted, members, tame
 
 NOTHING = msgspec.Raw()
-Shape = TypeVar("Shape", bound=msgspec.Struct)
+Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class SessionEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A line of a session file."""
 
     type: str | None = None
@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     microcompact_metadata: msgspec.Raw = NOTHING
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class ApiMessage(msgspec.Struct, frozen=True, gc=False):
     """`message` of a line, as the API has it."""
 
     id: str | None = None
@@ -61,7 +61,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     content: msgspec.Raw = NOTHING
 
 
-class Block(msgspec.Struct, frozen=True, gc=False):
+class ContentBlock(msgspec.Struct, frozen=True, gc=False):
     """One element of `message.content`."""
 
     type: str | None = None
@@ -74,43 +74,40 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
 
 def has_nul(raw: bytes) -> bool:
-    """JSON holds a NUL only as this escape. Looked for once a slice: asking each name costs five times as much."""
+    """Whether a JSON slice may hold a NUL, which JSON writes as this escape only.
+
+    One search a slice takes a fifth of the time of checking every decoded name.
+    """
     return b"\\u0000" in raw
 
 
-def reader(shape: type[Shape]) -> Callable[[bytes | msgspec.Raw], Shape]:
-    """A function that reads `shape` and raises Untrusted for what is no JSON object."""
-    decode = msgspec.json.Decoder(shape).decode
-    fields = msgspec.structs.fields(shape)
+def struct_reader(struct: type[Parsed]) -> Callable[[bytes | msgspec.Raw], Parsed]:
+    """Returns a function that parses a JSON object into `struct`. It raises Untrusted for any other JSON."""
+    decode = msgspec.json.Decoder(struct).decode
+    fields = msgspec.structs.fields(struct)
 
-    def read(raw: bytes | msgspec.Raw) -> Shape:
+    def read(raw: bytes | msgspec.Raw) -> Parsed:
         slice_ = bytes(raw)
         if has_nul(slice_):
-            return careful(slice_)
+            return read_by_field(slice_)
         try:
             return decode(slice_)
         except (ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
-            return careful(slice_)
+            return read_by_field(slice_)
 
-    def careful(slice_: bytes) -> Shape:
-        found = members(slice_)
-        return shape(**{field.name: _value(field, found) for field in fields})
+    def read_by_field(slice_: bytes) -> Parsed:
+        slices = members(slice_)
+        return struct(**{field.name: _field_value(field, slices.get(field.encode_name)) for field in fields})
 
     return read
 
 
-def storable(name: str) -> str:
-    """`name` as a text column can hold it."""
-    return visible(name).replace("\0", "\\u0000")
-
-
-def opening(raw: msgspec.Raw) -> bytes:
-    """The first byte of a JSON value, which tells its type; empty for nothing."""
+def first_byte(raw: msgspec.Raw) -> bytes:
+    """The first byte of a JSON value, which shows its type; empty where there is no value."""
     return bytes(memoryview(raw)[:1])
 
 
-def _value(field: msgspec.structs.FieldInfo, found: dict[str, bytes]) -> Any:
-    slice_ = found.get(field.encode_name)
+def _field_value(field: msgspec.structs.FieldInfo, slice_: bytes | None) -> Any:
     if slice_ is None:
         return field.default
     if field.type is msgspec.Raw:

@@ -1,18 +1,27 @@
-"""Claude Code session files: one JSON object a line, told apart by `type`.
+"""Claude Code session files: one JSON object a line, distinguished by `type`.
 
-1. `user` and `assistant` lines carry an API message; one message is spread over several `assistant`
-   lines, a content block each, so `message.id` is the step.
-2. A result stands on the `user` line of its receipt (`outcomes`).
-3. File order is the order; `parentUuid` is broken by attachments and not followed, but for sidechains.
-4. A resumed or forked session begins with the old session's lines. Newer releases keep their
-   `sessionId` or say `forkedFrom`: such calls are inherited. Older ones rewrote it: then only the
-   calls' own ids tell, and whoever stores them joins them.
-5. Types that are not known here are events, never problems.
+1. `user` and `assistant` lines carry an API message; one message is spread over several `assistant` lines, a
+   content block each, so `message.id` is the step.
+2. A result is on the `user` line of its receipt (see `messages`).
+3. File order is the order of the records; `parentUuid` is interrupted by attachments and used for sidechains
+   only.
+4. A resumed or forked session begins with the old session's lines. Newer releases keep their `sessionId` or
+   write `forkedFrom`: such calls are inherited. Older ones rewrote it: then only the calls' own ids show it,
+   and the dashboard joins them when it stores them.
+5. An `attachment` is something that the program put beside a message. `queued_command` is what a person wrote,
+   or a background task reported, while a tool ran: the model got it as a message, so it is one. Other
+   attachments (hooks, changed files, reminders, lists of tools) are events: how the program words them for the
+   model is not recorded.
+6. `compact_boundary`, `microcompact_boundary` and `content-replacement` lines report receipts that are no longer
+   in the model's context, or are replaced there by a shorter text.
+7. Unknown types are events, never problems.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
 
 from envelopes.recordings.base import (
     BYTE_ORDER_MARK,
@@ -22,160 +31,279 @@ from envelopes.recordings.base import (
     RunRecord,
     SourceLine,
     SourcePath,
-    json_lines,
+    SupersedeRecord,
+    read_json_lines,
+    storable,
 )
-from envelopes.recordings.claude_code import compaction, subagents
-from envelopes.recordings.claude_code.attachments import attached
-from envelopes.recordings.claude_code.forks import owned
-from envelopes.recordings.claude_code.line import Line, arrive, read_entry
-from envelopes.recordings.claude_code.messages import read_message, turn_records
-from envelopes.recordings.claude_code.paths import Whereabouts, whereabouts
-from envelopes.recordings.claude_code.reader_state import CHOSEN, GENERATED, SUMMARY, Memory, remember, told_apart
-from envelopes.recordings.claude_code.runs import after, message_key
-from envelopes.recordings.claude_code.schema import opening
+from envelopes.recordings.claude_code.line import SessionLine, identify_file, parse_line, read_entry, with_origin
+from envelopes.recordings.claude_code.messages import message_records, read_message
+from envelopes.recordings.claude_code.reader_state import (
+    CHOSEN,
+    GENERATED,
+    SUMMARY,
+    ReaderState,
+    disambiguate,
+    follow_up_records,
+    message_key,
+    remember,
+)
+from envelopes.recordings.claude_code.schema import NOTHING, first_byte, struct_reader
+from envelopes.recordings.claude_code.subagents import progress_records, sidechain_records
 from envelopes.schema.result import summary
-from envelopes.text.untrusted_json import Untrusted
+from envelopes.text.untrusted_json import Untrusted, elements, tame
 
-Found = Iterator[Record | LineProblem]
+Records = Iterator[Record | LineProblem]
 _BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot", "file-history-delta"})
 
 
-def sniff(head: bytes, place: SourcePath) -> bool:
-    """Some line has a `type` and a `sessionId`, or is of a type that stands before any session.
+class Attachment(msgspec.Struct, frozen=True, gc=False):
+    """`prompt` is a string, or a list of blocks."""
 
-    A line that is cut, or longer than the head, tells only where no line before it did: in a stream a
-    result may have a `sessionId` of its own.
+    type: str | None = None
+    prompt: msgspec.Raw = NOTHING
+    tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
+
+
+class PreservedMessages(msgspec.Struct, frozen=True):
+    """The ids of messages before a compaction that stayed in the model's context."""
+
+    uuids: msgspec.Raw = NOTHING
+
+
+class CompactMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What a compaction left as it was: newer releases name a segment, some of them its messages too."""
+
+    preserved_segment: msgspec.Raw = NOTHING
+    preserved_messages: msgspec.Raw = NOTHING
+
+
+class MicrocompactMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    compacted_tool_ids: msgspec.Raw = NOTHING
+
+
+class ContentReplacement(msgspec.Struct, frozen=True, rename="camel"):
+    """One element of `replacements`: `{kind: "tool-result", toolUseId, replacement}`."""
+
+    tool_use_id: str | None = None
+    replacement: msgspec.Raw = NOTHING
+
+
+_read_attachment = struct_reader(Attachment)
+_read_preserved_messages = struct_reader(PreservedMessages)
+_read_compact_metadata = struct_reader(CompactMetadata)
+_read_microcompact_metadata = struct_reader(MicrocompactMetadata)
+_read_replacement = struct_reader(ContentReplacement)
+
+
+def sniff(head: bytes, path: SourcePath) -> bool:
+    """Some line has a `type` and a `sessionId`, or a type that occurs before any session.
+
+    A line that is cut off counts only where no line before it had a type: in a stream a result may contain a
+    `sessionId` of its own.
     """
-    is_told = False
+    has_type = False
     for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
         try:
             entry = read_entry(raw)
         except Untrusted:
-            if not is_told and raw.startswith(b"{") and b'"sessionId"' in raw and b'"type"' in raw:
+            if not has_type and raw.startswith(b"{") and b'"sessionId"' in raw and b'"type"' in raw:
                 return True
             continue
         if entry.type and (entry.session_id or entry.type in _BEFORE_ANY_SESSION):
             return True
-        is_told = is_told or entry.type is not None
+        has_type = has_type or entry.type is not None
     return False
 
 
-def read(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Found:
-    memory = Memory.load(state)
-    where = whereabouts(place)
-    for line in json_lines(lines, state):
-        if isinstance(line, LineProblem):
-            yield line
-        else:
-            arrived = _arrived(line, memory, where, state)
-            if isinstance(arrived, LineProblem):
-                yield arrived
-                continue
-            memory = arrived.memory
-            for record in _records(arrived):
-                yield owned(arrived, told_apart(memory, record))
-            memory.store(state)
+def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    state = ReaderState.load(saved)
+    file = identify_file(path)
+    for source_line in read_json_lines(lines, saved):
+        if isinstance(source_line, LineProblem):
+            yield source_line
+            continue
+        try:
+            line = parse_line(source_line, state, file, saved)
+        except Untrusted as refusal:
+            yield LineProblem(line=source_line.number, path=refusal.path, reason=refusal.reason, raw=source_line.raw)
+            continue
+        state = line.state
+        for record in _records(line):
+            yield with_origin(line, disambiguate(state, record))
+        state.save(saved)
 
 
-def _arrived(source: SourceLine, memory: Memory, where: Whereabouts, state: dict[str, object]) -> Line | LineProblem:
-    try:
-        return arrive(source, memory, where, state)
-    except Untrusted as refusal:
-        return LineProblem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
-
-
-def _records(line: Line) -> Found:
+def _records(line: SessionLine) -> Records:
     if line.entry.type is None:
-        yield line.refused("$.type", "no type, or one that is no string", line.raw)
+        yield line.problem("$.type", "no type, or one that is no string", line.raw)
         return
-    if line.entry.uuid and (waiting := line.memory.pass_message(line.entry.uuid)):
-        yield from _titled(line, SUMMARY, waiting)
+    if line.entry.uuid and (waiting := line.state.note_message(line.entry.uuid)):
+        yield from _title_update(line, SUMMARY, waiting)
     read_type = _TYPES.get(line.entry.type, _unknown)
-    if line.memory.session is not None or read_type is _title:
+    if line.state.session is not None or read_type is _title:
         yield from read_type(line)
 
 
-def _turn(line: Line) -> Found:
+def _message(line: SessionLine) -> Records:
     try:
         message = read_message(line.entry.message)
     except Untrusted as refusal:
-        yield line.refused("$.message", refusal.reason, bytes(line.entry.message) or line.raw)
+        yield line.problem("$.message", refusal.reason, bytes(line.entry.message) or line.raw)
         return
-    if line.entry.is_sidechain and not line.where.agent:
-        yield from subagents.sidechain(line, message)
+    if line.entry.is_sidechain and not line.file.agent:
+        yield from sidechain_records(line, message)
         return
-    yield from line.own_run(message)
-    for record in turn_records(line.turn(line.run), message):
+    yield from line.run_updates(message)
+    for record in message_records(line.message_context(line.run), message):
         yield record
-        yield from after(line.memory, record)
+        yield from follow_up_records(line.state, record)
     if line.entry.is_api_error_message:
         yield line.event("api_error", "the API answered with an error", bytes(message.content))
 
 
-def _system(line: Line) -> Found:
-    yield from line.own_run()
+def _system(line: SessionLine) -> Records:
+    yield from line.run_updates()
     subtype = line.entry.subtype or "system"
     if subtype in _BOUNDARIES:
         yield from _BOUNDARIES[subtype](line)
-    elif opening(line.entry.content) == b'"':
-        yield MessageRecord(
-            line=line.number,
-            run=line.run,
-            key=message_key(line.entry.uuid, line.number, line.raw),
-            role="system",
-            content=bytes(line.entry.content),
-            at=line.at,
-        )
+    elif first_byte(line.entry.content) == b'"':
+        yield _plain_message(line, "system", bytes(line.entry.content))
     else:
         yield line.event(subtype, subtype, line.raw)
 
 
-def _progress(line: Line) -> Found:
-    yield from line.own_run()
-    yield from subagents.progress(line)
+def _plain_message(line: SessionLine, role: str, content: bytes) -> MessageRecord:
+    return MessageRecord(
+        line=line.number,
+        run=line.run,
+        key=message_key(line.entry.uuid, line.number, line.raw),
+        role=role,
+        content=content,
+        at=line.at,
+    )
 
 
-def _title(line: Line) -> Found:
-    entry, memory = line.entry, line.memory
+def _progress(line: SessionLine) -> Records:
+    yield from line.run_updates()
+    yield from progress_records(line)
+
+
+def _title(line: SessionLine) -> Records:
+    entry, state = line.entry, line.state
     titles = ((entry.custom_title, CHOSEN), (entry.ai_title, GENERATED), (entry.summary, SUMMARY))
     text, rank = next(((text, rank) for text, rank in titles if text), (None, 0))
     if not text:
         return
-    if entry.leaf_uuid and entry.leaf_uuid not in memory.recent:
-        remember(memory.summaries, entry.leaf_uuid, summary(text))
-    elif memory.session is not None:
-        yield from _titled(line, rank, text)
+    if entry.leaf_uuid and entry.leaf_uuid not in state.recent:
+        remember(state.summaries, entry.leaf_uuid, summary(text))
+    elif state.session is not None:
+        yield from _title_update(line, rank, text)
 
 
-def _titled(line: Line, rank: int, text: str) -> Found:
-    if line.memory.offer_title(rank):
+def _title_update(line: SessionLine, rank: int, text: str) -> Records:
+    if line.state.offer_title(rank):
         yield RunRecord(line=line.number, run=line.run, title=summary(text))
 
 
-def _bookkeeping(line: Line) -> Found:
-    """Lines that keep the program's own state and say nothing of the conversation."""
+def _attachment(line: SessionLine) -> Records:
+    yield from line.run_updates()
+    try:
+        attachment = _read_attachment(line.entry.attachment)
+    except Untrusted:
+        attachment = Attachment()
+    if attachment.type == "queued_command" and first_byte(attachment.prompt) in (b'"', b"["):
+        message = _plain_message(line, "user", bytes(attachment.prompt))
+        yield message
+        yield from follow_up_records(line.state, message)
+    else:
+        yield line.event("attachment", attachment.type or "attachment", line.raw, attachment.tool_use_id)
+
+
+def _compacted(line: SessionLine) -> Records:
+    """From here on no earlier receipt of the run is in the context, except in the messages that were preserved."""
+    if preserved := _count_preserved(line.entry.compact_metadata):
+        message = f"the conversation was compacted, but for {preserved} that stayed"
+        yield line.event("partial_compact_boundary", message, line.raw)
+    else:
+        yield line.event("compact_boundary", "the conversation was compacted", line.raw)
+
+
+def _count_preserved(metadata: msgspec.Raw) -> str:
+    """How many messages a compaction preserved, in words; empty when none."""
+    if first_byte(metadata) != b"{":
+        return ""
+    preserved = _read_compact_metadata(metadata)
+    if first_byte(preserved.preserved_messages) == b"{":
+        uuids = _read_preserved_messages(preserved.preserved_messages).uuids
+        number = len(elements(bytes(uuids))) if first_byte(uuids) == b"[" else 0
+        return f"{number} message{'s' * (number > 1)}" if number else ""
+    return "some messages" if first_byte(preserved.preserved_segment) == b"{" else ""
+
+
+def _microcompacted(line: SessionLine) -> Records:
+    """The receipts named in `compactedToolIds` left the context; nothing replaces them."""
+    yield line.event("microcompact_boundary", "some receipts were compacted away", line.raw)
+    if first_byte(line.entry.microcompact_metadata) != b"{":
+        return
+    ids = _read_microcompact_metadata(line.entry.microcompact_metadata).compacted_tool_ids
+    if first_byte(ids) != b"[":
+        return
+    for index, raw in enumerate(elements(bytes(ids))):
+        call = tame(raw)
+        if isinstance(call, str):
+            yield _superseded(line, storable(call), "microcompact", None)
+        else:
+            path = f"$.microcompactMetadata.compactedToolIds[{index}]"
+            yield line.problem(path, "expected a string", raw, part=True)
+
+
+def _replaced(line: SessionLine) -> Records:
+    """Each replacement is what the model gets instead of a receipt from the next request on."""
+    if first_byte(line.entry.replacements) != b"[":
+        yield line.problem("$.replacements", "expected an array", bytes(line.entry.replacements), part=True)
+        return
+    for index, raw in enumerate(elements(bytes(line.entry.replacements))):
+        try:
+            replacement = _read_replacement(raw)
+        except Untrusted as refusal:
+            yield line.problem(f"$.replacements[{index}]", refusal.reason, raw, part=True)
+            continue
+        if replacement.tool_use_id:
+            content = bytes(replacement.replacement) or None
+            yield _superseded(line, replacement.tool_use_id, "content-replacement", content)
+        else:
+            yield line.problem(f"$.replacements[{index}].toolUseId", "no toolUseId", raw, part=True)
+
+
+def _superseded(line: SessionLine, call: str, reason: str, content: bytes | None) -> SupersedeRecord:
+    run = f"{line.session}/{line.entry.agent_id}" if line.entry.agent_id else line.run
+    return SupersedeRecord(line=line.number, run=run, call=call, reason=reason, content=content, at=line.at)
+
+
+def _bookkeeping(line: SessionLine) -> Records:
+    """The program's own state, which is no part of the conversation."""
     yield from ()
 
 
-def _unknown(line: Line) -> Found:
+def _unknown(line: SessionLine) -> Records:
     kind = line.entry.type or ""
     yield line.event(kind, kind, line.raw)
 
 
-_BOUNDARIES: dict[str, Callable[[Line], Found]] = {
-    "compact_boundary": compaction.compacted,
-    "microcompact_boundary": compaction.microcompacted,
+_BOUNDARIES: dict[str, Callable[[SessionLine], Records]] = {
+    "compact_boundary": _compacted,
+    "microcompact_boundary": _microcompacted,
 }
-_TYPES: dict[str, Callable[[Line], Found]] = {
-    "user": _turn,
-    "assistant": _turn,
+_TYPES: dict[str, Callable[[SessionLine], Records]] = {
+    "user": _message,
+    "assistant": _message,
     "system": _system,
     "progress": _progress,
     "summary": _title,
     "custom-title": _title,
     "ai-title": _title,
-    "attachment": attached,
-    "content-replacement": compaction.replaced,
+    "attachment": _attachment,
+    "content-replacement": _replaced,
     "file-history-snapshot": _bookkeeping,
     "file-history-delta": _bookkeeping,
 }

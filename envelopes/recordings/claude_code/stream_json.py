@@ -2,11 +2,11 @@
 
 1. `system` with subtype `init` opens the run: `session_id`, `model`, `cwd`.
 2. `assistant` and `user` carry API messages; `tool_use_result` is the structured result.
-3. `parent_tool_use_id` marks a subagent's message. The stream names the agent only in that call's result:
-   until then its run is known by the call that started it, and whoever stores it joins the two.
-4. `result` ends the run. The stream has few timestamps: the end is the last one that was seen.
-5. `stream_event` repeats a message in pieces and is left out.
-6. One file may hold several sessions, one behind the other or line by line: each line names its own.
+3. `parent_tool_use_id` marks a subagent's message. The stream names the agent only in that call's result: until
+   then its run has the name of the call that spawned it, and the dashboard joins the two.
+4. `result` ends the run. The stream has few timestamps: the end is the last one before it.
+5. `stream_event` repeats a message in parts and is omitted.
+6. One file may hold several sessions, one behind the other or interleaved: each line names its own.
 """
 
 from __future__ import annotations
@@ -25,20 +25,29 @@ from envelopes.recordings.base import (
     RunRecord,
     SourceLine,
     SourcePath,
-    instant,
-    json_lines,
+    read_json_lines,
+    valid_timestamp,
 )
-from envelopes.recordings.claude_code import runs
-from envelopes.recordings.claude_code.messages import read_message, turn_records
-from envelopes.recordings.claude_code.reader_state import Memory, of_session, remember, told_apart
-from envelopes.recordings.claude_code.results import Turn, is_global_call_id
-from envelopes.recordings.claude_code.schema import NOTHING, Message, opening, reader
+from envelopes.recordings.claude_code.messages import MessageContext, message_records, read_message
+from envelopes.recordings.claude_code.reader_state import (
+    ReaderState,
+    child_run_updates,
+    disambiguate,
+    follow_up_records,
+    is_global_call_id,
+    message_key,
+    remember,
+    run_updates,
+    switch_session,
+)
+from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, first_byte, struct_reader
 from envelopes.text.untrusted_json import Untrusted
 
-Found = Iterator[Record | LineProblem]
+Records = Iterator[Record | LineProblem]
+_BOUNDARIES = frozenset({"compact_boundary", "microcompact_boundary"})
 
 
-class Entry(msgspec.Struct, frozen=True):
+class StreamEntry(msgspec.Struct, frozen=True):
     """A line of the stream. `session_id` is on every one of them."""
 
     type: str | None = None
@@ -57,27 +66,31 @@ class Entry(msgspec.Struct, frozen=True):
     tool_use_result: msgspec.Raw = NOTHING
 
 
-_read_entry = reader(Entry)
+_read_entry = struct_reader(StreamEntry)
 
 
-class Line(msgspec.Struct, frozen=True):
+class StreamLine(msgspec.Struct, frozen=True):
     number: int
     raw: bytes
-    entry: Entry
-    memory: Memory
+    entry: StreamEntry
+    state: ReaderState
 
     @property
     def session(self) -> str:
-        return self.memory.session or ""
+        return self.state.session or ""
 
     @property
     def run(self) -> str:
         parent = self.entry.parent_tool_use_id
-        return self.memory.agents.get(parent, f"{self.session}/{parent}") if parent else self.session
+        return self.state.agents.get(parent, f"{self.session}/{parent}") if parent else self.session
 
     @property
     def at(self) -> str | None:
-        return instant(self.entry.timestamp)
+        return valid_timestamp(self.entry.timestamp)
+
+    @property
+    def key(self) -> str:
+        return message_key(self.entry.uuid, self.number, self.raw)
 
     def event(self, kind: str, *, failed: bool = False) -> EventRecord:
         return EventRecord(
@@ -91,8 +104,35 @@ class Line(msgspec.Struct, frozen=True):
             at=self.at,
         )
 
+    def run_updates(self, message: ApiMessage | None = None) -> Iterator[Record]:
+        """Yields the line's run when the line adds something to it."""
+        entry = self.entry
+        prompt = message.content if message and entry.type == "user" else NOTHING
+        if entry.parent_tool_use_id:
+            yield from child_run_updates(
+                self.state,
+                self.number,
+                self.run,
+                parent=self.session,
+                call=entry.parent_tool_use_id,
+                at=self.at,
+                prompt=bytes(prompt),
+            )
+            return
+        yield from run_updates(
+            self.state,
+            self.number,
+            self.run,
+            parent=None,
+            prompt=prompt,
+            model=entry.model or (message.model if message else None),
+            version=entry.claude_code_version,
+            cwd=entry.cwd,
+            started_at=self.at,
+        )
 
-def sniff(head: bytes, place: SourcePath) -> bool:
+
+def sniff(head: bytes, path: SourcePath) -> bool:
     """Some line has a `type` and a `session_id`."""
     for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
         try:
@@ -104,104 +144,77 @@ def sniff(head: bytes, place: SourcePath) -> bool:
     return False
 
 
-def read(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Found:
-    memory = Memory.load(state)
-    for line in json_lines(lines, state):
+def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    state = ReaderState.load(saved)
+    for line in read_json_lines(lines, saved):
         if isinstance(line, LineProblem):
             yield line
             continue
-        entry = _entry(line)
+        entry = _parse_entry(line)
         if isinstance(entry, LineProblem):
             yield entry
             continue
-        memory = of_session(entry.session_id or memory.session or place.stem, memory, state)
-        memory.last_at = instant(entry.timestamp) or memory.last_at
-        for record in _TYPES.get(entry.type or "", _unknown)(Line(line.number, line.raw, entry, memory)):
-            yield told_apart(memory, record)
-        memory.store(state)
+        state = switch_session(entry.session_id or state.session or path.stem, state, saved)
+        state.last_at = valid_timestamp(entry.timestamp) or state.last_at
+        read_type = _TYPES.get(entry.type or "", _unknown)
+        for record in read_type(StreamLine(line.number, line.raw, entry, state)):
+            yield disambiguate(state, record)
+        state.save(saved)
 
 
-def _entry(source: SourceLine) -> Entry | LineProblem:
+def _parse_entry(line: SourceLine) -> StreamEntry | LineProblem:
     try:
-        entry = _read_entry(source.raw)
+        entry = _read_entry(line.raw)
     except Untrusted as refusal:
-        return LineProblem(line=source.number, path=refusal.path, reason=refusal.reason, raw=source.raw)
+        return LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
     if entry.type is None:
         reason = "no type, or one that is no string"
-        return LineProblem(line=source.number, path="$.type", reason=reason, raw=source.raw)
+        return LineProblem(line=line.number, path="$.type", reason=reason, raw=line.raw)
     return entry
 
 
-def _turn(line: Line) -> Found:
+def _message(line: StreamLine) -> Records:
     entry = line.entry
     try:
         message = read_message(entry.message)
     except Untrusted as refusal:
-        yield LineProblem(
-            line=line.number, path="$.message", reason=refusal.reason, raw=bytes(entry.message) or line.raw
-        )
+        raw = bytes(entry.message) or line.raw
+        yield LineProblem(line=line.number, path="$.message", reason=refusal.reason, raw=raw)
         return
-    yield from _told(line, message)
-    turn = Turn(
+    yield from line.run_updates(message)
+    context = MessageContext(
         line=line.number,
         run=line.run,
         session=line.session,
         role=entry.type or "",
-        key=runs.message_key(entry.uuid, line.number, line.raw),
+        key=line.key,
         at=line.at,
         result=entry.tool_use_result,
     )
-    for record in turn_records(turn, message):
-        yield _with_child(line, record)
-        yield from runs.after(line.memory, record)
+    for record in message_records(context, message):
+        yield _with_child_run(line, record)
+        yield from follow_up_records(line.state, record)
 
 
-def _told(line: Line, message: Message | None = None) -> Iterator[Record]:
-    entry = line.entry
-    prompt = message.content if message and entry.type == "user" else NOTHING
-    if entry.parent_tool_use_id:
-        yield from runs.child_run(
-            line.memory,
-            line.number,
-            line.run,
-            parent=line.session,
-            call=entry.parent_tool_use_id,
-            at=line.at,
-            prompt=bytes(prompt),
-        )
-        return
-    yield from runs.own_run(
-        line.memory,
-        line.number,
-        line.run,
-        parent=None,
-        prompt=prompt,
-        model=entry.model or (message.model if message else None),
-        version=entry.claude_code_version,
-        cwd=entry.cwd,
-        started_at=line.at,
-    )
-
-
-def _with_child(line: Line, record: Record | LineProblem) -> Record | LineProblem:
-    """The result of a call that started a subagent names its run, by its agent where both ids are certain."""
+def _with_child_run(line: StreamLine, record: Record | LineProblem) -> Record | LineProblem:
+    """Names the subagent's run in the result of the call that spawned it: by its agent where both ids are unique."""
     if not isinstance(record, ResultRecord):
         return record
     if record.child_run and is_global_call_id(record.call):
-        remember(line.memory.agents, record.call, record.child_run)
+        remember(line.state.agents, record.call, record.child_run)
         return record
     child = f"{line.session}/{record.call}"
-    return msgspec.structs.replace(record, child_run=child) if child in line.memory.children else record
+    return msgspec.structs.replace(record, child_run=child) if child in line.state.children else record
 
 
-def _system(line: Line) -> Found:
-    yield from _told(line)
+def _system(line: StreamLine) -> Records:
+    yield from line.run_updates()
     subtype = line.entry.subtype or "system"
-    if opening(line.entry.content) == b'"' and subtype not in runs.BOUNDARIES:
+    if first_byte(line.entry.content) == b'"' and subtype not in _BOUNDARIES:
         yield MessageRecord(
             line=line.number,
             run=line.run,
-            key=runs.message_key(line.entry.uuid, line.number, line.raw),
+            key=line.key,
             role="system",
             content=bytes(line.entry.content),
             at=line.at,
@@ -210,25 +223,25 @@ def _system(line: Line) -> Found:
         yield line.event(subtype)
 
 
-def _result(line: Line) -> Found:
-    yield from _told(line)
-    yield RunRecord(line=line.number, run=line.session, ended_at=line.memory.last_at)
+def _result(line: StreamLine) -> Records:
+    yield from line.run_updates()
+    yield RunRecord(line=line.number, run=line.session, ended_at=line.state.last_at)
     yield line.event("result", failed=bool(line.entry.is_error))
 
 
-def _piece(line: Line) -> Found:
+def _partial_message(line: StreamLine) -> Records:
     yield from ()
 
 
-def _unknown(line: Line) -> Found:
-    yield from _told(line)
+def _unknown(line: StreamLine) -> Records:
+    yield from line.run_updates()
     yield line.event(line.entry.type or "")
 
 
-_TYPES: dict[str, Callable[[Line], Found]] = {
-    "user": _turn,
-    "assistant": _turn,
+_TYPES: dict[str, Callable[[StreamLine], Records]] = {
+    "user": _message,
+    "assistant": _message,
     "system": _system,
     "result": _result,
-    "stream_event": _piece,
+    "stream_event": _partial_message,
 }

@@ -1,72 +1,96 @@
-"""Lines of one run's file that report another run's calls: progress of subagents, and sidechains.
+"""Reports about subagents in another run's file, and the journals of workflows.
 
-1. `agent_progress` carries whole messages of a subagent. Where the subagent has a file of its own,
-   the same calls come from there too; origin tells them apart.
-2. Before subagents had files their lines stood in the session's, marked `isSidechain`; the oldest
-   lack an agent id, and a sidechain is then known by its first message, found through `parentUuid`.
+1. `agent_progress` carries whole messages of a subagent. Where the subagent has a file of its own, the same
+   calls come from there too; `origin` distinguishes them.
+2. Before subagents had files, their lines were part of the session's, marked `isSidechain`. The oldest have no
+   agent id: a sidechain is then identified by its first message, which is found through `parentUuid`.
 3. Other progress (`bash_progress`, `hook_progress`, `mcp_progress` ...) is an event of its call.
+4. `subagents/workflows/<run>/journal.jsonl` lists which agents of a workflow were started and what they
+   returned. The agents' own files contain all of that and more, so journal lines are checked, and no records
+   are made of them:
+
+    {"type": "started", "key": …, "agentId": …}
+    {"type": "result", "key": …, "agentId": …, "result": …}
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from envelopes.recordings.base import LineProblem, Record, instant
-from envelopes.recordings.claude_code.line import Line, read_entry
-from envelopes.recordings.claude_code.messages import read_message, turn_records
-from envelopes.recordings.claude_code.reader_state import remember
-from envelopes.recordings.claude_code.results import Turn, is_global_call_id
-from envelopes.recordings.claude_code.runs import after, child_run, find_spawning_call, message_key
-from envelopes.recordings.claude_code.schema import NOTHING, Entry, Message, reader
+from envelopes.recordings.base import (
+    BYTE_ORDER_MARK,
+    LineProblem,
+    Record,
+    SourceLine,
+    SourcePath,
+    read_json_lines,
+    valid_timestamp,
+)
+from envelopes.recordings.claude_code.line import SessionLine, read_entry
+from envelopes.recordings.claude_code.messages import MessageContext, message_records, read_message
+from envelopes.recordings.claude_code.reader_state import (
+    child_run_updates,
+    find_spawning_call,
+    follow_up_records,
+    is_global_call_id,
+    message_key,
+    remember,
+)
+from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, struct_reader
 from envelopes.text.untrusted_json import Untrusted
 
 
-class Progress(msgspec.Struct, frozen=True, rename="camel"):
+class AgentProgress(msgspec.Struct, frozen=True, rename="camel"):
+    """`data` of a progress line."""
+
     type: str | None = None
     agent_id: str | None = None
     prompt: msgspec.Raw = NOTHING
     message: msgspec.Raw = NOTHING
 
 
-_read_progress = reader(Progress)
+class JournalEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """A line of a workflow's journal."""
+
+    type: str | None = None
+    key: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
 
 
-def progress(line: Line) -> Iterator[Record | LineProblem]:
+_read_progress = struct_reader(AgentProgress)
+_read_journal_entry = struct_reader(JournalEntry)
+
+
+def progress_records(line: SessionLine) -> Iterator[Record | LineProblem]:
     call = line.entry.parent_tool_use_id
     call = call if call and is_global_call_id(call) else None
     try:
-        reported = _read_progress(line.entry.data)
+        progress = _read_progress(line.entry.data)
     except Untrusted:
         yield line.event("progress", "progress", line.raw, call)
         return
-    if reported.agent_id and reported.type == "agent_progress":
-        yield from _reported(line, reported, call)
+    if progress.agent_id and progress.type == "agent_progress":
+        yield from _reported_message(line, progress, call)
     else:
-        kind = reported.type or "progress"
+        kind = progress.type or "progress"
         yield line.event(kind, kind, bytes(line.entry.data), call)
 
 
-def _reported(line: Line, reported: Progress, call: str | None) -> Iterator[Record | LineProblem]:
-    run = f"{line.session}/{reported.agent_id}"
+def _reported_message(line: SessionLine, progress: AgentProgress, call: str | None) -> Iterator[Record | LineProblem]:
+    run = f"{line.session}/{progress.agent_id}"
     try:
-        entry = read_entry(reported.message)
+        entry = read_entry(progress.message)
         message = read_message(entry.message)
     except Untrusted as refusal:
-        yield line.refused("$.data.message", refusal.reason, bytes(reported.message), part=True)
+        yield line.problem("$.data.message", refusal.reason, bytes(progress.message), part=True)
         return
-    at = instant(entry.timestamp) or line.at
-    yield from child_run(
-        line.memory, line.number, run, parent=line.run, call=call, at=at, prompt=bytes(reported.prompt)
-    )
-    for record in turn_records(_turn(line, run, entry, at), message):
-        yield record
-        yield from after(line.memory, record)
-
-
-def _turn(line: Line, run: str, entry: Entry, at: str | None) -> Turn:
-    return Turn(
+    at = valid_timestamp(entry.timestamp) or line.at
+    prompt = bytes(progress.prompt)
+    yield from child_run_updates(line.state, line.number, run, parent=line.run, call=call, at=at, prompt=prompt)
+    context = MessageContext(
         line=line.number,
         run=run,
         session=line.session,
@@ -78,22 +102,51 @@ def _turn(line: Line, run: str, entry: Entry, at: str | None) -> Turn:
         origin="progress",
         inherited=line.inherited,
     )
-
-
-def sidechain(line: Line, message: Message) -> Iterator[Record | LineProblem]:
-    run = f"{line.session}/{line.entry.agent_id or _root(line)}"
-    content = bytes(message.content)
-    if run not in line.memory.children:
-        call = find_spawning_call(line.memory, content)
-        yield from child_run(line.memory, line.number, run, parent=line.run, call=call, at=line.at, prompt=content)
-    for record in turn_records(line.turn(run), message):
+    for record in message_records(context, message):
         yield record
-        yield from after(line.memory, record)
+        yield from follow_up_records(line.state, record)
 
 
-def _root(line: Line) -> str:
-    known = line.memory.sidechains
+def sidechain_records(line: SessionLine, message: ApiMessage) -> Iterator[Record | LineProblem]:
+    run = f"{line.session}/{line.entry.agent_id or _sidechain_name(line)}"
+    content = bytes(message.content)
+    if run not in line.state.children:
+        call = find_spawning_call(line.state, content)
+        yield from child_run_updates(
+            line.state, line.number, run, parent=line.run, call=call, at=line.at, prompt=content
+        )
+    for record in message_records(line.message_context(run), message):
+        yield record
+        yield from follow_up_records(line.state, record)
+
+
+def _sidechain_name(line: SessionLine) -> str:
+    known = line.state.sidechains
     uuid = line.entry.uuid or str(line.number)
-    root = known.get(line.entry.parent_uuid or "", uuid)
-    remember(known, uuid, root)
-    return f"sidechain-{root}"
+    first = known.get(line.entry.parent_uuid or "", uuid)
+    remember(known, uuid, first)
+    return f"sidechain-{first}"
+
+
+def sniff_journal(head: bytes, path: SourcePath) -> bool:
+    """The first line that is JSON has a `type`, a `key` and an `agentId`, and no session."""
+    for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
+        try:
+            entry = _read_journal_entry(raw)
+        except Untrusted:
+            continue
+        return bool(entry.type and entry.key and entry.agent_id and not entry.session_id)
+    return False
+
+
+def read_journal(
+    lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
+) -> Iterator[Record | LineProblem]:
+    for line in read_json_lines(lines, saved):
+        if isinstance(line, LineProblem):
+            yield line
+            continue
+        try:
+            _read_journal_entry(line.raw)
+        except Untrusted as refusal:
+            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
