@@ -164,6 +164,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 # A folder of recordings is many files, each with a field for its path.
 DATA_UPLOAD_MAX_NUMBER_FILES = 1_000
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_100
+ROWS_PER_PAGE = 50  # of the list of runs and of the calls of a run
 UPLOAD_LIMIT_BYTES = env.int("COUNTERFOIL_UPLOAD_LIMIT", default=256_000_000)
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
 

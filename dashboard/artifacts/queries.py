@@ -8,7 +8,6 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from dashboard.calls.queries import call_of
 from dashboard.models import Artifact, Call, Observation, Project, Run
 from dashboard.prepared import Row, given, instance, names_of, prepared
 
@@ -49,7 +48,7 @@ def artifact_of(project: Project, pk: UUID) -> Artifact | None:
     if row is None:
         return None
     artifact = instance(Artifact, row)
-    call = call_of(project, artifact.call_id)
+    call = project.calls.with_run_and_source().filter(pk=artifact.call_id).first()
     if call is None:
         return None
     artifact.call = call

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from dashboard.artifacts.content import Absence, AbsenceCause, NoContent, find_absence, open_stream
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.artifacts.view_modes import TEXT, Form, forms_of_head
-from dashboard.calls.queries import artifacts_of
 from dashboard.models import Artifact, Call
 from envelopes.storage.encoding import SNIFFED, detect
 
@@ -53,12 +52,12 @@ class Glanced:
 
 def glanced(call: Call) -> tuple[Glanced, ...]:
     """All artifacts of a call, in their order."""
-    return tuple(Glanced(artifact=one, absence=find_absence(one)) for one in artifacts_of(call))
+    return tuple(Glanced(artifact=one, absence=find_absence(one)) for one in call.artifacts.order_by("ordinal"))
 
 
 def listing_of(artifact: Artifact, known: Form | Absence | None) -> tuple[Listed, ...]:
     """All of its call, in their order; none where it is the only one. `known` is what was found of the artifact."""
-    found = artifacts_of(artifact.call)
+    found = list(artifact.call.artifacts.order_by("ordinal"))
     if len(found) < 2:
         return ()
     return tuple(

@@ -11,7 +11,7 @@ from django.http import QueryDict
 from dashboard.artifacts.summaries import Glanced, glanced
 from dashboard.calls.cut_bar import CutBar, cut_bars
 from dashboard.calls.lint_findings import LintPane, lint_pane, lint_reach
-from dashboard.calls.navigation import Walk, walk
+from dashboard.calls.navigation import CallNavigation, load_navigation
 from dashboard.calls.panes import (
     JsonPane,
     ReceiptPane,
@@ -20,7 +20,6 @@ from dashboard.calls.panes import (
     receipt_pane,
     recorded_pane,
 )
-from dashboard.calls.queries import EVENTS_READ, events_of, tries_of
 from dashboard.calls.stages import Rail, rail
 from dashboard.checks.drift import Sent, drifted_of
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
@@ -31,7 +30,7 @@ from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_ke
 from dashboard.text.escaping import printable
 from envelopes.text.untrusted_json import tame
 
-EVENTS_SHOWN = EVENTS_READ - 1
+EVENTS_SHOWN = 200
 WAITING_FROM_MS = 1_000  # below that the difference of two clocks is writing the log, not a person
 
 
@@ -84,7 +83,7 @@ class Attempt:
 class CallPage:
     call: Call
     run: Run
-    walk: Walk
+    navigation: CallNavigation
     verdicts: tuple[Verdict, ...]
     timing: Timing
     source: str
@@ -120,11 +119,11 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     shows_recorded = query.get("left") == "recorded" and surfaces.result is not None
     way = rail(surfaces, query)
     variant = variant_pane(project, surfaces, query)
-    events = events_of(call)
+    events = tuple(Event.objects.filter(call=call.pk).defer("payload").order_by("line", "id")[: EVENTS_SHOWN + 1])
     return CallPage(
         call=call,
         run=call.run,
-        walk=walk(project, call, query),
+        navigation=load_navigation(project, call, query),
         verdicts=tuple(_verdicts(call)),
         timing=_timing(call),
         source=call.source.name if call.source else "",
@@ -251,7 +250,9 @@ def _attempts(call: Call) -> tuple[Attempt, ...]:
     """Calls that are tries of one step; empty when there was only one try."""
     if not call.step:
         return ()
-    rows = tries_of(call)
-    if max(attempt for _, attempt, _ in rows) < 2:
-        return ()
-    return tuple(Attempt(key=pk, number=n, status=status, is_current=pk == call.pk) for pk, n, status in rows)
+    same_step = call.run.own_calls.filter(step=call.step, tool=call.tool).order_by("attempt", "line")
+    attempts = tuple(
+        Attempt(key=pk, number=number, status=status, is_current=pk == call.pk)
+        for pk, number, status in same_step.values_list("pk", "attempt", "status")
+    )
+    return attempts if any(attempt.number > 1 for attempt in attempts) else ()

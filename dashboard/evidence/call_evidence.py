@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 import msgspec
 
-from dashboard.calls.queries import observations_of, projections_of, receipts_of
 from dashboard.models import Call, CanonicalProjection, Observation, Receipt
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import CanonicalResult, InvalidOutput
@@ -136,7 +136,9 @@ class Surfaces:
     def _fitting(self) -> list[CanonicalProjection]:
         """Of what is looked at, under any mapping."""
         subject = self.chosen.get("result") or self.chosen.get("receipt") or self.chosen.get("args")
-        stored = projections_of(self.call) if self.stored is None else self.stored
+        stored = self.stored
+        if stored is None:
+            stored = tuple(sorted(self.call.projections.all(), key=attrgetter("pk")))
         return [one for one in stored if subject is None or one.observation_id in (None, subject.pk)]
 
     def _stored(self, mapping: str) -> CanonicalResult | None:
@@ -145,8 +147,13 @@ class Surfaces:
 
 
 def surfaces_of(call: Call, wanted: Mapping[str, str], *, first: int | None = None) -> Surfaces:
-    """Two queries. A call has few observations, so they come with their bytes."""
-    return surfaces_from(call, observations_of(call), receipts_of(call), wanted, first=first)
+    """Two queries. A call has few observations, so they come with their bytes.
+
+    They are sorted here: a database that sorts would carry the payloads through its sorter.
+    """
+    observations = sorted(call.observations.with_source(), key=attrgetter("surface", "line", "pk"))
+    receipts = sorted(call.receipts.all(), key=attrgetter("seq"))
+    return surfaces_from(call, tuple(observations), tuple(receipts), wanted, first=first)
 
 
 def surfaces_from(
@@ -158,7 +165,7 @@ def surfaces_from(
     *,
     first: int | None = None,
 ) -> Surfaces:
-    """The same from rows at hand, in the order of `calls.queries`; envelopes that are not given are asked for."""
+    """The same from rows at hand, in the same order; envelopes that are not given are loaded."""
     chosen = {
         surface: found
         for surface in SURFACES

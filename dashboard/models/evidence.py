@@ -7,6 +7,12 @@ from django.db import models
 from dashboard.models.runs import Call
 
 
+class ObservationQuerySet(models.QuerySet["Observation"]):
+    def with_source(self) -> ObservationQuerySet:
+        """Joins the source, without the reader's state of it, which may be large."""
+        return self.select_related("source").defer("source__state", "source__seen")
+
+
 class Observation(models.Model):
     """What one source said about one surface of a call: append-only, byte for byte.
 
@@ -31,6 +37,8 @@ class Observation(models.Model):
     fidelity = models.CharField(max_length=20)
     observed_at = models.DateTimeField(null=True)
     selected = models.BooleanField(default=True)
+
+    objects = ObservationQuerySet.as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["call", "surface"])]  # one call's payloads

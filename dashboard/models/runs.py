@@ -128,6 +128,10 @@ class CallQuerySet(models.QuerySet["Call"]):
         """The calls of a run in its order, inherited ones included."""
         return self.filter(memberships__run=run).order_by("memberships__ordinal", "id")
 
+    def with_run_and_source(self) -> CallQuerySet:
+        """Joins both, without the plan of the run and the reader's state of the source, which may be large."""
+        return self.select_related("run", "source").defer("run__plan", "source__state", "source__seen")
+
 
 class Call(models.Model):
     """One tool call. Status is what the source's evidence says; `unknown` when nothing answered it."""

@@ -14,7 +14,6 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.calls.queries import call_of
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Project, RunFacet
 from dashboard.renderers.preview_pasted import kept, parsed
@@ -119,7 +118,7 @@ def cuts_of(surfaces: Surfaces) -> tuple[Shortened, ...]:
 def _call(project: Project, key: str) -> Call:
     """By the id in its address, or by the agent's own id."""
     try:
-        found = call_of(project, UUID(key))
+        found = project.calls.with_run_and_source().filter(pk=UUID(key)).first()
     except ValueError:
         named = project.calls.filter(external_id=key).select_related("run", "source")
         found = named.order_by("-started_at", "pk").first()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db.models import BigIntegerField, Case, CharField, F, Value, When
 from django.db.models.functions import Coalesce
 
@@ -19,7 +20,7 @@ from dashboard.models.runs import FAILED, UNANSWERED
 from dashboard.prepared import prepared
 from dashboard.runs.by_tool import ByTool, by_tool
 from dashboard.runs.time_axis import MILLISECOND, Axis, Span, axis_of, plain_axis
-from dashboard.runs.waterfall import OUTCOMES, PAGE, RUN, STATES, Ordered, in_order
+from dashboard.runs.waterfall import OUTCOMES, RUN, STATES, Ordered, in_order
 
 LIMIT = 5_000  # calls drawn; a longer run says how many are not
 FAILED_SHOWN = 24
@@ -159,8 +160,8 @@ def _bands(points: Sequence[Point]) -> Iterable[Band]:
 
 
 def _segments(count: int) -> Iterable[Segment]:
-    for start in range(0, count, PAGE):
-        last = min(start + PAGE, count)
+    for start in range(0, count, settings.ROWS_PER_PAGE):
+        last = min(start + settings.ROWS_PER_PAGE, count)
         yield Segment(start, start + 1, last, last - start)
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote_plus, urlencode
 from uuid import UUID
 
 import msgspec
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
@@ -18,7 +19,7 @@ from dashboard.prepared import given, instance, names_of, prepared
 from dashboard.runs.child_runs import Children, ChildRun, children_of
 from dashboard.runs.overview import Overview, overview_of
 from dashboard.runs.variant_switch import AS_RECORDED, VariantSwitch, with_tokens
-from dashboard.runs.waterfall import NOTHING, PAGE, Page, RowsAsked, in_order, page_of, place_of
+from dashboard.runs.waterfall import NOTHING, Page, RowsAsked, in_order, page_of, place_of
 from envelopes.text.untrusted_json import Untrusted, tame
 
 PLAN_CHARACTERS = 16_000
@@ -212,7 +213,7 @@ def _skipped(run: Run, ask: Ask, matching: int) -> int:
     """Rows in front of the page when no cursor says it: none, or in a live run all but the last page."""
     if ask.skip is not None:
         return min(ask.skip, max(0, matching - 1))
-    return max(0, matching - PAGE) if run.is_live else 0
+    return max(0, matching - settings.ROWS_PER_PAGE) if run.is_live else 0
 
 
 def _number(text: object) -> int | None:

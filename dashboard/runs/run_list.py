@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import quote_plus, urlencode
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -26,7 +27,6 @@ from dashboard.runs.run_row import HEADS, Head, Listed, RunRow, run_row
 from dashboard.runs.saved_views import View, asked_view
 from dashboard.text.column_values import column_time
 
-PAGE = 50
 SORTS = {
     "newest": "sort_at",
     "calls": "call_count",
@@ -148,7 +148,7 @@ class RunPage:
     hides_children: bool
     with_children_href: str
     without_children_href: str
-    size: int = PAGE
+    size: int
 
     @property
     def footnote(self) -> str:
@@ -169,12 +169,14 @@ def run_page(project: Project, state: ListState) -> RunPage:
     query = parse(state.text)
     position, problem = _position(state)
     runs = [] if query.problems else _listed(project, query.terms, state.sort, position)
+    size = settings.ROWS_PER_PAGE
     now = timezone.now()
     peek = f"{state.without_peek}&peek=".replace("?&", "?")
-    rows = [run_row(run, now, peek) for run in runs[:PAGE]]
-    digest = _digest(runs[:PAGE], rows)
+    rows = [run_row(run, now, peek) for run in runs[:size]]
+    digest = _digest(runs[:size], rows)
     has_live = any(row.status == "live" for row in rows)
     return RunPage(
+        size=size,
         state=state,
         query=query,
         problems=(*query.problems, *problem, *_unknown_view(state), *state.unknown),
@@ -182,7 +184,9 @@ def run_page(project: Project, state: ListState) -> RunPage:
         columns=[_column(state, head) for head in HEADS],
         presets=[_preset_choice(preset, state, str(number)) for number, preset in enumerate(PRESETS, start=1)],
         digest=digest,
-        next_href=state.address(after=_cursor(runs[PAGE - 1], state.sort)) if len(runs) > PAGE else "",
+        next_href=state.address(after=_cursor(runs[settings.ROWS_PER_PAGE - 1], state.sort))
+        if len(runs) > settings.ROWS_PER_PAGE
+        else "",
         first_href=state.address() if state.after else "",
         clear_href=state.filtered(""),
         poll_href=state.address(after=state.after, seen=digest) if has_live else "",
@@ -208,7 +212,7 @@ def _listed(project: Project, terms: tuple[Term, ...], sort: str, position: Posi
     # A small selection is sorted: the order of an index would tempt SQLite to walk the whole list for it.
     order = Coalesce(column, column) if is_small else F(column)
     rows = runs.order_by(order.desc(), "-id").values_list(*Listed._fields)
-    return list(map(Listed._make, rows[: PAGE + 1]))
+    return list(map(Listed._make, rows[: settings.ROWS_PER_PAGE + 1]))
 
 
 def sidebar(project: Project, page: RunPage) -> list[FacetGroup]:

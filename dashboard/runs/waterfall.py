@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import F, Q, QuerySet
 
 from dashboard.evidence.argument_labels import asked_by, unless_said
@@ -25,7 +26,6 @@ from dashboard.runs.time_axis import MILLISECOND, Axis
 from dashboard.text.escaping import printable
 from dashboard.text.formatting import format_duration
 
-PAGE = 100  # rows of a first screen; the next ones come as they are scrolled to
 ONLY = {"progress": ["only in progress"], "answer": ["only its answer"]}  # what told of a call, but for its own line
 NUMBERED = 5_000  # calls
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
@@ -162,12 +162,12 @@ def in_order(run: Run | Given, terms: Sequence[Term] = ()) -> Ordered:
 
 @prepared
 def _first_rows(terms: tuple[Term, ...], skip: int) -> Ordered:
-    return in_order(RUN, terms).values_list(*Facts._fields)[skip : skip + PAGE]
+    return in_order(RUN, terms).values_list(*Facts._fields)[skip : skip + settings.ROWS_PER_PAGE]
 
 
 @prepared
 def _rows_behind(terms: tuple[Term, ...]) -> Ordered:
-    return in_order(RUN, terms).filter(_beyond(ORDINAL, CALL)).values_list(*Facts._fields)[:PAGE]
+    return in_order(RUN, terms).filter(_beyond(ORDINAL, CALL)).values_list(*Facts._fields)[: settings.ROWS_PER_PAGE]
 
 
 @prepared

@@ -8,13 +8,13 @@ from typing import cast
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.calls.call_detail import call_page
 from dashboard.calls.export import copied
 from dashboard.calls.panes import TITLES, Half, half_window
-from dashboard.calls.queries import call_of
 from dashboard.evidence.call_evidence import SURFACES, Surfaces, surfaces_of
 from dashboard.evidence.images import image_at
 from dashboard.models import Call
@@ -72,10 +72,7 @@ def file_name(what: str, key: object, ending: str) -> str:
 
 
 def _call(request: OperatorRequest, pk: UUID) -> Call:
-    call = call_of(request.project, pk)
-    if call is None:
-        raise Http404
-    return call
+    return get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
 
 
 def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:

@@ -7,12 +7,11 @@ from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.calls.queries import call_of
 from dashboard.checks.drift_list import drift_list
 from dashboard.renderers import preview_pasted
 from dashboard.renderers.preview_source import NoSubject
@@ -62,9 +61,7 @@ def canonical(request: OperatorRequest, name: str) -> HttpResponse:
 @require_GET
 def strip(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """A call under all variants of its family: a fragment of the Call page, and a page of its own."""
-    call = call_of(request.project, pk)
-    if call is None:
-        raise Http404
+    call = get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
     shown = variant_strip(request.project, call, request.GET)
     return render_page(request, "renderers/strip.html", {"call": call, "strip": shown}, partial="strip")
 

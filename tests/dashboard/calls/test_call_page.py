@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.evidence.fidelity import RECEIPT
 from dashboard.ingest.derive import derive
@@ -209,9 +209,7 @@ def test_attempts_and_events_and_the_child_run_are_there(client: Client, run: Ru
     assert f'href="/runs/{child.pk}/"' in page
 
 
-def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(
-    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(client: Client, run: Run, settings: Settings) -> None:
     first, second, third = (bash(run, f"call {n}", summary=f"said {n}") for n in range(3))
     Call.objects.filter(pk=second.pk).update(tool="Grep")
     query = f"?from=run&amp;run={run.pk}&amp;q=tool%3ABash"
@@ -221,7 +219,7 @@ def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(
     assert f'href="/runs/{run.pk}/?q=tool%3ABash#c-{first.pk}"' in page
     assert f'href="/calls/{second.pk}/" rel="next"' in body(client, first)
     assert 'rel="next"' not in body(client, third)
-    monkeypatch.setattr("dashboard.calls.navigation.PAGE", 2)  # rows of a page of the run
+    settings.ROWS_PER_PAGE = 2
     assert f'href="/runs/{run.pk}/?skip=2#c-{third.pk}"' in body(client, third)
 
 

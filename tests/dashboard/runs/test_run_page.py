@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import product
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
@@ -18,7 +19,6 @@ from dashboard.models import Call, Project, Run, RunCall
 from dashboard.runs.overview import LETTER, overview_of
 from dashboard.runs.run_detail import Ask, run_page
 from dashboard.runs.time_axis import axis_of, plain_axis
-from dashboard.runs.waterfall import PAGE
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user
 
 HTMX = {"HX-Request": "true"}
@@ -240,7 +240,7 @@ def test_a_filter_that_cannot_be_read_says_so_and_finds_nothing(client: Client, 
 
 @pytest.mark.usefixtures("alice")
 def test_a_long_run_shows_its_first_rows_and_the_rest_one_step_away(client: Client, run: Run) -> None:
-    filled(run, PAGE + 30)
+    filled(run, settings.ROWS_PER_PAGE + 30)
     seen = []
     asked = ""
     while True:
@@ -251,17 +251,17 @@ def test_a_long_run_shows_its_first_rows_and_the_rest_one_step_away(client: Clie
             break
         assert "30 more calls" in html
         asked = found[1]
-    assert seen == list(range(1, PAGE + 31))
+    assert seen == list(range(1, settings.ROWS_PER_PAGE + 31))
 
 
 @pytest.mark.usefixtures("alice")
 def test_the_next_rows_come_as_a_fragment_without_the_page_around_them(client: Client, run: Run) -> None:
-    filled(run, PAGE + 2)
+    filled(run, settings.ROWS_PER_PAGE + 2)
     cursor = run_page(run, Ask()).calls.next_cursor
     fragment = text_of(client, run, f"?after={cursor}", **HTMX)
-    assert lines_in(fragment) == [PAGE + 1, PAGE + 2]
+    assert lines_in(fragment) == [settings.ROWS_PER_PAGE + 1, settings.ROWS_PER_PAGE + 2]
     assert "<html" not in fragment
-    assert "101" in re.findall(r'class="n">(\d+)<', fragment)
+    assert "51" in re.findall(r'class="n">(\d+)<', fragment)
 
 
 @pytest.mark.parametrize(
@@ -297,10 +297,10 @@ def test_polling_stops_by_itself_when_the_run_is_over(client: Client, project: P
 
 
 def test_a_live_run_is_looked_at_from_its_tail(project: Project) -> None:
-    run = filled(create_run(project, last_at=timezone.now()), PAGE + 5)
+    run = filled(create_run(project, last_at=timezone.now()), settings.ROWS_PER_PAGE + 5)
     page = run_page(run, Ask())
     assert page.calls.before == 5
-    assert page.calls.rows[-1].summary == f"call of line {PAGE + 5}"
+    assert page.calls.rows[-1].summary == f"call of line {settings.ROWS_PER_PAGE + 5}"
     assert run_page(run, Ask(skip=0)).calls.rows[0].summary == "call of line 1"
 
 

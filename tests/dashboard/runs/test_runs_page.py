@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 from dashboard.ingest import run_counts
 from dashboard.models import Project, Run
@@ -95,9 +96,9 @@ def test_control_characters_of_a_filter_are_drawn(client: Client, project: Proje
 @pytest.mark.usefixtures("alice")
 @pytest.mark.parametrize("sort", ["newest", "tokens"])
 def test_a_rare_filter_is_sorted_and_paged_like_a_common_one(
-    client: Client, project: Project, sort: str, monkeypatch: pytest.MonkeyPatch
+    client: Client, project: Project, sort: str, settings: Settings
 ) -> None:
-    monkeypatch.setattr("dashboard.runs.run_list.PAGE", 2)
+    settings.ROWS_PER_PAGE = 2
     for number in range(5):
         at = START + timedelta(seconds=number)
         create_run(project, title=f"Run {number}", sort_at=at, token_count=number, facets={"tool": ["Rare"]})
