@@ -16,8 +16,9 @@ import msgspec
 
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
-from envelopes.families import fallback, family, foreign
+from envelopes.families import FALLBACK
 from envelopes.families.base import Family
+from envelopes.families.registry import family, find_mapping
 from envelopes.lint.model import Finding, Pair, Shortened
 from envelopes.lint.rules import lint
 from envelopes.pipeline.project import Projection, project
@@ -104,7 +105,7 @@ def read_halves(
 
 def _lists(agent: str, tool: str, stored: Stored) -> tuple[str, ...]:
     """The tool's lists where their beginning may be enough: its envelope need not be made."""
-    owner, row = foreign(agent, tool)
+    owner, row = find_mapping(agent, tool)
     return row.lists if row.lists and stored(_mapping(owner, row)) is not None else ()
 
 
@@ -182,7 +183,7 @@ def _halves(
     first: int | None,
 ) -> Halves:
     """The family's own reading, else external's, else external's of nothing: a call is never lost to a mapping."""
-    for owner, row in (foreign(evidence.agent, evidence.tool), fallback()):
+    for owner, row in (find_mapping(evidence.agent, evidence.tool), FALLBACK):
         try:
             applied = _applied(owner, row, evidence, parts or (), sink, stored, first)
             break

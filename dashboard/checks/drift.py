@@ -33,7 +33,7 @@ from dashboard.reviews.verdicts import sha256_of
 from dashboard.variants.templates import is_template, kept_version
 from dashboard.variants.variant_list import current_variant
 from dashboard.worker.comparisons import results_of
-from envelopes.families import family
+from envelopes.families.registry import family
 from envelopes.pipeline.render import render
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.canonical_json import NotCanonical, hash_of

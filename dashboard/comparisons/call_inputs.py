@@ -17,8 +17,8 @@ from django.db.models import QuerySet
 from dashboard.evidence.call_evidence import Surfaces, surfaces_from
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation, Receipt
 from dashboard.prepared import given, prepared
-from envelopes.families import family
 from envelopes.families.base import Family, FieldCut
+from envelopes.families.registry import family
 from envelopes.lint.model import Shortened
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.untrusted_json import tame

@@ -20,7 +20,7 @@ from dashboard.filters.language import Query, parse
 from dashboard.ingest.bulk import insert
 from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
 from dashboard.text.column_values import column_text
-from envelopes.families import all_families
+from envelopes.families.registry import all_families
 
 BATCH = 200
 MOST_CALLS = 1_000_000

@@ -24,7 +24,7 @@ from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.diff import difference
 from dashboard.text.diff_markup import DiffPage, View, diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
-from envelopes.families import family
+from envelopes.families.registry import family
 from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult

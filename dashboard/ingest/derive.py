@@ -12,7 +12,7 @@ import msgspec
 from dashboard.ingest.bulk import fresh
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation, identity
 from dashboard.text.column_values import column_int, column_text
-from envelopes.families import family
+from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.text.pointer import join, text_at

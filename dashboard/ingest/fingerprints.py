@@ -11,7 +11,7 @@ import hashlib
 
 from dashboard.models import Receipt, ReceiptFingerprint
 from dashboard.variants.variant_list import current_variant
-from envelopes.families import all_families
+from envelopes.families.registry import all_families
 from envelopes.halves import recorded_parts
 from envelopes.recordings.base import ReceiptRecord
 from envelopes.text.untrusted_json import Untrusted, tame

@@ -15,8 +15,8 @@ from dashboard.renderers.preview_source import NoSubject, SampleName, Subject, r
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, NEXT_CHARS, TextChunk
 from dashboard.variants.variant_list import Offered, offered
-from envelopes.families import family
 from envelopes.families.base import Family
+from envelopes.families.registry import family
 
 
 @dataclass(frozen=True, kw_only=True)

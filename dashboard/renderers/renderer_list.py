@@ -11,10 +11,10 @@ from django.urls import reverse
 from dashboard.models import Project, RunFacet
 from dashboard.variants.templates import retired_templates
 from dashboard.variants.variant_list import Offered, offered_by_family
-from envelopes.families import all_families, plugged_families
 from envelopes.families.base import Family
-from envelopes.families.plugins import Broken
-from envelopes.variants import plugged_variants
+from envelopes.families.plugins import BrokenPlugin
+from envelopes.families.registry import all_families, installed_families
+from envelopes.variants import installed_variants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class RendererList:
     """`broken`: what installed packages meant to add, and could not."""
 
     families: tuple[FamilyRow, ...]
-    broken: tuple[Broken, ...]
+    broken: tuple[BrokenPlugin, ...]
 
 
 def renderer_list(project: Project) -> RendererList:
@@ -63,7 +63,7 @@ def renderer_list(project: Project) -> RendererList:
             )
             for one in all_families()
         ),
-        broken=(*plugged_families().broken, *plugged_variants().broken),
+        broken=(*installed_families().broken, *installed_variants().broken),
     )
 
 

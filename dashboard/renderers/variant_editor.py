@@ -13,8 +13,8 @@ from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.templates import as_variant, retired_templates, versions
-from envelopes.families import family
 from envelopes.families.base import Family
+from envelopes.families.registry import family
 from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.text.tokens import TokenCount, count_tokens
 from envelopes.variants.template import TemplateRefused, check

@@ -13,8 +13,8 @@ from functools import cache
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
-from envelopes.families import builtin, samples
 from envelopes.families.base import Family, FieldCut
+from envelopes.families.registry import builtin, samples
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt, Source

@@ -14,7 +14,7 @@ from dashboard.tools.provider_declarations import SCHEMA, Declared, Form, bodies
 from dashboard.tools.samples import Rendered, Sample, tool_samples
 from dashboard.tools.schema_tables import Shape, shapes
 from dashboard.tools.tool_list import ForeignRow, ToolRow, foreign_names, foreign_rows, tool_row, uses
-from envelopes.families import builtin
+from envelopes.families.registry import builtin
 from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
 
 ONE_LINE = 72  # characters of an example

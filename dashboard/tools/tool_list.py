@@ -11,8 +11,9 @@ from django.db.models import Count, Sum
 from django.urls import reverse
 
 from dashboard.models import Project, RunFacet
-from envelopes.families import FAMILIES, may_call, tools
+from envelopes.families import FAMILIES
 from envelopes.families.base import Family
+from envelopes.families.registry import may_call, tools
 from envelopes.schema.tool import ALL_PROFILES, Plane, ToolDefinition
 
 PLANES = {
@@ -117,13 +118,13 @@ def tool_row(definition: ToolDefinition, used: Mapping[str, Use]) -> ToolRow:
 
 
 def foreign_names(families: Iterable[Family]) -> set[str]:
-    return {name for family in families for row in family.foreign for name in row.tools}
+    return {name for family in families for row in family.mappings for name in row.tools}
 
 
 def foreign_rows(family: Family, used: Mapping[str, Use]) -> list[ForeignRow]:
     """One row an agent: its names in the order of the family's mappings."""
     names: dict[str, list[str]] = {}
-    for mapping in family.foreign:
+    for mapping in family.mappings:
         names.setdefault(mapping.agent, []).extend(mapping.tools)
     return [
         ForeignRow(family.title, agent, tuple(used.get(name, Use(name=name)) for name in found))

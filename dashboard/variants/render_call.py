@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dashboard.evidence.call_evidence import Surfaces
-from envelopes.families import family
 from envelopes.families.base import Family
+from envelopes.families.registry import family
 from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult

@@ -17,11 +17,11 @@ from dashboard.variants.templates import (
     retired_templates,
     template_names,
 )
-from envelopes.families import all_families, family, plugged_families
 from envelopes.families.base import Family
-from envelopes.families.plugins import Origin
+from envelopes.families.plugins import PluginOrigin
+from envelopes.families.registry import all_families, family, installed_families
 from envelopes.schema.variant import Variant
-from envelopes.variants import plugged_variants, variant, variants_for
+from envelopes.variants import installed_variants, variant, variants_for
 
 TEMPLATE = "template"
 
@@ -75,8 +75,8 @@ def _is_left_out(owner: Family, key: str, retired: set[tuple[str, str]]) -> bool
 
 
 def _installed(owner: Family) -> tuple[Offered, ...]:
-    packages = {one.thing.id: one.origin for one in plugged_variants().plugged}
-    own = {one.thing.name: one.origin for one in plugged_families().plugged}
+    packages = {plugin.value.id: plugin.origin for plugin in installed_variants().plugins}
+    own = {plugin.value.name: plugin.origin for plugin in installed_families().plugins}
     return tuple(
         Offered(key=one.name, variant=one, origin=_origin(packages.get(one.id) or own.get(one.id.partition("/")[0])))
         for one in variants_for(owner)
@@ -87,7 +87,7 @@ def _written(templates: Keyed) -> tuple[Offered, ...]:
     return tuple(Offered(key=key, variant=as_variant(row), origin=TEMPLATE) for key, row in templates)
 
 
-def _origin(found: Origin | None) -> str:
+def _origin(found: PluginOrigin | None) -> str:
     if found is None:
         return "built in"
     return f"{found.package} {found.version}".strip() or found.target

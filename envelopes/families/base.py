@@ -5,7 +5,7 @@ A family is one module with a `FAMILY` and one line in `families.FAMILIES`. It o
     results     its typed complete results (msgspec structs), for our own tools and foreign ones
     project     complete result -> bounded JSON, large fields into the sink, cuts as records
     renderers   canonical -> segments; `receipt` first, then the family's own variants
-    foreign     the `(agent, tool)` rows it takes in, each with `read` and `align`
+    mappings    the `(agent, tool)` rows that it reads, each with `read` and `align`
     tools       the definitions of its built-in tools
     lint        rules of its own for a receipt, before those that serve every family
     examples    complete outputs that show it, for galleries and contract tests (`families.examples`)
@@ -70,7 +70,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     results: tuple[type[msgspec.Struct], ...]
     project: Callable[[msgspec.Struct, ProjectionPolicy, ArtifactSink], Projected]
     renderers: dict[str, Renderer]
-    foreign: tuple[ToolMapping, ...] = ()
+    mappings: tuple[ToolMapping, ...] = ()
     tools: tuple[ToolDefinition, ...] = ()
     examples: Path | None = None
     projection: ProjectionPolicy = ProjectionPolicy()

@@ -1,4 +1,4 @@
-"""What installed packages add: families and variants, found through their entry points.
+"""Loads what installed packages add, families and variants, from their entry points.
 
     [project.entry-points."counterfoil.families"]
     tickets = "my_package.tickets:FAMILY"          a Family
@@ -6,16 +6,16 @@
     [project.entry-points."counterfoil.variants"]
     terse = "my_package.terse:VARIANT"             a Variant, or several in a tuple
 
-A package that cannot be imported, takes too long, or gives something else, is a `Broken` with its reason and
-harms nothing besides. This module knows neither families nor variants: who asks says what it expects and what
-it checks.
-Packages run with the rights of this process: an entry point is trusted code, as any dependency is.
+A package that cannot be imported, takes too long or gives something else becomes a BrokenPlugin with its reason;
+the other packages are loaded all the same. The caller gives the expected type and the check, so that this module
+depends on neither families nor variants. Packages run with the rights of this process: an entry point is trusted
+code, as any dependency is.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
@@ -23,13 +23,13 @@ import msgspec
 
 FAMILIES = "counterfoil.families"
 VARIANTS = "counterfoil.variants"
-IMPORTED_WITHIN = 10.0  # seconds
-_HERE = threading.local()
+IMPORT_SECONDS = 10.0
+_THREAD = threading.local()
 
-Thing = TypeVar("Thing", bound=msgspec.Struct)
+Value = TypeVar("Value", bound=msgspec.Struct)
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class PluginOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """`package` and `version` are the distribution's; both empty for one without metadata."""
 
     group: str
@@ -39,94 +39,86 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-class Plugged(msgspec.Struct, Generic[Thing], frozen=True):
-    thing: Thing
-    origin: Origin
+class Plugin(msgspec.Struct, Generic[Value], frozen=True):
+    value: Value
+    origin: PluginOrigin
 
 
-class Broken(msgspec.Struct, frozen=True):
-    origin: Origin
+class BrokenPlugin(msgspec.Struct, frozen=True):
+    origin: PluginOrigin
     reason: str
 
 
-class Refused(ValueError):
-    """What a check says of something that a package gave."""
+class InvalidPlugin(ValueError):
+    """A package gave something that the program cannot use."""
 
 
-class Found(msgspec.Struct, Generic[Thing], frozen=True):
-    plugged: tuple[Plugged[Thing], ...]
-    broken: tuple[Broken, ...]
+class LoadedPlugins(msgspec.Struct, Generic[Value], frozen=True):
+    plugins: tuple[Plugin[Value], ...]
+    broken: tuple[BrokenPlugin, ...]
 
 
-def found(group: str, kind: type[Thing], check: Callable[[Thing], None]) -> Found[Thing]:
-    """In the order of their names. `check` raises Refused for a thing that may not be taken in.
+def load_plugins(group: str, kind: type[Value], check: Callable[[Value], None]) -> LoadedPlugins[Value]:
+    """Loads the plugins of one group in the order of their names. `check` raises InvalidPlugin.
 
     A package that asks for families while it is imported gets the program's own: it cannot wait for itself.
     """
-    if getattr(_HERE, "is_importing", False):
-        return Found((), ())
-    plugged: list[Plugged[Thing]] = []
-    broken: list[Broken] = []
-    for point in sorted(entry_points(group=group), key=lambda one: (one.name, one.value)):
-        origin = _origin(point)
+    if getattr(_THREAD, "is_importing", False):
+        return LoadedPlugins((), ())
+    plugins: list[Plugin[Value]] = []
+    broken: list[BrokenPlugin] = []
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+        origin = PluginOrigin(
+            group=point.group,
+            name=point.name,
+            target=point.value,
+            package=point.dist.name if point.dist else "",
+            version=point.dist.version if point.dist else "",
+        )
         try:
-            things = list(_things(point, kind))
-            for thing in things:
-                check(thing)
+            values = _import(point, kind)
+            for value in values:
+                check(value)
         except (Exception, SystemExit) as error:  # whatever a foreign package does when it is imported
-            broken.append(Broken(origin, _reason(error)))
+            broken.append(BrokenPlugin(origin, _describe(error)))
             continue
-        plugged.extend(Plugged(thing, origin) for thing in things)
-    return Found(tuple(plugged), tuple(broken))
+        plugins.extend(Plugin(value, origin) for value in values)
+    return LoadedPlugins(tuple(plugins), tuple(broken))
 
 
-def _origin(point: EntryPoint) -> Origin:
-    dist = point.dist
-    return Origin(
-        group=point.group,
-        name=point.name,
-        target=point.value,
-        package=dist.name if dist else "",
-        version=dist.version if dist else "",
-    )
-
-
-def _things(point: EntryPoint, kind: type[Thing]) -> Iterable[Thing]:
-    loaded = _loaded(point)
-    for thing in loaded if isinstance(loaded, tuple | list) else (loaded,):
-        if not isinstance(thing, kind):
-            raise Refused(f"expected a {kind.__name__}, found {type(thing).__name__}")
-        yield thing
-
-
-def _loaded(point: EntryPoint) -> object:
-    """In a thread of its own, so that an import that never ends holds nobody up. Whatever it raises is raised here.
+def _import(point: EntryPoint, kind: type[Value]) -> list[Value]:
+    """Imports in a thread of its own, so that an import that never ends blocks nobody. Raises what the import raises.
 
     A thread cannot be ended: one that waits costs nothing, one that spins costs time until the process ends. To
     try each package in a child process first was rejected: every command would pay for it, also where all is well.
     """
-    ended: list[object] = []
-    failed: list[BaseException] = []
+    loaded: list[object] = []
+    errors: list[BaseException] = []
 
     def load() -> None:
-        _HERE.is_importing = True
+        _THREAD.is_importing = True
         try:
-            ended.append(point.load())
+            loaded.append(point.load())
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=load, name=f"import of {point.value}", daemon=True)
     thread.start()
-    thread.join(IMPORTED_WITHIN)
-    for error in failed:
+    thread.join(IMPORT_SECONDS)
+    for error in errors:
         raise error
-    if not ended:
-        raise Refused(f"its import did not end within {IMPORTED_WITHIN:g} seconds")
-    return ended[0]
+    if not loaded:
+        raise InvalidPlugin(f"its import did not end within {IMPORT_SECONDS:g} seconds")
+    values: list[Value] = []
+    for value in loaded[0] if isinstance(loaded[0], tuple | list) else loaded:
+        if not isinstance(value, kind):
+            raise InvalidPlugin(f"expected a {kind.__name__}, found {type(value).__name__}")
+        values.append(value)
+    return values
 
 
-def _reason(error: BaseException) -> str:
-    if isinstance(error, Refused):
+def _describe(error: BaseException) -> str:
+    if isinstance(error, InvalidPlugin):
         return str(error)
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}"[:500] if said else type(error).__name__
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}"[:500] if message else type(error).__name__

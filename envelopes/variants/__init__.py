@@ -25,7 +25,7 @@ VARIANTS: tuple[Variant, ...] = (
     markdown.VARIANT,
 )
 
-__all__ = ["VARIANTS", "Variant", "look_again", "plugged_variants", "variant", "variants_for"]
+__all__ = ["VARIANTS", "Variant", "reload_plugins", "installed_variants", "variant", "variants_for"]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -36,7 +36,7 @@ def variants_for(family: Family) -> tuple[Variant, ...]:
     Behind them those of packages; one that is made for this family keeps its own policy.
     """
     own = sorted(family.renderers, key=lambda name: name != "receipt")
-    added = [one.thing for one in plugged_variants().plugged]
+    added = [plugin.value for plugin in installed_variants().plugins]
     shared = [one for one in (*VARIANTS, *added) if "/" not in one.id and one.name not in family.renderers]
     return (
         *(_own(family, name) for name in own),
@@ -46,7 +46,7 @@ def variants_for(family: Family) -> tuple[Variant, ...]:
 
 
 @cache
-def plugged_variants() -> plugins.Found[Variant]:
+def installed_variants() -> plugins.LoadedPlugins[Variant]:
     """Looked for once a process."""
     taken = {one.name for one in VARIANTS} | {"recorded", "none", "receipt"}
 
@@ -55,12 +55,12 @@ def plugged_variants() -> plugins.Found[Variant]:
         taken.add(one.id)
         taken.add(one.name)
 
-    return plugins.found(plugins.VARIANTS, Variant, check)
+    return plugins.load_plugins(plugins.VARIANTS, Variant, check)
 
 
-def look_again() -> None:
+def reload_plugins() -> None:
     """Forgets what packages added: for a process in which one is installed while it runs."""
-    plugged_variants.cache_clear()
+    installed_variants.cache_clear()
 
 
 def variant(family: Family, name: str) -> Variant:
@@ -82,15 +82,15 @@ def _own(family: Family, name: str) -> Variant:
 
 
 def _check(one: Variant, taken: set[str]) -> None:
-    """Raises plugins.Refused."""
+    """Raises plugins.InvalidPlugin."""
     held: tuple[tuple[object, type], ...] = ((one.id, str), (one.version, int), (one.policy, RenderPolicy))
     for thing, kind in held:
         if not isinstance(thing, kind):
-            raise plugins.Refused(f"a {kind.__name__} is expected, not {type(thing).__name__}")
+            raise plugins.InvalidPlugin(f"a {kind.__name__} is expected, not {type(thing).__name__}")
     parts = one.id.split("/")
     if len(parts) not in (1, 2) or not all(NAME.fullmatch(part) for part in parts):
-        raise plugins.Refused(f"the id {one.id!r} is neither `name` nor `family/name` in lower-case words")
+        raise plugins.InvalidPlugin(f"the id {one.id!r} is neither `name` nor `family/name` in lower-case words")
     if one.id in taken or one.name in taken:
-        raise plugins.Refused(f"there is a variant {one.name} already")
+        raise plugins.InvalidPlugin(f"there is a variant {one.name} already")
     if not callable(one.render):
-        raise plugins.Refused(f"{one.id}: its `render` is no function")
+        raise plugins.InvalidPlugin(f"{one.id}: its `render` is no function")

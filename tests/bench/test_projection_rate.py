@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from envelopes.alignment.mapping import Evidence
-from envelopes.families import foreign
 from envelopes.families.base import Family
+from envelopes.families.registry import find_mapping
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.recordings import UnknownFormat, detect_format
@@ -96,7 +96,7 @@ def _calls_of(path: Path) -> Iterator[tuple[Family, CompleteOutput]]:
 
 
 def _read(agent: str, call: CallRecord, record: ResultRecord) -> Iterator[tuple[Family, CompleteOutput]]:
-    family, row = foreign(agent, call.tool)
+    family, row = find_mapping(agent, call.tool)
     if record.result is None:
         return
     try:

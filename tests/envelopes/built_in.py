@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.families import builtin
+from envelopes.families.registry import builtin
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy

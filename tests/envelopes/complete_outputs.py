@@ -17,8 +17,8 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from envelopes.families import builtin
 from envelopes.families.base import Family
+from envelopes.families.registry import builtin
 from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError
 from envelopes.schema.tool import DISPATCH_KINDS
@@ -78,7 +78,7 @@ def outputs(tool: str) -> st.SearchStrategy[CompleteOutput]:
 
 def foreign_outputs(family: Family) -> st.SearchStrategy[CompleteOutput]:
     """Of the result types that no built-in tool of the family has, under the name of a foreign tool."""
-    tool = next((row.tools[0] for row in family.foreign if row.tools), "mcp__server__tool")
+    tool = next((row.tools[0] for row in family.mappings if row.tools), "mcp__server__tool")
     own = {result for definition in family.tools for result in definition.result}
     return _any_of(tool, tuple(result for result in family.results if result not in own), tuple(DISPATCH_KINDS))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from envelopes import families
-from envelopes.families.inventory import PATH, inventory, stored, text
+from envelopes.families.registry import INVENTORY_PATH, build_inventory, load_inventory
 
 
 class Command(BaseCommand):
@@ -18,14 +18,14 @@ class Command(BaseCommand):
         parser.add_argument("--check", action="store_true", help="write nothing; fail when the file is not up to date")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        before = stored()
-        listed = [(family.name, tool) for family, tool in map(families.builtin, families.tools())]
-        now = inventory(listed, families.WITHHELD, before)
-        count = len(now["tools"])
-        if before == now:
-            self.stdout.write(f"{PATH.name} is up to date: version {now['version']}, {count} tools.")
+        file = INVENTORY_PATH
+        stored = load_inventory(file)
+        current = build_inventory(previous=stored)
+        count = len(current["tools"])
+        if stored == current:
+            self.stdout.write(f"{file.name} is up to date: version {current['version']}, {count} tools.")
             return
         if options["check"]:
-            raise CommandError(f"{PATH.name} is not what the code defines. Run `python manage.py tool_inventory`.")
-        PATH.write_text(text(now), "utf-8")
-        self.stdout.write(f"{PATH.name} has version {now['version']} now and {count} tools.")
+            raise CommandError(f"{file.name} is not what the code defines. Run `python manage.py tool_inventory`.")
+        file.write_text(json.dumps(current, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        self.stdout.write(f"{file.name} has version {current['version']} now and {count} tools.")

@@ -40,7 +40,7 @@ FAMILY = Family(
     project=project_by_type(PROJECTED),
     renderers={"receipt": receipt},
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
-    foreign=claude_code.TOOLS,
+    mappings=claude_code.TOOLS,
     tools=TOOLS,
     lint=(said("agent_unsaid", "which agent or task it is", "/result/agent_id", "/result/task_handle/task_id"),),
     examples=Path(__file__).with_name("examples.json"),

@@ -51,7 +51,7 @@ FAMILY = Family(
     project=project_any,
     renderers=RENDERERS,
     tools=TOOLS,
-    foreign=(
+    mappings=(
         ToolMapping(
             agent="claude-code", tools=("Bash", "PowerShell"), version=2, read=read_command, align=align_command
         ),

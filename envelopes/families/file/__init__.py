@@ -34,7 +34,7 @@ FAMILY = Family(
     project=project_file,
     renderers={"receipt": file_receipt},
     tools=TOOLS,
-    foreign=(
+    mappings=(
         ToolMapping(agent="claude-code", tools=("Read",), version=1, read=read_file, align=align_read),
         ToolMapping(agent="claude-code", tools=_CHANGES, version=1, read=read_change, align=align_change),
         ToolMapping(

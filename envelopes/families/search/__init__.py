@@ -249,7 +249,7 @@ FAMILY = Family(
     results=(Matches, Files, Symbols, RecordedText),
     project=project_by_type({Matches: _matches, Files: _files, Symbols: _symbols}),
     renderers={"receipt": bounded(_body)},
-    foreign=(
+    mappings=(
         tool_mapping(
             agent=AGENT,
             tools=("Grep",),

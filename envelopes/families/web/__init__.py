@@ -26,7 +26,7 @@ FAMILY = Family(
     project=project,
     renderers={"receipt": receipt},
     projection=ProjectionPolicy(preview=WEB_CHARACTERS),
-    foreign=claude_code.TOOLS,
+    mappings=claude_code.TOOLS,
     tools=tools.TOOLS,
     examples=Path(__file__).with_name("examples.json"),
 )

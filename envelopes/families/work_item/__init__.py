@@ -35,7 +35,7 @@ FAMILY = Family(
     results=(*OURS, *PROJECTIONS, RecordedText),
     project=project_by_type({**OURS, **PROJECTIONS}),
     renderers={"receipt": receipt},
-    foreign=claude_code.TOOLS,
+    mappings=claude_code.TOOLS,
     tools=tools.TOOLS,
     lint=(
         said(

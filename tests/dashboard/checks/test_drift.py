@@ -20,7 +20,7 @@ from dashboard.models import Call, CanonicalProjection, Project, Receipt, Receip
 from dashboard.variants.render_call import rendered
 from dashboard.variants.templates import save_version
 from envelopes import variants
-from envelopes.families import family
+from envelopes.families.registry import family
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from tests.dashboard.factories import create_user

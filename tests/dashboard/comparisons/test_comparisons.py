@@ -25,7 +25,7 @@ from dashboard.variants.render_call import rendered
 from dashboard.worker import comparisons as comparison_work
 from dashboard.worker.comparisons import done_count, results_of, work_once
 from envelopes import variants
-from envelopes.families import family
+from envelopes.families.registry import family
 from envelopes.schema.receipt import Segment
 from envelopes.schema.variant import Variant
 from envelopes.text.tokens import count_tokens

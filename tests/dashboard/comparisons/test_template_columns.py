@@ -16,7 +16,7 @@ from dashboard.comparisons.variants import UnusableColumns
 from dashboard.models import Call, Project, TemplateVariant
 from dashboard.variants.templates import save_version
 from dashboard.worker.comparisons import results_of, work_until_idle
-from envelopes.families import family
+from envelopes.families.registry import family
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import text_of

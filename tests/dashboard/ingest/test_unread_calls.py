@@ -10,10 +10,9 @@ from django.test import Client
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Problem, Project
-from envelopes import families
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.spans import Span
-from envelopes.families import command, external
+from envelopes.families import command, external, registry
 from envelopes.families.base import Family
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, write
 
@@ -38,7 +37,7 @@ BROKEN = ToolMapping(agent="claude-code", tools=("Bash",), version=1, read=break
 @pytest.fixture
 def broken_bash(monkeypatch: pytest.MonkeyPatch) -> None:
     row: tuple[Family, ToolMapping] = (command.FAMILY, BROKEN)
-    monkeypatch.setitem(families._by_tool(), ("claude-code", "Bash"), row)
+    monkeypatch.setitem(registry._mappings(), ("claude-code", "Bash"), row)
 
 
 @pytest.mark.usefixtures("broken_bash")
@@ -66,7 +65,7 @@ def test_a_note_goes_when_the_call_is_read_again_and_understood(
 ) -> None:
     path = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1")])
     with monkeypatch.context() as during:
-        during.setitem(families._by_tool(), ("claude-code", "Bash"), (command.FAMILY, BROKEN))
+        during.setitem(registry._mappings(), ("claude-code", "Bash"), (command.FAMILY, BROKEN))
         import_paths(project, [path])
     with path.open("ab") as file:
         file.write(encoded(answers("toolu_1")) + b"\n")
@@ -81,9 +80,8 @@ def test_a_call_that_even_the_fallback_cannot_read_does_not_stop_the_import(
         return break_on(evidence) if evidence.has_result else external.FALLBACK.read(evidence)
 
     worse = ToolMapping(agent="", tools=(), version=1, read=break_on_anything, align=align_nothing)
-    monkeypatch.setattr(families, "fallback", lambda: (external.FAMILY, worse))
-    monkeypatch.setattr("envelopes.halves.fallback", families.fallback)
-    monkeypatch.setitem(families._by_tool(), ("claude-code", "Bash"), (command.FAMILY, BROKEN))
+    monkeypatch.setattr("envelopes.halves.FALLBACK", (external.FAMILY, worse))
+    monkeypatch.setitem(registry._mappings(), ("claude-code", "Bash"), (command.FAMILY, BROKEN))
     path = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1"), asks("toolu_2", "Read")])
     assert import_paths(project, [path]).added["calls"] == 2
     page = operator_client.get(f"/calls/{Call.objects.get(external_id='toolu_1').pk}/")

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, CanonicalProjection, Project
-from envelopes.families import family
+from envelopes.families.registry import family
 from envelopes.variants import variants_for
 from tests.dashboard.factories import create_call, create_project, create_run
 from tests.dashboard.sessions import answers, asks, short_session, user, write

@@ -16,8 +16,9 @@ from dashboard.models import CanonicalProjection, PastedEnvelope, Project, Run, 
 from dashboard.renderers.preview import DIFF_ROOM
 from dashboard.renderers.preview_pasted import KEPT, LIMIT
 from dashboard.renderers.preview_source import of_call, sample_outputs
-from envelopes.families import FAMILIES, family
+from envelopes.families import FAMILIES
 from envelopes.families.base import FieldCut
+from envelopes.families.registry import family
 from tests.dashboard.calls.test_call_page import HOSTILE, bash, receipt_of
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import text_of

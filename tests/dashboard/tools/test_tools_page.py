@@ -14,7 +14,7 @@ from dashboard.models import Project, RunFacet
 from dashboard.tools.samples import SORTS, tool_samples
 from dashboard.tools.schema_tables import kind_of
 from dashboard.tools.tool_list import PLANES
-from envelopes.families import builtin, tools
+from envelopes.families.registry import builtin, tools
 from envelopes.transports import TRANSPORTS
 from envelopes.variants import variants_for
 from tests.dashboard.factories import create_project, create_run, create_user

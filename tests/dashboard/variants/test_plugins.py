@@ -13,7 +13,8 @@ from django.test import Client
 from dashboard.models import Project
 from dashboard.variants.variant_list import offered
 from envelopes import families, variants
-from envelopes.families import all_families, family, foreign, plugins
+from envelopes.families import plugins, registry
+from envelopes.families.registry import all_families, family, find_mapping
 from tests.dashboard.calls.test_call_page import bash
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import text_of
@@ -36,7 +37,7 @@ FAMILY = Family(
     name="{name}", title="Tickets", results=(Ticket,),
     project=project_by_type({{Ticket: lambda one, projector, policy: {{"id": one.id}}}}),
     renderers={{"receipt": bounded(lambda canonical: [headline(canonical.summary_text)])}},
-    foreign=({foreign}),
+    mappings=({mappings}),
 )
 """
 
@@ -57,15 +58,15 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         if source is not None:
             (tmp_path / f"{package}.py").write_text(source)
         installed.append(package)
-        families.look_again()
-        variants.look_again()
+        registry.reload_plugins()
+        variants.reload_plugins()
 
     yield put
     for package in installed:
         sys.modules.pop(package, None)
     monkeypatch.undo()
-    families.look_again()
-    variants.look_again()
+    registry.reload_plugins()
+    variants.reload_plugins()
 
 
 def test_a_variant_of_a_package_serves_its_family_alone_or_all(install: Install, project: Project) -> None:
@@ -82,9 +83,9 @@ def test_a_variant_of_a_package_serves_its_family_alone_or_all(install: Install,
 
 def test_a_family_of_a_package_reads_its_tools_and_has_its_page(install: Install, operator_client: Client) -> None:
     row = 'ToolMapping(agent="robot", tools=("Ticket",), version=1, read=None, align=None),'
-    install("tickets", "counterfoil.families", "tickets = tickets:FAMILY", FAMILY.format(name="ticket", foreign=row))
+    install("tickets", "counterfoil.families", "tickets = tickets:FAMILY", FAMILY.format(name="ticket", mappings=row))
     assert family("ticket").title == "Tickets"
-    assert foreign("robot", "Ticket")[0].name == "ticket"
+    assert find_mapping("robot", "Ticket")[0].name == "ticket"
     assert "Tickets" in operator_client.get("/renderers/").content.decode()
     assert operator_client.get("/renderers/ticket/").status_code == 200
 
@@ -140,8 +141,8 @@ def test_a_broken_package_is_listed_with_its_error_and_harms_nothing(
     ],
 )
 def test_a_family_that_would_take_anothers_place_is_refused(install: Install, name: str, row: str, reason: str) -> None:
-    install("pkg", "counterfoil.families", "one = pkg:FAMILY", FAMILY.format(name=name, foreign=row))
-    (broken,) = families.plugged_families().broken
+    install("pkg", "counterfoil.families", "one = pkg:FAMILY", FAMILY.format(name=name, mappings=row))
+    (broken,) = registry.installed_families().broken
     assert reason in broken.reason
     assert all_families() == families.FAMILIES
 
@@ -152,20 +153,20 @@ def test_a_family_that_would_take_anothers_place_is_refused(install: Install, na
     [
         ('"receipt"', '"markdown"', "ticket: it needs a renderer `receipt`"),
         ("bounded(lambda canonical: [headline(canonical.summary_text)])", "'text'", "all of them are functions"),
-        ("foreign=()", "tools=builtin('WebFetch')[0].tools", "ticket: there is a tool WebFetch already"),
+        ("mappings=()", "tools=builtin('WebFetch')[0].tools", "ticket: there is a tool WebFetch already"),
     ],
 )
 def test_a_family_without_a_receipt_or_with_anothers_tools_is_refused(
     install: Install, written: str, instead: str, reason: str
 ) -> None:
-    source = FAMILY.format(name="ticket", foreign="").replace(written, instead)
+    source = FAMILY.format(name="ticket", mappings="").replace(written, instead)
     install(
         "pkg",
         "counterfoil.families",
         "one = pkg:FAMILY",
-        source.replace("import msgspec", "import msgspec\nfrom envelopes.families import builtin"),
+        source.replace("import msgspec", "import msgspec\nfrom envelopes.families.registry import builtin"),
     )
-    (broken,) = families.plugged_families().broken
+    (broken,) = registry.installed_families().broken
     assert reason in broken.reason
     assert all_families() == families.FAMILIES
 
@@ -194,7 +195,7 @@ def test_a_variant_that_fails_says_so_where_it_is_asked(
 def test_an_import_that_never_ends_is_listed_and_holds_nobody_up(
     install: Install, operator_client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "IMPORTED_WITHIN", 0.05)
+    monkeypatch.setattr(plugins, "IMPORT_SECONDS", 0.05)
     install("slow_pkg", "counterfoil.variants", "slow = slow_pkg:VARIANT", "import threading; threading.Event().wait()")
     page = text_of(operator_client.get("/renderers/").content.decode())
     assert "its import did not end within 0.05 seconds" in page

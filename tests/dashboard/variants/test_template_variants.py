@@ -14,7 +14,7 @@ from dashboard.comparisons import lifecycle
 from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
 from dashboard.variants.templates import latest_by_family
 from dashboard.variants.variant_list import by_key, offered, offered_by_family
-from envelopes.families import family
+from envelopes.families.registry import family
 from tests.dashboard.calls.test_call_page import bash, receipt_of
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands

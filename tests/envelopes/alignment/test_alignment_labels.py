@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envelopes import families
 from envelopes.alignment.mapping import Evidence
 from envelopes.alignment.spans import to_segments
+from envelopes.families import registry
 from envelopes.text import pointer
 
 pytestmark = pytest.mark.recordings
@@ -107,7 +107,7 @@ def predicted(call: Call, text: str) -> dict[int, Origin]:
         receipt_text="".join(call.parts),
         is_error=call.is_error,
     )
-    _, foreign_tool = families.foreign("claude-code", call.tool)
+    _, foreign_tool = registry.find_mapping("claude-code", call.tool)
     origins: dict[int, Origin] = {}
     at = 0
     for segment in to_segments(text, foreign_tool.align(evidence, text)):

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes import families
 from envelopes.alignment.mapping import Evidence, Reading
-from envelopes.families import external
+from envelopes.families import external, registry
 from envelopes.halves import Halves, lint_recorded, read_halves
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Segment, Source, TextPart
 from envelopes.schema.result import CanonicalResult
@@ -130,12 +129,12 @@ def test_a_call_that_no_mapping_can_read_is_kept_as_nothing_and_says_why(monkeyp
         raise LookupError("odd")
 
     of_nothing = external.FALLBACK.read
-    broken = msgspec.structs.replace(families.foreign("claude-code", "Bash")[1], read=raises)
+    broken = msgspec.structs.replace(registry.find_mapping("claude-code", "Bash")[1], read=raises)
     wary = msgspec.structs.replace(
         external.FALLBACK, read=lambda evidence: of_nothing(evidence) if evidence.result is None else raises(evidence)
     )
-    monkeypatch.setitem(families._by_tool(), ("claude-code", "Bash"), (families.family("command"), broken))
-    monkeypatch.setattr(external, "FALLBACK", wary)
+    monkeypatch.setitem(registry._mappings(), ("claude-code", "Bash"), (registry.family("command"), broken))
+    monkeypatch.setattr("envelopes.halves.FALLBACK", (external.FAMILY, wary))
     found = recorded("a")
     assert (found.family, found.projection.canonical.status) == ("external", "success")
     assert found.note == (

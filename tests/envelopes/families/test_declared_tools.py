@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from envelopes.families import builtin, tools
+from envelopes.families.registry import builtin, tools
 from envelopes.transports import Body, NotCarried, Transport, transport
 from tests.envelopes.transports.test_transports import each, eager
 

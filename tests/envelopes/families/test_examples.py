@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from envelopes.families import FAMILIES, builtin, samples
+from envelopes.families import FAMILIES
 from envelopes.families.agent.spawning import no_agents_here, no_worktrees_here, spawn_outcome
 from envelopes.families.agent.summary import agent_outcome
 from envelopes.families.agent.waiting import follow_up_outcome, wait_outcome
@@ -22,6 +22,7 @@ from envelopes.families.command.results import outcome
 from envelopes.families.examples import load_examples
 from envelopes.families.file.patch import patch_outcome
 from envelopes.families.notification import notification_outcome
+from envelopes.families.registry import builtin, samples
 from envelopes.families.task.results import (
     active_outcome,
     input_outcome,

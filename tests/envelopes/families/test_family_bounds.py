@@ -18,7 +18,7 @@ from envelopes.text.pointer import resolve
 from tests.cases import each
 
 FAMILIES = (search.FAMILY, web.FAMILY, agent.FAMILY, task.FAMILY, work_item.FAMILY, external.FAMILY)
-TOOLS = [(family, row, tool) for family in FAMILIES for row in family.foreign for tool in row.tools]
+TOOLS = [(family, row, tool) for family in FAMILIES for row in family.mappings for tool in row.tools]
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
 NAMES = [
     "mode",

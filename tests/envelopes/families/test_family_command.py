@@ -16,7 +16,7 @@ from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
 from envelopes.storage.file_store import MemorySink
 
-BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.foreign for tool in row.tools}
+BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
 
 
 def recorded(result: JsonValue, receipt: str | None = None, *, tool: str = "Bash", **more: Any) -> Evidence:

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families import FAMILIES, builtin, tools
+from envelopes.families import FAMILIES
 from envelopes.families.notification import FAMILY, Delivery, OperatorNotification, notification_outcome
+from envelopes.families.registry import builtin, tools
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
@@ -47,7 +48,7 @@ def test_no_tool_notifies_an_operator() -> None:
 
 
 def test_no_foreign_tool_is_taken_for_a_notification() -> None:
-    assert FAMILY.foreign == ()
+    assert FAMILY.mappings == ()
 
 
 @pytest.mark.parametrize("name", FAMILY.gallery)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from envelopes.codecs import call as calls
-from envelopes.families import builtin, samples, tools
-from envelopes.families.inventory import stored
+from envelopes.families.registry import builtin, load_inventory, samples, tools
 from envelopes.schema.call import InvalidCall, ToolResult, check_data
 from envelopes.schema.tool import InvalidToolOutput
 from tests.cases import each
@@ -143,5 +142,5 @@ def test_a_result_is_not_held_to_another_tools_schema() -> None:
 
 
 def test_the_inventory_publishes_the_same_schema() -> None:
-    published = {tool["name"]: tool["complete_result"] for tool in (stored() or {})["tools"]}
+    published = {tool["name"]: tool["complete_result"] for tool in (load_inventory() or {})["tools"]}
     assert published == {name: json.loads(json.dumps(tool.output_schema())) for name, tool in tools().items()}

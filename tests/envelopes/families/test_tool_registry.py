@@ -17,9 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from envelopes.families import WITHHELD, builtin, is_mapped, may_call, tools
-from envelopes.families import inventory as inventories
-from envelopes.families.inventory import inventory, stored
+from envelopes.families.registry import build_inventory, builtin, is_mapped, load_inventory, may_call, tools
 from envelopes.schema.tool import Capability, InvalidToolInput, Plane, Profile, ToolDefinition
 from envelopes.text.outline import outline_text
 from tests.cases import each
@@ -80,7 +78,7 @@ def objects(schema: Any) -> Iterator[dict[str, Any]]:
 
 @cache
 def built() -> dict[str, Any]:
-    return inventory([(family.name, tool) for family, tool in map(builtin, tools())], WITHHELD, stored())
+    return build_inventory(previous=load_inventory())
 
 
 def test_there_are_23_tools_and_each_is_one_of_the_page() -> None:
@@ -283,7 +281,7 @@ def test_an_item_of_a_batch_has_no_field_that_only_one_command_has(field: str) -
 
 
 def test_the_inventory_file_is_what_the_code_defines() -> None:
-    assert stored() == built(), "run `python manage.py tool_inventory`"
+    assert load_inventory() == built(), "run `python manage.py tool_inventory`"
     call_command("tool_inventory", "--check", stdout=StringIO())
 
 
@@ -303,8 +301,7 @@ def test_the_inventory_says_of_each_tool_what_a_runtime_has_to_know() -> None:
 
 def test_a_stale_inventory_is_told_and_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "inventory.json"
-    monkeypatch.setattr(inventories, "PATH", file)
-    monkeypatch.setattr("dashboard.management.commands.tool_inventory.PATH", file)
+    monkeypatch.setattr("dashboard.management.commands.tool_inventory.INVENTORY_PATH", file)
     with pytest.raises(CommandError, match="tool_inventory"):
         call_command("tool_inventory", "--check")
     assert not file.exists()
@@ -330,15 +327,15 @@ def test_a_stale_inventory_is_told_and_written_anew(tmp_path: Path, monkeypatch:
     ],
 )
 def test_a_change_that_refuses_what_was_accepted_raises_the_major_version(change: dict[str, Any], version: str) -> None:
-    before = {**inventory([("web", definition("WebSearch"))], WITHHELD), "version": "3.4"}
+    before = {**build_inventory([("web", definition("WebSearch"))]), "version": "3.4"}
     changed = msgspec.structs.replace(definition("WebSearch"), **change)
-    assert inventory([("web", changed)], WITHHELD, before)["version"] == version
+    assert build_inventory([("web", changed)], before)["version"] == version
 
 
 def test_one_more_tool_raises_the_minor_version() -> None:
-    before = inventory([("web", definition("WebSearch"))], WITHHELD)
+    before = build_inventory([("web", definition("WebSearch"))])
     both = [("web", definition("WebSearch")), ("web", definition("WebFetch"))]
-    assert (before["version"], inventory(both, WITHHELD, before)["version"]) == ("1.0", "1.1")
+    assert (before["version"], build_inventory(both, before)["version"]) == ("1.0", "1.1")
 
 
 def _descriptions(schema: Any) -> Iterator[str]:

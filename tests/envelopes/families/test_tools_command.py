@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from envelopes.families import builtin, may_call, samples
 from envelopes.families.command.batch import SKIPPED, BatchItem, BatchResult, batch_outcome
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand, outcome
 from envelopes.families.command.tools import ExecCommandInput
+from envelopes.families.registry import builtin, may_call, samples
 from envelopes.schema.follow_up_handles import TaskHandle
 from envelopes.schema.result import ToolError
 from envelopes.storage.file_store import MemorySink

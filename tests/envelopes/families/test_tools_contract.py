@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from envelopes.families import FAMILIES, builtin, samples, tools
+from envelopes.families import FAMILIES
 from envelopes.families.base import Family
+from envelopes.families.registry import builtin, samples, tools
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import CANONICAL_CHARACTERS, RECEIPT_CHARACTERS, RenderPolicy

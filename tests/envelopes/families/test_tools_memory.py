@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.families import builtin, samples
 from envelopes.families.memory import FAMILY
 from envelopes.families.memory.results import FoundMemories, FoundMemory, Memory, ReadMemory
 from envelopes.families.memory.tools import PREFIXES
+from envelopes.families.registry import builtin, samples
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import CompleteOutput

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.alignment.mapping import Evidence
-from envelopes.families import builtin, samples
+from envelopes.families.registry import builtin, samples
 from envelopes.families.task import FAMILY
 from envelopes.families.task.results import (
     ActiveTasks,
@@ -273,7 +273,7 @@ def test_what_nobody_said_is_left_out() -> None:
 
 
 def test_a_foreign_stop_names_its_command_at_the_place_of_every_other_command() -> None:
-    row = next(row for row in FAMILY.foreign if "TaskStop" in row.tools)
+    row = next(row for row in FAMILY.mappings if "TaskStop" in row.tools)
     said: JsonValue = {"message": "Stopped b43", "task_id": "b43", "task_type": "local_bash", "command": "npm run dev"}
     evidence = Evidence(agent="claude-code", tool="TaskStop", args={}, result=said, has_result=True)
     reading = row.read(evidence)

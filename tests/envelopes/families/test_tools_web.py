@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.families import builtin, samples
+from envelopes.families.registry import builtin, samples
 from envelopes.families.web import FAMILY
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link, Page
 from envelopes.pipeline.project import project

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.families import builtin, samples
+from envelopes.families.registry import builtin, samples
 from envelopes.families.work_item import FAMILY
 from envelopes.families.work_item.results import Todo
 from envelopes.families.work_item.views import (

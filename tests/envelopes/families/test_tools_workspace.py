@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.families import builtin, samples
+from envelopes.families.registry import builtin, samples
 from envelopes.families.workspace import UseWorkspaceInput, WorkspaceResult
 from tests.envelopes.built_in import (
     described_names,

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.families import FAMILIES, family
+from envelopes.families import FAMILIES
 from envelopes.families.base import Family
+from envelopes.families.registry import family
 from envelopes.halves import lint_recorded, read_halves
 from envelopes.lint.model import Finding, Pair, Rule, Shortened, Sighting
 from envelopes.lint.rules import SHARED, lint, said

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from envelopes.families import FAMILIES, family
+from envelopes.families import FAMILIES
 from envelopes.families.base import Family
+from envelopes.families.registry import family
 from envelopes.pipeline.budget_sweep import Write, apportioned, fell_out, said_fields, sweep, within_tokens
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import ReceiptTooLong, render

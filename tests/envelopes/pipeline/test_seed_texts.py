@@ -11,8 +11,8 @@ import pytest
 
 from envelopes.codecs import call as calls
 from envelopes.codecs import content_blocks, holon
-from envelopes.families import builtin, may_call, tools
 from envelopes.families.command.results import COMMAND_TASK, CommandResult
+from envelopes.families.registry import builtin, may_call, tools
 from envelopes.pipeline.project import project
 from envelopes.schema.call import ToolCall, ToolResult
 from envelopes.schema.event import EVENT_TYPES

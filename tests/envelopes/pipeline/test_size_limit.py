@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from envelopes.families import builtin, samples, tools
 from envelopes.families.base import Projected
 from envelopes.families.external import FAMILY, Block, Blocks, Value
+from envelopes.families.registry import builtin, samples, tools
 from envelopes.families.task.results import ActiveTasks, TaskCommand, TaskDigest
 from envelopes.families.web.results import FetchedPage
 from envelopes.families.work_item.views import UnfinishedTodos

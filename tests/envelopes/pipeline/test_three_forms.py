@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.families import FAMILIES, builtin, samples, tools
+from envelopes.families import FAMILIES
 from envelopes.families.base import Projected
+from envelopes.families.registry import builtin, samples, tools
 from envelopes.families.task.results import FailureArtifact, TaskRead
 from envelopes.pipeline.compaction import compact, recap
 from envelopes.pipeline.droppable import survey

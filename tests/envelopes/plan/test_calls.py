@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.families import tools
+from envelopes.families.registry import tools
 from envelopes.plan.calls import Origin, calls_of
 from envelopes.plan.order import needs, order, unmet
 from envelopes.plan.references import Scope, UnresolvedReference

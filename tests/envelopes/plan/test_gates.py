@@ -11,7 +11,7 @@ import pytest
 
 from envelopes.codecs import call as calls
 from envelopes.codecs import outcome as outcomes
-from envelopes.families import builtin, may_call, tools
+from envelopes.families.registry import builtin, may_call, tools
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.plan import tool_loop

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envelopes.codecs import call as calls
-from envelopes.families import tools
+from envelopes.families.registry import tools
 from envelopes.plan.gates import Admitted, Gates
 from envelopes.plan.references import DEEPEST, Reference, Scope, UnresolvedReference, check_names, references, resolve
 from envelopes.plan.schema import Foreach, Plan, Retry, Step, read_plan

@@ -10,7 +10,7 @@ import pytest
 
 from envelopes.codecs import outcome as outcome_codec
 from envelopes.codecs.call import result_of, settlement_of
-from envelopes.families import tools
+from envelopes.families.registry import tools
 from envelopes.schema import settlement
 from envelopes.schema.effects import Effects
 from envelopes.schema.outcome import ToolArtifactReference, ToolDenied, ToolExecutionResult, ToolFailure, ToolTimeout

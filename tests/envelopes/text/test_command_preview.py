@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.families import builtin
 from envelopes.families.command.batch import BatchItem, BatchResult
 from envelopes.families.command.results import CommandResult, RunningCommand
+from envelopes.families.registry import builtin
 from envelopes.families.task.results import (
     ActiveTasks,
     InputOffered,

@@ -27,7 +27,7 @@ import re, sys
 from pathlib import Path
 from envelopes import CompleteOutput, project, render
 from envelopes.storage.file_store import MemorySink
-from envelopes.families import builtin
+from envelopes.families.registry import builtin
 from envelopes.families.task.results import TaskRead
 from envelopes.text.preview import read_file_text
 

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes import variants
-from envelopes.families import FAMILIES, family
+from envelopes.families import FAMILIES
 from envelopes.families.base import Family
+from envelopes.families.registry import family
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
