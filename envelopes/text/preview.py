@@ -165,10 +165,10 @@ def _again_by_characters(before: str, after: str, cut: Cut, budget: int) -> Prev
 
 
 class FileText(msgspec.Struct, frozen=True, kw_only=True):
-    """A text that stays in its file. `path` is virtual.
+    # The docstring is part of inventory.json: a change raises the inventory's version.
+    """`path` is virtual. `start` and `end` are whole texts of `characters`, or its first and last ones.
 
-    `start` and `end` are its first and last characters, or each all of it. Bytes that are not UTF-8 count as
-    one replacement character each run, as Python decodes them.
+    Bytes that are no UTF-8 count as one replacement character each run, as Python decodes them.
     """
 
     path: str
