@@ -6,10 +6,10 @@
     events.jsonl    ExecutionEvent, one a line
     receipts.jsonl  receipts as native records (snake case)
 
-1. Fields are camelCase. Each file is read by itself; the `runId` in every object ties them together.
-2. What a record has no place for is kept in `extra`; nothing is left out.
-3. A call is `providerCallId` where there is one (an export of another agent's run), else `callId`.
-   Its result is `recorded`, the source's own, where there is one, else `data`.
+1. Fields are camelCase. Each file is read by itself; the `runId` in every object joins them.
+2. Fields for which a record has none of its own are kept in `extra`; nothing is omitted.
+3. A call's id is `providerCallId` where there is one (an export of another agent's run), else `callId`. Its
+   result is `recorded`, the source's own, where there is one, else `data`.
 4. `run.json` may be spread over many lines, and over two parts of a file that grows.
 """
 
@@ -35,152 +35,156 @@ from envelopes.recordings.base import (
     SourcePath,
     is_blank,
     read_json_lines,
+    storable,
     valid_timestamp,
 )
-from envelopes.text.untrusted_json import Untrusted, admit, joined, members, tame, visible
+from envelopes.text.untrusted_json import Untrusted, admit, joined, members, tame
 
-Found = Iterator[Record | LineProblem]
-Choice = TypeVar("Choice")
-_LONGEST_DOCUMENT = 2**20
-_LONGEST_NAME = 1_000  # of a run that is remembered as told of
+Records = Iterator[Record | LineProblem]
+Value = TypeVar("Value")
+_DOCUMENT_BYTES = 2**20  # an unfinished run.json beyond this size is not kept for its next part
+_REMEMBERED_RUNS = 64
+_REMEMBERED_CHARACTERS = 1_000  # of one run's name
 _FIDELITIES: dict[str, ReceiptFidelity] = {name: name for name in get_args(ReceiptFidelity)}
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"info": "info", "warn": "warn", "error": "error"}
 
 
-class Fields:
-    """The members of one object. What is taken out of it is not part of `rest`."""
+class AuditObject:
+    """The fields of one object. Reading a field removes it; `rest` returns those that were not read.
+
+    Where a method takes several names, the first field that is present and has the type is read.
+    """
 
     def __init__(self, line: int, raw: bytes) -> None:
         self.line = line
-        self._left = members(raw)
+        self._fields = members(raw)
 
     def slice(self, *names: str) -> bytes | None:
-        """The first of `names` that is there, as its own bytes; a null is nothing."""
+        """The field's own bytes; a null counts as absent."""
         for name in names:
-            if self._left.get(name, b"null") != b"null":
-                return self._left.pop(name)
+            if self._fields.get(name, b"null") != b"null":
+                return self._fields.pop(name)
         return None
 
     def text(self, *names: str) -> str | None:
-        """The first of `names` that is a string, as a text column can hold it."""
+        """A string, as a text column can store it."""
         for name in names:
-            if self._left.get(name, b"").startswith(b'"'):
-                return visible(str(tame(self._left.pop(name)))).replace("\0", "\\u0000")
+            if self._fields.get(name, b"").startswith(b'"'):
+                return storable(str(tame(self._fields.pop(name))))
         return None
 
-    def needed(self, *names: str) -> str:
-        found = self.text(*names)
-        if not found:
-            place = next((name for name in names if name in self._left), names[0])
-            raise Untrusted(f"no {' or '.join(names)}, or one that is no string", f"$.{place}")
-        return found
+    def required_text(self, *names: str) -> str:
+        text = self.text(*names)
+        if not text:
+            name = next((name for name in names if name in self._fields), names[0])
+            raise Untrusted(f"no {' or '.join(names)}, or one that is no string", f"$.{name}")
+        return text
 
     def time(self, *names: str) -> str | None:
         for name in names:
-            if self._left.get(name, b"").startswith(b'"') and (found := valid_timestamp(str(tame(self._left[name])))):
-                del self._left[name]
-                return found
+            if not self._fields.get(name, b"").startswith(b'"'):
+                continue
+            if timestamp := valid_timestamp(str(tame(self._fields[name]))):
+                del self._fields[name]
+                return timestamp
         return None
 
-    def choice(self, name: str, table: dict[str, Choice], default: Choice) -> Choice:
-        """What `table` has for the string; a string that it does not have stays in `rest`."""
-        for word, meaning in table.items():
-            if self._left.get(name) == b'"' + word.encode() + b'"':
-                del self._left[name]
-                return meaning
+    def choice(self, name: str, table: dict[str, Value], default: Value) -> Value:
+        """The value that `table` has for the string; a string that is not in the table stays in `rest`."""
+        for word, value in table.items():
+            if self._fields.get(name) == b'"' + word.encode() + b'"':
+                del self._fields[name]
+                return value
         return default
 
     def has(self, name: str) -> bool:
-        return name in self._left
+        return name in self._fields
 
-    def whole(self, name: str, least: int) -> int | None:
-        found = tame(self._left.get(name, b"null"))
-        if isinstance(found, int) and not isinstance(found, bool) and least <= found < 2**53:
-            del self._left[name]
-            return found
+    def integer(self, name: str, minimum: int) -> int | None:
+        value = tame(self._fields.get(name, b"null"))
+        if isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**53:
+            del self._fields[name]
+            return value
         return None
 
     def flag(self, name: str) -> bool | None:
-        found = self._left.get(name)
-        return {b"true": True, b"false": False}.get(found) if found else None
+        """A boolean, which stays in `rest`."""
+        return {b"true": True, b"false": False}.get(self._fields.get(name, b""))
 
     def rest(self) -> bytes | None:
-        return joined(self._left) if self._left else None
+        return joined(self._fields) if self._fields else None
 
 
-def sniff(head: bytes, place: SourcePath) -> bool:
-    """One of the five names, and the beginning of an object that speaks of a run."""
-    if _name(place) not in _READERS:
+def sniff(head: bytes, path: SourcePath) -> bool:
+    """The file has one of the five names and begins with an object that names a run or a plan."""
+    if _file_name(path) not in _READERS:
         return False
     beginning = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     return beginning.startswith(b"{") and any(key in beginning for key in (b'"runId"', b'"plan"', b'"run"'))
 
 
-def read(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Found:
-    """A file of another name is read by what its objects say."""
-    if _name(place) == "run.json":
-        yield from _document(lines, place, state)
+def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]) -> Records:
+    """Reads one of the five files; in a file of another name each object is read by its fields."""
+    if _file_name(path) == "run.json":
+        yield from _read_document(lines, path, state)
         return
-    told = _told(state)
+    known_runs = msgspec.convert(state.get("told", []), list[str])
     for line in read_json_lines(lines, state):
         if isinstance(line, LineProblem):
             yield line
             continue
         try:
-            fields = Fields(line.number, line.raw)
-            run = fields.needed("runId", "run")
-            records = list(_READERS.get(_name(place), _by_content)(fields, run))
+            audit_object = AuditObject(line.number, line.raw)
+            run = audit_object.required_text("runId", "run")
+            records = list(_READERS.get(_file_name(path), _read_by_fields)(audit_object, run))
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue
-        if run not in told:
+        if run not in known_runs:
             yield RunRecord(line=line.number, run=run)
-            told = [*told, run][-64:] if len(run) <= _LONGEST_NAME else told
+            if len(run) <= _REMEMBERED_CHARACTERS:
+                known_runs = [*known_runs, run][-_REMEMBERED_RUNS:]
         yield from records
-        state["told"] = told
+        state["told"] = known_runs
 
 
 def is_global_call_id(call: str) -> bool:
-    """A call id is unique within its run only."""
+    """Call ids are unique within their run only."""
     return False
 
 
-def _told(state: dict[str, object]) -> list[str]:
-    return msgspec.convert(state.get("told", []), list[str])
+def _file_name(path: SourcePath) -> str:
+    return path.path.rsplit("/", 1)[-1]
 
 
-def _name(place: SourcePath) -> str:
-    return place.path.rsplit("/", 1)[-1]
-
-
-def _document(lines: Iterable[SourceLine], place: SourcePath, state: dict[str, object]) -> Found:
-    """What came of an unfinished document waits in `state`, byte for byte as Latin-1."""
+def _read_document(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]) -> Records:
+    """Reads run.json. The beginning of an unfinished document is kept in `state`, byte for byte as Latin-1."""
     earlier = str(state.get("document", "")).encode("latin-1")
-    found = list(lines)
-    raw = (earlier + b"".join(line.raw for line in found)).removeprefix(BYTE_ORDER_MARK)
-    if is_blank(raw) or not found:
+    new_lines = list(lines)
+    raw = (earlier + b"".join(line.raw for line in new_lines)).removeprefix(BYTE_ORDER_MARK)
+    if is_blank(raw) or not new_lines:
         return
-    first = int(str(state.get("document_line", found[0].number)))
+    first = int(str(state.get("document_line", new_lines[0].number)))
     try:
         admit(raw)
-        yield _run(Fields(first, raw), place)
+        yield _run(AuditObject(first, raw), path)
     except Untrusted as refusal:
         yield LineProblem(
-            line=found[0].number,
+            line=new_lines[0].number,
             path=refusal.path,
             reason=f"run.json is one JSON document: {refusal.reason}",
             raw=raw,
-            lines=sum(not is_blank(line.raw) for line in found),
+            lines=sum(not is_blank(line.raw) for line in new_lines),
         )
-        if len(raw) <= _LONGEST_DOCUMENT:
+        if len(raw) <= _DOCUMENT_BYTES:
             state.update(document=raw.decode("latin-1"), document_line=first)
         return
     state.pop("document", None)
 
 
-def _run(fields: Fields, place: SourcePath) -> RunRecord:
-    """A folder's name stands in for a missing `runId`."""
-    folders = place.path.split("/")[:-1]
+def _run(fields: AuditObject, path: SourcePath) -> RunRecord:
+    """The run of a run.json; where it has no `runId`, the folder's name is its id."""
+    folders = path.path.split("/")[:-1]
     run = fields.text("runId", "id") or (folders[-1] if folders else None)
     if not run:
         raise Untrusted("no runId, or one that is no string", "$.runId")
@@ -202,25 +206,25 @@ def _run(fields: Fields, place: SourcePath) -> RunRecord:
 def _goal(plan: bytes | None) -> str | None:
     if plan is None or not plan.startswith(b"{"):
         return None
-    return Fields(0, plan).text("title", "goal", "summary", "intent")
+    return AuditObject(0, plan).text("title", "goal", "summary", "intent")
 
 
-def _calls(fields: Fields, run: str) -> Found:
+def _calls(fields: AuditObject, run: str) -> Records:
     yield CallRecord(
         line=fields.line,
         run=run,
-        call=fields.needed("providerCallId", "callId"),
-        tool=fields.needed("tool"),
+        call=fields.required_text("providerCallId", "callId"),
+        tool=fields.required_text("tool"),
         args=fields.slice("args") or b"null",
         step=fields.text("stepId"),
-        attempt=fields.whole("attempt", 1) or 1,
+        attempt=fields.integer("attempt", 1) or 1,
         at=fields.time("createdAt"),
         extra=fields.rest(),
     )
 
 
-def _results(fields: Fields, run: str) -> Found:
-    call = fields.needed("providerCallId", "callId")
+def _results(fields: AuditObject, run: str) -> Records:
+    call = fields.required_text("providerCallId", "callId")
     status = fields.text("status")
     ok = fields.flag("ok")
     result = fields.slice("recorded", "data")
@@ -234,15 +238,15 @@ def _results(fields: Fields, run: str) -> Found:
         status=status,
         at=fields.time("endedAt"),
         started_at=fields.time("startedAt"),
-        duration_ms=fields.whole("durationMs", 0),
+        duration_ms=fields.integer("durationMs", 0),
         error=fields.slice("error"),
         effects=fields.slice("effects"),
         extra=fields.rest(),
     )
 
 
-def _events(fields: Fields, run: str) -> Found:
-    kind = fields.needed("type", "event")
+def _events(fields: AuditObject, run: str) -> Records:
+    kind = fields.required_text("type", "event")
     at = fields.time("timestamp")
     if kind == "run.started":
         yield RunRecord(line=fields.line, run=run, started_at=at)
@@ -261,8 +265,8 @@ def _events(fields: Fields, run: str) -> Found:
     )
 
 
-def _receipts(fields: Fields, run: str) -> Found:
-    call = fields.needed("call", "providerCallId", "callId")
+def _receipts(fields: AuditObject, run: str) -> Records:
+    call = fields.required_text("call", "providerCallId", "callId")
     fidelity = fields.choice("fidelity", _FIDELITIES, "recorded")
     parts = fields.slice("parts")
     content = parts if parts not in (None, b"[]") else fields.slice("text")
@@ -277,8 +281,8 @@ def _receipts(fields: Fields, run: str) -> Found:
     )
 
 
-def _by_content(fields: Fields, run: str) -> Found:
-    """Beginning with what only that object has: a call its arguments, a result its status."""
+def _read_by_fields(fields: AuditObject, run: str) -> Records:
+    """Decides by a field that only one kind of object has; an object with none of them is an event."""
     for key, read_object in (("args", _calls), ("status", _results), ("renderer", _receipts)):
         if fields.has(key):
             yield from read_object(fields, run)
@@ -286,8 +290,8 @@ def _by_content(fields: Fields, run: str) -> Found:
     yield from _events(fields, run)
 
 
-_READERS: dict[str, Callable[[Fields, str], Found]] = {
-    "run.json": _by_content,
+_READERS: dict[str, Callable[[AuditObject, str], Records]] = {
+    "run.json": _read_by_fields,
     "calls.jsonl": _calls,
     "results.jsonl": _results,
     "events.jsonl": _events,
