@@ -6,9 +6,9 @@ encoding that again gives the same outcome, as long as no point in time is finer
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeAlias
 
-from envelopes.plan.tool_loop import reference
 from envelopes.schema.outcome import (
     CANCELLED,
     ToolArtifactReference,
@@ -18,6 +18,7 @@ from envelopes.schema.outcome import (
     ToolOutcome,
     ToolTimeout,
     fits_inline,
+    refer_to_output,
 )
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summary
 from envelopes.schema.settlement import Settlement, Situation, StoredOutput, outcome_situation
@@ -73,7 +74,9 @@ def _ran(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) ->
     assert settled.data is not None  # a settlement's invariant
     if fits_inline(settled.data):
         return ToolExecutionResult(call, tool, settled.data, settled.duration_ms, settled.was_coerced)
-    return reference(call, tool, settled.data, said=canonical.summary_text, sink=sink, artifacts=canonical.artifacts)
+    text = json.dumps(settled.data)
+    artifact = canonical.artifacts[0] if canonical.artifacts else sink.write("result", text)
+    return refer_to_output(call, tool, text, artifact, output_summary=canonical.summary_text)
 
 
 def _known(outcome: ToolOutcome, row: Situation) -> tuple[Fields, int]:

@@ -4,7 +4,7 @@ TurnState      lives for one turn, and so does the block list in it (OUT-048)
 ReplayControl  lives as long as the loop likes; only a call that succeeded can be a duplicate
 apply_outcome  one outcome into both, as OUT-044 to OUT-047 ask
 
-outcome_of_output, outcome_of_exception, outcome_of_timeout    which outcome a dispatch had
+outcome_from_output, outcome_from_exception, outcome_from_timeout    which outcome a dispatch had
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from envelopes.schema.outcome import (
     ToolTimeout,
     fits_inline,
     outcome_blocks_tool,
+    refer_to_output,
 )
-from envelopes.schema.result import ArtifactRef, summary
 from envelopes.schema.tool import RiskLevel
 from envelopes.storage.file_store import ArtifactSink
 from envelopes.text.canonical_json import NotCanonical, args_hash
@@ -84,7 +84,7 @@ def apply_outcome(outcome: ToolOutcome, args: dict[str, Any], state: TurnState, 
         state.blocked_tool_names.add(tool)
 
 
-def outcome_of_output(
+def outcome_from_output(
     call_id: str,
     tool: str,
     output: dict[str, Any],
@@ -99,44 +99,27 @@ def outcome_of_output(
         return ToolFailure(call_id, tool, _error_text(output["error"]), retryable, elapsed_ms)
     if fits_inline(output):
         return ToolExecutionResult(call_id, tool, output, elapsed_ms, was_coerced)
-    return reference(call_id, tool, output, said="", sink=sink)
+    text = json.dumps(output)
+    return refer_to_output(call_id, tool, text, sink.write("result", text))
 
 
-def outcome_of_exception(
+def outcome_from_exception(
     call_id: str, tool: str, error: BaseException, *, risk: RiskLevel, elapsed_ms: int = 0
 ) -> ToolFailure:
     """Nobody said whether to try again, so only a tool that changes nothing may be (spec/model.md E-10)."""
     return ToolFailure(call_id, tool, str(error) or type(error).__name__, risk == "read-only", elapsed_ms)
 
 
-def outcome_of_timeout(
+def outcome_from_timeout(
     call_id: str, tool: str, *, deadline_s: float, elapsed_ms: int, metadata: Mapping[str, Any]
 ) -> ToolTimeout:
     """`metadata` is the tool's own; its `retry_on_timeout` decides (OUT-011), and is true by default."""
     return ToolTimeout(call_id, tool, deadline_s, elapsed_ms, metadata.get("retry_on_timeout", True) is not False)
 
 
-def outcome_of_cancel(call_id: str, tool: str, *, elapsed_ms: int = 0) -> ToolFailure:
+def outcome_from_cancel(call_id: str, tool: str, *, elapsed_ms: int = 0) -> ToolFailure:
     """Retryable, so that an operator's cancel does not block the tool (spec/model.md E-14)."""
     return ToolFailure(call_id, tool, CANCELLED, retryable=True, elapsed_ms=elapsed_ms)
-
-
-def reference(
-    call_id: str,
-    tool: str,
-    output: dict[str, Any],
-    *,
-    said: str,
-    sink: ArtifactSink,
-    artifacts: tuple[ArtifactRef, ...] = (),
-) -> ToolArtifactReference:
-    """To the first of `artifacts`, else to the whole output, which is then kept in `sink`.
-
-    `said` is the output's summary where there is one; else the beginning of its JSON is.
-    """
-    text = json.dumps(output)
-    kept = artifacts[0] if artifacts else sink.write("result", text)
-    return ToolArtifactReference(call_id, tool, kept.path, summary(said or text[:1_000]), len(text.encode()))
 
 
 def _error_text(error: Any) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, Union, assert_never
 
 from envelopes.schema.budget import RECEIPT_CHARACTERS
+from envelopes.schema.result import ArtifactRef, summary
 
 TOOL_MESSAGE_MAX_CHARS = RECEIPT_CHARACTERS
 READ_TOOL = "read_file"  # OUT-029; a provider that calls it otherwise passes its own name
@@ -102,6 +103,17 @@ def fits_inline(output: dict[str, Any]) -> bool:
     return len(json.dumps(output)) <= TOOL_MESSAGE_MAX_CHARS
 
 
+def refer_to_output(
+    call_id: str, tool: str, text: str, artifact: ArtifactRef, *, output_summary: str = ""
+) -> ToolArtifactReference:
+    """Replaces an output that is too long by a reference to the artifact that holds `text`, its JSON.
+
+    Without `output_summary` the summary is the beginning of the JSON.
+    """
+    described = summary(output_summary or text[:1_000])
+    return ToolArtifactReference(call_id, tool, artifact.path, described, len(text.encode()))
+
+
 def outcome_is_error(outcome: ToolOutcome) -> bool:
     """A denied call is no error, though four of its forms show the model one (spec/model.md E-11)."""
     return isinstance(outcome, ToolTimeout | ToolFailure)
@@ -128,9 +140,9 @@ def outcome_to_model_content(outcome: ToolOutcome, *, read_tool: str = READ_TOOL
             content = {"status": "error", "error": error, "retryable": retryable}
         case ToolDenied():
             content = _denied_content(outcome)
-        case ToolArtifactReference(artifact_id=artifact, summary=summary):
+        case ToolArtifactReference():
             hint = f"The output is too large to show here. Use {read_tool} to retrieve the full content."
-            content = {"artifact_reference": artifact, "summary": summary, "hint": hint}
+            content = {"artifact_reference": outcome.artifact_id, "summary": outcome.summary, "hint": hint}
         case _:
             assert_never(outcome)
     return json.dumps(content)

@@ -224,7 +224,7 @@ def test_a_loop_is_held_to_its_gates() -> None:
     search = asked("MemorySearch", {"query": "x", "limit": "5"})
     first = gate.admit(search)
     assert isinstance(first, Admitted)
-    ran = tool_loop.outcome_of_output("c1", "MemorySearch", {"hits": 1}, elapsed_ms=1, sink=sink, was_coerced=True)
+    ran = tool_loop.outcome_from_output("c1", "MemorySearch", {"hits": 1}, elapsed_ms=1, sink=sink, was_coerced=True)
     tool_loop.apply_outcome(ran, first.args, gate.state, gate.replay)
     again = denied(gate, asked("MemorySearch", {"query": "x", "limit": 5}))
     assert outcome_to_model_content(again.outcome) == '{"warning": "duplicate_tool_call", "skipped": true}'

@@ -20,10 +20,10 @@ from envelopes.plan.tool_loop import (
     ReplayControl,
     TurnState,
     apply_outcome,
-    outcome_of_cancel,
-    outcome_of_exception,
-    outcome_of_output,
-    outcome_of_timeout,
+    outcome_from_cancel,
+    outcome_from_exception,
+    outcome_from_output,
+    outcome_from_timeout,
 )
 from envelopes.schema.outcome import (
     DENIAL_GATES,
@@ -186,11 +186,11 @@ def test_six_reasons_come_from_four_gates() -> None:
 def test_12_000_characters_of_json_are_inline_and_12_001_are_an_artifact() -> None:
     sink = MemorySink()
     assert TOOL_MESSAGE_MAX_CHARS == 12_000
-    inline = outcome_of_output("c1", "T", output_of(12_000), elapsed_ms=5, sink=sink)
+    inline = outcome_from_output("c1", "T", output_of(12_000), elapsed_ms=5, sink=sink)
     assert inline == ToolExecutionResult("c1", "T", output_of(12_000), 5)
     assert len(outcome_to_model_content(inline)) == 12_000
     assert not sink.texts
-    kept = outcome_of_output("c1", "T", output_of(12_001), elapsed_ms=5, sink=sink)
+    kept = outcome_from_output("c1", "T", output_of(12_001), elapsed_ms=5, sink=sink)
     assert isinstance(kept, ToolArtifactReference)
     assert sink.texts == {kept.artifact_id: json.dumps(output_of(12_001))}
     assert kept.artifact_id.endswith("/result.txt")
@@ -203,7 +203,7 @@ def test_an_output_is_measured_as_it_is_sent_with_escapes() -> None:
 
 
 def test_a_reference_begins_like_its_output_and_stays_within_200_characters() -> None:
-    kept = outcome_of_output("c1", "T", output_of(20_000), elapsed_ms=5, sink=MemorySink())
+    kept = outcome_from_output("c1", "T", output_of(20_000), elapsed_ms=5, sink=MemorySink())
     assert isinstance(kept, ToolArtifactReference)
     assert kept.summary == '{"text": "' + "x" * 189 + "…"
     assert len(kept.summary) == 200
@@ -221,18 +221,18 @@ def test_a_reference_begins_like_its_output_and_stays_within_200_characters() ->
     ],
 )
 def test_an_output_with_an_error_in_it_failed(output: dict[str, Any], outcome: ToolOutcome) -> None:
-    assert outcome_of_output("c1", "T", output, elapsed_ms=5, sink=MemorySink(), was_coerced=True) == outcome
+    assert outcome_from_output("c1", "T", output, elapsed_ms=5, sink=MemorySink(), was_coerced=True) == outcome
 
 
 @pytest.mark.parametrize(("risk", "retryable"), [("read-only", True), ("writes", False), ("commands", False)])
 def test_an_exception_may_be_retried_when_the_tool_changes_nothing(risk: Any, *, retryable: bool) -> None:
-    found = outcome_of_exception("c1", "T", OSError("no disk"), risk=risk, elapsed_ms=7)
+    found = outcome_from_exception("c1", "T", OSError("no disk"), risk=risk, elapsed_ms=7)
     assert found == ToolFailure("c1", "T", "no disk", retryable, 7)
 
 
 def test_an_exception_without_words_is_called_by_its_class() -> None:
-    assert outcome_of_exception("c1", "T", KeyError(), risk="writes").error == "KeyError"
-    assert outcome_of_exception("c1", "T", KeyError(), risk="writes").elapsed_ms == 0
+    assert outcome_from_exception("c1", "T", KeyError(), risk="writes").error == "KeyError"
+    assert outcome_from_exception("c1", "T", KeyError(), risk="writes").elapsed_ms == 0
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_an_exception_without_words_is_called_by_its_class() -> None:
 def test_the_tools_metadata_says_whether_a_timeout_may_be_retried(
     metadata: dict[str, bool], *, retryable: bool
 ) -> None:
-    found = outcome_of_timeout("c1", "T", deadline_s=1.5, elapsed_ms=9, metadata=metadata)
+    found = outcome_from_timeout("c1", "T", deadline_s=1.5, elapsed_ms=9, metadata=metadata)
     assert found == ToolTimeout("c1", "T", 1.5, 9, retryable)
 
 
@@ -304,9 +304,9 @@ def test_a_block_lasts_for_the_turn_and_a_success_does_not_lift_it() -> None:
 
 
 def test_an_operators_cancel_does_not_block_the_tool() -> None:
-    cancelled = outcome_of_cancel("c1", "Search", elapsed_ms=3)
+    cancelled = outcome_from_cancel("c1", "Search", elapsed_ms=3)
     assert cancelled == ToolFailure("c1", "Search", "cancelled", retryable=True, elapsed_ms=3)
-    assert outcome_of_cancel("c1", "Search").elapsed_ms == 0
+    assert outcome_from_cancel("c1", "Search").elapsed_ms == 0
     state, replay = replayed(cancelled)
     assert not state.blocked_tool_names
     assert not replay.is_duplicate("Search", {"q": 1}, idempotent=True)
@@ -314,5 +314,5 @@ def test_an_operators_cancel_does_not_block_the_tool() -> None:
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5)), st.integers(0, 9))
 def test_what_the_model_reads_of_an_output_is_its_json(output: dict[str, str], elapsed: int) -> None:
-    found = outcome_of_output("c1", "T", {"wrapped": output}, elapsed_ms=elapsed, sink=MemorySink())
+    found = outcome_from_output("c1", "T", {"wrapped": output}, elapsed_ms=elapsed, sink=MemorySink())
     assert json.loads(outcome_to_model_content(found)) == {"wrapped": output}
