@@ -17,7 +17,6 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.checks.pinned import PinnedCheck, last_check
-from dashboard.comparisons.asked import asked_of
 from dashboard.comparisons.cells import Measure
 from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
 from dashboard.comparisons.column_order import Arrangement, ask_for
@@ -25,6 +24,7 @@ from dashboard.comparisons.heat import Heat, heat_of
 from dashboard.comparisons.params import Ask, calls_href, pair_href
 from dashboard.comparisons.summary import ColumnSummary, Summary
 from dashboard.comparisons.tables import FigureRow, difference_rows, notes_of, rule_rows, total_rows
+from dashboard.evidence.argument_labels import argument_labels
 from dashboard.models import Call, Comparison, ComparisonColumn
 from dashboard.variants.variant_list import current_variant
 from dashboard.worker.comparisons import done_count, is_anyone_at_work
@@ -358,7 +358,7 @@ class Told:
 
 
 def told_of(keys: Sequence[UUID]) -> Told:
-    return Told(asked_of(keys), dict(Call.objects.filter(pk__in=keys).values_list("pk", "summary")))
+    return Told(argument_labels(keys), dict(Call.objects.filter(pk__in=keys).values_list("pk", "summary")))
 
 
 def changed_call(one: Changed, href: str, told: Told) -> ChangedCall:

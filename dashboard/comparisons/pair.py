@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dashboard.calls.panes import JsonPane, args_pane
-from dashboard.comparisons.asked import asked_of
 from dashboard.comparisons.call_list import row_of
 from dashboard.comparisons.cells import Cell, digest, text_bytes
 from dashboard.comparisons.column_order import Arrangement
 from dashboard.comparisons.measure import sentence_of
 from dashboard.comparisons.variants import Column
 from dashboard.comparisons.walk import Walk, walk_of
+from dashboard.evidence.argument_labels import argument_labels
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Comparison
 from dashboard.text import json_markup
@@ -97,7 +97,7 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
         baseline=baseline,
         column=column,
         args=args_pane(surfaces),
-        asked=asked_of([call.pk]).get(call.pk, ""),
+        asked=argument_labels([call.pk]).get(call.pk, ""),
         others=tuple((one.ordinal, one.name) for one in columns[1:]),
         ordinal=ordinal,
         change=_change(row.pair(ordinal)),

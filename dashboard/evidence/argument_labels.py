@@ -1,8 +1,8 @@
-"""What each call of a page asked for, in a line: `make test`, `/src/app.py`, a question.
+"""Labels each call with the argument that a person would name it by: `make test`, `/src/app.py`, a question.
 
-A summary says what came of a call. Of forty commands that ended well it says forty times the same, and
-nobody finds the one that is looked for. Read from the head of the recorded arguments, for the rows of one
-page alone; it is a label, and the whole arguments are on the Call page.
+A summary describes what came of a call. Forty commands that ended well have the same summary forty times, and a
+reader could not find one of them. A label is read from the head of the recorded arguments, for the rows of one
+page; all arguments are on the Call page.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
-from django.db.models import BinaryField, ExpressionWrapper, F, QuerySet, UUIDField
+from django.db.models import BinaryField
 from django.db.models.functions import Substr
 
-from dashboard.models import Call, Observation
-from dashboard.prepared import given, prepared
+from dashboard.models import Observation
 from dashboard.text.escaping import printable
 
 HEAD_BYTES = 600
-LONGEST = 160  # characters
-SHORTEST_REPEATED = 4  # characters; `x` is in every sentence
-# What a person would call the request, by the names that agents give it; without one of them, the first text.
+MAX_CHARACTERS = 160
+LEAST_REPEATED = 4  # characters; `x` is in every sentence
+# Argument names that agents give to what identifies a request. Without one of them the first text is the label.
 NAMES = ("command", "file_path", "notebook_path", "path", "pattern", "query", "url", "description")
 # A member of JSON with a text, which may end where the head does.
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
@@ -31,42 +29,41 @@ _DECODE = json.JSONDecoder(strict=False).decode
 _HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 
 
-def asked_by(calls: Sequence[UUID]) -> dict[UUID, str]:
-    """By call, those left out that have no text among their arguments. For the calls of one page."""
+def argument_labels(calls: Sequence[UUID]) -> dict[UUID, str]:
+    """The label of each call whose arguments contain a text. Paths are relative to the working folder of the run.
+
+    One query, which reads only the heads of the arguments: for the calls of one page.
+    """
     if not calls:
         return {}
-    most = 1 << (len(calls) - 1).bit_length()  # else every number of calls would be a query to compile
-    keys = {f"key{number}": calls[min(number, len(calls) - 1)] for number in range(most)}
-    told = ((call, request(bytes(head))) for call, head in _heads(most, **keys))
-    return {call: text for call, text in told if text}
+    arguments = Observation.objects.filter(call__in=calls, surface="args", selected=True)
+    rows = arguments.values_list("call_id", Substr("data", 1, HEAD_BYTES, output_field=BinaryField()), "call__run__cwd")
+    labels = {call: shorten_paths(label_arguments(bytes(head)), cwd) for call, head, cwd in rows}
+    return {call: label for call, label in labels.items() if label}
 
 
-def unless_said(asked: str, summary: str) -> str:
-    """What was asked, or nothing where the summary has it."""
-    return "" if len(asked) >= SHORTEST_REPEATED and asked in summary else asked
+def shorten_paths(text: str, cwd: str) -> str:
+    """Paths below the working folder without it: what distinguishes two files is the end of their paths."""
+    return text.replace(f"{cwd.rstrip('/')}/", "") if cwd.strip("/") else text
 
 
-@prepared
-def _heads(most: int) -> QuerySet[Any, Any]:
-    keys = [given(f"key{number}", Call, "id") for number in range(most)]
-    own = ExpressionWrapper(F("call_id"), output_field=UUIDField())  # a relation takes no placeholders in a list
-    found = Observation.objects.alias(own=own).filter(own__in=keys, surface="args", selected=True)
-    return found.values_list("call_id", Substr("data", 1, HEAD_BYTES, output_field=BinaryField()))
+def unless_repeated(label: str, summary: str) -> str:
+    """The label, or nothing where the summary beside it contains it."""
+    return "" if len(label) >= LEAST_REPEATED and label in summary else label
 
 
-def request(head: bytes) -> str:
-    """The telling text of recorded arguments, of which `head` may be only the first bytes; empty without one."""
+def label_arguments(head: bytes) -> str:
+    """The label for recorded arguments, of which `head` may be only the first bytes; empty without a text."""
     text = head.decode("utf-8", "replace")
-    found = _TEXT.findall(text)
-    texts = dict(reversed(found))  # of two with one name, the first
-    chosen = next((texts[name] for name in NAMES if name in texts), found[0][1] if found else "")
-    return _line(chosen, is_whole=not text.endswith(chosen)) if chosen else ""
-
-
-def _line(escaped: str, *, is_whole: bool) -> str:
+    members = _TEXT.findall(text)
+    values = dict(reversed(members))  # of two members with one name, the first
+    escaped = next((values[name] for name in NAMES if name in values), members[0][1] if members else "")
+    if not escaped:
+        return ""
     try:
-        text = _DECODE(f'"{_HALF_ESCAPE.sub("", escaped)}"') if "\\" in escaped else escaped
+        label = _DECODE(f'"{_HALF_ESCAPE.sub("", escaped)}"') if "\\" in escaped else escaped
     except json.JSONDecodeError:
         return ""
-    words = " ".join(text.split())
-    return printable(words if is_whole and len(words) <= LONGEST else f"{words[: LONGEST - 1]}…")
+    line = " ".join(label.split())
+    is_whole = len(line) <= MAX_CHARACTERS and not text.endswith(escaped)
+    return printable(line if is_whole else f"{line[: MAX_CHARACTERS - 1]}…")

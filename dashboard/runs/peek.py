@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from dashboard.evidence.argument_labels import asked_by, unless_said
+from dashboard.evidence.argument_labels import argument_labels, unless_repeated
 from dashboard.models import Project, Run
 from dashboard.models.runs import FAILED, UNANSWERED
 from dashboard.prepared import Row, given, prepared
@@ -71,7 +71,7 @@ def peek_at(project: Project, asked: str, close_href: str) -> Peek | None:
         return Peek(close_href)
     run = Listed._make(found[0])
     failed, biggest = _failed(run=run.pk), _biggest(run=run.pk)
-    requests = asked_by([row[0] for row in (*failed, *biggest)])
+    requests = argument_labels([row[0] for row in (*failed, *biggest)])
     return Peek(close_href, run, _told(run, failed, requests), _told(run, biggest, requests))
 
 
@@ -99,6 +99,6 @@ def _told(run: Listed, rows: Sequence[Row], asked: Mapping[UUID, str]) -> list[P
     found = []
     for key, tool, error_kind, summary, tokens in rows:
         said = printable(summary or error_kind)
-        request = unless_said(asked.get(key, ""), said)
+        request = unless_repeated(asked.get(key, ""), said)
         found.append(PeekedCall(f"/calls/{key}/?run={run.pk}", printable(tool), request, said, tokens))
     return found

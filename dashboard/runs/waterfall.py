@@ -15,7 +15,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Q, QuerySet
 
-from dashboard.evidence.argument_labels import asked_by, unless_said
+from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
 from dashboard.filters import queryset
 from dashboard.filters.language import Term
 from dashboard.ingest import run_stats
@@ -185,9 +185,8 @@ def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Children | None = No
         before = ask.skip
         found = _first_rows(ask.terms, ask.skip, run=run.pk)
     facts = list(map(Facts._make, found))
-    folder = f"{run.cwd.rstrip('/')}/" if run.cwd.strip("/") else ""
-    asked = asked_by([one.pk for one in facts])
-    drawn = _Drawn(axis, children.by_call(axis) if children else {}, asked, folder, ask.suffix)
+    asked = argument_labels([one.pk for one in facts])
+    drawn = _Drawn(axis, children.by_call(axis) if children else {}, asked, run.cwd, ask.suffix)
     numbers = _numbers(run, facts) if ask.terms else map(str, range(before + 1, before + 1 + len(facts)))
     rows = [_row(*row, drawn) for row in zip(facts, numbers, _ties(facts), strict=True)]
     left = max(0, ask.total - before - len(rows))
@@ -232,19 +231,15 @@ class _Drawn(NamedTuple):
     axis: Axis
     children: Mapping[UUID, list[ChildRun]]
     asked: Mapping[UUID, str]
-    folder: str
+    cwd: str
     suffix: str
-
-    def told(self, text: str) -> str:
-        """Paths below the run's folder without it."""
-        return text.replace(self.folder, "") if self.folder else text
 
 
 def _row(one: Facts, number: str, tie: str, drawn: _Drawn) -> Row:
     letter = letter_of(one)
     key = str(one.pk)
     bar = drawn.axis.bar(one.started_at, one.duration_ms, one.wait_ms)
-    asked, summary = drawn.told(drawn.asked.get(one.pk, "")), printable(drawn.told(one.summary))
+    asked, summary = drawn.asked.get(one.pk, ""), printable(shorten_paths(one.summary, drawn.cwd))
     return Row(
         number=number,
         key=key,
@@ -253,7 +248,7 @@ def _row(one: Facts, number: str, tie: str, drawn: _Drawn) -> Row:
         state=STATES[letter],
         tool=printable(one.tool) or "not recorded",
         flags=_flags(one),
-        asked=unless_said(asked, summary),
+        asked=unless_repeated(asked, summary),
         summary=summary,
         cut=f"{one.seen_lines:,} / {one.output_lines:,}" if one.is_cut else "",
         tokens=f"{one.tokens:,}",

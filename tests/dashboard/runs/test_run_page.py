@@ -12,7 +12,6 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.evidence.argument_labels import request
 from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import do_halves_disagree, letter_of
 from dashboard.models import Call, Project, Run, RunCall
@@ -114,24 +113,6 @@ def test_a_row_tells_its_outcome_size_time_and_cut_in_words(client: Client, run:
     assert "began 10.0 s into the run, took 5.0 s: 3.0 s waiting, 2.0 s work" in html
     assert "<em>waited 3.0 s</em> <code>echo hello</code> Found 194 lines" in html
     assert '<span class="ms">2.0 s</span>' in html
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (b'{"description":"Run it","command":"make\\n  test"}', "make test"),
-        (b'{"replace_all":false,"file_path":"/src/a.py","old_string":"x"}', "/src/a.py"),
-        (b'{"questions":[{"header":"Which?"}],"n":1}', "Which?"),
-        (b'{"command":"echo \\"a\\" \\ud83d', 'echo "a" \\ud83d…'),
-        (b'{"command":"cut in an escape \\u00', "cut in an escape…"),
-        ('{"command":"cut in a letter é'.encode()[:-1], "cut in a letter \ufffd…"),
-        (b'{"command":"' + 300 * b"x" + b'"}', 159 * "x" + "…"),
-        (b'{"todos":[]}', ""),
-        (b"not JSON", ""),
-    ],
-)
-def test_what_a_call_asked_for_is_told_in_a_line(arguments: bytes, told: str) -> None:
-    assert request(arguments) == told
 
 
 @pytest.mark.usefixtures("alice")

@@ -1,0 +1,78 @@
+"""The label of a call's arguments: what it is, and that every page shows the same one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+import dashboard
+from dashboard.evidence.argument_labels import argument_labels, label_arguments
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Project
+from tests.dashboard.factories import create_call, create_run
+from tests.dashboard.measured_comparisons import compared
+from tests.dashboard.page_text import Page, parse_page
+
+SAMPLES = Path(dashboard.__file__).parent / "samples"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        (b'{"description":"Run it","command":"make\\n  test"}', "make test"),
+        (b'{"replace_all":false,"file_path":"/src/a.py","old_string":"x"}', "/src/a.py"),
+        (b'{"questions":[{"header":"Which?"}],"n":1}', "Which?"),
+        (b'{"command":"echo \\"a\\" \\ud83d', 'echo "a" \\ud83d…'),
+        (b'{"command":"cut in an escape \\u00', "cut in an escape…"),
+        ('{"command":"cut in a letter é'.encode()[:-1], "cut in a letter \ufffd…"),
+        (b'{"command":"' + 300 * b"x" + b'"}', 159 * "x" + "…"),
+        (b'{"todos":[]}', ""),
+        (b"not JSON", ""),
+    ],
+)
+def test_a_label_is_the_argument_that_a_person_would_name(arguments: bytes, label: str) -> None:
+    assert label_arguments(arguments) == label
+
+
+def test_paths_are_relative_to_the_working_folder_of_the_run(project: Project) -> None:
+    run = create_run(project, cwd="/srv/app/")
+    inside = create_call(run, args={"file_path": "/srv/app/src/a.py"})
+    outside = create_call(run, args={"file_path": "/srv/other/b.py"})
+    nothing = create_call(run, args={})
+    labels = argument_labels([inside.pk, outside.pk, nothing.pk])
+    assert labels == {inside.pk: "src/a.py", outside.pk: "/srv/other/b.py"}
+
+
+@pytest.mark.usefixtures("alice")
+def test_run_pages_and_comparisons_label_a_call_alike(client: Client, project: Project) -> None:
+    import_paths(project, [SAMPLES])
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    labels = {}
+    for page in pages(client, f"/comparisons/{comparison.pk}/calls/?column=1"):
+        for row in page.select("tbody tr"):
+            key = row.by_role("link")["href"].split("/")[4]
+            labels[key] = row.select_one('[data-head="What it was called with"]').text
+    assert len(labels) > 190
+    on_run_pages = {
+        row["id"].removeprefix("c-"): row
+        for run in project.runs.all()
+        for page in pages(client, f"/runs/{run.pk}/?skip=0")
+        for row in page.select("a.call-row[id^=c-]")
+    }
+    for key, label in labels.items():
+        row = on_run_pages[key]
+        assert row.texts("code") == [label] if row.has("code") else label in row.text
+
+
+def pages(client: Client, address: str) -> list[Page]:
+    """The page at an address and those that follow it."""
+    found = []
+    path = address.partition("?")[0]
+    while address:
+        page = parse_page(client.get(address))
+        found.append(page)
+        following = page.select("li.sentinel a, a[rel=next]")
+        address = path + following[0]["href"] if following else ""
+    return found
