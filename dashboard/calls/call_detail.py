@@ -21,13 +21,13 @@ from dashboard.calls.panes import (
     recorded_pane,
 )
 from dashboard.calls.stages import Rail, rail
-from dashboard.checks.drift import Sent, drifted_of
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.evidence.fidelity import Fidelity, of_receipt
 from dashboard.ingest.run_stats import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
 from dashboard.text.escaping import printable
+from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
 from envelopes.text.untrusted_json import tame
 
 EVENTS_SHOWN = 200
@@ -97,7 +97,7 @@ class CallPage:
     rail: Rail
     variant: VariantPane | None
     variants: tuple[VariantKey, ...]
-    drifted: tuple[Sent, ...]
+    drifted: tuple[FingerprintedReceipt, ...]
     lint: LintPane | None
     cuts: tuple[CutBar, ...]
     superseded: Receipt | None
@@ -137,7 +137,7 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         rail=way,
         variant=variant,
         variants=variant_keys(project, surfaces, query),
-        drifted=drifted_of(call),
+        drifted=load_drifted(call),
         lint=lint_pane(surfaces, artifacts, reach) if way.shows_receipt and variant is None else None,
         cuts=cut_bars(surfaces.halves, artifacts, got=fidelity.got),
         superseded=_superseded(surfaces),

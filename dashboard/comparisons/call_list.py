@@ -20,7 +20,6 @@ from dashboard.comparisons.comparison_detail import CHANGE_TITLES, ChangedCall, 
 from dashboard.comparisons.params import pair_href
 from dashboard.comparisons.summary import ColumnSummary, Sums
 from dashboard.models import Comparison
-from dashboard.worker.comparisons import results_in
 
 PAGE = 50
 FILTERS = ("sizes", "changes", "tool", "family")
@@ -114,7 +113,7 @@ class Wanted:
     ) -> Iterator[tuple[str, Row]]:
         """Each with its place, behind that batch and index."""
         batch, index = behind
-        for number, rows in shown.results_in([one for one in batches if one >= batch]):
+        for number, rows in shown.load_batches([one for one in batches if one >= batch]):
             for place, row in enumerate(rows):
                 if (number > batch or place > index) and self.takes(row):
                     yield f"{number}.{place}", row
@@ -214,12 +213,3 @@ def _changed(shown: Arrangement, wanted: Wanted) -> Iterator[ChangedCall]:
 
 def _number_of(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
-
-
-def row_of(comparison: Comparison, call: UUID) -> Row | None:
-    """The numbers of one call; None when the comparison does not have it."""
-    for number, calls in comparison.batches.order_by("number").values_list("number", "calls").iterator(chunk_size=64):
-        if call.bytes in bytes(calls):
-            rows = [row for _, some in results_in(comparison, [number]) for row in some]
-            return next((row for row in rows if row.call == call.bytes), None)
-    return None

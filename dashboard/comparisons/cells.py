@@ -91,11 +91,6 @@ def digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()[:8]
 
 
-def text_bytes(text: str) -> bytes:
-    """A receipt may hold lone surrogates, which a strict encoding refuses."""
-    return text.encode("utf-8", "surrogatepass")
-
-
 def packed_ids(ids: Iterable[UUID]) -> bytes:
     return b"".join(one.bytes for one in ids)
 

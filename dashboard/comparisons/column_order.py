@@ -14,10 +14,11 @@ from functools import cached_property
 import msgspec
 
 from dashboard.comparisons.cells import Row
+from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
+from dashboard.comparisons.results import baseline_first, load_batches, load_summary
 from dashboard.comparisons.summary import Summary, unpacked_summary
-from dashboard.comparisons.variants import Column, frozen_rows, todays_columns
 from dashboard.models import Comparison, ComparisonBaseline, ComparisonColumn
-from dashboard.worker.comparisons import led_by, results_in, summary_of
+from dashboard.variants.variant_list import VariantColumn
 
 FEWEST = 2  # columns
 
@@ -33,7 +34,7 @@ class Arrangement:
     @classmethod
     def of(cls, comparison: Comparison, query: Mapping[str, str]) -> Arrangement:
         """An order that makes no sense is as if it were not there."""
-        rows = tuple(frozen_rows(comparison))
+        rows = tuple(load_column_rows(comparison))
         every = tuple(dict.fromkeys(row.ordinal for row in rows))
         return cls(comparison, _order(query.get("columns", ""), every) or every, rows)
 
@@ -88,12 +89,12 @@ class Arrangement:
         found = self._summary()
         if found is None:
             return None
-        places = led_by(self.order[0], len(self.every))
+        places = baseline_first(self.order[0], len(self.every))
         return msgspec.structs.replace(found, columns=tuple(found.columns[places.index(one)] for one in self.order))
 
     def _summary(self) -> Summary | None:
         if self.order[0] == 0:
-            return summary_of(self.comparison)
+            return load_summary(self.comparison)
         kept = self.comparison.baselines.filter(ordinal=self.order[0]).values_list("summary", flat=True).first()
         return None if kept is None else unpacked_summary(bytes(kept))
 
@@ -102,16 +103,16 @@ class Arrangement:
         """Somebody wants its numbers, and a worker adds them up or will."""
         return self.summary is None and self.comparison.baselines.filter(ordinal=self.order[0]).exists()
 
-    def results_in(self, numbers: Sequence[int]) -> Iterator[tuple[int, list[Row]]]:
-        for number, rows in results_in(self.comparison, numbers):
+    def load_batches(self, numbers: Sequence[int]) -> Iterator[tuple[int, list[Row]]]:
+        for number, rows in load_batches(self.comparison, numbers):
             yield number, [self.row(row) for row in rows]
 
     def row(self, row: Row) -> Row:
         return row.arranged(self.order) if self.kept else row
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[VariantColumn]:
         """As they can be rendered today."""
-        found = todays_columns(self.rows)
+        found = load_columns(self.rows)
         return [replace(found[ordinal], ordinal=place) for place, ordinal in enumerate(self.order)]
 
 

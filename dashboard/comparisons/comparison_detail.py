@@ -16,18 +16,17 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils import timezone
 
-from dashboard.checks.pinned import PinnedCheck, last_check
 from dashboard.comparisons.cells import Measure
 from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
 from dashboard.comparisons.column_order import Arrangement, ask_for
 from dashboard.comparisons.heat import Heat, heat_of
 from dashboard.comparisons.params import Ask, calls_href, pair_href
+from dashboard.comparisons.results import count_done, is_work_leased
 from dashboard.comparisons.summary import ColumnSummary, Summary
 from dashboard.comparisons.tables import FigureRow, difference_rows, notes_of, rule_rows, total_rows
 from dashboard.evidence.argument_labels import argument_labels
 from dashboard.models import Call, Comparison, ComparisonColumn
-from dashboard.variants.variant_list import current_variant
-from dashboard.worker.comparisons import done_count, is_anyone_at_work
+from dashboard.variants.variant_list import load_current_variant
 
 CHANGE_TITLES: dict[Measure, str] = {
     "tokens": "Changed most in size",
@@ -162,7 +161,6 @@ class ComparisonPage:
     results: Results | None
     again_href: str
     is_waiting: bool  # for a process, of which there may be none
-    check: PinnedCheck | None  # of a pinned one, before its first check None
 
 
 def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> ComparisonPage:
@@ -180,8 +178,7 @@ def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> Compari
         progress=progress_of(comparison),
         results=results,
         again_href=_again_href(comparison, names),
-        is_waiting=(comparison.is_open or shown.is_asked_for) and not is_anyone_at_work(),
-        check=last_check(comparison),
+        is_waiting=(comparison.is_open or shown.is_asked_for) and not is_work_leased(),
     )
 
 
@@ -215,7 +212,7 @@ def _again_href(comparison: Comparison, names: list[str]) -> str:
 
 
 def progress_of(comparison: Comparison) -> Progress:
-    done = comparison.call_count if comparison.is_finished else done_count(comparison)
+    done = comparison.call_count if comparison.is_finished else count_done(comparison)
     return Progress(done=done, total=comparison.call_count, left=_left(comparison, done, timezone.now()))
 
 
@@ -258,7 +255,7 @@ def _versions(rows: list[ComparisonColumn]) -> tuple[Version, ...]:
 def _today(row: ComparisonColumn) -> str:
     if not row.family:
         return ""
-    now = current_variant(row.comparison.project_id, row.family, row.variant)
+    now = load_current_variant(row.comparison.project_id, row.family, row.variant)
     if now is None:
         return "gone"
     return "" if now.hash == row.hash else f"version {now.version}, {now.hash}"

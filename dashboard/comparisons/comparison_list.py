@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.checks.pinned import PinnedCheck, last_check
 from dashboard.comparisons.comparison_detail import Progress, progress_of
 from dashboard.models import Comparison, Project
 
@@ -18,7 +17,6 @@ class ListRow:
     columns: tuple[str, ...]
     progress: Progress
     tone: str
-    check: PinnedCheck | None
 
     @property
     def is_partial(self) -> bool:
@@ -49,5 +47,4 @@ def _row(comparison: Comparison) -> ListRow:
         columns=tuple(dict.fromkeys(one.name for one in columns)),
         progress=progress_of(comparison),
         tone=TONES.get(comparison.state, "accent"),
-        check=last_check(comparison),
     )

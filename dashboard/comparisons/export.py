@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dashboard.comparisons.cells import MEASURES, Cell, Row
+from dashboard.comparisons.frozen_columns import load_column_rows
+from dashboard.comparisons.results import load_results
 from dashboard.comparisons.summary import Bounds, ColumnSummary, unpacked_summary
-from dashboard.comparisons.variants import frozen_rows
 from dashboard.models import Comparison
-from dashboard.worker.comparisons import results_of
 
 
 def column_names(comparison: Comparison) -> list[str]:
@@ -49,14 +49,14 @@ def variant_facts(comparison: Comparison) -> list[dict[str, Any]]:
             "hash": row.hash or None,
             "policy": row.policy or None,
         }
-        for row in frozen_rows(comparison)
+        for row in load_column_rows(comparison)
     ]
 
 
 def call_facts(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """In the frozen order, a batch in memory at a time."""
     names = column_names(comparison)
-    for rows in results_of(comparison):
+    for rows in load_results(comparison):
         for row in rows:
             yield _row_facts(row, names)
 

@@ -15,11 +15,12 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from dashboard.comparisons.cells import packed_ids
-from dashboard.comparisons.variants import bound_columns, column_rows
+from dashboard.comparisons.frozen_columns import column_rows
 from dashboard.filters.language import Query, parse
 from dashboard.ingest.bulk import insert
 from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
 from dashboard.text.column_values import column_text
+from dashboard.variants.variant_list import bind_columns
 from envelopes.families.registry import all_families
 
 BATCH = 200
@@ -93,7 +94,7 @@ def start_comparison(
     if len(ids) > MOST_CALLS:
         raise Unusable(f"More than {MOST_CALLS:,} calls match; narrow the filter or take a sample.")
     families = selection.calls(project).order_by().values_list("family", flat=True).distinct()
-    columns = bound_columns(project, variants, families)
+    columns = bind_columns(project, variants, families)
     with transaction.atomic():
         comparison = Comparison.objects.create(
             project=project,

@@ -8,10 +8,12 @@ from typing import Protocol
 import msgspec
 
 from dashboard.calls.lint_findings import recorded_findings
-from dashboard.comparisons.call_inputs import Subject
-from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest, text_bytes
-from dashboard.comparisons.variants import Column
+from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest
+from dashboard.evidence.call_inputs import Subject
 from dashboard.text.receipt_markup import Links
+from dashboard.variants.fingerprints import text_bytes
+from dashboard.variants.render_call import describe_failure
+from dashboard.variants.variant_list import VariantColumn
 from envelopes.alignment.coverage import dropped_fields, generalize_pointers, scalar_fields
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint
@@ -19,9 +21,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.variant import Variant
 from envelopes.text.tokens import count_all
-from envelopes.variants.template import TemplateRefused
 
-PROBLEM_CHARACTERS = 200
 NOTHING = text_receipt(())
 
 
@@ -36,7 +36,7 @@ class Measured(msgspec.Struct, frozen=True):
     text: str
 
 
-def rows_of(subjects: Iterable[Subject], columns: Sequence[Column], *, beat: _Beat = lambda: None) -> list[Row]:
+def rows_of(subjects: Iterable[Subject], columns: Sequence[VariantColumn], *, beat: _Beat = lambda: None) -> list[Row]:
     """`beat` is called after each call, so that a long batch keeps its lease."""
     rows: list[Row] = []
     measured: list[tuple[Measured | None, ...]] = []
@@ -58,7 +58,7 @@ def rows_of(subjects: Iterable[Subject], columns: Sequence[Column], *, beat: _Be
     ]
 
 
-def measured_columns(subject: Subject, columns: Sequence[Column]) -> tuple[Measured | None, ...]:
+def measured_columns(subject: Subject, columns: Sequence[VariantColumn]) -> tuple[Measured | None, ...]:
     fields = scalar_fields(subject.canonical)
     # The walk over the result is the same for every column, so they share one pair's.
     first = Pair(
@@ -70,7 +70,7 @@ def measured_columns(subject: Subject, columns: Sequence[Column]) -> tuple[Measu
     return tuple([_measured(subject, column, fields, first) for column in columns])
 
 
-def _measured(subject: Subject, column: Column, fields: dict[str, str], first: Pair) -> Measured | None:
+def _measured(subject: Subject, column: VariantColumn, fields: dict[str, str], first: Pair) -> Measured | None:
     if column.is_recorded:
         return _recorded(subject, fields)
     variant = column.variants.get(subject.family.name)
@@ -116,11 +116,7 @@ def _cell(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, i
 
 
 def _failed(error: Exception) -> Measured:
-    nothing = Cell(characters=0, tokens=0, lines=0, is_cut=False, dropped=0, digest=b"", problem=sentence_of(error))
+    nothing = Cell(
+        characters=0, tokens=0, lines=0, is_cut=False, dropped=0, digest=b"", problem=describe_failure(error)
+    )
     return Measured(nothing, "")
-
-
-def sentence_of(error: Exception) -> str:
-    """Why there is no text: of a template its line and reason, of anything else also what was raised."""
-    said = f"the template failed: {error}" if isinstance(error, TemplateRefused) else f"{type(error).__name__}: {error}"
-    return said[:PROBLEM_CHARACTERS]

@@ -9,9 +9,15 @@ from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 
 from dashboard.comparisons.lifecycle import Selection
-from dashboard.comparisons.variants import RECORDED, Offers, known_names
 from dashboard.models import Call, Project
-from dashboard.variants.variant_list import Offered, by_key, offered_by_family
+from dashboard.variants.variant_list import (
+    RECORDED,
+    OfferedVariant,
+    OffersByFamily,
+    find_variant,
+    offered_by_family,
+    variant_names,
+)
 
 SUGGESTED = ("receipt",)
 MOST_SAMPLED = 1_000_000
@@ -67,7 +73,7 @@ def comparison_form(project: Project, asked: QueryDict) -> tuple[ComparisonForm,
     problems = (*wrong, *selection.problems())
     every = offered_by_family(project, also=[*asked.getlist("variant"), asked.get("baseline", "")])
     offers = {selection.family: every[selection.family]} if selection.family in every else every
-    names = known_names(offers)
+    names = variant_names(offers)
     wanted = asked.getlist("variant") or list(SUGGESTED)
     baseline = asked.get("baseline", RECORDED)
     matching, unanswered = (0, 0) if problems else _counts(selection.calls(project))
@@ -112,9 +118,9 @@ def _numbers(asked: Mapping[str, str]) -> tuple[list[str], dict[str, int | None]
     return problems, found
 
 
-def _offer(name: str, offers: Offers, *, is_chosen: bool) -> Offer:
-    having: dict[str, Offered] = {
-        owner: one for owner, some in offers.items() if (one := by_key(some, name)) is not None
+def _offer(name: str, offers: OffersByFamily, *, is_chosen: bool) -> Offer:
+    having: dict[str, OfferedVariant] = {
+        owner: one for owner, some in offers.items() if (one := find_variant(some, name)) is not None
     }
     first = next(iter(having.values()), None)
     is_everywhere = len(having) in (0, len(offers))

@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dashboard.calls.panes import JsonPane, args_pane
-from dashboard.comparisons.call_list import row_of
-from dashboard.comparisons.cells import Cell, digest, text_bytes
+from dashboard.comparisons.cells import Cell, digest
 from dashboard.comparisons.column_order import Arrangement
-from dashboard.comparisons.measure import sentence_of
-from dashboard.comparisons.variants import Column
+from dashboard.comparisons.results import find_row
 from dashboard.comparisons.walk import Walk, walk_of
 from dashboard.evidence.argument_labels import argument_labels
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
@@ -24,10 +22,12 @@ from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.diff import difference
 from dashboard.text.diff_markup import DiffPage, View, diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.variants.fingerprints import text_bytes
+from dashboard.variants.render_call import describe_failure, family_name
+from dashboard.variants.variant_list import VariantColumn
 from envelopes.families.registry import family
 from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt
-from envelopes.schema.result import CanonicalResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class PairPage:
 
 def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> PairPage | None:
     """None when the comparison does not have that call, or has not come to it."""
-    row = row_of(comparison, call.pk)
+    row = find_row(comparison, call.pk)
     if row is None:
         return None
     shown = Arrangement.of(comparison, query)
@@ -127,32 +127,25 @@ def column_of(query: Mapping[str, str], columns: int) -> int:
     return column if 0 < column < columns else 1
 
 
-def written(surfaces: Surfaces, column: Column, cell: Cell | None) -> Written:
+def written(surfaces: Surfaces, column: VariantColumn, cell: Cell | None) -> Written:
     reading = surfaces.halves.reading
     links = Links(reading.links, reading.slices) if column.is_recorded else Links({})
     receipt, problem = _receipt(surfaces, column)
     return Written(name=column.name, receipt=receipt, links=links, cell=cell, problem=problem, call=surfaces.call)
 
 
-def _receipt(surfaces: Surfaces, column: Column) -> tuple[Receipt | None, str]:
+def _receipt(surfaces: Surfaces, column: VariantColumn) -> tuple[Receipt | None, str]:
     if column.is_recorded:
         receipt = surfaces.halves.receipt
         return receipt, "" if receipt else "No receipt was recorded."
-    owner, canonical = rendered_from(surfaces)
+    owner = family_name(surfaces)
     variant = column.variants.get(owner)
     if variant is None:
         return None, f"The {owner} family has no variant {column.name}."
     try:
-        return render(canonical, family(owner), variant.policy, variant=variant), ""
+        return render(surfaces.envelope, family(owner), variant.policy, variant=variant), ""
     except Exception as error:  # a variant may be anybody's
-        return None, sentence_of(error)
-
-
-def rendered_from(surfaces: Surfaces) -> tuple[str, CanonicalResult]:
-    """The family that wrote the stored envelope, by name, and the envelope."""
-    stored = surfaces.projection
-    mapping = surfaces.halves.mapping if stored is None else stored.mapping
-    return mapping.partition(":")[0], surfaces.envelope
+        return None, describe_failure(error)
 
 
 def _difference(baseline: Written, column: Written, view: View, *, spaces: bool, start: int) -> DiffPage | None:

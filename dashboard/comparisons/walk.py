@@ -15,8 +15,8 @@ from dashboard.comparisons.call_list import FILTERS, Wanted, parsed_place
 from dashboard.comparisons.cells import Row
 from dashboard.comparisons.column_order import Arrangement
 from dashboard.comparisons.params import calls_href, pair_href
+from dashboard.comparisons.results import load_batches
 from dashboard.models import Comparison
-from dashboard.worker.comparisons import results_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def _of_changed(shown: Arrangement, key: UUID, wanted: Wanted, up: str) -> Walk:
 
 def _stands_at(comparison: Comparison, key: UUID, batch: int, index: int) -> bool:
     """An address may say anything."""
-    rows = [row for _, some in results_in(comparison, [batch]) for row in some]
+    rows = [row for _, some in load_batches(comparison, [batch]) for row in some]
     return index < len(rows) and rows[index].key == key
 
 
@@ -91,7 +91,7 @@ def _before(
 ) -> Iterator[tuple[str, Row]]:
     """Backwards, a few batches in memory at a time."""
     batch, index = at
-    for number, rows in shown.results_in([one for one in reversed(batches) if one <= batch]):
+    for number, rows in shown.load_batches([one for one in reversed(batches) if one <= batch]):
         for place in reversed(range(index if number == batch else len(rows))):
             if wanted.takes(rows[place]):
                 yield f"{number}.{place}", rows[place]

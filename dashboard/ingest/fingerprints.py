@@ -7,10 +7,9 @@ drift says what we would write otherwise today, and of others we know nothing.
 
 from __future__ import annotations
 
-import hashlib
-
 from dashboard.models import Receipt, ReceiptFingerprint
-from dashboard.variants.variant_list import current_variant
+from dashboard.variants.fingerprints import text_sha256
+from dashboard.variants.variant_list import load_current_variant
 from envelopes.families.registry import all_families
 from envelopes.halves import recorded_parts
 from envelopes.recordings.base import ReceiptRecord
@@ -31,7 +30,7 @@ def stated_fingerprint(project_id: int, receipt: Receipt, record: ReceiptRecord)
     if not isinstance(name, str) or not version.isdecimal() or len(digest) != DIGITS or len(policy) > LONGEST_POLICY:
         return None
     owner = name.partition("/")[0] if "/" in name else all_families()[0].name  # the others serve every family
-    if current_variant(project_id, owner, name) is None:
+    if load_current_variant(project_id, owner, name) is None:
         return None
     return ReceiptFingerprint(
         receipt=receipt,
@@ -39,7 +38,7 @@ def stated_fingerprint(project_id: int, receipt: Receipt, record: ReceiptRecord)
         version=int(version[:9]),
         policy=policy,
         canonical_sha256=digest,
-        text_sha256=hashlib.sha256(_text(record.content).encode("utf-8", "surrogatepass")).hexdigest(),
+        text_sha256=text_sha256(_text(record.content)),
     )
 
 

@@ -8,12 +8,42 @@ is imported or changed later. Its numbers are in batches of a few hundred calls 
 from __future__ import annotations
 
 import uuid
+from dataclasses import asdict, dataclass
 
 from django.conf import settings
 from django.db import models
 from django.urls import reverse
+from django.utils import timezone
 
 from dashboard.models.projects import Project
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinnedCheck:
+    """What the last `check_receipts` counted: `texts` rendered again, those that drifted by reason, and `unchecked`
+    texts whose call was deleted or never answered."""
+
+    texts: int
+    unchecked: int
+    reasons: dict[str, int]
+
+    @property
+    def drifted(self) -> int:
+        return sum(self.reasons.values())
+
+    @property
+    def reason_counts(self) -> str:
+        """`policy 2, text 1`"""
+        return ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.items())
+
+
+class ComparisonQuerySet(models.QuerySet["Comparison"]):
+    def open(self) -> ComparisonQuerySet:
+        """The comparisons that wait for a worker or have one."""
+        return self.filter(state__in=Comparison.OPEN_STATES)
+
+    def pinned(self) -> ComparisonQuerySet:
+        return self.filter(pinned_at__isnull=False)
 
 
 class Comparison(models.Model):
@@ -47,7 +77,10 @@ class Comparison(models.Model):
     summary = models.BinaryField(null=True)  # zstd, `comparisons.summary.Summary`
     pinned_at = models.DateTimeField(null=True)  # check_receipts holds later renderings against it
     checked_at = models.DateTimeField(null=True)  # by check_receipts, since it was pinned
-    last_check = models.JSONField(default=dict)  # `comparisons.pinned.PinnedCheck`
+    last_check = models.JSONField(default=dict)  # the fields of a PinnedCheck
+
+    objects = ComparisonQuerySet.as_manager()
+    OPEN_STATES = (State.QUEUED, State.RUNNING)
 
     class Meta:
         indexes = [
@@ -63,11 +96,22 @@ class Comparison(models.Model):
 
     @property
     def is_open(self) -> bool:
-        return self.state in (self.State.QUEUED, self.State.RUNNING)
+        return self.state in self.OPEN_STATES
 
     @property
     def is_finished(self) -> bool:
         return self.state == self.State.FINISHED
+
+    @property
+    def pinned_check(self) -> PinnedCheck | None:
+        """The result of the last check since the comparison was pinned; None before the first one."""
+        return PinnedCheck(**self.last_check) if self.checked_at else None
+
+    def store_check(self, *, texts: int, unchecked: int, reasons: dict[str, int]) -> None:
+        """Stores the result of a check; nothing where somebody unpinned the comparison meanwhile."""
+        check = PinnedCheck(texts=texts, unchecked=unchecked, reasons=reasons)
+        pinned = Comparison.objects.pinned().filter(pk=self.pk)
+        pinned.update(checked_at=timezone.now(), last_check=asdict(check))
 
 
 class ComparisonBaseline(models.Model):

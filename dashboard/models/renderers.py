@@ -1,4 +1,4 @@
-"""What operators add to the renderers: template variants, which are retired, and envelopes pasted for a preview."""
+"""What operators add to the renderers: template variants, which of them are retired, and pasted envelopes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,22 @@ from django.db import models
 from dashboard.models.projects import Project
 
 
-class TemplateVariant(models.Model):
-    """One version of a variant written in the browser. Never changed: another text is another version.
+class TemplateVariantQuerySet(models.QuerySet["TemplateVariant"]):
+    def in_use(self) -> TemplateVariantQuerySet:
+        """Without the versions of retired templates."""
+        same = {name: models.OuterRef(name) for name in ("project", "family", "name")}
+        return self.exclude(models.Exists(RetiredTemplate.objects.filter(**same)))
 
-    `sha256` is over everything that decides what it writes, so that a receipt can name it for good.
+    def with_id(self, project_id: int, variant_id: str) -> TemplateVariantQuerySet:
+        """All versions of the variant with an id such as `template/command/terse`."""
+        family, _, name = variant_id.removeprefix("template/").partition("/")
+        return self.filter(project=project_id, family=family, name=name)
+
+
+class TemplateVariant(models.Model):
+    """One version of a variant written in the browser. It never changes: another text is another version.
+
+    `sha256` covers everything that decides the written text, so that a receipt can name the version for good.
     """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="template_variants")
@@ -29,6 +41,7 @@ class TemplateVariant(models.Model):
     sha256 = models.CharField(max_length=64)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
+    objects = TemplateVariantQuerySet.as_manager()
 
     class Meta:
         constraints = [
@@ -40,12 +53,12 @@ class TemplateVariant(models.Model):
 
     def save(self, *args: Any, **options: Any) -> None:
         if not self._state.adding:
-            raise TypeError("A version of a template variant is never changed: write another one.")
+            raise TypeError("A version of a template variant never changes: save another one.")
         super().save(*args, **options)
 
 
 class RetiredTemplate(models.Model):
-    """A template that is offered no longer. Its versions stay, and what names one of them writes it still."""
+    """A template that is no longer offered. Its versions stay, for comparisons and addresses that name one."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="retired_templates")
     family = models.CharField(max_length=32)
@@ -61,7 +74,7 @@ class RetiredTemplate(models.Model):
 
 
 class PastedEnvelope(models.Model):
-    """A canonical envelope that somebody pasted to look at, by the hash of its bytes."""
+    """A canonical envelope that an operator pasted for a preview, found by the hash of its bytes."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="pasted_envelopes")
     sha256 = models.CharField(max_length=64)

@@ -19,15 +19,15 @@ from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import difference
 from dashboard.text.diff_markup import DiffPage, diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
-from dashboard.variants.variant_list import Offered, by_key
+from dashboard.variants.render_call import RenderFailed, is_cut, write_limited_receipt, write_receipt
+from dashboard.variants.variant_list import OfferedVariant, find_variant
 from envelopes.families.base import Family
 from envelopes.lint.model import Finding, Pair
 from envelopes.lint.rules import lint
 from envelopes.pipeline.budget_sweep import Sweep, Write, apportioned, fell_out, said_fields, sweep, within_tokens
-from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
-from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.result import JsonValue
 from envelopes.schema.variant import Variant
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_tokens
@@ -36,10 +36,6 @@ ROWS_SHOWN = 80
 REMEMBERED_FOR = 600  # seconds
 SMALLEST_BUDGET = 16
 DIFF_ROOM = 64 * 1024  # characters of markup that come with each turn of a knob; the rest is one key away
-
-
-class Failed(ValueError):
-    """A variant that could not write this receipt, with its reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,31 +106,8 @@ class Preview:
         return is_cut(self.receipt)
 
 
-def is_cut(receipt: Receipt) -> bool:
-    """It says itself that it leaves something out."""
-    return any(one.role == "marker" for one in receipt.segments)
-
-
-def written(canonical: CanonicalResult, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
-    """Raises Failed, whatever the variant raises: it may be a package's, or an operator's."""
-    try:
-        return _rendered(canonical, owner, variant, policy)
-    except ReceiptTooLong as error:
-        raise Failed(str(error)) from error
-
-
-def _rendered(canonical: CanonicalResult, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
-    """Raises ReceiptTooLong, which a search for a budget can go on from, and Failed."""
-    try:
-        return render(canonical, owner, policy, variant=variant)
-    except ReceiptTooLong:
-        raise
-    except Exception as error:
-        raise Failed(f"{variant.id} could not write this receipt. {type(error).__name__}: {error}") from error
-
-
-def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offered, ...]) -> Preview:
-    """Raises Failed."""
+def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[OfferedVariant, ...]) -> Preview:
+    """Raises RenderFailed."""
     variant = knobs.chosen.variant
     swept = _swept(subject, owner, variant, knobs.policy)
     receipt, policy = _within(subject, owner, knobs, swept)
@@ -168,7 +141,7 @@ def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offer
 def _write(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Write:
     def write(characters: int) -> Receipt:
         limited = msgspec.structs.replace(policy, characters=characters)
-        return _rendered(subject.canonical, owner, variant, limited)
+        return write_limited_receipt(subject.canonical, owner, variant, limited)
 
     return write
 
@@ -179,7 +152,9 @@ def _swept(subject: Subject, owner: Family, variant: Variant, policy: RenderPoli
     key = f"sweep-{owner.name}-{variant.hash}-{policy.fingerprint}-{digest}"
     found = cache.get(key)
     if not isinstance(found, Sweep):
-        written(subject.canonical, owner, variant, policy)  # one that breaks its policy is told so and goes no further
+        write_receipt(
+            subject.canonical, owner, variant, policy
+        )  # one that breaks its policy is told so and goes no further
         found = sweep(_write(subject, owner, variant, policy), policy.characters)
         cache.set(key, found, REMEMBERED_FOR)
     return found
@@ -190,7 +165,7 @@ def _within(subject: Subject, owner: Family, knobs: Knobs, swept: Sweep) -> tupl
     if knobs.budget is not None and knobs.budget < swept.whole.tokens:
         limit = within_tokens(_write(subject, owner, knobs.chosen.variant, policy), knobs.budget, swept)
         policy = msgspec.structs.replace(policy, characters=limit)
-    return written(subject.canonical, owner, knobs.chosen.variant, policy), policy
+    return write_receipt(subject.canonical, owner, knobs.chosen.variant, policy), policy
 
 
 def _roles(receipt: Receipt, tokens: TokenCount) -> Iterator[RoleLine]:
@@ -237,13 +212,13 @@ def _leaves(value: JsonValue, pointer: str) -> Iterator[str]:
 
 
 def _compared(
-    subject: Subject, owner: Family, knobs: Knobs, receipt: Receipt, variants: tuple[Offered, ...]
+    subject: Subject, owner: Family, knobs: Knobs, receipt: Receipt, variants: tuple[OfferedVariant, ...]
 ) -> Compared | None:
     if not knobs.against:
         return None
     try:
         title, before, tokens = _other(subject, owner, knobs, variants)
-    except Failed as error:
+    except RenderFailed as error:
         return Compared(title=knobs.against, reason=str(error))
     found = difference(before, receipt.text)
     page = diff_page(found, knobs.view, spaces=knobs.spaces, start=knobs.row, room=DIFF_ROOM)
@@ -251,11 +226,11 @@ def _compared(
 
 
 def _other(
-    subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offered, ...]
+    subject: Subject, owner: Family, knobs: Knobs, variants: tuple[OfferedVariant, ...]
 ) -> tuple[str, str, TokenCount | None]:
     """What is compared with: the recorded receipt, or another variant under its own policy."""
     if knobs.against == RECORDED and subject.recorded is not None:
         return "the recorded receipt", subject.recorded, subject.recorded_tokens
-    other = by_key(variants, knobs.against) or variants[0]
-    text = written(subject.canonical, owner, other.variant, other.variant.policy).text
+    other = find_variant(variants, knobs.against) or variants[0]
+    text = write_receipt(subject.canonical, owner, other.variant, other.variant.policy).text
     return other.variant.id, text, count_tokens(text, model=subject.model)

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import msgspec
 
 from dashboard.text.diff_markup import View
-from dashboard.variants.variant_list import Offered, by_key
+from dashboard.variants.variant_list import OfferedVariant, find_variant
 from envelopes.schema.budget import CutAt, RenderPolicy
 
 RECORDED = "recorded"
@@ -27,7 +27,7 @@ MOST_TOKENS = 1_000_000
 class Knobs:
     """`budget` is None where the variant's own policy stands. `against` is empty without a comparison."""
 
-    chosen: Offered
+    chosen: OfferedVariant
     budget: int | None
     head_share: int
     cut_at: CutAt
@@ -68,7 +68,7 @@ class _Reading:
         return default
 
 
-def knobs(query: Mapping[str, str], variants: tuple[Offered, ...], *, has_recorded: bool) -> Knobs:
+def knobs(query: Mapping[str, str], variants: tuple[OfferedVariant, ...], *, has_recorded: bool) -> Knobs:
     """`variants` are those of the family, the receipt first."""
     reading = _Reading(query)
     chosen = _chosen(reading, variants)
@@ -89,9 +89,9 @@ def knobs(query: Mapping[str, str], variants: tuple[Offered, ...], *, has_record
     )
 
 
-def _chosen(reading: _Reading, variants: tuple[Offered, ...]) -> Offered:
+def _chosen(reading: _Reading, variants: tuple[OfferedVariant, ...]) -> OfferedVariant:
     wanted = reading.text("variant")
-    found = by_key(variants, wanted) if wanted else variants[0]
+    found = find_variant(variants, wanted) if wanted else variants[0]
     if found is None:
         names = ", ".join(one.key for one in variants)
         reading.problems.append(f"variant={wanted[:60]}: this family has no such variant. It has {names}.")

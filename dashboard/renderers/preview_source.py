@@ -14,11 +14,11 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.evidence.call_evidence import Surfaces, surfaces_of
+from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Project, RunFacet
 from dashboard.renderers.preview_pasted import kept, parsed
-from dashboard.variants.render_call import canonical_of
-from envelopes.families.base import Family, FieldCut
+from dashboard.variants.render_call import load_canonical, load_cuts
+from envelopes.families.base import Family
 from envelopes.lint.model import Shortened
 from envelopes.pipeline.project import project as to_canonical
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput
@@ -88,7 +88,7 @@ def of_its_family(call: Call) -> tuple[Family, Subject]:
     """Raises NoSubject."""
     surfaces = surfaces_of(call, {}, first=NO_LINKS)
     try:
-        owner, canonical = canonical_of(surfaces)
+        owner, canonical = load_canonical(surfaces)
     except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
         raise NoSubject(f"The stored envelope of this call cannot be read: {error}") from None
     except KeyError as gone:
@@ -101,18 +101,9 @@ def of_its_family(call: Call) -> tuple[Family, Subject]:
         call=call,
         recorded=surfaces.receipt_text if surfaces.halves.receipt else None,
         recorded_tokens=surfaces.receipt_tokens if surfaces.halves.receipt else None,
-        cuts=cuts_of(surfaces),
+        cuts=load_cuts(surfaces),
         model=call.run.model,
     )
-
-
-def cuts_of(surfaces: Surfaces) -> tuple[Shortened, ...]:
-    """What the envelope says less of than the tool did, as it was stored with it."""
-    stored = surfaces.projection
-    lost = surfaces.halves.projection.cuts
-    if stored is not None:
-        lost = msgspec.json.decode(bytes(stored.cuts), type=tuple[FieldCut, ...])
-    return tuple(Shortened(one.pointer, one.cut) for one in lost)
 
 
 def _call(project: Project, key: str) -> Call:

@@ -8,13 +8,14 @@ from functools import cached_property
 
 from dashboard.calls.lint_findings import FindingLine, finding_line
 from dashboard.models import Call, Project
-from dashboard.renderers.preview import Failed, Preview, preview
+from dashboard.renderers.preview import Preview, preview
 from dashboard.renderers.preview_options import Knobs, knobs
 from dashboard.renderers.preview_pasted import LIMIT, Refused
 from dashboard.renderers.preview_source import NoSubject, SampleName, Subject, recent_calls, sample_outputs, subject
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, NEXT_CHARS, TextChunk
-from dashboard.variants.variant_list import Offered, offered
+from dashboard.variants.render_call import RenderFailed
+from dashboard.variants.variant_list import OfferedVariant, offered_variants
 from envelopes.families.base import Family
 from envelopes.families.registry import family
 
@@ -38,7 +39,7 @@ class RendererPage:
 
     project: Project
     family: Family
-    variants: tuple[Offered, ...]
+    variants: tuple[OfferedVariant, ...]
     subject: Subject | None
     missing: str
     missing_href: str
@@ -86,7 +87,7 @@ def canonical_page(project: Project, name: str, query: Mapping[str, str], start:
 def renderer_page(project: Project, name: str, query: Mapping[str, str]) -> RendererPage:
     """Raises KeyError for an unknown family."""
     owner = family(name)
-    variants = offered(project, owner, also=[query.get("variant", ""), query.get("against", "")])
+    variants = offered_variants(project, owner, also=[query.get("variant", ""), query.get("against", "")])
     empty = RendererPage(
         project=project,
         family=owner,
@@ -119,7 +120,7 @@ def _with_preview(page: RendererPage, shown: Subject, query: Mapping[str, str]) 
     found, failure = None, ""
     try:
         found = preview(shown, page.family, turned, page.variants)
-    except Failed as error:
+    except RenderFailed as error:
         failure = str(error)
     return replace(
         page,

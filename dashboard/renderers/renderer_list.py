@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from dashboard.models import Project, RunFacet
 from dashboard.variants.templates import retired_templates
-from dashboard.variants.variant_list import Offered, offered_by_family
+from dashboard.variants.variant_list import OfferedVariant, offered_by_family
 from envelopes.families.base import Family
 from envelopes.families.plugins import BrokenPlugin
 from envelopes.families.registry import all_families, installed_families
@@ -24,7 +24,7 @@ class FamilyRow:
     name: str
     title: str
     url: str
-    variants: tuple[Offered, ...]
+    variants: tuple[OfferedVariant, ...]
     retired: tuple[str, ...]
     ceiling: int
     samples: int
@@ -67,7 +67,7 @@ def renderer_list(project: Project) -> RendererList:
     )
 
 
-def _row(one: Family, offers: tuple[Offered, ...], retired: tuple[str, ...], runs: int, calls: int) -> FamilyRow:
+def _row(one: Family, offers: tuple[OfferedVariant, ...], retired: tuple[str, ...], runs: int, calls: int) -> FamilyRow:
     return FamilyRow(
         name=one.name,
         title=one.title,

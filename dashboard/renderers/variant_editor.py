@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dashboard.models import Project, RetiredTemplate, TemplateVariant
-from dashboard.renderers.preview import Failed, written
 from dashboard.renderers.preview_source import NoSubject, Subject, subject
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
-from dashboard.variants.templates import as_variant, retired_templates, versions
+from dashboard.variants.render_call import RenderFailed, write_receipt
+from dashboard.variants.templates import as_variant, load_versions, retired_templates
 from envelopes.families.base import Family
 from envelopes.families.registry import family
 from envelopes.schema.budget import RECEIPT_CHARACTERS
@@ -77,7 +77,7 @@ def editor_page(
 ) -> EditorPage:
     """Raises KeyError for an unknown family, template or version."""
     owner = family(name)
-    rows = versions(project, owner.name, template) if template else []
+    rows = load_versions(project, owner.name, template) if template else []
     shown = _version(rows, query.get("version", "")) if template else None
     draft = draft or _draft(owner, shown)
     about, missing = _about(project, owner, query)
@@ -134,8 +134,8 @@ def _yielded(owner: Family, about: Subject, draft: Draft) -> Yielded:
     )
     variant = as_variant(row)
     try:
-        receipt = written(about.canonical, owner, variant, variant.policy)
-    except Failed as failed:
+        receipt = write_receipt(about.canonical, owner, variant, variant.policy)
+    except RenderFailed as failed:
         cause = failed.__cause__
         line = cause.line if isinstance(cause, TemplateRefused) else None
         reason = f"{cause.reason}." if isinstance(cause, TemplateRefused) else str(failed)

@@ -20,13 +20,12 @@ from dashboard.calls.lint_findings import FINDINGS_SHOWN, FindingLine, finding_l
 from dashboard.calls.panes import Size
 from dashboard.evidence.call_evidence import Surfaces, utf8_length
 from dashboard.models import Call, Project
-from dashboard.renderers.preview import Failed, is_cut, written
-from dashboard.renderers.preview_source import cuts_of
 from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
-from dashboard.variants.render_call import canonical_of, family_of
-from dashboard.variants.variant_list import by_key, offered, offered_keys
+from dashboard.variants.render_call import RenderFailed, family_name, is_cut, load_canonical, load_cuts, write_receipt
+from dashboard.variants.variant_list import find_variant, offered_keys, offered_variants
 from envelopes.families.base import Family
+from envelopes.families.registry import family
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint
 from envelopes.schema.result import CanonicalResult, InvalidOutput
@@ -94,7 +93,7 @@ def hotkeys(keys: list[str]) -> dict[str, str]:
 def variant_keys(project: Project, surfaces: Surfaces, query: QueryDict) -> tuple[VariantKey, ...]:
     """None for a call of a family that is not installed."""
     try:
-        owner = family_of(surfaces)
+        owner = family(family_name(surfaces))
     except KeyError:
         return ()
     return keys_of(surfaces.call, query, offered_keys(project, owner))
@@ -130,12 +129,12 @@ def variant_pane(project: Project, surfaces: Surfaces, query: QueryDict) -> Vari
         return None
     text, failure, preview, hotkey = None, "", "", ""
     try:
-        owner, canonical = canonical_of(surfaces)
+        owner, canonical = load_canonical(surfaces)
         preview = preview_address(surfaces.call, owner, key)
         hotkey = hotkeys(offered_keys(project, owner)).get(key, "")
         chosen = _chosen(project, owner, key)
         text = _text(surfaces, owner, canonical, chosen, spaces="spaces" in query)
-    except Failed as error:
+    except RenderFailed as error:
         failure = str(error)
     except (Untrusted, msgspec.ValidationError, InvalidOutput, KeyError) as error:
         failure = f"There is no envelope to write about: {error}"
@@ -150,23 +149,25 @@ def preview_address(call: Call, owner: Family, key: str) -> str:
 
 
 def _chosen(project: Project, owner: Family, key: str) -> Variant:
-    """Raises Failed."""
-    variants = offered(project, owner, also=[key])
-    found = by_key(variants, key)
+    """Raises RenderFailed."""
+    variants = offered_variants(project, owner, also=[key])
+    found = find_variant(variants, key)
     if found is None:
         known = ", ".join(one.key for one in variants)
-        raise Failed(f"The {owner.name} family, which this call is of, has no variant {key[:60]}. It has {known}.")
+        raise RenderFailed(
+            f"The {owner.name} family, which this call is of, has no variant {key[:60]}. It has {known}."
+        )
     return found.variant
 
 
 def _text(
     surfaces: Surfaces, owner: Family, canonical: CanonicalResult, variant: Variant, *, spaces: bool
 ) -> VariantText:
-    """Raises Failed."""
-    receipt = written(canonical, owner, variant, variant.policy)
+    """Raises RenderFailed."""
+    receipt = write_receipt(canonical, owner, variant, variant.policy)
     text = receipt.text
     tokens = surfaces.tokens(text)
-    findings = lint(Pair(canonical=canonical, receipt=receipt, cuts=cuts_of(surfaces)), owner.lint)
+    findings = lint(Pair(canonical=canonical, receipt=receipt, cuts=load_cuts(surfaces)), owner.lint)
     linked = sum(len(one.text) for one in receipt.segments if one.source is not None)
     return VariantText(
         variant=variant,

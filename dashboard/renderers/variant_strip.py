@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 from django.http import QueryDict
 
-from dashboard.checks.drift import Sent, drifts_of
 from dashboard.models import Call, Project
-from dashboard.renderers.preview import Failed, is_cut, written
 from dashboard.renderers.preview_source import NoSubject, Subject, of_its_family
 from dashboard.renderers.variant_pane import VariantKey, keys_of, preview_address
 from dashboard.text.diff import Difference, difference
-from dashboard.variants.variant_list import Offered, offered
+from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
+from dashboard.variants.render_call import RenderFailed, is_cut, write_receipt
+from dashboard.variants.variant_list import OfferedVariant, offered_variants
 from envelopes.families.base import Family
 from envelopes.lint.model import Pair
 from envelopes.lint.rules import lint
@@ -25,7 +25,7 @@ from envelopes.schema.receipt import Receipt
 from envelopes.schema.variant import Variant
 from envelopes.text.tokens import TokenCount, count_all
 
-_Receipt: TypeAlias = tuple[Offered, Receipt | None, str]  # or why there is none
+_Receipt: TypeAlias = tuple[OfferedVariant, Receipt | None, str]  # or why there is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +50,15 @@ class Strip:
     family: str
     recorded: TokenCount | None
     cells: tuple[StripCell, ...]
-    sent: tuple[Sent, ...] = ()
+    sent: tuple[FingerprintedReceipt, ...] = ()
     reason: str = ""
 
     @property
-    def drifted(self) -> list[Sent]:
+    def drifted(self) -> list[FingerprintedReceipt]:
         return [one for one in self.sent if one.drift]
 
     @property
-    def unchanged(self) -> list[Sent]:
+    def unchanged(self) -> list[FingerprintedReceipt]:
         return [one for one in self.sent if not one.drift]
 
 
@@ -70,7 +70,7 @@ def variant_strip(project: Project, call: Call, query: QueryDict) -> Strip:
         return Strip(
             family=call.family, recorded=None, cells=(), reason=f"There is no envelope to write about. {error}"
         )
-    receipts = [(one, *_written(subject, owner, one)) for one in offered(project, owner)]
+    receipts = [(one, *_written(subject, owner, one)) for one in offered_variants(project, owner)]
     texts = [receipt.text if receipt else "" for _, receipt, _ in receipts]
     counts = count_all(texts, model=subject.model)
     recorded = subject.recorded_tokens
@@ -79,14 +79,14 @@ def variant_strip(project: Project, call: Call, query: QueryDict) -> Strip:
         family=owner.name,
         recorded=recorded,
         cells=tuple(_cells(subject, owner, zip(keys, receipts, counts, strict=True))),
-        sent=tuple(drifts_of(call)),
+        sent=tuple(load_fingerprinted(call)),
     )
 
 
-def _written(subject: Subject, owner: Family, one: Offered) -> tuple[Receipt | None, str]:
+def _written(subject: Subject, owner: Family, one: OfferedVariant) -> tuple[Receipt | None, str]:
     try:
-        return written(subject.canonical, owner, one.variant, one.variant.policy), ""
-    except Failed as error:
+        return write_receipt(subject.canonical, owner, one.variant, one.variant.policy), ""
+    except RenderFailed as error:
         return None, str(error)
 
 

@@ -10,11 +10,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dashboard.comparisons.pair import rendered_from, written
-from dashboard.comparisons.variants import Column, frozen_rows, todays_columns
+from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
+from dashboard.comparisons.pair import written
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Comparison, ComparisonColumn, Verdict
-from dashboard.reviews.verdicts import sha256_of
+from dashboard.variants.fingerprints import text_sha256
+from dashboard.variants.render_call import family_name
+from dashboard.variants.variant_list import VariantColumn
 from envelopes.text.untrusted_json import tame
 
 
@@ -53,7 +55,7 @@ _Texts = tuple[str, str]
 
 def _verdicts(comparison: Comparison) -> Iterator[tuple[Verdict, Surfaces, _Texts]]:
     """In the order in which they were given; verdicts on calls that are gone have no texts and are left out."""
-    columns = todays_columns(frozen_rows(comparison))
+    columns = load_columns(load_column_rows(comparison))
     found = Verdict.objects.filter(review__comparison=comparison).select_related("review", "reviewer")
     for verdict in found.order_by("at", "pk").iterator(chunk_size=200):
         call = Call.objects.select_related("run").filter(pk=verdict.call, project=comparison.project_id).first()
@@ -62,18 +64,18 @@ def _verdicts(comparison: Comparison) -> Iterator[tuple[Verdict, Surfaces, _Text
             yield verdict, surfaces, _texts(surfaces, columns, verdict.review.ordinal)
 
 
-def _texts(surfaces: Surfaces, columns: list[Column], ordinal: int) -> _Texts:
+def _texts(surfaces: Surfaces, columns: list[VariantColumn], ordinal: int) -> _Texts:
     return written(surfaces, columns[0], None).text, written(surfaces, columns[ordinal], None).text
 
 
 def _is_as_judged(verdict: Verdict, texts: _Texts) -> bool:
-    return (sha256_of(texts[0]), sha256_of(texts[1])) == (verdict.baseline_sha256, verdict.variant_sha256)
+    return (text_sha256(texts[0]), text_sha256(texts[1])) == (verdict.baseline_sha256, verdict.variant_sha256)
 
 
 def _columns(comparison: Comparison, verdict: Verdict, surfaces: Surfaces) -> list[dict[str, Any]]:
     """The baseline and the variant, each as it was frozen for this call's family."""
-    owner, _ = rendered_from(surfaces)
-    rows = [row for row in frozen_rows(comparison) if row.family in ("", owner)]
+    owner = family_name(surfaces)
+    rows = [row for row in load_column_rows(comparison) if row.family in ("", owner)]
     by_ordinal = {row.ordinal: row for row in rows}
     return [_column_facts(by_ordinal.get(ordinal)) for ordinal in (0, verdict.review.ordinal)]
 
@@ -97,7 +99,7 @@ def _verdict_facts(comparison: Comparison, verdict: Verdict, surfaces: Surfaces,
         "external_call": call.external_id,
         "run": str(call.run_id),
         "tool": call.tool,
-        "canonical_sha256": sha256_of(surfaces.canonical.decode()),
+        "canonical_sha256": text_sha256(surfaces.canonical.decode()),
         "baseline": baseline | {"text": texts[0], "sha256": verdict.baseline_sha256},
         "variant": variant | {"text": texts[1], "sha256": verdict.variant_sha256},
         "is_as_judged": _is_as_judged(verdict, texts),

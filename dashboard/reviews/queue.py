@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 
 from dashboard.calls.panes import JsonPane, args_pane
 from dashboard.comparisons.cells import unpacked_ids
+from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
 from dashboard.comparisons.pair import Written, written
-from dashboard.comparisons.variants import frozen_rows, todays_columns
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, Project, Review
 from dashboard.reviews.verdicts import last_verdict, variant_is_first
@@ -68,7 +68,7 @@ def _next(project: Project, review: Review, reviewer: User, judged: set[UUID], c
 
 
 def pair_of(review: Review, call: Call, reviewer: User, characters: int = FIRST_CHARS) -> Pair | None:
-    columns = todays_columns(frozen_rows(review.comparison))
+    columns = load_columns(load_column_rows(review.comparison))
     surfaces = surfaces_of(call, {})
     both = (written(surfaces, columns[0], None), written(surfaces, columns[review.ordinal], None))
     if any(one.receipt is None for one in both):

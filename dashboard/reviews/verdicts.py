@@ -9,11 +9,12 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from dashboard.comparisons.cells import packed_ids, text_bytes, unpacked_ids
+from dashboard.comparisons.cells import packed_ids, unpacked_ids
 from dashboard.comparisons.lifecycle import Unusable, drawn
+from dashboard.comparisons.results import load_results
 from dashboard.models import Comparison, Review, Verdict
 from dashboard.text.column_values import column_text
-from dashboard.worker.comparisons import results_of
+from dashboard.variants.fingerprints import text_sha256
 
 MOST_PAIRS = 200
 NOTE_CHARACTERS = 2_000
@@ -37,7 +38,7 @@ def start_review(comparison: Comparison, ordinal: int) -> Review:
 
 
 def _differing(comparison: Comparison, ordinal: int) -> Iterator[UUID]:
-    for rows in results_of(comparison):
+    for rows in load_results(comparison):
         for row in rows:
             pair = row.pair(ordinal)
             if pair is not None and pair[0].digest != pair[1].digest:
@@ -67,8 +68,8 @@ def judge(review: Review, call: UUID, reviewer: User, *, said: str, note: str, t
         "choice": choice,
         "first": "variant" if is_first else "baseline",
         "note": column_text(note.strip(), NOTE_CHARACTERS),
-        "baseline_sha256": sha256_of(texts[0]),
-        "variant_sha256": sha256_of(texts[1]),
+        "baseline_sha256": text_sha256(texts[0]),
+        "variant_sha256": text_sha256(texts[1]),
         "at": timezone.now(),
     }
     return Verdict.objects.update_or_create(review=review, call=call, reviewer=reviewer, defaults=fields)[0]
@@ -85,7 +86,3 @@ def undo(review: Review, reviewer: User) -> bool:
 
 def last_verdict(review: Review, reviewer: User) -> Verdict | None:
     return review.verdicts.filter(reviewer=reviewer).order_by("-at", "-pk").first()
-
-
-def sha256_of(text: str) -> str:
-    return hashlib.sha256(text_bytes(text)).hexdigest()

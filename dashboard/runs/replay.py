@@ -16,9 +16,9 @@ from uuid import UUID
 
 from django.core.cache import cache
 
-from dashboard.comparisons.call_inputs import subjects_of
-from dashboard.comparisons.variants import RECORDED, Column, UnusableColumns, bound_columns
+from dashboard.evidence.call_inputs import subjects_of
 from dashboard.models import Call, Run, RunCall
+from dashboard.variants.variant_list import RECORDED, UnusableColumns, VariantColumn, bind_columns
 from envelopes.pipeline.render import render
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, count_all
 
@@ -40,7 +40,7 @@ class Member:
     receipt: int
     is_answered: bool
 
-    def is_written_by(self, column: Column) -> bool:
+    def is_written_by(self, column: VariantColumn) -> bool:
         """Of a call that nothing answered there is no text, whatever would have written it."""
         return self.is_answered and self.family in column.variants
 
@@ -50,7 +50,7 @@ class Replayed:
     """`written` says something of the first calls of the run, in order: tokens, NO_VARIANT or NOT_WRITTEN."""
 
     name: str
-    column: Column | None
+    column: VariantColumn | None
     members: Sequence[Member]
     written: Sequence[int]
 
@@ -97,21 +97,21 @@ def _members(run: Run) -> Iterator[Member]:
         )
 
 
-def _column(run: Run, name: str, families: set[str]) -> Column | None:
+def _column(run: Run, name: str, families: set[str]) -> VariantColumn | None:
     """None when no family of the run has it."""
     try:
-        return bound_columns(run.project, [RECORDED, name], families)[1]
+        return bind_columns(run.project, [RECORDED, name], families)[1]
     except UnusableColumns:
         return None
 
 
-def _key(run: Run, column: Column) -> str:
+def _key(run: Run, column: VariantColumn) -> str:
     """Another import, version or policy makes another key."""
     said = "-".join(one.hash for _, one in sorted(column.variants.items()))
     return f"replay-{run.pk.hex}-{run.revision}-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
 
-def _slices(members: Sequence[Member], column: Column, model: str) -> Iterator[list[int]]:
+def _slices(members: Sequence[Member], column: VariantColumn, model: str) -> Iterator[list[int]]:
     until = time.monotonic() + SLICE_SECONDS
     for start in range(0, len(members), PORTION):
         some = members[start : start + PORTION]
@@ -121,12 +121,12 @@ def _slices(members: Sequence[Member], column: Column, model: str) -> Iterator[l
             return
 
 
-def _tokens(keys: Sequence[UUID], column: Column, model: str) -> dict[UUID, int]:
+def _tokens(keys: Sequence[UUID], column: VariantColumn, model: str) -> dict[UUID, int]:
     texts = dict(texts_under(column, keys))
     return {key: found.count for key, found in zip(texts, count_all(list(texts.values()), model=model), strict=True)}
 
 
-def texts_under(column: Column, keys: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
+def texts_under(column: VariantColumn, keys: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
     """Of the calls that the variant can write."""
     for subject in subjects_of(keys, with_recorded=False):
         variant = column.variants.get(subject.family.name)

@@ -12,12 +12,11 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from dashboard.comparisons.variants import known_names
 from dashboard.models import Run
 from dashboard.runs.replay import Replayed, replayed
 from dashboard.runs.replay_weights import Weights, weights_of
 from dashboard.runs.waterfall import Page
-from dashboard.variants.variant_list import offered_by_family
+from dashboard.variants.variant_list import offered_by_family, variant_names
 
 FIRST = "receipt"  # what the switch offers before it has been used
 LARGEST_LIMIT = 10_000_000
@@ -75,7 +74,7 @@ def flipped(run: Run, name: str, rest: Mapping[str, str]) -> Flipped:
     limit = _limit(rest.get("limit", ""))
     families = {one.family for one in found.members}
     offers = {owner: some for owner, some in offered_by_family(run.project).items() if owner in families}
-    names = dict.fromkeys([*known_names(offers)[1:], name])
+    names = dict.fromkeys([*variant_names(offers)[1:], name])
     asked = {"with": name} | ({} if limit is None else {"limit": str(limit)})
     return Flipped(
         replayed=found,

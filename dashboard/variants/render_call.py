@@ -1,36 +1,47 @@
-"""A recorded call's envelope written by any variant of its family, computed when it is asked for."""
+"""Renders a recorded call's stored envelope under any variant of its family, when a page or a command asks for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from dashboard.evidence.call_evidence import Surfaces
-from envelopes.families.base import Family
+from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
-from envelopes.pipeline.render import render
+from envelopes.lint.model import Shortened
+from envelopes.pipeline.render import ReceiptTooLong, render
+from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.untrusted_json import tame
 from envelopes.variants import Variant, variant, variants_for
+from envelopes.variants.template import TemplateRefused
+
+PROBLEM_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
-class Rendered:
+class RenderedCall:
     family: Family
     variant: Variant
     receipt: Receipt
 
 
+class RenderFailed(ValueError):
+    """A variant could not write a receipt; the sentence gives its reason."""
+
+
 class UnknownVariant(ValueError):
-    """`names` are those that the call's family has, in order."""
+    """`names` are the variants of the call's family, in order."""
 
     def __init__(self, name: str, owner: Family) -> None:
-        self.names = tuple(one.name for one in variants_for(owner))
+        self.names = tuple(variant.name for variant in variants_for(owner))
         super().__init__(f"The {owner.name} family has no variant {name!r}. It has: {', '.join(self.names)}.")
 
 
 class UninstalledFamily(ValueError):
-    """The family that wrote the stored envelope is of a package that is not here."""
+    """The package of the family that wrote the stored envelope is not installed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"This call was read by the family {name!r}, of a package that is not installed.")
@@ -41,28 +52,67 @@ class UnansweredCall(ValueError):
         super().__init__("Nothing answered this call: there is no result that a variant could write.")
 
 
-def rendered(surfaces: Surfaces, name: str = "receipt") -> Rendered:
-    """The envelope is the one that the Call page shows. Raises UnknownVariant, UninstalledFamily, UnansweredCall."""
+def render_call(surfaces: Surfaces, name: str = "receipt") -> RenderedCall:
+    """Renders the envelope that the Call page shows. Raises UnknownVariant, UninstalledFamily and UnansweredCall."""
     if not surfaces.is_answered:
         raise UnansweredCall
     try:
-        owner, canonical = canonical_of(surfaces)
+        owner, canonical = load_canonical(surfaces)
     except KeyError as gone:
         raise UninstalledFamily(gone.args[0]) from None
     try:
-        found = variant(owner, name)
+        chosen = variant(owner, name)
     except KeyError:
         raise UnknownVariant(name, owner) from None
-    return Rendered(owner, found, render(canonical, owner, found.policy, variant=found))
+    return RenderedCall(owner, chosen, render(canonical, owner, chosen.policy, variant=chosen))
 
 
-def canonical_of(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
-    """The stored envelope belongs to the family that wrote it, which need not be today's. Raises KeyError."""
-    return family_of(surfaces), CanonicalResult.from_json(tame(surfaces.canonical))
+def load_canonical(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
+    """The stored envelope with the family that wrote it, which need not be today's. Raises KeyError."""
+    return family(family_name(surfaces)), CanonicalResult.from_json(tame(surfaces.canonical))
 
 
-def family_of(surfaces: Surfaces) -> Family:
-    """Raises KeyError for one that is not installed."""
+def family_name(surfaces: Surfaces) -> str:
+    """The family that wrote the stored envelope; it need not be installed."""
     stored = surfaces.projection
     mapping = surfaces.halves.mapping if stored is None else stored.mapping
-    return family(mapping.partition(":")[0])
+    return mapping.partition(":")[0]
+
+
+def load_cuts(surfaces: Surfaces) -> tuple[Shortened, ...]:
+    """The fields of which the envelope holds less than the tool returned, as stored with it."""
+    stored = surfaces.projection
+    cuts = surfaces.halves.projection.cuts
+    if stored is not None:
+        cuts = msgspec.json.decode(bytes(stored.cuts), type=tuple[FieldCut, ...])
+    return tuple(Shortened(cut.pointer, cut.cut) for cut in cuts)
+
+
+def write_receipt(canonical: CanonicalResult, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
+    """Raises RenderFailed, whatever the variant raises: it may come from a package or an operator."""
+    try:
+        return write_limited_receipt(canonical, owner, variant, policy)
+    except ReceiptTooLong as error:
+        raise RenderFailed(str(error)) from error
+
+
+def write_limited_receipt(canonical: CanonicalResult, owner: Family, variant: Variant, policy: RenderPolicy) -> Receipt:
+    """Raises ReceiptTooLong, after which a search for a budget can continue, and RenderFailed for all else."""
+    try:
+        return render(canonical, owner, policy, variant=variant)
+    except ReceiptTooLong:
+        raise
+    except Exception as error:
+        raise RenderFailed(f"{variant.id} could not write this receipt. {type(error).__name__}: {error}") from error
+
+
+def describe_failure(error: Exception) -> str:
+    """One sentence on why a variant wrote no text: a template's line and reason, or the exception."""
+    if isinstance(error, TemplateRefused):
+        return f"the template failed: {error}"[:PROBLEM_CHARACTERS]
+    return f"{type(error).__name__}: {error}"[:PROBLEM_CHARACTERS]
+
+
+def is_cut(receipt: Receipt) -> bool:
+    """True for a receipt with a marker of text that it leaves out."""
+    return any(segment.role == "marker" for segment in receipt.segments)

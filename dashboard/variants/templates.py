@@ -1,18 +1,17 @@
-"""Template variants of a project: their versions, which nothing changes, and the writing of a new one."""
+"""Template variants of a project: versions that never change, and saving a new one."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, Max, OuterRef, QuerySet
+from django.db.models import Max, QuerySet
 
 from dashboard.models import Project, RetiredTemplate, TemplateVariant
-from dashboard.prepared import given, prepared
+from dashboard.text.params import parse_integer
 from envelopes.families.base import Family
 from envelopes.schema.budget import RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.schema.variant import Variant
@@ -20,15 +19,16 @@ from envelopes.variants import variants_for
 from envelopes.variants.template import TemplateRefused, check, template_variant
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-RESERVED = frozenset({"recorded", "none"})
-PREFIX = "template/"  # of the ids; no package can have it, whose ids have two parts
 VERSIONED = re.compile(r"([a-z][a-z0-9_]{0,39})@([0-9]{1,6})")
+RESERVED = frozenset({"recorded", "none"})
+PREFIX = "template/"  # of the ids; ids of packages have two parts, so none begins with it
+FEWEST_CHARACTERS = 200
 
-Keyed = list[tuple[str, TemplateVariant]]
+KeyedTemplates = list[tuple[str, TemplateVariant]]
 
 
-class NotSaved(ValueError):
-    """A sentence for the operator; `line` of the template, where one is to blame."""
+class TemplateNotSaved(ValueError):
+    """A sentence for the operator; `line` of the template, where a line is the cause."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -44,64 +44,53 @@ def as_variant(row: TemplateVariant) -> Variant:
     return template_variant(f"{PREFIX}{row.family}/{row.name}", row.version, row.title, row.source, policy)
 
 
-def latest_versions(project: Project, family: str) -> Keyed:
-    """Of those that are not retired. One query; by name."""
-    rows = _in_use(project.template_variants.filter(family=family)).order_by("name", "version")
-    return [(name, row) for name, row in {row.name: row for row in rows}.items()]
-
-
-@prepared
-def _names() -> QuerySet[Any, Any]:
-    mine = TemplateVariant.objects.filter(
-        project=given("project", TemplateVariant, "project"), family=given("family", TemplateVariant, "family")
-    )
-    return _in_use(mine).order_by("name").values_list("name").distinct()
-
-
-def template_names(project: Project, family: str) -> list[str]:
-    """As `latest_versions` has them, for a page that only says which there are."""
-    return [name for (name,) in _names(project=project.pk, family=family)]
-
-
-def latest_by_family(project: Project) -> dict[str, Keyed]:
-    """Of every family what is not retired, with one query."""
-    found: dict[str, dict[str, TemplateVariant]] = defaultdict(dict)
-    for row in _in_use(project.template_variants.all()).order_by("family", "name", "version"):
-        found[row.family][row.name] = row
-    return {family: list(rows.items()) for family, rows in found.items()}
-
-
-def kept_version(project_id: int, variant_id: str, version: int) -> Variant | None:
-    """The very version that a comparison or a receipt names, whatever was written since."""
-    row = _of(project_id, variant_id).filter(version=version).first()
-    return None if row is None else as_variant(row)
-
-
-def latest_version(project_id: int, variant_id: str) -> Variant | None:
-    row = _of(project_id, variant_id).order_by("-version").first()
-    return None if row is None else as_variant(row)
-
-
 def is_template(variant_id: str) -> bool:
     return variant_id.startswith(PREFIX)
 
 
-def _of(project_id: int, variant_id: str) -> QuerySet[TemplateVariant]:
-    family, _, name = variant_id.removeprefix(PREFIX).partition("/")
-    return TemplateVariant.objects.filter(project=project_id, family=family, name=name)
+def latest_by_family(project: Project, family: str = "") -> dict[str, KeyedTemplates]:
+    """The latest version of each template that is not retired, by family and name. One query."""
+    rows = project.template_variants.filter(family=family) if family else project.template_variants.all()
+    latest: dict[str, dict[str, TemplateVariant]] = defaultdict(dict)
+    for row in rows.in_use().order_by("family", "name", "version"):
+        latest[row.family][row.name] = row
+    return {family: list(templates.items()) for family, templates in latest.items()}
 
 
-def named_versions(project: Project, family: str, keys: Iterable[str]) -> Keyed:
-    """The versions that are named as `name@2`, and of a retired template the latest; a query for each of those."""
-    found: Keyed = []
+def template_names(project: Project, family: str) -> list[str]:
+    """Names of the family's templates that are not retired, in order."""
+    rows = project.template_variants.filter(family=family).in_use()
+    return list(rows.order_by("name").values_list("name", flat=True).distinct())
+
+
+def load_version(project_id: int, variant_id: str, version: int) -> Variant | None:
+    """The version that a comparison or a receipt names, whatever was saved since."""
+    row = TemplateVariant.objects.with_id(project_id, variant_id).filter(version=version).first()
+    return None if row is None else as_variant(row)
+
+
+def load_latest_version(project_id: int, variant_id: str) -> Variant | None:
+    row = TemplateVariant.objects.with_id(project_id, variant_id).order_by("-version").first()
+    return None if row is None else as_variant(row)
+
+
+def named_versions(project: Project, family: str, keys: Iterable[str]) -> KeyedTemplates:
+    """The versions named as `name@2`, and the latest of each template named without one. A query a key."""
+    templates: KeyedTemplates = []
     for key in keys:
-        mine = project.template_variants.filter(family=family)
-        if named := VERSIONED.fullmatch(key):
-            rows = mine.filter(name=named[1], version=int(named[2]))
+        rows = project.template_variants.filter(family=family)
+        if versioned := VERSIONED.fullmatch(key):
+            rows = rows.filter(name=versioned[1], version=int(versioned[2]))
         else:
-            rows = mine.filter(name=key).order_by("-version")[:1]
-        found.extend((key, row) for row in rows)
-    return found
+            rows = rows.filter(name=key).order_by("-version")[:1]
+        templates.extend((key, row) for row in rows)
+    return templates
+
+
+def load_versions(project: Project, family: str, name: str) -> list[TemplateVariant]:
+    """All versions of a template, the newest first."""
+    rows = project.template_variants.filter(family=family, name=name).select_related("created_by")
+    return list(rows.order_by("-version"))
 
 
 def retired_templates(project: Project) -> QuerySet[RetiredTemplate]:
@@ -109,23 +98,12 @@ def retired_templates(project: Project) -> QuerySet[RetiredTemplate]:
 
 
 def retire(project: Project, family: str, name: str, by: User) -> None:
-    """It is offered no longer. Nothing is deleted: what names a version, a comparison above all, writes it still."""
+    """Takes the template out of every choice. Its versions stay, for comparisons and addresses that name them."""
     RetiredTemplate.objects.get_or_create(project=project, family=family, name=name, defaults={"retired_by": by})
 
 
 def bring_back(project: Project, family: str, name: str) -> None:
     project.retired_templates.filter(family=family, name=name).delete()
-
-
-def _in_use(rows: QuerySet[TemplateVariant]) -> QuerySet[TemplateVariant]:
-    same = {"project": OuterRef("project"), "family": OuterRef("family"), "name": OuterRef("name")}
-    return rows.filter(~Exists(RetiredTemplate.objects.filter(**same)))
-
-
-def versions(project: Project, family: str, name: str) -> list[TemplateVariant]:
-    """The newest first."""
-    rows = project.template_variants.filter(family=family, name=name).select_related("created_by")
-    return list(rows.order_by("-version"))
 
 
 def save_version(
@@ -139,36 +117,44 @@ def save_version(
     characters: str,
     note: str = "",
 ) -> TemplateVariant:
-    """A new version, or the latest one when it says the same; a retired template is back with it. Raises NotSaved."""
+    """Saves a new version, or returns the latest one when nothing differs; a retired template is brought back.
+
+    Raises TemplateNotSaved.
+    """
     if not NAME.fullmatch(name):
-        raise NotSaved("A name is lower-case letters, digits and underscores, at most 40, and begins with a letter.")
-    if name in RESERVED or name in {one.name for one in variants_for(owner)}:
-        raise NotSaved(f"There is a variant {name} already that is no template: take another name.")
-    if not characters.isdigit() or not 200 <= int(characters) <= RECEIPT_CHARACTERS:
-        raise NotSaved(f"The ceiling is a whole number from 200 to {RECEIPT_CHARACTERS:,} characters.")
-    source = source.replace("\r\n", "\n")  # how a browser sends lines
+        raise TemplateNotSaved(
+            "A name is lower-case letters, digits and underscores, at most 40, and begins with a letter."
+        )
+    if name in RESERVED or name in {variant.name for variant in variants_for(owner)}:
+        raise TemplateNotSaved(f"There is a variant {name} already that is no template: take another name.")
+    ceiling = parse_integer(characters, least=FEWEST_CHARACTERS, most=RECEIPT_CHARACTERS)
+    if ceiling is None:
+        raise TemplateNotSaved(
+            f"The longest text is a whole number from {FEWEST_CHARACTERS} to {RECEIPT_CHARACTERS:,} characters."
+        )
+    source = source.replace("\r\n", "\n")  # browsers send lines of a textarea with both characters
     try:
         check(source)
     except TemplateRefused as refused:
-        raise NotSaved(f"{refused.reason}.", refused.line) from None
+        raise TemplateNotSaved(f"{refused.reason}.", refused.line) from None
     row = TemplateVariant(
         project=project,
         family=owner.name,
         name=name,
         title=title.strip()[:100] or name,
         source=source,
-        characters=int(characters),
+        characters=ceiling,
         head_share=owner.rendering.head_share,
         cut_at=owner.rendering.cut_at,
         note=note.strip()[:200],
         created_by=author,
     )
-    stored = _stored(row)
+    stored = _store(row)
     bring_back(project, owner.name, name)
     return stored
 
 
-def _stored(row: TemplateVariant) -> TemplateVariant:
+def _store(row: TemplateVariant) -> TemplateVariant:
     rows = TemplateVariant.objects.filter(project=row.project, family=row.family, name=row.name)
     latest = rows.order_by("-version").first()
     if latest and (latest.source, latest.title, latest.characters) == (row.source, row.title, row.characters):
@@ -179,5 +165,5 @@ def _stored(row: TemplateVariant) -> TemplateVariant:
         with transaction.atomic():
             row.save()
     except IntegrityError:
-        raise NotSaved("Somebody saved another version just now: look at it, then save again.") from None
+        raise TemplateNotSaved("Somebody saved another version just now: look at it, then save again.") from None
     return row

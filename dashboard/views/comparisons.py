@@ -18,8 +18,8 @@ from dashboard.comparisons.comparison_list import comparison_list
 from dashboard.comparisons.lifecycle import Unusable, start_comparison
 from dashboard.comparisons.new_comparison import comparison_form
 from dashboard.comparisons.pair import pair_page
-from dashboard.comparisons.variants import UnusableColumns
 from dashboard.models import Comparison
+from dashboard.variants.variant_list import UnusableColumns
 from dashboard.views.rendering import render_page
 
 NOT_ACCEPTED = 422

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.checks.drift_list import drift_list
+from dashboard.checks.drift import load_drift_list
 from dashboard.renderers import preview_pasted
 from dashboard.renderers.preview_source import NoSubject
 from dashboard.renderers.renderer_detail import canonical_page, refused_page, renderer_page
@@ -31,7 +31,7 @@ def index(request: OperatorRequest) -> HttpResponse:
 
 @require_GET
 def drifted(request: OperatorRequest) -> HttpResponse:
-    page = drift_list(request.project, request.GET.get("reason", ""), request.GET.get("from", ""))
+    page = load_drift_list(request.project, request.GET)
     return render(request, "renderers/drifted.html", {"page": page})
 
 

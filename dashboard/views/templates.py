@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.renderers.variant_editor import Draft, EditorPage, editor_page
-from dashboard.variants.templates import NotSaved, bring_back, save_version, versions
+from dashboard.variants.templates import TemplateNotSaved, bring_back, load_versions, save_version
 from dashboard.variants.templates import retire as set_aside
 from dashboard.views.rendering import render_page
 
@@ -40,7 +40,7 @@ def editor(request: OperatorRequest, name: str, template: str = "") -> HttpRespo
 def retire(request: OperatorRequest, name: str, template: str) -> HttpResponse:
     """Out of the lists of choice, or with `back` into them again. The answer is the template's page."""
     _require_operator(request)
-    if not versions(request.project, name, template):
+    if not load_versions(request.project, name, template):
         raise Http404(NOT_THERE)
     if "back" in request.POST:
         bring_back(request.project, name, template)
@@ -77,7 +77,7 @@ def _save(request: OperatorRequest, page: EditorPage, draft: Draft) -> HttpRespo
             characters=draft.characters,
             note=draft.note,
         )
-    except NotSaved as refused:
+    except TemplateNotSaved as refused:
         told = replace(page, problem=str(refused), problem_line=refused.line)
         return render(request, "renderers/template.html", {"page": told}, status=UNPROCESSABLE)
     kept = {key: request.GET.get(key, "") for key in ("call", "sample", "pasted") if key in request.GET}

@@ -16,21 +16,22 @@ from datetime import timedelta
 
 import msgspec
 from django.db import OperationalError
-from django.db.models import F, Q, Sum
+from django.db.models import F, Q
 from django.utils import timezone
 
-from dashboard.comparisons.call_inputs import subjects_of
-from dashboard.comparisons.cells import Row, packed, unpacked, unpacked_ids
+from dashboard.comparisons.cells import Row, packed, unpacked_ids
+from dashboard.comparisons.frozen_columns import ChangedVariant, load_column_rows, load_unchanged_columns
 from dashboard.comparisons.measure import rows_of
-from dashboard.comparisons.summary import Summary, packed_summary, summarise, unpacked_summary
-from dashboard.comparisons.variants import ChangedVariant, Column, frozen_columns, frozen_rows
+from dashboard.comparisons.results import baseline_first, load_results
+from dashboard.comparisons.summary import Summary, packed_summary, summarise
+from dashboard.evidence.call_inputs import subjects_of
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
+from dashboard.variants.variant_list import VariantColumn
 
 LEASE = timedelta(seconds=60)
 RENEWED_AFTER = 10.0  # seconds
 MOST_ATTEMPTS = 3
 AT_ONCE = 8  # batches
-OPEN = (Comparison.State.QUEUED, Comparison.State.RUNNING)
 
 
 def work_once(owner: str, comparison: Comparison | None = None) -> bool:
@@ -65,37 +66,8 @@ def work_for_ever(owner: str, *, is_over: Callable[[], bool], idle: float = 1.0)
             time.sleep(idle)
 
 
-def done_count(comparison: Comparison) -> int:
-    done = comparison.batches.filter(finished_at__isnull=False).aggregate(done=Sum("size"))["done"]
-    return int(done or 0)
-
-
-def is_anyone_at_work() -> bool:
-    """Whether a process holds any batch or any sum; between two of them, for a moment, none does."""
-    held = Q(leased_until__gt=timezone.now())
-    begun = ComparisonBatch.objects.filter(held, comparison__state__in=OPEN, finished_at=None)
-    adding = (one.objects.filter(held) for one in (Comparison, ComparisonBaseline))
-    return begun.exists() or any(one.exists() for one in adding)
-
-
-def results_of(comparison: Comparison, *, first: int = 0) -> Iterator[list[Row]]:
-    """The rows of each batch in order, one batch in memory; from batch `first` on."""
-    found = comparison.batches.filter(number__gte=first, finished_at__isnull=False).order_by("number")
-    for results in found.values_list("results", flat=True).iterator(chunk_size=AT_ONCE):
-        yield unpacked(bytes(results or b""))
-
-
-def results_in(comparison: Comparison, numbers: Sequence[int]) -> Iterator[tuple[int, list[Row]]]:
-    """Of batches by their numbers, in that order, as far as they are done; a few at a time in memory."""
-    done = comparison.batches.filter(finished_at__isnull=False)
-    for start in range(0, len(numbers), AT_ONCE):
-        some = numbers[start : start + AT_ONCE]
-        found = dict(done.filter(number__in=some).order_by().values_list("number", "results"))
-        yield from ((one, unpacked(bytes(found[one] or b""))) for one in some if one in found)
-
-
 def _open(comparison: Comparison | None) -> Iterator[Comparison]:
-    found = Comparison.objects.filter(state__in=OPEN).defer("summary")
+    found = Comparison.objects.filter(state__in=Comparison.OPEN_STATES).defer("summary")
     if comparison is not None:
         found = found.filter(pk=comparison.pk)
     yield from found.order_by("created_at", "pk")
@@ -149,16 +121,16 @@ def _do(comparison: Comparison, batch: ComparisonBatch, owner: str) -> None:
     mine.update(results=packed(rows), finished_at=timezone.now(), leased_until=None)
 
 
-def _columns(comparison: Comparison) -> list[Column] | None:
+def _columns(comparison: Comparison) -> list[VariantColumn] | None:
     try:
-        return frozen_columns(frozen_rows(comparison))
+        return load_unchanged_columns(load_column_rows(comparison))
     except ChangedVariant as changed:
         _fail(comparison, f"{changed} Numbers of two versions would not be one comparison: start a new one.")
         return None
 
 
 def _fail(comparison: Comparison, problem: str) -> None:
-    mine = Comparison.objects.filter(pk=comparison.pk, state__in=OPEN)
+    mine = Comparison.objects.filter(pk=comparison.pk, state__in=Comparison.OPEN_STATES)
     mine.update(state=Comparison.State.FAILED, problem=problem[:500])
 
 
@@ -166,11 +138,11 @@ def _add_up(comparison: Comparison, owner: str) -> bool:
     """The summary, by one worker, when every batch is there."""
     if comparison.batches.filter(finished_at=None).exists():
         return False
-    mine = Comparison.objects.filter(_is_free(), pk=comparison.pk, state__in=OPEN)
+    mine = Comparison.objects.filter(_is_free(), pk=comparison.pk, state__in=Comparison.OPEN_STATES)
     if not mine.update(owner=owner, leased_until=timezone.now() + LEASE):
         return False
     summary = packed_summary(_summarised(comparison, 0))
-    done = Comparison.objects.filter(pk=comparison.pk, owner=owner, state__in=OPEN)
+    done = Comparison.objects.filter(pk=comparison.pk, owner=owner, state__in=Comparison.OPEN_STATES)
     done.update(
         state=Comparison.State.FINISHED,
         summary=summary,
@@ -198,14 +170,9 @@ def _add_up_anew(owner: str, comparison: Comparison | None) -> bool:
 def _summarised(comparison: Comparison, baseline: int) -> Summary:
     """Its columns with that one first."""
     columns = comparison.columns.values("ordinal").distinct().count()
-    batches = _Batches(comparison, led_by(baseline, columns))
+    batches = _Batches(comparison, baseline_first(baseline, columns))
     summary = summarise(batches, columns=columns, calls=comparison.call_count, seed=comparison.seed)
     return msgspec.structs.replace(summary, **batches.left_out(summary.gone))
-
-
-def led_by(baseline: int, columns: int) -> tuple[int, ...]:
-    """The order in which a baseline's summary has the columns."""
-    return (baseline, *(ordinal for ordinal in range(columns) if ordinal != baseline))
 
 
 class _Batches:
@@ -223,14 +190,9 @@ class _Batches:
 
     def __iter__(self) -> Iterator[list[Row]]:
         frozen = self._comparison.batches.order_by("number").values_list("calls", flat=True)
-        for calls, rows in zip(frozen.iterator(chunk_size=8), results_of(self._comparison), strict=True):
+        for calls, rows in zip(frozen.iterator(chunk_size=8), load_results(self._comparison), strict=True):
             without = set(unpacked_ids(bytes(calls))) - {row.key for row in rows}
             for status in Call.objects.filter(pk__in=without).values_list("status", flat=True) if without else ():
                 self._unanswered += status == Call.Status.UNKNOWN
                 self._unread += status != Call.Status.UNKNOWN
             yield rows if self._is_frozen_order else [row.arranged(self._order) for row in rows]
-
-
-def summary_of(comparison: Comparison) -> Summary:
-    """Of a finished one."""
-    return unpacked_summary(bytes(comparison.summary or b""))

@@ -11,10 +11,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.checks.drift import Checked, Drift, check
-from dashboard.comparisons.measure import sentence_of
+from dashboard.checks.drift import DriftCheck, check_all
 from dashboard.management.console import terminal_text
 from dashboard.models import Project
+from dashboard.variants.fingerprints import Drift
+from dashboard.variants.render_call import describe_failure
 
 
 class Command(BaseCommand):
@@ -41,17 +42,19 @@ class Command(BaseCommand):
             sys.exit(1)
 
 
-def _checked(slug: str | None) -> Checked:
+def _checked(slug: str | None) -> DriftCheck:
     """An error would end Python with status 1, which a CI would take for drift."""
     try:
-        return check(_project(slug))
+        return check_all(_project(slug))
     except CommandError:
         raise
     except Exception as error:
-        raise CommandError(terminal_text(f"It could not be checked: {sentence_of(error)}"), returncode=2) from error
+        raise CommandError(
+            terminal_text(f"It could not be checked: {describe_failure(error)}"), returncode=2
+        ) from error
 
 
-def _reasons(checked: Checked) -> Iterator[str]:
+def _reasons(checked: DriftCheck) -> Iterator[str]:
     """A line for each variant and reason, however many texts it is; the most first."""
     alike: dict[tuple[str, str, str], list[Drift]] = defaultdict(list)
     for one in checked.drifted:
@@ -70,7 +73,7 @@ def _project(slug: str | None) -> Project | None:
         raise CommandError(terminal_text(f"There is no project {slug!r}."), returncode=2) from None
 
 
-def _told(checked: Checked) -> Iterator[str]:
+def _told(checked: DriftCheck) -> Iterator[str]:
     pinned = sum(one.baseline is not None for one in checked.drifted)
     sent = len(checked.drifted) - pinned
     if checked.sent or checked.pinned:
@@ -88,7 +91,7 @@ def _sentence(one: Drift) -> str:
     return f"{one.call}  {one.tool}  {one.variant}  {one.reason}: {one.detail}{where}"
 
 
-def _facts(checked: Checked) -> dict[str, Any]:
+def _facts(checked: DriftCheck) -> dict[str, Any]:
     return {
         "sent": checked.sent,
         "pinned": checked.pinned,

@@ -15,9 +15,9 @@ from dashboard.comparisons.cells import MEASURES
 from dashboard.comparisons.export import comparison_facts, json_pieces
 from dashboard.comparisons.lifecycle import Selection, Unusable, start_comparison
 from dashboard.comparisons.tables import FEW
-from dashboard.comparisons.variants import UnusableColumns
 from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project
+from dashboard.variants.variant_list import UnusableColumns
 from dashboard.worker.comparisons import work_until_idle
 from dashboard.worker.processes import worker_name
 

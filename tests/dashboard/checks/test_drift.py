@@ -12,12 +12,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.checks.drift import check, remember_sent
+from dashboard.checks.drift import check_all
 from dashboard.comparisons import lifecycle
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.filters.language import parse
 from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint, Run
-from dashboard.variants.render_call import rendered
+from dashboard.variants.fingerprints import envelope_sha256, text_sha256
+from dashboard.variants.render_call import render_call
 from dashboard.variants.templates import save_version
 from envelopes import variants
 from envelopes.families.registry import family
@@ -38,9 +39,15 @@ def calls(project: Project, tmp_path: Path) -> list[Call]:
 @pytest.fixture
 def sent(calls: list[Call]) -> ReceiptFingerprint:
     surfaces = surfaces_of(calls[0], {})
-    found = rendered(surfaces, "markdown")
-    receipt = Receipt.objects.get(call=calls[0])
-    return remember_sent(receipt, found.variant, surfaces.canonical, found.receipt.text)
+    rendered = render_call(surfaces, "markdown")
+    return ReceiptFingerprint.objects.create(
+        receipt=Receipt.objects.get(call=calls[0]),
+        variant=rendered.variant.id,
+        version=rendered.variant.version,
+        policy=rendered.variant.policy.fingerprint,
+        canonical_sha256=envelope_sha256(surfaces.canonical),
+        text_sha256=text_sha256(rendered.receipt.text),
+    )
 
 
 def change_markdown(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
@@ -55,7 +62,7 @@ def other_words(*_: object) -> Iterator[Segment]:
 
 
 def reasons() -> list[tuple[str, str]]:
-    return [(one.variant, one.reason) for one in check().drifted]
+    return [(one.variant, one.reason) for one in check_all().drifted]
 
 
 def exit_status(*arguments: str) -> tuple[int, str]:
@@ -88,11 +95,11 @@ def test_the_preset_lists_the_runs_of_drifted_receipts_until_they_are_mended(
 ) -> None:
     link = f'href="/runs/{Run.objects.get().pk}/'
     ReceiptFingerprint.objects.update(policy="another")
-    check()
+    check_all()
     assert link in operator_client.get("/runs/?preset=drifted").content.decode()
     assert [call.pk for call in parse("state:drifted", over="calls").calls(Run.objects.get())] == [sent.receipt.call_id]
     ReceiptFingerprint.objects.update(policy=RenderPolicy().fingerprint)
-    check()
+    check_all()
     assert link not in operator_client.get("/runs/?preset=drifted").content.decode()
 
 
@@ -209,6 +216,6 @@ def test_a_pinned_version_of_a_template_is_not_held_against_a_later_one(project:
         lifecycle.pin(compared(project, names)[0], is_pinned=True)
     assert reasons() == []
     save_version(project, family("command"), author, source="{{ status }}", **fields)
-    assert [(one.baseline.name, one.detail) for one in check().drifted if one.baseline] == [
+    assert [(one.baseline.name, one.detail) for one in check_all().drifted if one.baseline] == [
         ("all families: receipt · brief", "version 1 is version 2 now")
     ] * len(calls)

@@ -14,9 +14,10 @@ from dashboard.comparisons import lifecycle
 from dashboard.comparisons.column_order import Arrangement
 from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.comparisons.params import calls_href
+from dashboard.comparisons.results import count_done, load_results
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
-from dashboard.worker.comparisons import done_count, results_of, work_once, work_until_idle
+from dashboard.worker.comparisons import work_once, work_until_idle
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import text_of
@@ -191,7 +192,7 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
     assert "being added up against canonical_json" in text_of(page(operator_client, asked.url))
     later = start_comparison(project, Selection(), ["recorded", "receipt"])
     assert work_once("worker")
-    assert done_count(later) == 0, "who looks at a page does not wait for a hundred thousand calls of others"
+    assert count_done(later) == 0, "who looks at a page does not wait for a hundred thousand calls of others"
     lifecycle.cancel(later)
     assert not work_once("worker"), "once is enough"
     shown = page(operator_client, asked.url)
@@ -409,4 +410,4 @@ def test_an_unfinished_comparison_has_no_numbers_to_show(
     comparison = start_comparison(project, Selection(), ["recorded", "receipt"])
     page(operator_client, f"/comparisons/{comparison.pk}/calls/{calls[0].pk}/", 404)
     assert "Totals" not in page(operator_client, comparison.get_absolute_url())
-    assert list(results_of(comparison)) == []
+    assert list(load_results(comparison)) == []

@@ -16,14 +16,15 @@ from dashboard.comparisons.changes import bucket, bucket_range
 from dashboard.comparisons.heat import heat_of
 from dashboard.comparisons.lifecycle import Selection, Unusable, start_comparison
 from dashboard.comparisons.params import Ask
+from dashboard.comparisons.results import count_done, load_results, load_summary
 from dashboard.comparisons.summary import summarise
 from dashboard.comparisons.tables import notes_of
-from dashboard.comparisons.variants import UnusableColumns
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, Project
-from dashboard.variants.render_call import rendered
+from dashboard.variants.render_call import render_call
+from dashboard.variants.variant_list import UnusableColumns
 from dashboard.worker import comparisons as comparison_work
-from dashboard.worker.comparisons import done_count, results_of, work_once
+from dashboard.worker.comparisons import work_once
 from envelopes import variants
 from envelopes.families.registry import family
 from envelopes.schema.receipt import Segment
@@ -44,13 +45,13 @@ def calls(project: Project, tmp_path: Path) -> list[Call]:
 
 
 def rows_of(comparison: Comparison) -> list[Row]:
-    return [row for rows in results_of(comparison) for row in rows]
+    return [row for rows in load_results(comparison) for row in rows]
 
 
 def test_the_numbers_are_those_of_each_call_rendered_by_itself(project: Project, calls: list[Call]) -> None:
     comparison, summary = compared(project, ["receipt", "canonical_json", "tail_first"])
     for ordinal, name in enumerate(["receipt", "canonical_json", "tail_first"]):
-        texts = [rendered(surfaces_of(call, {}), name).receipt.text for call in calls]
+        texts = [render_call(surfaces_of(call, {}), name).receipt.text for call in calls]
         assert summary.columns[ordinal].totals["characters"].value == sum(map(len, texts))
         assert summary.columns[ordinal].totals["tokens"].value == sum(count_tokens(text).count for text in texts)
     assert summary.columns[1].deltas["characters"].baseline == summary.columns[0].totals["characters"].value
@@ -135,7 +136,7 @@ def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Pr
     assert not work_once("other"), "a batch that is leased is somebody's"
     comparison.batches.filter(pk=dead.pk).update(leased_until=timezone.now() - timedelta(seconds=1))
     assert work_once("other")
-    assert done_count(comparison) == len(calls)
+    assert count_done(comparison) == len(calls)
     assert [row.key for row in rows_of(comparison)] == sorted(call.pk for call in calls)
 
 
@@ -152,7 +153,7 @@ def test_results_of_a_worker_that_lost_its_batch_are_not_kept(
 
     monkeypatch.setattr(comparison_work, "rows_of", overtaken)
     assert work_once("slow")
-    assert done_count(comparison) == 0
+    assert count_done(comparison) == 0
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -161,7 +162,7 @@ def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls:
     assert work_once("worker")
     assert lifecycle.cancel(comparison)
     assert not work_once("worker")
-    assert done_count(comparison) == 2
+    assert count_done(comparison) == 2
     assert lifecycle.resume(comparison)
     comparison_work.work_until_idle("worker")
     comparison.refresh_from_db()
@@ -210,7 +211,7 @@ def test_a_variant_that_changed_before_its_batch_stops_the_comparison(
 
 def work_until_nothing(comparison: Comparison) -> int:
     comparison_work.work_until_idle("worker", comparison)
-    return done_count(comparison)
+    return count_done(comparison)
 
 
 def test_a_call_that_was_deleted_meanwhile_is_said_to_be_gone(project: Project, calls: list[Call]) -> None:
@@ -218,7 +219,7 @@ def test_a_call_that_was_deleted_meanwhile_is_said_to_be_gone(project: Project, 
     calls[0].delete()
     comparison_work.work_until_idle("worker", comparison)
     comparison.refresh_from_db()
-    summary = comparison_work.summary_of(comparison)
+    summary = load_summary(comparison)
     assert (summary.calls, summary.gone) == (len(calls) - 1, 1)
 
 
@@ -229,7 +230,7 @@ def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, 
     calls[2].delete()
     comparison_work.work_until_idle("worker", comparison)
     comparison.refresh_from_db()
-    summary = comparison_work.summary_of(comparison)
+    summary = load_summary(comparison)
     assert (summary.calls, summary.unanswered, summary.gone) == (len(calls) - 3, 2, 1)
     assert {row.key for row in rows_of(comparison)} == {call.pk for call in calls[3:]}
     assert notes_of(summary, ["recorded", "receipt"])[:2] == [

@@ -10,12 +10,13 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from dashboard.checks.drift import check
+from dashboard.checks.drift import check_all
 from dashboard.comparisons.lifecycle import Selection, start_comparison
-from dashboard.comparisons.variants import UnusableColumns
+from dashboard.comparisons.results import load_results
 from dashboard.models import Call, Project, TemplateVariant
 from dashboard.variants.templates import save_version
-from dashboard.worker.comparisons import results_of, work_until_idle
+from dashboard.variants.variant_list import UnusableColumns
+from dashboard.worker.comparisons import work_until_idle
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
@@ -76,7 +77,7 @@ def test_a_template_that_fails_on_one_call_is_a_cell_that_says_so(
     save(project, ENDLESS)
     comparison, summary = compared(project, ["receipt", "terse"])
     assert (summary.columns[1].problems, summary.columns[1].calls) == (1, 2)
-    (failed,) = [row for rows in results_of(comparison) for row in rows if row.cells[1] and row.cells[1].problem]
+    (failed,) = [row for rows in load_results(comparison) for row in rows if row.cells[1] and row.cells[1].problem]
     assert failed.cells[1].problem.startswith("the template failed: ")
     page = operator_client.get(f"/comparisons/{comparison.pk}/calls/{failed.key}/").content.decode()
     assert failed.cells[1].problem in text_of(page)
@@ -103,6 +104,8 @@ def test_a_pinned_template_drifts_when_a_newer_version_is_saved(project: Project
     save(project, "{{ status }}")
     comparison, _ = compared(project, ["receipt", "terse"])
     type(comparison).objects.update(pinned_at=comparison.finished_at)
-    assert check(project).drifted == ()
+    assert check_all(project).drifted == ()
     save(project, "{{ status }}!")
-    assert {(one.reason, one.detail) for one in check(project).drifted} == {("variant", "version 1 is version 2 now")}
+    assert {(one.reason, one.detail) for one in check_all(project).drifted} == {
+        ("variant", "version 1 is version 2 now")
+    }

@@ -14,6 +14,7 @@ from pytest_django import DjangoDbBlocker
 from dashboard.accounts.access import get_or_create_project
 from dashboard.ingest.importer import Report, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
+from envelopes.families.registry import is_mapped
 from envelopes.text.tokens import count_tokens
 
 pytestmark = pytest.mark.django_db
@@ -106,7 +107,6 @@ def test_importing_again_adds_nothing(report: Report, folder: Path) -> None:
 
 
 def test_at_least_95_percent_of_the_calls_have_a_typed_mapping(report: Report) -> None:
-    from envelopes.families import is_mapped
 
     tools = list(Call.objects.filter(origin="message").values_list("tool", flat=True))
     rest = sorted({tool for tool in tools if not is_mapped("claude-code", tool)})

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.checks.drift import check, envelope_sha256
+from dashboard.checks.drift import check_all
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
-from dashboard.variants.render_call import rendered
+from dashboard.variants.fingerprints import envelope_sha256
+from dashboard.variants.render_call import render_call
 from tests.dashboard.page_text import text_of
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +38,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
 def send(call: Call, folder: Path, **changes: Any) -> None:
     """The receipt as a runtime of ours would record it."""
     surfaces = surfaces_of(call, {})
-    found = rendered(surfaces, "receipt")
+    found = render_call(surfaces, "receipt")
     record = {
         "v": 1,
         "type": "receipt",
@@ -70,8 +71,8 @@ def test_a_receipt_that_states_its_variant_is_held_against_today(
     operator_client: Client, call: Call, tmp_path: Path
 ) -> None:
     send(call, tmp_path)
-    assert check(call.project).sent == 1
-    assert check(call.project).drifted == ()
+    assert check_all(call.project).sent == 1
+    assert check_all(call.project).drifted == ()
     assert "and would be the same today" in strip_of(operator_client, call)
     assert 'id="drift"' not in page_of(operator_client, call)
 
@@ -83,7 +84,7 @@ def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, c
     assert "No receipt of this project says which variant wrote it" in said()
     send(call, tmp_path)
     assert "is not known before the first check" in said()
-    check(call.project)
+    check_all(call.project)
     assert "Nothing drifted, as far as the last check saw." in said()
 
 
@@ -112,7 +113,7 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     operator_client: Client, call: Call, tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
     send(call, tmp_path, **changes)
-    assert [one.reason for one in check(call.project).drifted] == [reason]
+    assert [one.reason for one in check_all(call.project).drifted] == [reason]
     said = {"canonical": "The canonical result changed"}.get(reason, f"The {reason} changed")
     assert said in strip_of(operator_client, call)
     top = " ".join(text_of(page_of(operator_client, call).partition('id="halves"')[0]).split())

@@ -13,7 +13,7 @@ from dashboard.models import Call, Message, Project, Receipt, Run
 from dashboard.runs import replay
 from dashboard.runs.replay_page import replay_page
 from dashboard.runs.replay_weights import Weights
-from dashboard.variants.render_call import rendered
+from dashboard.variants.render_call import render_call
 from envelopes import variants
 from envelopes.schema.receipt import Segment
 from envelopes.schema.variant import Variant
@@ -42,7 +42,7 @@ def test_the_history_is_recounted_from_its_parts(run: Run) -> None:
     around = sum(one.tokens or one.size // 4 for one in Message.objects.all()) + sum(
         one.args_bytes // 4 for one in calls
     )
-    receipts = sum(count_tokens(rendered(surfaces_of(call, {}), "receipt").receipt.text).count for call in calls)
+    receipts = sum(count_tokens(render_call(surfaces_of(call, {}), "receipt").receipt.text).count for call in calls)
     assert weights.before.tokens == around + sum(one.tokens for one in calls)
     assert weights.after.tokens == around + receipts
     assert weights.after.receipts == receipts
@@ -136,7 +136,7 @@ def test_the_model_view_shows_what_the_variant_would_have_written_and_never_call
     page = operator_client.get(f"/runs/{run.pk}/model/?with=markdown").content.decode()
     call = Call.objects.order_by("line").first()
     assert text_of(page).count("as markdown would have: never seen by the model") == 2
-    assert rendered(surfaces_of(call, {}), "markdown").receipt.text.splitlines()[0] in text_of(page)
+    assert render_call(surfaces_of(call, {}), "markdown").receipt.text.splitlines()[0] in text_of(page)
     assert "recorded as seen" not in text_of(page)
     assert f"{weights_under(run, 'markdown').after.tokens:,} tokens of history up to here" in page
     assert "never seen by the model" not in operator_client.get(f"/runs/{run.pk}/model/").content.decode()

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Project
-from dashboard.variants.variant_list import offered
+from dashboard.variants.variant_list import offered_variants
 from envelopes import families, variants
 from envelopes.families import plugins, registry
 from envelopes.families.registry import all_families, family, find_mapping
@@ -73,7 +73,9 @@ def test_a_variant_of_a_package_serves_its_family_alone_or_all(install: Install,
     install("terse_pkg", "counterfoil.variants", "terse = terse_pkg:VARIANT", VARIANT.format(id="terse", body=WRITES))
     one = VARIANT.format(id="command/brief", body=WRITES)
     install("brief_pkg", "counterfoil.variants", "brief = brief_pkg:VARIANT", one)
-    by_family = {name: {one.key: one for one in offered(project, family(name))} for name in ("command", "file")}
+    by_family = {
+        name: {one.key: one for one in offered_variants(project, family(name))} for name in ("command", "file")
+    }
     assert by_family["command"]["brief"].variant.id == "command/brief"
     assert by_family["command"]["terse"].origin == "terse_pkg 1.2"
     assert "terse" in by_family["file"]
@@ -116,13 +118,13 @@ def test_a_broken_package_is_listed_with_its_error_and_harms_nothing(
     install: Install, operator_client: Client, project: Project, name: str
 ) -> None:
     source, reason = BROKEN[name]
-    before = [one.key for one in offered(project, family("command"))]
+    before = [one.key for one in offered_variants(project, family("command"))]
     install("pkg", "counterfoil.variants", "one = pkg:VARIANT", source)
     html = operator_client.get("/renderers/").content.decode()
     listed = unescape(text_of(html.partition('id="broken-title"')[2]))
     assert reason in listed
     assert "pkg 1.2" in listed
-    assert [one.key for one in offered(project, family("command"))] == before
+    assert [one.key for one in offered_variants(project, family("command"))] == before
     assert operator_client.get("/renderers/command/").status_code == 200
 
 

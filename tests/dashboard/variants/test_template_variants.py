@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.checks.drift import check
+from dashboard.checks.drift import check_all
 from dashboard.comparisons import lifecycle
 from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
 from dashboard.variants.templates import latest_by_family
-from dashboard.variants.variant_list import by_key, offered, offered_by_family
+from dashboard.variants.variant_list import find_variant, offered_by_family, offered_variants
 from envelopes.families.registry import family
 from tests.dashboard.calls.test_call_page import bash, receipt_of
 from tests.dashboard.factories import create_project, create_run, create_user
@@ -96,8 +96,8 @@ def test_what_is_wrong_in_a_template_is_told_with_its_line(
         ({"name": "Bad Name"}, "A name is lower-case letters"),
         ({"name": "markdown"}, "There is a variant markdown already"),
         ({"name": "recorded"}, "There is a variant recorded already"),
-        ({"characters": "many"}, "The ceiling is a whole number from 200 to 12,000"),
-        ({"characters": "90000"}, "The ceiling is a whole number"),
+        ({"characters": "many"}, "The longest text is a whole number from 200 to 12,000"),
+        ({"characters": "90000"}, "The longest text is a whole number"),
         ({"source": "{% if %}"}, "Not saved. Line 1: missing expression."),
     ],
 )
@@ -113,12 +113,12 @@ def test_what_cannot_be_saved_says_why_and_stays_in_the_box(
 
 def test_a_new_version_leaves_the_old_one_as_it_was(client: Client, run: Run, project: Project) -> None:
     save(client, "first {{ status }}")
-    before = by_key(offered(project, family("command")), "terse")
+    before = find_variant(offered_variants(project, family("command")), "terse")
     save(client, "second {{ status }}", at=f"{EDITOR}terse/", note="says second")
     address = f"{PAGE}?sample=ExecCommand/success&against=none&variant="
     shown = {key: receipt_of(client.get(address + key).content.decode()) for key in ("terse", "terse@1", "terse@2")}
     assert shown == {"terse": "second success", "terse@1": "first success", "terse@2": "second success"}
-    after = by_key(offered(project, family("command"), also=["terse@1"]), "terse@1")
+    after = find_variant(offered_variants(project, family("command"), also=["terse@1"]), "terse@1")
     assert before is not None
     assert after is not None
     assert after.variant.hash == before.variant.hash
@@ -137,7 +137,7 @@ def test_a_version_cannot_be_changed(client: Client, run: Run) -> None:
     save(client, "{{ status }}")
     row = TemplateVariant.objects.get()
     row.source = "other"
-    with pytest.raises(TypeError, match="never changed"):
+    with pytest.raises(TypeError, match="never changes"):
         row.save()
 
 
@@ -202,7 +202,7 @@ def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
     assert "It said hello" in before[1]
     client.post(RETIRE)
     assert [words(client.get(one)) for one in addresses] == before
-    assert check(project).drifted == ()
+    assert check_all(project).drifted == ()
 
 
 def test_a_new_version_brings_a_retired_template_back(client: Client, run: Run, project: Project) -> None:
@@ -210,7 +210,7 @@ def test_a_new_version_brings_a_retired_template_back(client: Client, run: Run, 
     client.post(RETIRE)
     save(client, "{{ status }}!", at=f"{EDITOR}terse/")
     assert not project.retired_templates.exists()
-    assert by_key(offered(project, family("command")), "terse") is not None
+    assert find_variant(offered_variants(project, family("command")), "terse") is not None
 
 
 def test_only_an_operator_of_the_project_retires(client: Client, run: Run, project: Project) -> None:

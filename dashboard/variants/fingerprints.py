@@ -1,0 +1,127 @@
+"""Fingerprints of receipts that this system sent, and which of them would be written differently today.
+
+A fingerprint holds the variant's id and version, its policy, the hash of the envelope and the hash of the text. Of
+the four that may have changed, the first in this order is the reason of the drift:
+
+    variant     it is gone, or its version is another
+    policy      the same variant has another policy by default
+    canonical   the envelope was derived again and is another
+    text        nothing of that changed, and the text did: a renderer changed without a new version
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from dashboard.evidence.call_evidence import Surfaces, surfaces_of
+from dashboard.models import Call, Comparison, ReceiptFingerprint
+from dashboard.variants.render_call import describe_failure, family_name
+from dashboard.variants.variant_list import load_current_variant
+from envelopes.families.registry import family
+from envelopes.pipeline.render import render
+from envelopes.schema.variant import Variant
+from envelopes.text.canonical_json import NotCanonical, hash_of
+from envelopes.text.untrusted_json import tame
+
+OTHER_TEXT = "the same version writes another text"
+OTHER_CANONICAL = "the canonical result is another"
+NOT_INSTALLED = "the family that read the call is not installed"
+
+DriftReason = Literal["variant", "policy", "canonical", "text"]
+ReasonDetail = tuple[DriftReason, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """A text that would be another today; `baseline` is the pinned comparison, None for a receipt that was sent."""
+
+    call: UUID
+    tool: str
+    variant: str
+    reason: DriftReason
+    detail: str
+    baseline: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class FingerprintedReceipt:
+    """A receipt that this system sent; `drift` is None when the same text would be written today."""
+
+    fingerprint: ReceiptFingerprint
+    drift: Drift | None
+
+    @property
+    def key(self) -> str:
+        """The name of the variant in addresses."""
+        return self.fingerprint.variant.rpartition("/")[2]
+
+
+def text_bytes(text: str) -> bytes:
+    """UTF-8, with lone surrogates, which a receipt may contain and a strict encoding refuses."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def text_sha256(text: str) -> str:
+    return hashlib.sha256(text_bytes(text)).hexdigest()
+
+
+def envelope_sha256(canonical: bytes) -> str:
+    """The hash of the RFC 8785 form, as records state it, whatever the order of keys in the stored bytes."""
+    try:
+        return hash_of(tame(canonical))[1]
+    except NotCanonical:
+        return text_sha256(canonical.decode("utf-8", "surrogatepass"))
+
+
+def load_fingerprinted(call: Call) -> list[FingerprintedReceipt]:
+    """Each receipt of the call that this system sent, rendered again and compared."""
+    fingerprints = ReceiptFingerprint.objects.filter(receipt__call=call).select_related("receipt__call__run")
+    return [
+        FingerprintedReceipt(fingerprint, find_drift(fingerprint))
+        for fingerprint in fingerprints.order_by("receipt__seq")
+    ]
+
+
+def load_drifted(call: Call) -> tuple[FingerprintedReceipt, ...]:
+    return tuple(receipt for receipt in load_fingerprinted(call) if receipt.drift)
+
+
+def find_drift(fingerprint: ReceiptFingerprint) -> Drift | None:
+    """None when the same text would be written today."""
+    call = fingerprint.receipt.call
+    changed = _find_change(fingerprint, surfaces_of(call, {}))
+    if changed is None:
+        return None
+    return Drift(call=call.pk, tool=call.tool, variant=fingerprint.variant, reason=changed[0], detail=changed[1])
+
+
+def _find_change(fingerprint: ReceiptFingerprint, surfaces: Surfaces) -> ReasonDetail | None:
+    owner = family_name(surfaces)
+    today = load_current_variant(surfaces.call.project_id, owner, fingerprint.variant)
+    changed = changed_version(fingerprint.version, fingerprint.policy, today)
+    if changed is not None or today is None:
+        return changed
+    if envelope_sha256(surfaces.canonical) != fingerprint.canonical_sha256:
+        return "canonical", OTHER_CANONICAL
+    canonical = surfaces.envelope
+    try:
+        text = render(canonical, family(owner), today.policy, variant=today).text
+    except KeyError:
+        return "variant", NOT_INSTALLED
+    except Exception as error:  # variants come from anybody; one that fails does not write the same text
+        return "text", describe_failure(error)
+    return None if text_sha256(text) == fingerprint.text_sha256 else ("text", OTHER_TEXT)
+
+
+def changed_version(version: int, policy: str, today: Variant | None) -> ReasonDetail | None:
+    """The reason where the variant is gone, or its version or policy is another today."""
+    if today is None:
+        return "variant", "it is gone"
+    if today.version != version:
+        return "variant", f"version {version} is version {today.version} now"
+    if today.policy.fingerprint != policy:
+        return "policy", f"policy {policy} is {today.policy.fingerprint} now"
+    return None
