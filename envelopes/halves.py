@@ -19,7 +19,7 @@ from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
 from envelopes.families import FALLBACK
 from envelopes.families.base import Family
 from envelopes.families.registry import family, find_mapping
-from envelopes.lint.model import Finding, Pair, Shortened
+from envelopes.lint.model import Finding, LintInput, Shortened
 from envelopes.lint.rules import lint
 from envelopes.pipeline.project import Projection, project
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, text_part
@@ -27,12 +27,12 @@ from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.storage.file_store import ArtifactSink, MemorySink
 from envelopes.text.pointer import text_at
 from envelopes.text.preview import Cut
-from envelopes.text.untrusted_json import Untrusted, dump, read_admitted, read_beginning
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_beginning, parse_checked
 
-Recorded: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
+RecordedPart: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 LIST_ROOM = 3  # bytes of a recorded list that are read for each character of the receipt that is shown
 LEAST_MEMBER = 64  # characters that lint takes an element of a list for, at the least: it looks at no more of them
-Stored: TypeAlias = Callable[[str], CanonicalResult | None]  # the envelope that is kept under a mapping
+StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the envelope that is kept under a mapping
 
 
 class OutputCut(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def read_halves(
     content: bytes | None,
     is_error: bool | None,
     sink: ArtifactSink | None = None,
-    stored: Stored | None = None,
+    stored: StoredEnvelopes | None = None,
     is_linked: bool = True,
     first: int | None = None,
 ) -> Halves:
@@ -80,7 +80,7 @@ def read_halves(
     envelope stored, sources are sought for what begins in that many characters, and behind them for nothing.
     """
     notes: list[str] = []
-    parts = recorded_parts(_tamed(content, "receipt", notes)) if content is not None else None
+    parts = parse_parts(_tamed(content, "receipt", notes)) if content is not None else None
     evidence = Evidence(
         agent=agent,
         tool=tool,
@@ -103,7 +103,7 @@ def read_halves(
     return read(_tamed(result, "result", notes) if result is not None else None)
 
 
-def _lists(agent: str, tool: str, stored: Stored) -> tuple[str, ...]:
+def _lists(agent: str, tool: str, stored: StoredEnvelopes) -> tuple[str, ...]:
     """The tool's lists where their beginning may be enough: its envelope need not be made."""
     owner, row = find_mapping(agent, tool)
     return row.lists if row.lists and stored(_mapping(owner, row)) is not None else ()
@@ -113,7 +113,7 @@ def _begun(result: bytes, first: int, lists: tuple[str, ...]) -> JsonValue:
     if not lists or len(result) <= LIST_ROOM * first:
         return None
     try:
-        return read_beginning(result, lists, LIST_ROOM * first, first // LEAST_MEMBER + 1)
+        return parse_beginning(result, lists, LIST_ROOM * first, first // LEAST_MEMBER + 1)
     except Untrusted:
         return None
 
@@ -124,7 +124,7 @@ def lint_recorded(
     """What is wrong with the receipt as it was recorded; nothing when none was. Not `is_whole`: it goes on."""
     if halves.receipt is None:
         return ()
-    pair = Pair(
+    pair = LintInput(
         canonical=halves.projection.canonical,
         receipt=halves.receipt,
         is_recorded=True,
@@ -136,7 +136,7 @@ def lint_recorded(
     return lint(pair, family(halves.family).lint)
 
 
-def recorded_parts(content: JsonValue) -> tuple[Recorded, ...]:
+def parse_parts(content: JsonValue) -> tuple[RecordedPart, ...]:
     """A recorded receipt's parts in order: text as it stands, images and the rest by themselves."""
     if isinstance(content, str):
         return (content,)
@@ -145,7 +145,7 @@ def recorded_parts(content: JsonValue) -> tuple[Recorded, ...]:
     return tuple(_part(block) for block in content)
 
 
-def _part(block: JsonValue) -> Recorded:
+def _part(block: JsonValue) -> RecordedPart:
     if isinstance(block, str):
         return block
     if not isinstance(block, dict):
@@ -161,12 +161,12 @@ def _part(block: JsonValue) -> Recorded:
 
 def _other(value: JsonValue) -> OtherPart:
     kind = str(value.get("type", "object")) if isinstance(value, dict) else type(value).__name__
-    return OtherPart(kind, dump(value).decode())
+    return OtherPart(kind, dump_json(value).decode())
 
 
 def _tamed(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
     try:
-        return read_admitted(raw)
+        return parse_checked(raw)
     except Untrusted as error:
         notes.append(f"{surface}: {error.reason}")
         return None
@@ -174,10 +174,10 @@ def _tamed(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
 
 def _halves(
     evidence: Evidence,
-    parts: tuple[Recorded, ...] | None,
+    parts: tuple[RecordedPart, ...] | None,
     sink: ArtifactSink,
     notes: list[str],
-    stored: Stored,
+    stored: StoredEnvelopes,
     *,
     is_linked: bool,
     first: int | None,
@@ -211,9 +211,9 @@ def _applied(
     family: Family,
     row: ToolMapping,
     evidence: Evidence,
-    parts: tuple[Recorded, ...],
+    parts: tuple[RecordedPart, ...],
     sink: ArtifactSink,
-    stored: Stored,
+    stored: StoredEnvelopes,
     first: int | None,
 ) -> tuple[Reading, Projection, list[list[Span]], tuple[OutputCut, ...], int | None, bool]:
     kept = stored(_mapping(family, row))
@@ -226,7 +226,7 @@ def _applied(
 
 
 def _aligned(
-    row: ToolMapping, evidence: Evidence, parts: tuple[Recorded, ...], until: int | None
+    row: ToolMapping, evidence: Evidence, parts: tuple[RecordedPart, ...], until: int | None
 ) -> tuple[list[list[Span]], bool]:
     """The spans of each part that begin before character `until` of all text, and whether each was seen to go on."""
     found: list[list[Span]] = []
@@ -269,7 +269,7 @@ def _nothing_stored(_mapping: str) -> CanonicalResult | None:
     return None
 
 
-def _receipt(parts: tuple[Recorded, ...], spans: list[list[Span]]) -> Receipt:
+def _receipt(parts: tuple[RecordedPart, ...], spans: list[list[Span]]) -> Receipt:
     found: list[Part] = [
         text_part(part, to_segments(part, part_spans)) if isinstance(part, str) else part
         for part, part_spans in zip(parts, spans, strict=True)

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
-from envelopes.storage.file_store import Unreachable
+from envelopes.storage.file_store import StoreUnreachable
 from envelopes.storage.seekable import Seekable
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Bucket:
         """
         try:
             size, tail = self._request(lambda: self._fetch_tail(name))
-        except Unreachable as error:
+        except StoreUnreachable as error:
             if not any(answer in str(error) for answer in EMPTY_OBJECT) or self.size_of(name):
                 raise
             size, tail = 0, b""
@@ -138,7 +138,7 @@ class Bucket:
 
     def _request(self, work: Callable[[], Awaitable[T]], *, seconds: float = 0.0) -> T:
         if _first_process() != os.getpid():
-            raise Unreachable(errno.ECHILD, FORKED)
+            raise StoreUnreachable(errno.ECHILD, FORKED)
         with _as_os_errors():
             return run_with_timeout(seconds or self._timeouts.answer, work)
 
@@ -242,12 +242,12 @@ def _as_os_errors() -> Iterator[None]:
         yield
     except FileNotFoundError as missing:
         if NO_BUCKET in str(missing):
-            raise Unreachable(errno.EIO, "there is no such bucket") from None
+            raise StoreUnreachable(errno.EIO, "there is no such bucket") from None
         raise FileNotFoundError(errno.ENOENT, _first_line(missing)) from None
     except TimeoutError:
-        raise Unreachable(errno.ETIMEDOUT, "the bucket did not answer in time") from None
+        raise StoreUnreachable(errno.ETIMEDOUT, "the bucket did not answer in time") from None
     except (BaseError, OSError, ValueError) as error:
-        raise Unreachable(errno.EIO, _reason(error)) from None
+        raise StoreUnreachable(errno.EIO, _reason(error)) from None
 
 
 def _reason(error: Exception) -> str:

@@ -13,24 +13,24 @@ from typing import BinaryIO, cast
 
 from dashboard.artifacts.bucket import Bucket
 from envelopes.schema.result import ArtifactRef
-from envelopes.storage.durable_files import IncomingFile, incoming, make_folder, publish, unfinished_since
+from envelopes.storage.durable_files import IncomingFile, find_unfinished, incoming, make_folder, publish
 from envelopes.storage.file_store import (
     COMPRESS_FROM,
     COMPRESSED,
     INDEX_FROM,
     STORED_NAME,
-    Copied,
-    Fault,
+    ContentCopy,
     MissingArtifact,
-    Stored,
-    copy,
-    digits_of,
-    encoded,
-    fault_of,
-    hash_in,
-    names_of,
-    reference_to,
-    sha256_of,
+    StoredContent,
+    StoreFault,
+    artifact_reference,
+    check_content,
+    copy_content,
+    encode_text,
+    hash_stream,
+    parse_digits,
+    parse_stored_name,
+    stored_names,
 )
 from envelopes.storage.line_index import WIDE, IndexFolder, LineIndex, NotIndexed, load_index
 from envelopes.storage.seekable import Damaged, compress, open_frames
@@ -116,13 +116,13 @@ class BucketStore:
         """Does nothing: here it would cost a request, and a page lists many artifacts."""
 
     def write(self, role: str, text: str) -> ArtifactRef:
-        return reference_to(role, self.put(io.BytesIO(encoded(text))).sha256)
+        return artifact_reference(role, self.put(io.BytesIO(encode_text(text))).sha256)
 
-    def put(self, content: BinaryIO) -> Stored:
+    def put(self, content: BinaryIO) -> StoredContent:
         """Returns when the service has confirmed the object. Raises OSError, and then nothing is stored."""
         make_folder(self.local)
         with incoming(self.local) as file:
-            copied = copy(content, file)
+            copied = copy_content(content, file)
             stored = copied.stored
             if not self._has(stored):
                 self._upload(file, copied)
@@ -132,8 +132,8 @@ class BucketStore:
 
     def open(self, path: str) -> BinaryIO:
         """The content as a stream that can seek and requests ranges. Raises MissingArtifact and OSError."""
-        digits = digits_of(path)
-        for name in names_of(digits) if len(digits) == 64 else self._find_names(digits):
+        digits = parse_digits(path)
+        for name in stored_names(digits) if len(digits) == 64 else self._find_names(digits):
             try:
                 return self._open_object(name)
             except FileNotFoundError:
@@ -145,7 +145,7 @@ class BucketStore:
             stream.seek(offset)
             return stream.read(size)
 
-    def check(self) -> tuple[Fault, ...]:
+    def check(self) -> tuple[StoreFault, ...]:
         """Reads everything, as FileStore does. A killed upload leaves no object, so none is reported."""
         names = {name for name, _ in self.bucket.sizes()}
         return tuple(fault for name in sorted(names) if (fault := self._check_object(name, names)) is not None)
@@ -156,22 +156,22 @@ class BucketStore:
 
     def verify(self, sha256: str) -> bool:
         with self.open(sha256) as stream:
-            return sha256_of(stream) == sha256
+            return hash_stream(stream) == sha256
 
     def sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
         for name, size in self.bucket.sizes():
-            if sha256 := hash_in(name):
+            if sha256 := parse_stored_name(name):
                 sizes[sha256] = sizes.get(sha256, 0) + size
         return sizes
 
     def remove(self, sha256: str) -> None:
-        self.bucket.remove(names_of(sha256))
+        self.bucket.remove(stored_names(sha256))
         self.indexes.remove(sha256)
 
     def unfinished(self, seconds: float) -> tuple[Path, ...]:
         """Local files of killed writes. Parts of a killed upload need a lifecycle rule of the bucket."""
-        return unfinished_since(self.local, seconds)
+        return find_unfinished(self.local, seconds)
 
     def _find_names(self, digits: str) -> list[str]:
         """Names of the content whose hash begins with `digits`; none where two contents do."""
@@ -181,13 +181,13 @@ class BucketStore:
                 break
             if STORED_NAME.fullmatch(name[3:]):
                 names.append(name)
-        return names if len({hash_in(name) for name in names}) == 1 else []
+        return names if len({parse_stored_name(name) for name in names}) == 1 else []
 
     def _open_object(self, name: str) -> BinaryIO:
         stream = cast("BinaryIO", self.bucket.open(name))
         return open_frames(stream) if name.endswith(COMPRESSED) else stream
 
-    def _has(self, stored: Stored) -> bool:
+    def _has(self, stored: StoredContent) -> bool:
         """False also for an object of another size: it was damaged and is written again. Raises OSError."""
         try:
             with self.open(stored.sha256) as stream:
@@ -195,8 +195,8 @@ class BucketStore:
         except (MissingArtifact, Damaged):
             return False
 
-    def _upload(self, file: IncomingFile, copied: Copied) -> None:
-        plain, compressed = names_of(copied.stored.sha256)
+    def _upload(self, file: IncomingFile, copied: ContentCopy) -> None:
+        plain, compressed = stored_names(copied.stored.sha256)
         file.flush()
         if not copied.is_worth(self._compress_from):
             self.bucket.put(plain, Path(file.name))
@@ -207,10 +207,12 @@ class BucketStore:
             smaller.flush()
             self.bucket.put(compressed, Path(smaller.name))
 
-    def _check_object(self, name: str, names: set[str]) -> Fault | None:
-        sha256 = hash_in(name)
+    def _check_object(self, name: str, names: set[str]) -> StoreFault | None:
+        sha256 = parse_stored_name(name)
         if sha256 is None:
-            return Fault(name, "is not named as an artifact is")
+            return StoreFault(name, "is not named as an artifact is")
         if not STORED_NAME.fullmatch(name[3:]):
-            return None if names.intersection(names_of(sha256)) else Fault(name, "is the index of nothing")
-        return fault_of(name, sha256, lambda: self._open_object(name), lambda size: self.indexes.beside(sha256, size))
+            return None if names.intersection(stored_names(sha256)) else StoreFault(name, "is the index of nothing")
+        return check_content(
+            name, sha256, lambda: self._open_object(name), lambda size: self.indexes.beside(sha256, size)
+        )

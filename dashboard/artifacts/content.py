@@ -18,12 +18,12 @@ from typing import BinaryIO
 
 from dashboard.artifacts.stores import configured_store, load_line_index, open_stored, peek_stored
 from dashboard.models import Artifact
-from envelopes.storage.encoding import ENCODINGS, SNIFFED, Encoding, detect
-from envelopes.storage.file_store import MissingArtifact, other_size
+from envelopes.storage.encoding import ENCODINGS, SNIFFED, Encoding, detect_encoding
+from envelopes.storage.file_store import MissingArtifact, wrong_size
 from envelopes.storage.line_index import LineIndex
 from envelopes.storage.seekable import Damaged
 from envelopes.text.pointer import text_at
-from envelopes.text.untrusted_json import tame
+from envelopes.text.untrusted_json import parse_json
 
 # Bytes. Content of up to 1 MB is hashed for every page (2 ms). Content of up to 64 MB is hashed (0.1 s) where its
 # file's dates do not show that it is untouched. Larger content is left to `check_store`.
@@ -151,7 +151,7 @@ def open_content(artifact: Artifact, encoding: str = "", *, largest_hashed: int 
         if encoding in ENCODINGS:
             detected = Encoding(encoding, "stated")
         else:  # a string of a JSON document is text, whatever characters it has
-            detected = Encoding("utf-8", "stated") if is_field else detect(head)
+            detected = Encoding("utf-8", "stated") if is_field else detect_encoding(head)
         index = load_line_index(stream, size, "" if is_field else artifact.sha256, detected.name or "utf-8")
         is_hashed = is_field or size <= largest_hashed
         yield Content(
@@ -204,7 +204,7 @@ def _verify(stream: BinaryIO, artifact: Artifact, largest_hashed: int) -> None:
     """
     size = stream.seek(0, os.SEEK_END)
     if size != artifact.size:
-        raise Damaged(other_size(size, artifact.size))
+        raise Damaged(wrong_size(size, artifact.size))
     stream.seek(0)
     beginning = stream.read(ALWAYS_HASHED if size <= ALWAYS_HASHED else SNIFFED)
     stream.seek(0)
@@ -218,7 +218,7 @@ def _verify(stream: BinaryIO, artifact: Artifact, largest_hashed: int) -> None:
 
 
 def _open_field(artifact: Artifact) -> BinaryIO:
-    document = tame(bytes(artifact.observation.data)) if artifact.observation else None
+    document = parse_json(bytes(artifact.observation.data)) if artifact.observation else None
     text = text_at(document, artifact.pointer)
     if text is None:
         raise NoContent(Absence(cause=AbsenceCause.CHANGED, detail="the recorded result has no text at its pointer"))

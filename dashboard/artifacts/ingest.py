@@ -25,13 +25,13 @@ from django.db.models import Max, Sum
 from dashboard.artifacts.locks import hold_lock
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Project
-from envelopes.storage.file_store import Stored, Unreachable, sha256_of
+from envelopes.storage.file_store import StoredContent, StoreUnreachable, hash_stream
 
 __all__ = [
     "ProjectQuota",
     "QuotaExceeded",
     "StoreFailed",
-    "Stored",
+    "StoredContent",
     "artifact_roots",
     "hold_quota",
     "open_named_file",
@@ -63,7 +63,7 @@ def artifact_roots(roots: Sequence[Path]) -> Iterator[None]:
         _ROOTS.reset(token)
 
 
-def store_named_file(recording: Path, recorded_path: str, quota: ProjectQuota) -> Stored | None:
+def store_named_file(recording: Path, recorded_path: str, quota: ProjectQuota) -> StoredContent | None:
     """Stores the file that `recorded_path` means; None where there is none.
 
     Raises QuotaExceeded and StoreFailed.
@@ -114,14 +114,14 @@ def _open_below(folder: Path, parts: Sequence[str], *, follow_root: bool = False
     return None
 
 
-def store_file(descriptor: int, quota: ProjectQuota) -> Stored:
+def store_file(descriptor: int, quota: ProjectQuota) -> StoredContent:
     """Stores an open file and closes it. Raises QuotaExceeded and StoreFailed."""
     with os.fdopen(descriptor, "rb") as file:
         size = quota.check(file)
         try:
             try:
                 stored = configured_store().put(cast("BinaryIO", _FileBeginning(file, size)))
-            except Unreachable:  # once more: on a machine that slept, the first request of every connection fails
+            except StoreUnreachable:  # once more: on a machine that slept, the first request of every connection fails
                 file.seek(0)
                 stored = configured_store().put(cast("BinaryIO", _FileBeginning(file, size)))
         except OSError as error:
@@ -164,7 +164,7 @@ class ProjectQuota:
             )
         return size
 
-    def add(self, stored: Stored) -> None:
+    def add(self, stored: StoredContent) -> None:
         if self.limit and not self._has(stored.sha256):
             self._added[stored.sha256] = stored.size
 
@@ -179,7 +179,7 @@ class ProjectQuota:
     def _has_file(self, file: BinaryIO, size: int) -> bool:
         """Reads the file to its end only where content of its size is stored."""
         has_size = size in self._added.values() or self._stored.filter(size=size).exists()
-        return has_size and self._has(sha256_of(file))
+        return has_size and self._has(hash_stream(file))
 
     def _has(self, sha256: str) -> bool:
         return sha256 in self._added or self._stored.filter(sha256=sha256).exists()

@@ -16,7 +16,7 @@ from dashboard.artifacts.content import Content
 from dashboard.artifacts.search import number
 from dashboard.text.text_markup import escape, escape_decoded
 from envelopes.storage.encoding import MARKS, decode, whole_characters
-from envelopes.storage.json_members import MOST, Cursor, Kind, Member, NoJson, members
+from envelopes.storage.json_members import MOST, JsonMember, Kind, MemberCursor, NotJson, list_members
 
 ROOM = 64 * 1024  # bytes on one page
 AT_ONCE = 1024 * 1024  # bytes that are passed over for the first members; the page asks for what is behind them
@@ -84,7 +84,7 @@ def tree_of(content: Content, query: QueryDict) -> Branch:
     begin = _cursor(query) if "from" in query else None
     try:
         return _Grower(content, 0 if begin else AT_ONCE).branch(offset, begin, 0)
-    except NoJson as bad:
+    except NotJson as bad:
         return Branch(kind="word", start=offset, fault=bad.offset)
 
 
@@ -101,8 +101,8 @@ def _behind_mark(head: bytes) -> int:
     return next((len(mark) for mark in MARKS if head.startswith(mark)), 0)
 
 
-def _cursor(query: QueryDict) -> Cursor:
-    return Cursor(
+def _cursor(query: QueryDict) -> MemberCursor:
+    return MemberCursor(
         offset=number(query, "from"),
         count=number(query, "count"),
         depth=number(query, "depth"),
@@ -110,7 +110,7 @@ def _cursor(query: QueryDict) -> Cursor:
     )
 
 
-def _onward(start: int, cursor: Cursor | None) -> str:
+def _onward(start: int, cursor: MemberCursor | None) -> str:
     if cursor is None:
         return ""
     said = {"as": "json", "value": start, "from": cursor.offset, "count": cursor.count, "depth": cursor.depth}
@@ -125,9 +125,9 @@ class _Grower:
         self._within = within
         self._room = ROOM
 
-    def branch(self, offset: int, begin: Cursor | None, depth: int) -> Branch:
+    def branch(self, offset: int, begin: MemberCursor | None, depth: int) -> Branch:
         """Raises NoJson."""
-        found = members(self._content.stream, offset, begin=begin, within=self._within)
+        found = list_members(self._content.stream, offset, begin=begin, within=self._within)
         if found.kind not in BRACKETS:
             text, rest = self._text(found.start, found.end, ROOM)
             return Branch(kind=found.kind, start=found.start, end=found.end, text=text, rest=rest)
@@ -140,7 +140,7 @@ class _Grower:
             fault=found.fault,
         )
 
-    def _twig(self, one: Member, depth: int) -> Twig:
+    def _twig(self, one: JsonMember, depth: int) -> Twig:
         name = escape_decoded(_named(one.name) if one.name else f"{one.index:,}")
         size = one.end - one.start if one.end >= 0 else -1
         self._room -= len(one.name)
@@ -150,12 +150,12 @@ class _Grower:
         text, rest = self._text(one.start, one.end, LONG)
         return Twig(name=name, address=value_address(one.start), kind=one.kind, size=size, text=text, rest=rest)
 
-    def _inside(self, one: Member, size: int, depth: int) -> Branch | None:
+    def _inside(self, one: JsonMember, size: int, depth: int) -> Branch | None:
         if not 0 <= size <= self._room or depth >= DEEPEST:
             return None
         try:
             return self.branch(one.start, None, depth + 1)
-        except NoJson:  # its brackets close, so that it was passed over, and what is between them is no JSON
+        except NotJson:  # its brackets close, so that it was passed over, and what is between them is no JSON
             return None
 
     def _text(self, start: int, end: int, limit: int) -> tuple[SafeString, str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from envelopes.schema.result import JsonValue
-from envelopes.text.untrusted_json import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 SHORT = 60  # characters of what was searched for
 _QUOTES = str.maketrans("", "", "\\'\" \t")
@@ -41,7 +41,7 @@ ALL, PIPED = "all of it", "through a pipe"
 def opening_of(path: str, tool: str, args: bytes) -> Opening | None:
     """None where the arguments do not name that very path."""
     try:
-        given = tame(args)
+        given = parse_json(args)
     except Untrusted:
         return None
     direct = _of_tool(path, tool, given)

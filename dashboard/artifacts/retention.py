@@ -26,7 +26,7 @@ from django.utils import timezone
 from dashboard.artifacts.locks import LockTimeout, hold_lock, uses_bucket
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Observation
-from envelopes.storage.file_store import LOCK, MissingArtifact, Unreachable
+from envelopes.storage.file_store import LOCK, MissingArtifact, StoreUnreachable
 
 SHA256 = re.compile("[0-9a-f]{64}")
 PAGE_LOCK_SECONDS = 5.0  # that a page waits for imports
@@ -169,7 +169,7 @@ def check_store() -> StoreReport:
     try:
         findings += [StoreFinding("file", fault.name, fault.reason) for fault in configured_store().check()]
         findings += _check_references()
-    except Unreachable as error:
+    except StoreUnreachable as error:
         unreachable = error.strerror or str(error)
     return StoreReport((*findings, *_check_observations()), unreachable)
 
@@ -183,7 +183,7 @@ def _check_references() -> Iterator[StoreFinding]:
             store.open(sha256).close()
         except MissingArtifact as missing:
             yield StoreFinding("artifact", str(pk), f"its content is missing: {missing}")
-        except Unreachable:
+        except StoreUnreachable:
             raise
         except OSError as damage:
             yield StoreFinding("artifact", str(pk), f"its content is damaged: {damage}")

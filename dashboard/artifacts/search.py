@@ -18,7 +18,16 @@ from dashboard.models import Artifact
 from dashboard.text.text_markup import escape_decoded, highlight
 from envelopes.storage.encoding import decode
 from envelopes.storage.line_index import WIDE
-from envelopes.storage.search import LISTED, BadQuery, Hit, SearchHits, TextQuery, find_first, find_hits, find_previous
+from envelopes.storage.search import (
+    LISTED,
+    BadQuery,
+    SearchHits,
+    TextHit,
+    TextQuery,
+    find_first,
+    find_hits,
+    find_previous,
+)
 
 SECONDS = 1.0  # a slice; a page that searches has to answer
 AROUND = 160  # bytes of context on each side
@@ -153,7 +162,7 @@ def _marked(line: str, query: TextQuery) -> SafeString:
     return highlight(line, spans)
 
 
-def _shown(content: Content, artifact: Artifact, asked: Asked, hit: Hit) -> ShownHit:
+def _shown(content: Content, artifact: Artifact, asked: Asked, hit: TextHit) -> ShownHit:
     encoding = content.index.encoding
     begin = max(0, hit.start - AROUND)
     content.stream.seek(begin)
@@ -174,7 +183,7 @@ def _line(content: Content, offset: int) -> int:
     return content.index.line_at(content.stream, offset) if offset <= content.index.size else 0
 
 
-def _href(content: Content, artifact: Artifact, asked: Asked, hit: Hit) -> str:
+def _href(content: Content, artifact: Artifact, asked: Asked, hit: TextHit) -> str:
     """The window whose first line holds the hit; a few bytes before it in a line that is longer than a window."""
     line = _line(content, hit.start)
     is_far = not line or hit.start - content.index.line_start(content.stream, line) > FAR

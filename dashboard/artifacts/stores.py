@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from dashboard.artifacts.bucket import SCHEME, bucket_at
 from dashboard.artifacts.bucket_store import BucketStore
 from envelopes.schema.result import ArtifactRef
-from envelopes.storage.file_store import INDEX_FROM, Fault, FileStore, MissingArtifact, Stored
+from envelopes.storage.file_store import INDEX_FROM, FileStore, MissingArtifact, StoredContent, StoreFault
 from envelopes.storage.line_index import LineIndex, NotIndexed, build_index
 
 SHA256 = re.compile("[0-9a-f]{64}")
@@ -43,7 +43,7 @@ class ArtifactStore(Protocol):
 
     def write(self, role: str, text: str) -> ArtifactRef: ...
 
-    def put(self, content: BinaryIO) -> Stored: ...
+    def put(self, content: BinaryIO) -> StoredContent: ...
 
     def open(self, path: str) -> BinaryIO: ...
 
@@ -55,7 +55,7 @@ class ArtifactStore(Protocol):
 
     def verify(self, sha256: str) -> bool: ...
 
-    def check(self) -> tuple[Fault, ...]: ...
+    def check(self) -> tuple[StoreFault, ...]: ...
 
     def sizes(self) -> dict[str, int]: ...
 

@@ -8,7 +8,7 @@ from dashboard.artifacts.content import Absence, AbsenceCause, NoContent, find_a
 from dashboard.artifacts.queries import SAME_SHOWN, same_content
 from dashboard.artifacts.view_modes import TEXT, Form, forms_of_head
 from dashboard.models import Artifact, Call
-from envelopes.storage.encoding import SNIFFED, detect
+from envelopes.storage.encoding import SNIFFED, detect_encoding
 
 LISTED = 20
 OPENED = 6  # of which the first bytes are read, for their type
@@ -108,4 +108,4 @@ def _looked_at(artifact: Artifact) -> Form | Absence:
         return no.absence
     except OSError:  # it was there a moment ago
         return Absence(cause=AbsenceCause.UNREACHABLE)
-    return forms_of_head(head, detect(head).name, artifact.path)[0]
+    return forms_of_head(head, detect_encoding(head).name, artifact.path)[0]

@@ -15,7 +15,7 @@ from dashboard.artifacts.content import Content
 from dashboard.artifacts.picture import picture_of
 from dashboard.artifacts.window import delimiter_of
 from envelopes.storage.encoding import SNIFFED, decode
-from envelopes.storage.json_members import LONGEST_NAME, members
+from envelopes.storage.json_members import LONGEST_NAME, list_members
 
 LINES = 6
 LONGEST_CHARACTER = 4  # bytes
@@ -79,7 +79,7 @@ def _is_json(head: str) -> bool:
     raw = head.removeprefix("\ufeff").encode("utf-8", "surrogateescape")
     if raw.lstrip()[:1] not in (b"{", b"["):
         return False
-    found = members(BytesIO(raw), 0)
+    found = list_members(BytesIO(raw), 0)
     if found.end >= 0:
         return not raw[found.end :].strip()
     is_long = len(raw) >= SNIFFED - LONGEST_CHARACTER  # and so the head of something longer, cut anywhere

@@ -28,7 +28,7 @@ from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
 from dashboard.text.escaping import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
-from envelopes.text.untrusted_json import tame
+from envelopes.text.untrusted_json import parse_json
 
 EVENTS_SHOWN = 200
 WAITING_FROM_MS = 1_000  # below that the difference of two clocks is writing the log, not a person
@@ -179,7 +179,7 @@ def _timing(call: Call) -> Timing:
 
 def _failure(surfaces: Surfaces) -> Failure | None:
     """Of the envelope as it is stored, which need not be one of today's."""
-    canonical = tame(surfaces.canonical) if b'"error"' in surfaces.canonical else None
+    canonical = parse_json(surfaces.canonical) if b'"error"' in surfaces.canonical else None
     error = canonical.get("error") if isinstance(canonical, dict) else None
     if not isinstance(error, dict):
         return None

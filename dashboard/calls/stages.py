@@ -21,7 +21,7 @@ from envelopes.pipeline.compaction import Compacted, compact, recap
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, TokenCount
-from envelopes.text.untrusted_json import dump
+from envelopes.text.untrusted_json import dump_json
 from envelopes.transports import TRANSPORTS, CallIds, NotCarried, Transport
 
 COUNTED = 64 * 1024  # bytes of a recorded result; of a larger one the tokens are estimated by its length
@@ -248,7 +248,7 @@ def _wire_of(transport: Transport, way: _Way, receipt: Receipt) -> Wire:
 
 
 def _encoded(transport: Transport, surfaces: Surfaces, receipt: Receipt, envelope: CanonicalResult) -> bytes:
-    return dump(transport.encode(receipt, envelope, CallIds(provider=surfaces.call.external_id)))
+    return dump_json(transport.encode(receipt, envelope, CallIds(provider=surfaces.call.external_id)))
 
 
 def _compacted_pane(surfaces: Surfaces, compacted: Compacted) -> CompactedPane:

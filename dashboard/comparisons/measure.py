@@ -15,7 +15,7 @@ from dashboard.variants.fingerprints import text_bytes
 from dashboard.variants.render_call import describe_failure
 from dashboard.variants.variant_list import VariantColumn
 from envelopes.alignment.coverage import dropped_fields, generalize_pointers, scalar_fields
-from envelopes.lint.model import Pair
+from envelopes.lint.model import LintInput
 from envelopes.lint.rules import lint
 from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt, text_receipt
@@ -61,7 +61,7 @@ def rows_of(subjects: Iterable[Subject], columns: Sequence[VariantColumn], *, be
 def measured_columns(subject: Subject, columns: Sequence[VariantColumn]) -> tuple[Measured | None, ...]:
     fields = scalar_fields(subject.canonical)
     # The walk over the result is the same for every column, so they share one pair's.
-    first = Pair(
+    first = LintInput(
         canonical=subject.canonical,
         receipt=NOTHING,
         cuts=subject.cuts,
@@ -70,14 +70,14 @@ def measured_columns(subject: Subject, columns: Sequence[VariantColumn]) -> tupl
     return tuple([_measured(subject, column, fields, first) for column in columns])
 
 
-def _measured(subject: Subject, column: VariantColumn, fields: dict[str, str], first: Pair) -> Measured | None:
+def _measured(subject: Subject, column: VariantColumn, fields: dict[str, str], first: LintInput) -> Measured | None:
     if column.is_recorded:
         return _recorded(subject, fields)
     variant = column.variants.get(subject.family.name)
     return None if variant is None else _rendered(subject, variant, fields, first)
 
 
-def _rendered(subject: Subject, variant: Variant, fields: dict[str, str], first: Pair) -> Measured:
+def _rendered(subject: Subject, variant: Variant, fields: dict[str, str], first: LintInput) -> Measured:
     try:
         receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
     except Exception as error:  # a variant may be anybody's: what it cannot write is a cell that says so

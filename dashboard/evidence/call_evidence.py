@@ -18,7 +18,7 @@ from dashboard.models import Call, CanonicalProjection, Observation, Receipt
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.text.tokens import TokenCount, count_tokens
-from envelopes.text.untrusted_json import Untrusted, dump, tame
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 SURFACES = ("args", "result", "receipt")
 
@@ -97,7 +97,7 @@ class Surfaces:
         """The stored projection where it is of what is looked at, else the one that is computed now."""
         if self.projection is not None:
             return bytes(self.projection.data)
-        return dump(self.halves.projection.canonical.to_json())
+        return dump_json(self.halves.projection.canonical.to_json())
 
     @cached_property
     def envelope(self) -> CanonicalResult:
@@ -181,7 +181,7 @@ def utf8_length(text: str) -> int:
 
 def _envelope(data: bytes) -> CanonicalResult | None:
     try:
-        return CanonicalResult.from_json(tame(data))
+        return CanonicalResult.from_json(parse_json(data))
     except (Untrusted, msgspec.ValidationError, InvalidOutput):
         return None
 

@@ -21,7 +21,7 @@ from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
 from envelopes.lint.model import Shortened
 from envelopes.schema.result import CanonicalResult
-from envelopes.text.untrusted_json import tame
+from envelopes.text.untrusted_json import parse_json
 
 AT_ONCE = 200  # calls, as a batch has
 AT_ONCE_BYTES = 4_000_000  # of evidence
@@ -168,7 +168,7 @@ def _subject(call: _Stored, surfaces: Surfaces | None, missing: frozenset[str], 
         key=call.key,
         tool=call.tool,
         family=owner,
-        canonical=CanonicalResult.from_json(tame(data)),
+        canonical=CanonicalResult.from_json(parse_json(data)),
         data=data,
         cuts=tuple([Shortened(one.pointer, one.cut) for one in lost]),
         missing=missing,

@@ -16,7 +16,7 @@ from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.text.pointer import join, text_at
-from envelopes.text.untrusted_json import dump
+from envelopes.text.untrusted_json import dump_json
 
 ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
 REFUSED_KINDS = frozenset({"write_denied"})
@@ -137,7 +137,7 @@ def _result_fidelity(halves: Halves, observations: dict[str, Observation]) -> st
 
 def _projection(call: Call, halves: Halves, observation: Observation | None) -> CanonicalProjection:
     policy = family(halves.family).projection.fingerprint
-    data = dump(halves.projection.canonical.to_json())
+    data = dump_json(halves.projection.canonical.to_json())
     subject = observation.pk.bytes if observation else b""
     return fresh(
         CanonicalProjection,

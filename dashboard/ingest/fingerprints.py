@@ -11,9 +11,9 @@ from dashboard.models import Receipt, ReceiptFingerprint
 from dashboard.variants.fingerprints import text_sha256
 from dashboard.variants.variant_list import load_current_variant
 from envelopes.families.registry import all_families
-from envelopes.halves import recorded_parts
+from envelopes.halves import parse_parts
 from envelopes.recordings.base import ReceiptRecord
-from envelopes.text.untrusted_json import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 LONGEST_POLICY = 16
 DIGITS = 64  # of a sha256
@@ -44,11 +44,11 @@ def stated_fingerprint(project_id: int, receipt: Receipt, record: ReceiptRecord)
 
 def _said(record: ReceiptRecord) -> dict[str, object]:
     try:
-        said = tame(record.extra or b"{}")
+        said = parse_json(record.extra or b"{}")
     except Untrusted:
         return {}
     return dict(said) if isinstance(said, dict) else {}
 
 
 def _text(content: bytes) -> str:
-    return "".join(part for part in recorded_parts(tame(content)) if isinstance(part, str))
+    return "".join(part for part in parse_parts(parse_json(content)) if isinstance(part, str))

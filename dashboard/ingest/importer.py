@@ -17,7 +17,14 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dashboard.artifacts.ingest import ProjectQuota, QuotaExceeded, Stored, StoreFailed, hold_quota, store_named_file
+from dashboard.artifacts.ingest import (
+    ProjectQuota,
+    QuotaExceeded,
+    StoredContent,
+    StoreFailed,
+    hold_quota,
+    store_named_file,
+)
 from dashboard.artifacts.retention import shared_store_lock
 from dashboard.ingest import write
 from dashboard.ingest.import_counts import Seen
@@ -49,7 +56,7 @@ from envelopes.recordings.base import (
     is_blank,
 )
 from envelopes.text.tokens import TokenCounter, background_counter, count_now
-from envelopes.text.untrusted_json import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 UNSTORED_AT_MOST = 3
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -267,13 +274,15 @@ class FileImport:
         self.report.added.update(written.added)
         self.meter.advance(self.name, sum(len(line.raw) for line in lines), records)
 
-    def _taken_in(self, records: Sequence[Record], room: ProjectQuota) -> tuple[dict[str, Stored], list[LineProblem]]:
+    def _taken_in(
+        self, records: Sequence[Record], room: ProjectQuota
+    ) -> tuple[dict[str, StoredContent], list[LineProblem]]:
         """Files that the records name and that lie beside the recording: on disk before a row names them.
 
         One that there is no room for is a problem of its line, and its reference stays. Raises StoreFailed.
         """
         named = {one.path: one.line for one in records if isinstance(one, ArtifactRecord)}
-        found: dict[str, Stored] = {}
+        found: dict[str, StoredContent] = {}
         refused = []
         for path, line in sorted(named.items()):
             try:
@@ -384,7 +393,7 @@ def _is_whole(raw: bytes) -> bool:
 
 def _is_readable(raw: bytes) -> bool:
     try:
-        tame(raw)
+        parse_json(raw)
     except Untrusted:
         return False
     return True

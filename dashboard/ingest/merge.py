@@ -15,7 +15,7 @@ from dashboard.ingest.grouping import CallDraft
 from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source, identity
 from dashboard.text.column_values import column_int, column_text, column_time, milliseconds_between
 from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
-from envelopes.text.untrusted_json import Untrusted, joined, read_admitted
+from envelopes.text.untrusted_json import Untrusted, join_object, parse_checked
 
 # The documented rank of a surface's observations: the better fidelity is selected, then the first.
 RANK = {
@@ -144,7 +144,7 @@ class CallMerge:
         rest = {"status": record.status and msgspec.json.encode(record.status), "effects": record.effects}
         said = {name: raw for name, raw in {**rest, "extra": record.extra}.items() if raw}
         if record.effects or record.extra:
-            self._observe("timing", joined(said), "structured", record.line, record.at)
+            self._observe("timing", join_object(said), "structured", record.line, record.at)
 
     def _take_receipt(self, record: ReceiptRecord) -> None:
         self.call.ended_at = self.call.ended_at or column_time(record.at)
@@ -243,6 +243,6 @@ def _differ(found: list[Observation]) -> bool:
 
 def _said(data: bytes) -> str | bytes:
     try:
-        return json.dumps(read_admitted(data), sort_keys=True)
+        return json.dumps(parse_checked(data), sort_keys=True)
     except Untrusted:
         return data

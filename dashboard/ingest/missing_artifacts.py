@@ -16,7 +16,14 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import F
 
-from dashboard.artifacts.ingest import QuotaExceeded, Stored, StoreFailed, hold_quota, open_named_file, store_file
+from dashboard.artifacts.ingest import (
+    QuotaExceeded,
+    StoredContent,
+    StoreFailed,
+    hold_quota,
+    open_named_file,
+    store_file,
+)
 from dashboard.artifacts.retention import (
     exclusive_store_lock,
     remove_content,
@@ -26,7 +33,7 @@ from dashboard.artifacts.retention import (
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Run, Source
 from dashboard.text.column_values import column_text
-from envelopes.storage.file_store import CHUNK, MissingArtifact, sha256_of
+from envelopes.storage.file_store import CHUNK, MissingArtifact, hash_stream
 from envelopes.storage.seekable import Damaged
 
 
@@ -65,7 +72,7 @@ def _is_lost(row: Artifact) -> bool:
     """Reads all of it. Raises StoreFailed where the store cannot be asked."""
     try:
         with configured_store().open(row.sha256) as stream:
-            return sha256_of(stream) != row.sha256
+            return hash_stream(stream) != row.sha256
     except (MissingArtifact, FileNotFoundError, Damaged):
         return True
     except OSError as error:
@@ -119,10 +126,10 @@ def _goes_on(descriptor: int, row: Artifact) -> bool:
 
 def _hash_of(descriptor: int) -> str:
     with os.fdopen(os.dup(descriptor), "rb") as file:
-        return sha256_of(file)
+        return hash_stream(file)
 
 
-def _turn(artifact: Artifact, file: Stored) -> None:
+def _turn(artifact: Artifact, file: StoredContent) -> None:
     with transaction.atomic():
         Run.objects.filter(pk=artifact.call.run_id).update(revision=F("revision") + 1)
         Artifact.objects.filter(pk=artifact.pk).update(

@@ -21,7 +21,7 @@ from uuid import UUID
 import msgspec
 from django.db import connection, models, transaction
 
-from dashboard.artifacts.ingest import Stored
+from dashboard.artifacts.ingest import StoredContent
 from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.ingest import deletion, memberships, run_counts, source_rows
 from dashboard.ingest.bulk import fresh, insert, insert_values
@@ -110,7 +110,7 @@ def record(
     batch: Batch,
     *,
     is_known: Callable[[], bool],
-    files: Mapping[str, Stored] = MappingProxyType({}),
+    files: Mapping[str, StoredContent] = MappingProxyType({}),
     count: TokenCounter = count_now,
 ) -> Written:
     """`files` are on disk already, by the path that the recording names. `is_known` looks once more,
@@ -154,7 +154,7 @@ def forget_run(run: Run) -> None:
 class _BatchWrite:
     """The rows of one batch. Every step reads what is stored first, so that it can tell what is new."""
 
-    def __init__(self, source: Source, files: Mapping[str, Stored]) -> None:
+    def __init__(self, source: Source, files: Mapping[str, StoredContent]) -> None:
         self.source = source
         self.files = files
         self.project: int = source.project_id
@@ -382,7 +382,9 @@ def _update(model: type[models.Model], rows: list[Any], fields: list[str] | None
         row.save(update_fields=names, force_update=True)
 
 
-def _named_artifact(project: int, call: UUID, ordinal: int, one: ArtifactRecord, file: Stored | None) -> Artifact:
+def _named_artifact(
+    project: int, call: UUID, ordinal: int, one: ArtifactRecord, file: StoredContent | None
+) -> Artifact:
     """A file that the recording names. It is missing unless its content was taken in."""
     return fresh(
         Artifact,

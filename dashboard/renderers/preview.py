@@ -22,9 +22,17 @@ from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.render_call import RenderFailed, is_cut, write_limited_receipt, write_receipt
 from dashboard.variants.variant_list import OfferedVariant, find_variant
 from envelopes.families.base import Family
-from envelopes.lint.model import Finding, Pair
+from envelopes.lint.model import Finding, LintInput
 from envelopes.lint.rules import lint
-from envelopes.pipeline.budget_sweep import Sweep, Write, apportioned, fell_out, said_fields, sweep, within_tokens
+from envelopes.pipeline.budget_sweep import (
+    BudgetSweep,
+    Write,
+    apportion_tokens,
+    count_field_characters,
+    dropped_at,
+    find_limit,
+    sweep,
+)
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import JsonValue
@@ -112,8 +120,8 @@ def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offer
     swept = _swept(subject, owner, variant, knobs.policy)
     receipt, policy = _within(subject, owner, knobs, swept)
     tokens = count_tokens(receipt.text, model=subject.model)
-    said = said_fields(receipt)
-    gone, shortened = fell_out(swept.fates, said)
+    said = count_field_characters(receipt)
+    gone, shortened = dropped_at(swept.fates, said)
     told = {one.pointer for one in swept.fates}
     unsaid = [one for one in _leaves(subject.canonical.to_json(), "") if one not in told]
     fields = list(_fields(receipt, swept, tokens))
@@ -133,7 +141,7 @@ def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offer
         unsaid=tuple(unsaid[:ROWS_SHOWN]),
         unsaid_left=max(0, len(unsaid) - ROWS_SHOWN),
         tried=len(swept.tried),
-        findings=lint(Pair(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint),
+        findings=lint(LintInput(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint),
         compared=_compared(subject, owner, knobs, receipt, variants),
     )
 
@@ -146,12 +154,12 @@ def _write(subject: Subject, owner: Family, variant: Variant, policy: RenderPoli
     return write
 
 
-def _swept(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Sweep:
+def _swept(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> BudgetSweep:
     """What a variant writes is decided by its hash, its policy and the envelope."""
     digest = hashlib.sha256(subject.raw).hexdigest()
     key = f"sweep-{owner.name}-{variant.hash}-{policy.fingerprint}-{digest}"
     found = cache.get(key)
-    if not isinstance(found, Sweep):
+    if not isinstance(found, BudgetSweep):
         write_receipt(
             subject.canonical, owner, variant, policy
         )  # one that breaks its policy is told so and goes no further
@@ -160,10 +168,10 @@ def _swept(subject: Subject, owner: Family, variant: Variant, policy: RenderPoli
     return found
 
 
-def _within(subject: Subject, owner: Family, knobs: Knobs, swept: Sweep) -> tuple[Receipt, RenderPolicy]:
+def _within(subject: Subject, owner: Family, knobs: Knobs, swept: BudgetSweep) -> tuple[Receipt, RenderPolicy]:
     policy = knobs.policy
     if knobs.budget is not None and knobs.budget < swept.whole.tokens:
-        limit = within_tokens(_write(subject, owner, knobs.chosen.variant, policy), knobs.budget, swept)
+        limit = find_limit(_write(subject, owner, knobs.chosen.variant, policy), knobs.budget, swept)
         policy = msgspec.structs.replace(policy, characters=limit)
     return write_receipt(subject.canonical, owner, knobs.chosen.variant, policy), policy
 
@@ -172,17 +180,17 @@ def _roles(receipt: Receipt, tokens: TokenCount) -> Iterator[RoleLine]:
     texts: dict[str, list[str]] = {}
     for segment in receipt.segments:
         texts.setdefault(segment.role, []).append(segment.text)
-    counts = apportioned(["".join(found) for found in texts.values()], tokens)
+    counts = apportion_tokens(["".join(found) for found in texts.values()], tokens)
     for (role, found), count in zip(texts.items(), counts, strict=True):
         yield RoleLine(role=role, characters=sum(map(len, found)), tokens=count)
 
 
-def _fields(receipt: Receipt, swept: Sweep, tokens: TokenCount) -> Iterator[FieldLine]:
+def _fields(receipt: Receipt, swept: BudgetSweep, tokens: TokenCount) -> Iterator[FieldLine]:
     texts: dict[str, list[str]] = {one.pointer: [] for one in swept.fates}
     own: list[str] = []
     for segment in receipt.segments:
         texts.get(segment.source.pointer if segment.source else "", own).append(segment.text)
-    counts = apportioned(["".join(found) for found in (*texts.values(), own)], tokens)
+    counts = apportion_tokens(["".join(found) for found in (*texts.values(), own)], tokens)
     for fate, found, count in zip(swept.fates, texts.values(), counts, strict=False):
         characters = sum(map(len, found))
         yield FieldLine(

@@ -12,7 +12,7 @@ import msgspec
 
 from dashboard.models import PastedEnvelope, Project
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, InvalidOutput
-from envelopes.text.untrusted_json import Untrusted, dump, tame
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 LIMIT = 256_000  # bytes
 KEPT = 100  # a project
@@ -32,7 +32,7 @@ def keep(project: Project, text: str) -> str:
     raw = text.strip().encode("utf-8", "surrogatepass")
     if len(raw) > LIMIT:
         raise Refused(f"{len(raw):,} bytes were pasted; at most {LIMIT:,} are taken")
-    data = dump(parsed(raw).to_json())
+    data = dump_json(parsed(raw).to_json())
     sha256 = hashlib.sha256(data).hexdigest()
     PastedEnvelope.objects.get_or_create(project=project, sha256=sha256, defaults={"data": data})
     stale = PastedEnvelope.objects.filter(project=project).order_by("-id").values_list("pk", flat=True)[KEPT:]
@@ -48,7 +48,7 @@ def kept(project: Project, sha256: str) -> bytes | None:
 def parsed(raw: bytes) -> CanonicalResult:
     """Raises Refused with the path of what is wrong."""
     try:
-        document = tame(raw)
+        document = parse_json(raw)
         canonical = CanonicalResult.from_json(document)
     except Untrusted as error:
         raise Refused(error.reason, error.path, _line(raw, error.reason)) from None

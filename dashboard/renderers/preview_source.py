@@ -24,7 +24,7 @@ from envelopes.pipeline.project import project as to_canonical
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount
-from envelopes.text.untrusted_json import Untrusted, dump
+from envelopes.text.untrusted_json import Untrusted, dump_json
 
 NO_LINKS = 0  # of the recorded receipt the text is compared, and nothing else is asked of it
 RECENT_RUNS = 4
@@ -55,7 +55,7 @@ class Subject:
 
     @cached_property
     def raw(self) -> bytes:
-        return dump(self.canonical.to_json())
+        return dump_json(self.canonical.to_json())
 
 
 @dataclass(frozen=True, kw_only=True)

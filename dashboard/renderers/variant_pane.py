@@ -26,7 +26,7 @@ from dashboard.variants.render_call import RenderFailed, family_name, is_cut, lo
 from dashboard.variants.variant_list import find_variant, offered_keys, offered_variants
 from envelopes.families.base import Family
 from envelopes.families.registry import family
-from envelopes.lint.model import Pair
+from envelopes.lint.model import LintInput
 from envelopes.lint.rules import lint
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.schema.variant import Variant
@@ -167,7 +167,7 @@ def _text(
     receipt = write_receipt(canonical, owner, variant, variant.policy)
     text = receipt.text
     tokens = surfaces.tokens(text)
-    findings = lint(Pair(canonical=canonical, receipt=receipt, cuts=load_cuts(surfaces)), owner.lint)
+    findings = lint(LintInput(canonical=canonical, receipt=receipt, cuts=load_cuts(surfaces)), owner.lint)
     linked = sum(len(one.text) for one in receipt.segments if one.source is not None)
     return VariantText(
         variant=variant,

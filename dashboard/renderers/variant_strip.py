@@ -19,7 +19,7 @@ from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerpri
 from dashboard.variants.render_call import RenderFailed, is_cut, write_receipt
 from dashboard.variants.variant_list import OfferedVariant, offered_variants
 from envelopes.families.base import Family
-from envelopes.lint.model import Pair
+from envelopes.lint.model import LintInput
 from envelopes.lint.rules import lint
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.variant import Variant
@@ -105,6 +105,6 @@ def _cells(
             tokens=tokens,
             change=None if recorded is None else tokens.count - recorded.count,
             is_cut=is_cut(receipt),
-            findings=len(lint(Pair(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint)),
+            findings=len(lint(LintInput(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint)),
             difference=None if subject.recorded is None else difference(subject.recorded, receipt.text),
         )

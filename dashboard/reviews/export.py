@@ -17,7 +17,7 @@ from dashboard.models import Call, Comparison, ComparisonColumn, Verdict
 from dashboard.variants.fingerprints import text_sha256
 from dashboard.variants.render_call import family_name
 from dashboard.variants.variant_list import VariantColumn
-from envelopes.text.untrusted_json import tame
+from envelopes.text.untrusted_json import parse_json
 
 
 def verdict_lines(comparison: Comparison) -> Iterator[str]:
@@ -37,8 +37,8 @@ def preference_lines(comparison: Comparison) -> Iterator[str]:
             {
                 "prompt": {
                     "tool": surfaces.call.tool,
-                    "arguments": tame(surfaces.args),
-                    "result": tame(surfaces.canonical),
+                    "arguments": parse_json(surfaces.args),
+                    "result": parse_json(surfaces.canonical),
                 },
                 "chosen": chosen,
                 "rejected": rejected,

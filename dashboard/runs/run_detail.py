@@ -20,7 +20,7 @@ from dashboard.runs.child_runs import Children, ChildRun, children_of
 from dashboard.runs.overview import Overview, overview_of
 from dashboard.runs.variant_switch import AS_RECORDED, VariantSwitch, with_tokens
 from dashboard.runs.waterfall import NOTHING, Page, RowsAsked, in_order, page_of, place_of
-from envelopes.text.untrusted_json import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 PLAN_CHARACTERS = 16_000
 CHIPS = ("state", "family", "tool")
@@ -250,7 +250,7 @@ def _plan(run: Run) -> tuple[str, bool]:
         return "", True
     raw = bytes(run.plan)
     try:
-        value = tame(raw)
+        value = parse_json(raw)
         text = value if isinstance(value, str) else msgspec.json.format(raw, indent=2).decode()
     except (Untrusted, msgspec.DecodeError, ValueError):
         text = raw.decode("utf-8", "backslashreplace")

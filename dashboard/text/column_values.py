@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from envelopes.schema.timestamps import moment
+from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import visible
 
 EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
@@ -29,7 +29,7 @@ def column_text(text: str | None, limit: int) -> str:
 
 def column_time(text: str | None) -> datetime | None:
     """A stamp as `moment` reads it; None for one that is not a time between 1990 and 2200."""
-    stamp = moment(text) if text else None
+    stamp = parse_instant(text) if text else None
     return stamp if stamp is not None and EARLIEST <= stamp < LATEST else None
 
 

@@ -15,10 +15,10 @@ from django.utils.safestring import SafeString
 
 from dashboard.text.formatting import format_size
 from dashboard.text.text_markup import escape
-from envelopes.halves import recorded_parts
+from envelopes.halves import parse_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
 from envelopes.schema.result import JsonValue
-from envelopes.text.untrusted_json import Untrusted, tame
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 PREVIEW_CHARS = 8 * 1024  # characters of one item on a page of many
 LONGEST_LABEL = 200  # characters; a key may be as long as a text
@@ -104,7 +104,7 @@ def preview_arguments(payload: Payload, *, limit: int = PREVIEW_CHARS) -> tuple[
 
 
 def labelled_parts(data: bytes) -> list[Labelled]:
-    return [_labelled(part) for part in recorded_parts(_tamed(data))]
+    return [_labelled(part) for part in parse_parts(_tamed(data))]
 
 
 def preview_texts(parts: Iterable[Labelled], *, limit: int) -> tuple[PreviewText, ...]:
@@ -148,7 +148,7 @@ def _spoken(part: OtherPart) -> str:
 def _tamed(data: bytes) -> JsonValue:
     """What cannot be read as JSON is shown as the bytes that it is."""
     try:
-        return tame(data)
+        return parse_json(data)
     except Untrusted:
         return data.decode("utf-8", "backslashreplace")
 

@@ -23,7 +23,7 @@ from dashboard.text.chunks import MAX_MARKUP, TextChunk, chunk_end
 from dashboard.text.escaping import escape_attribute, needs_escaping
 from dashboard.text.text_markup import escape
 from envelopes.alignment.mapping import FieldSlice, ItemLinks
-from envelopes.schema.receipt import Document, ImagePart, OtherPart, Receipt, Source, TextPart
+from envelopes.schema.receipt import Document, ImagePart, OtherPart, Receipt, SegmentSource, TextPart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ NO_STEM = _Stem("\0", None, "")  # above nothing
 class _ItemTags:
     """The start tags of the members of a list's items, which differ in the index of the item alone."""
 
-    def __init__(self, links: ItemLinks, otherwise: Callable[[Source], str]) -> None:
+    def __init__(self, links: ItemLinks, otherwise: Callable[[SegmentSource], str]) -> None:
         self._index_of, self._otherwise = links.index, otherwise
         self._opening = f'<span class="from" data-pointer="{escape_attribute(links.canonical)}'
         between = f'" data-recorded="{escape_attribute(links.recorded)}'
@@ -87,7 +87,7 @@ class _ItemTags:
         }
         self._above, self._index = "", ""
 
-    def opened(self, source: Source) -> str:
+    def opened(self, source: SegmentSource) -> str:
         above, _, name = source.pointer.rpartition("/")
         if above != self._above:
             self._above, self._index = above, self._index_of(above)
@@ -105,7 +105,7 @@ class Links:
     they lie in is looked up and escaped once for all that follow each other.
     """
 
-    opened: Callable[[Source], str]
+    opened: Callable[[SegmentSource], str]
 
     def __init__(self, recorded_to_canonical: Mapping[str, str], slices: Sequence[FieldSlice] = ()) -> None:
         self._links = recorded_to_canonical
@@ -125,11 +125,11 @@ class Links:
             prefix = prefix.rpartition("/")[0]
         return self._links[prefix] + recorded[len(prefix) :]
 
-    def of(self, source: Source) -> str | None:
+    def of(self, source: SegmentSource) -> str | None:
         """Where in the envelope a recorded source is; None: nowhere, or it is of another document."""
         return self.sliced(source) or (self.canonical(source.pointer) if source.document == "complete" else None)
 
-    def sliced(self, source: Source) -> str | None:
+    def sliced(self, source: SegmentSource) -> str | None:
         """The canonical field of a part of a recorded string that is another field than the rest of it."""
         if source.document != "complete" or source.start is None or source.end is None:
             return None
@@ -138,7 +138,7 @@ class Links:
                 return one.canonical
         return None
 
-    def _opened_within(self, source: Source) -> str:
+    def _opened_within(self, source: SegmentSource) -> str:
         pointer = source.pointer
         if source.document != "complete":
             return self._opened_alone(source)
@@ -154,7 +154,7 @@ class Links:
         step = name if name.isdigit() else self._steps.get(name) or self._step(name)
         return f'{opening}{step}{between}{step}"'
 
-    def _opened_alone(self, source: Source) -> str:
+    def _opened_alone(self, source: SegmentSource) -> str:
         if self.slices and self.sliced(source):
             return self._named(source)
         key = f"{source.document}{source.pointer}"
@@ -172,7 +172,7 @@ class Links:
         opening = None if canonical is None else f'<span class="from" data-pointer="{escape_attribute(canonical)}/'
         return _Stem(above, opening, f'" data-recorded="{escape_attribute(above)}/')
 
-    def _named(self, source: Source) -> str:
+    def _named(self, source: SegmentSource) -> str:
         own = f'{NAMED[source.document]}="{escape_attribute(source.pointer)}"'
         canonical = self.of(source)
         if canonical is None:
@@ -211,7 +211,7 @@ def _other(number: int, part: ImagePart | OtherPart) -> PartView:
     return PartView(number=number, kind=part.kind, raw=part.raw)
 
 
-def _place_of(source: Source) -> str:
+def _place_of(source: SegmentSource) -> str:
     start, end = source.start, source.end
     if start is None or not end:
         return ""

@@ -17,13 +17,13 @@ from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import builtin, samples
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
-from envelopes.schema.receipt import Receipt, Source
+from envelopes.schema.receipt import Receipt, SegmentSource
 from envelopes.schema.result import JsonValue
 from envelopes.schema.variant import Variant
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_all
-from envelopes.text.untrusted_json import dump
+from envelopes.text.untrusted_json import dump_json
 from envelopes.variants import variants_for
 
 HALVES = ("/result/", "/error/")
@@ -98,7 +98,7 @@ def _sample(sort: str, projection: Projection, family: Family) -> Sample:
     return Sample(
         sort=sort,
         half="result" if canonical.error is None else "error",
-        canonical=dump(canonical.to_json()),
+        canonical=dump_json(canonical.to_json()),
         lost=tuple(_loss(one) for one in projection.cuts),
         rendered=tuple(
             Rendered(
@@ -137,8 +137,8 @@ def _shown(receipt: Receipt, texts: dict[str, int]) -> int:
     counts: Counter[str] = Counter()
     for segment in receipt.segments:
         match segment.source:
-            case Source("canonical", pointer, int(start), int(end)) if pointer in texts:
+            case SegmentSource("canonical", pointer, int(start), int(end)) if pointer in texts:
                 counts[pointer] += end - start
-            case Source("canonical", pointer) if pointer in texts:
+            case SegmentSource("canonical", pointer) if pointer in texts:
                 counts[pointer] += texts[pointer]
     return sum(min(count, texts[pointer]) for pointer, count in counts.items())

@@ -23,8 +23,8 @@ from dashboard.variants.variant_list import load_current_variant
 from envelopes.families.registry import family
 from envelopes.pipeline.render import render
 from envelopes.schema.variant import Variant
-from envelopes.text.canonical_json import NotCanonical, hash_of
-from envelopes.text.untrusted_json import tame
+from envelopes.text.canonical_json import NotCanonical, hash_value
+from envelopes.text.untrusted_json import parse_json
 
 OTHER_TEXT = "the same version writes another text"
 OTHER_CANONICAL = "the canonical result is another"
@@ -71,7 +71,7 @@ def text_sha256(text: str) -> str:
 def envelope_sha256(canonical: bytes) -> str:
     """The hash of the RFC 8785 form, as records state it, whatever the order of keys in the stored bytes."""
     try:
-        return hash_of(tame(canonical))[1]
+        return hash_value(parse_json(canonical))[1]
     except NotCanonical:
         return text_sha256(canonical.decode("utf-8", "surrogatepass"))
 

@@ -14,7 +14,7 @@ from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
-from envelopes.text.untrusted_json import tame
+from envelopes.text.untrusted_json import parse_json
 from envelopes.variants import Variant, variant, variants_for
 from envelopes.variants.template import TemplateRefused
 
@@ -69,7 +69,7 @@ def render_call(surfaces: Surfaces, name: str = "receipt") -> RenderedCall:
 
 def load_canonical(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
     """The stored envelope with the family that wrote it, which need not be today's. Raises KeyError."""
-    return family(family_name(surfaces)), CanonicalResult.from_json(tame(surfaces.canonical))
+    return family(family_name(surfaces)), CanonicalResult.from_json(parse_json(surfaces.canonical))
 
 
 def family_name(surfaces: Surfaces) -> str:

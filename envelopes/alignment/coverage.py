@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from envelopes.schema.receipt import Receipt, Source
+from envelopes.schema.receipt import Receipt, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join
@@ -35,7 +35,7 @@ def scalar_fields(canonical: CanonicalResult) -> dict[str, str]:
 
 
 def dropped_fields(
-    fields: Mapping[str, str], receipt: Receipt, to_canonical: Callable[[Source], str | None] | None = None
+    fields: Mapping[str, str], receipt: Receipt, to_canonical: Callable[[SegmentSource], str | None] | None = None
 ) -> tuple[str, ...]:
     """The pointers of `fields` that do not reach the receipt.
 

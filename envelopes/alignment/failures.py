@@ -17,7 +17,7 @@ import msgspec
 
 from envelopes.alignment.mapping import Evidence, Reading, ResultFidelity
 from envelopes.alignment.spans import Span
-from envelopes.schema.result import CompleteOutput, ToolError, summary
+from envelopes.schema.result import CompleteOutput, ToolError, summarize
 from envelopes.text.preview import head_tail
 
 MESSAGE_CHARACTERS = 2_000  # error receipts print the whole message, so it is bounded here
@@ -85,7 +85,7 @@ def read_failure(evidence: Evidence) -> Reading | None:
     complete = CompleteOutput(
         tool_name=evidence.tool,
         status="error",
-        summary_text=summary(failure.text[:MESSAGE_CHARACTERS].strip().partition("\n")[0]) or "the call failed",
+        summary_text=summarize(failure.text[:MESSAGE_CHARACTERS].strip().partition("\n")[0]) or "the call failed",
         error=tool_error(evidence.agent, failure.text),
     )
     links = {} if failure.offset is None else {"": "/error/message"}
@@ -106,7 +106,7 @@ def _read_coded_error(evidence: Evidence) -> Reading | None:
         details=details if isinstance(details, dict) else None,
         retryable=recorded.get("retryable") is True,
     )
-    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summary(message), error=error)
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summarize(message), error=error)
     links = {"/code": "/error/kind", "/message": "/error/message", "/details": "/error/details"}
     return Reading(build=lambda: complete, fidelity="structured", links=links)
 
@@ -136,7 +136,7 @@ def tool_error(agent: str, text: str) -> ToolError:
         kind=rule.kind,
         message=shown.text or "the agent recorded a failure and no message",
         details=None if shown.cut is None else {"text": text},
-        recovery_hint=summary(hint) if hint else None,
+        recovery_hint=summarize(hint) if hint else None,
         retryable=rule.retryable,
     )
 

@@ -17,7 +17,7 @@ from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
 from envelopes.alignment.spans import Span
-from envelopes.schema.result import CompleteOutput, JsonValue, summary
+from envelopes.schema.result import CompleteOutput, JsonValue, summarize
 from envelopes.text.outline import outline_text, scalar_text
 
 
@@ -128,7 +128,7 @@ def _success(evidence: Evidence, result: msgspec.Struct, outcome: str) -> Comple
     return CompleteOutput(
         tool_name=evidence.tool,
         status="success",
-        summary_text=summary(outcome[:1_000]) or f"{evidence.tool} returned an empty result",
+        summary_text=summarize(outcome[:1_000]) or f"{evidence.tool} returned an empty result",
         result=result,
     )
 

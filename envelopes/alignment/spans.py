@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from envelopes.schema.receipt import Document, Segment, Source
+from envelopes.schema.receipt import Document, Segment, SegmentSource
 from envelopes.text.preview import Cut
 
 SPLIT_CHARACTERS = 8 * 1024  # a text is split into lines in chunks of this size
@@ -160,7 +160,7 @@ def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
             continue
         if start > at:
             segments.append(Segment(text[at:start], "label"))
-        source = Source(span.document, span.pointer, span.value_start, span.value_end)
+        source = SegmentSource(span.document, span.pointer, span.value_start, span.value_end)
         segments.append(Segment(text[start:end], "value", source))
         at = end
     if at < len(text):

@@ -25,12 +25,12 @@ from envelopes.schema.settlement import (
     RETRYABLE_KINDS,
     Settlement,
     Situation,
+    call_code,
     call_situation,
-    code_of,
-    kind_of_code,
+    imported_kind,
 )
 from envelopes.schema.tool import ToolDefinition
-from envelopes.text.untrusted_json import Untrusted, dump, tame
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent
 Kind = TypeVar("Kind", ToolCall, ToolResult, ExecutionEvent)
@@ -166,7 +166,7 @@ def decode(document: JsonValue, kind: type[Kind]) -> Kind:
 def encode_lines(records: Iterable[Record]) -> Iterator[bytes]:
     """One line a record, each with its newline."""
     for record in records:
-        yield dump(encode(record)) + b"\n"
+        yield dump_json(encode(record)) + b"\n"
 
 
 def decode_lines(raw: bytes, kind: type[Kind]) -> Iterator[Kind]:
@@ -175,7 +175,7 @@ def decode_lines(raw: bytes, kind: type[Kind]) -> Iterator[Kind]:
         if not line.strip():
             continue
         try:
-            yield decode(tame(line), kind)
+            yield decode(parse_json(line), kind)
         except Untrusted as error:
             raise Untrusted(f"line {number}: {error.reason}", error.path) from None
 
@@ -268,7 +268,7 @@ def _tool_error(result: ToolResult, row: Situation) -> ToolError:
     if found is None:
         kind = BY_NAME[result.denied_reason].kind if result.denied_reason in BY_NAME else "skipped"
         return ToolError(kind=kind or "skipped", message=result.user_message or row.name, retryable=False)
-    kind = found.kind or kind_of_code(found.code)
+    kind = found.kind or imported_kind(found.code)
     return ToolError(
         kind=kind,
         message=found.message,
@@ -282,7 +282,7 @@ def _recorded_code(result: ToolResult, error: ToolError | None) -> str | None:
     """Kept where the kind would give another, and with a skip, which else writes none."""
     if result.error is None or error is None:
         return None
-    is_derived = result.status != "skipped" and result.error.code == code_of(error.kind)
+    is_derived = result.status != "skipped" and result.error.code == call_code(error.kind)
     return None if is_derived else result.error.code
 
 

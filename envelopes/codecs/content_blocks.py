@@ -10,7 +10,7 @@ import msgspec
 
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
 from envelopes.schema.result import ArtifactRef, JsonValue
-from envelopes.text.untrusted_json import Untrusted, dump, tame
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 
 class ContentBlocks(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def _block(part: Part) -> JsonValue:
             return {"type": "text", "text": part.text}
         case ImagePart(media_type=media_type, data=data):
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
-    return tame(part.raw.encode())
+    return parse_json(part.raw.encode())
 
 
 def _part(block: JsonValue, path: str) -> Part:
@@ -62,5 +62,5 @@ def _part(block: JsonValue, path: str) -> Part:
         } if not more and not more_source:
             return ImagePart(media_type=media_type, data=data, size=len(data) * 3 // 4)
         case {"type": str(kind)}:
-            return OtherPart(kind=kind, raw=dump(block).decode())
+            return OtherPart(kind=kind, raw=dump_json(block).decode())
     raise Untrusted("no block: an object with a `type` was expected", path)

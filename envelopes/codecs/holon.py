@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.schema.result import CanonicalResult, InvalidOutput, JsonValue, summary
+from envelopes.schema.result import CanonicalResult, InvalidOutput, JsonValue, summarize
 from envelopes.text.untrusted_json import Untrusted
 
 
@@ -99,7 +99,7 @@ def _filled(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
 def _summary(document: dict[str, JsonValue]) -> str:
     error = document.get("error")
     message = error.get("message") if isinstance(error, dict) else None
-    said = summary(message) if isinstance(message, str) else ""
+    said = summarize(message) if isinstance(message, str) else ""
     return said or f"{document.get('tool_name')} gave no summary"
 
 

@@ -20,9 +20,9 @@ from envelopes.schema.outcome import (
     fits_inline,
     refer_to_output,
 )
-from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summary
+from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summarize
 from envelopes.schema.settlement import Settlement, Situation, StoredOutput, outcome_situation
-from envelopes.schema.timestamps import earlier, epoch_seconds, instant_at
+from envelopes.schema.timestamps import epoch_seconds, format_instant, subtract_milliseconds
 from envelopes.storage.file_store import ArtifactSink
 
 Fields: TypeAlias = dict[str, Any]
@@ -58,7 +58,7 @@ def decode(outcome: ToolOutcome, *, ended_at: str) -> Settlement:
         phase=row.phase,
         end=row.end,
         denied_reason=row.reason,
-        started_at=earlier(ended_at, elapsed),
+        started_at=subtract_milliseconds(ended_at, elapsed),
         ended_at=ended_at,
         duration_ms=elapsed,
         **known,
@@ -69,7 +69,7 @@ def _ran(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) ->
     call, tool = settled.call_id, canonical.tool_name
     if settled.stored is not None:
         said = settled.stored.summary or canonical.summary_text
-        said = said if len(said) <= SUMMARY_CHARACTERS else summary(said)  # OUT-026, whoever stored it
+        said = said if len(said) <= SUMMARY_CHARACTERS else summarize(said)  # OUT-026, whoever stored it
         return ToolArtifactReference(call, tool, settled.stored.artifact_id, said, settled.stored.size_bytes)
     assert settled.data is not None  # a settlement's invariant
     if fits_inline(settled.data):
@@ -88,7 +88,7 @@ def _known(outcome: ToolOutcome, row: Situation) -> tuple[Fields, int]:
             return {"stored": StoredOutput(artifact_id=artifact, summary=said, size_bytes=size)}, 0
         case ToolTimeout(deadline_s=deadline, elapsed_ms=elapsed, retryable=retryable):
             error = _error(row, f"Tool execution timed out after {elapsed} ms.", retryable=retryable)
-            return {"error": error, "deadline_at": instant_at(deadline)}, elapsed
+            return {"error": error, "deadline_at": format_instant(deadline)}, elapsed
         case ToolFailure(error=message, elapsed_ms=elapsed, retryable=retryable):
             return {"error": _error(row, message, retryable=retryable)}, elapsed
     return {"error": _error(row, outcome.details, retryable=False)}, 0

@@ -27,7 +27,7 @@ from envelopes.alignment.mapping import ToolMapping
 from envelopes.families.examples import Examples, load_examples
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue
 from envelopes.schema.tool import ToolDefinition
 from envelopes.schema.variant import Renderer
@@ -229,7 +229,7 @@ def bounded(
 
 def headline(text: str, pointer: str = "/summary_text") -> Segment:
     """The first line of a receipt: the outcome (RFC-128)."""
-    return Segment(text, "headline", Source("canonical", pointer))
+    return Segment(text, "headline", SegmentSource("canonical", pointer))
 
 
 def label(text: str) -> Segment:
@@ -244,14 +244,16 @@ def value(canonical: CanonicalResult, pointer: str, text: str | None = None) -> 
     """The field at `pointer`; `text` when the renderer words it in its own way."""
     found = _string_at(canonical, pointer)
     if text is None and found is not None:
-        return Segment(found, "value", Source("canonical", pointer, 0, len(found)))
-    return Segment(text if text is not None else _plain(canonical, pointer), "value", Source("canonical", pointer))
+        return Segment(found, "value", SegmentSource("canonical", pointer, 0, len(found)))
+    return Segment(
+        text if text is not None else _plain(canonical, pointer), "value", SegmentSource("canonical", pointer)
+    )
 
 
 def preview(canonical: CanonicalResult, pointer: str) -> Segment:
     """A large text field, verbatim."""
     found = _string_at(canonical, pointer) or ""
-    return Segment(found, "preview", Source("canonical", pointer, 0, len(found)))
+    return Segment(found, "preview", SegmentSource("canonical", pointer, 0, len(found)))
 
 
 def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterable[Segment]:
@@ -297,7 +299,7 @@ def omitted_line(canonical: CanonicalResult, pointer: str) -> Iterable[Segment]:
 
 def sliced(text: str, pointer: str) -> Segment:
     """A whole string of the canonical envelope, when the caller already has it."""
-    return Segment(text, "value", Source("canonical", pointer, 0, len(text)))
+    return Segment(text, "value", SegmentSource("canonical", pointer, 0, len(text)))
 
 
 def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
@@ -307,7 +309,7 @@ def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
         if index:
             yield line_break()
             yield label(indent)
-        yield Segment(line, "value", Source("canonical", pointer, at, at + len(line)))
+        yield Segment(line, "value", SegmentSource("canonical", pointer, at, at + len(line)))
         at += len(line) + 1
 
 
@@ -351,7 +353,7 @@ def error_receipt(
         raise ValueError("error_receipt needs an envelope with an error")
     yield value(canonical, "/tool_name")
     yield label(" failed: ")
-    yield Segment(error.message, "headline", Source("canonical", "/error/message", 0, len(error.message)))
+    yield Segment(error.message, "headline", SegmentSource("canonical", "/error/message", 0, len(error.message)))
     yield line_break()
     yield label("Kind: ")
     yield value(canonical, "/error/kind")
@@ -362,7 +364,7 @@ def error_receipt(
         yield line_break()
         yield label("Hint: ")
         yield Segment(
-            error.recovery_hint, "hint", Source("canonical", "/error/recovery_hint", 0, len(error.recovery_hint))
+            error.recovery_hint, "hint", SegmentSource("canonical", "/error/recovery_hint", 0, len(error.recovery_hint))
         )
     yield line_break()
     yield label("Retryable: ")

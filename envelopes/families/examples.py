@@ -29,7 +29,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.schema.result import CompleteOutput, ToolError, summary
+from envelopes.schema.result import CompleteOutput, ToolError, summarize
 
 _NUMBER = re.compile(r"\{(?P<name>[a-z]+)(?:%(?P<divisor>\d+))?(?::(?P<format>\d+))?\}")
 
@@ -60,7 +60,7 @@ def _decode(example: dict[str, Any], structs: Mapping[str, type[msgspec.Struct]]
     tool_name = example["tool_name"]
     if "error" in example:
         error = msgspec.convert(example["error"], ToolError)
-        text = example.get("summary_text") or summary(error.message)
+        text = example.get("summary_text") or summarize(error.message)
         return CompleteOutput(tool_name=tool_name, status="error", summary_text=text, error=error)
     ((struct, members),) = example["result"].items()
     result = msgspec.convert(members, structs[struct])

@@ -31,7 +31,7 @@ class Shortened(msgspec.Struct, frozen=True):
     document: Document = "canonical"
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class LintInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`is_recorded`: the receipt was written by a foreign agent about `complete`, its own record, and aligned.
 
     `is_whole` is False for a receipt that goes on behind what is here: a rule about what is missing stays silent.
@@ -46,7 +46,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cuts: tuple[Shortened, ...] = ()
     has_artifact: Callable[[str], bool] | None = None
 
-    def beside(self, receipt: Receipt) -> Pair:
+    def beside(self, receipt: Receipt) -> LintInput:
         """Another receipt for the same result: what was found out about the result is not asked again."""
         other = msgspec.structs.replace(self, receipt=receipt, is_whole=True)
         vars(other).update(scalars=self.scalars, strings=self.strings)
@@ -120,7 +120,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     severity: Severity
-    finds: Callable[[Pair], Iterable[Sighting]]
+    finds: Callable[[LintInput], Iterable[Sighting]]
     needs_all: bool = False
 
 

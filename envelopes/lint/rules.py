@@ -27,9 +27,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from envelopes.lint.model import Finding, Pair, Rule, Shortened, Sighting, is_own
+from envelopes.lint.model import Finding, LintInput, Rule, Shortened, Sighting, is_own
 from envelopes.schema.receipt import Document, Segment, TextPart
-from envelopes.text.credentials import secrets_in
+from envelopes.text.credentials import find_secrets
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import is_within, text_at
 from envelopes.text.preview import split_lines
@@ -60,7 +60,7 @@ FAILURE = re.compile(
 )
 
 
-def lint(pair: Pair, own: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
+def lint(pair: LintInput, own: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     """Findings by a family's own rules, then by the shared ones; an own rule replaces the shared one of its name.
 
     Of a receipt of which only the beginning is here, those that stand at a place in it.
@@ -83,7 +83,7 @@ def lint(pair: Pair, own: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     )
 
 
-def said(name: str, what: str, *pointers: str) -> Rule:
+def must_mention(name: str, what: str, *pointers: str) -> Rule:
     """A family's own rule: the scalar at each of `pointers` stands in the receipt.
 
     `*` in a pointer is any one step; the items of a list that a marker shortens may be left out.
@@ -91,7 +91,7 @@ def said(name: str, what: str, *pointers: str) -> Rule:
 
     matching = [_matches(one) for one in pointers]
 
-    def finds(pair: Pair) -> Iterator[Sighting]:
+    def finds(pair: LintInput) -> Iterator[Sighting]:
         for pointer, is_one in zip(pointers, matching, strict=True):
             unsaid = list(_unsaid(pair, is_one)) if not ("*" in pointer and pair.has_marker) else []
             if unsaid:
@@ -108,13 +108,13 @@ def _matches(pointer: str) -> Callable[[str], object]:
     return re.compile(re.escape(pointer).replace(r"\*", "[^/]*")).fullmatch
 
 
-def _unsaid(pair: Pair, is_one: Callable[[str], object]) -> Iterator[tuple[str, str]]:
+def _unsaid(pair: LintInput, is_one: Callable[[str], object]) -> Iterator[tuple[str, str]]:
     for pointer, value in pair.scalars:
         if is_one(pointer) and value not in (None, "") and not _says(pair, scalar_text(value)):
             yield pointer, scalar_text(value)
 
 
-def _escaped_json(pair: Pair) -> Iterator[Sighting]:
+def _escaped_json(pair: LintInput) -> Iterator[Sighting]:
     escapes = _escapes(pair.receipt.text)
     for document, pointer, value in _strings(pair) if escapes else ():
         span = next((found for probe in _escaped(value, escapes) if (found := _span_of(pair, probe))), None)
@@ -149,14 +149,14 @@ def _escaped(value: str, escapes: frozenset[str]) -> Iterator[str]:
         return
 
 
-def _exit_status_missing(pair: Pair) -> Iterator[Sighting]:
+def _exit_status_missing(pair: LintInput) -> Iterator[Sighting]:
     for pointer, value in pair.scalars:
         is_code = pointer.endswith("/exit_status") and isinstance(value, int) and not isinstance(value, bool)
         if is_code and value and not _says(pair, str(value)):
             yield Sighting(sentence=f"The command ended with {value}; the receipt does not say so.", pointer=pointer)
 
 
-def _cut_without_marker(pair: Pair) -> Iterator[Sighting]:
+def _cut_without_marker(pair: LintInput) -> Iterator[Sighting]:
     for one in pair.cuts:
         is_shown = any(_is_slice(segment, one) for _, segment in pair.placed)
         if is_shown and one.cut.shown_count and not one.cut.is_whole and _is_silent(pair, one):
@@ -178,7 +178,7 @@ def _is_slice(segment: Segment, one: Shortened) -> bool:
     return _is_from(segment, one) and segment.source is not None and segment.source.start is not None
 
 
-def _is_silent(pair: Pair, one: Shortened) -> bool:
+def _is_silent(pair: LintInput, one: Shortened) -> bool:
     text = pair.receipt.text
     if one.cut.marker() in text or any(SAYS_CUT.search(segment.text) for segment in pair.own_words):
         return False
@@ -193,14 +193,14 @@ def _is_sign(segment: Segment, one: Shortened) -> bool:
     return counts or _is_from(segment, one) and segment.text.rstrip('"').endswith(("…", "\\u2026"))
 
 
-def _is_lost(pair: Pair, one: Shortened) -> bool:
+def _is_lost(pair: LintInput, one: Shortened) -> bool:
     """Whether a telling line of the gap stands nowhere: where it does, it was not cut, only not traced."""
     lines = split_lines(text_at(pair.complete, one.pointer) or "")
     gone = [line.strip() for start, end in one.cut.gaps for line in lines[start:end]]
     return any(len(line) >= TELLING and line not in pair.receipt.text for line in gone)
 
 
-def _marker_without_size(pair: Pair) -> Iterator[Sighting]:
+def _marker_without_size(pair: LintInput) -> Iterator[Sighting]:
     # Few texts say it at all, and to look for words is cheaper than for the form.
     words = "\n".join([segment.text for segment in pair.own_words])
     lowered = words.lower()
@@ -215,7 +215,7 @@ def _marker_without_size(pair: Pair) -> Iterator[Sighting]:
                 )
 
 
-def _artifact_missing(pair: Pair) -> Iterator[Sighting]:
+def _artifact_missing(pair: LintInput) -> Iterator[Sighting]:
     if pair.has_artifact is None:
         return
     for index, artifact in enumerate(pair.canonical.artifacts):
@@ -227,12 +227,12 @@ def _artifact_missing(pair: Pair) -> Iterator[Sighting]:
             )
 
 
-def _secret_present(pair: Pair) -> Iterator[Sighting]:
-    for secret in secrets_in(pair.receipt.text):
+def _secret_present(pair: LintInput) -> Iterator[Sighting]:
+    for secret in find_secrets(pair.receipt.text):
         yield Sighting(sentence=f"The receipt holds {secret.kind}.", span=(secret.start, secret.end))
 
 
-def _success_said(pair: Pair) -> Iterator[Sighting]:
+def _success_said(pair: LintInput) -> Iterator[Sighting]:
     if pair.canonical.error is None:
         return
     text = pair.receipt.text
@@ -242,7 +242,7 @@ def _success_said(pair: Pair) -> Iterator[Sighting]:
         yield Sighting(sentence=sentence, pointer="/error/kind", span=_span_of(pair, line))
 
 
-def _empty_receipt(pair: Pair) -> Iterator[Sighting]:
+def _empty_receipt(pair: LintInput) -> Iterator[Sighting]:
     text = pair.receipt.text
     has_text = bool(text) and not text.isspace()  # which ends at the first character of most texts
     if has_text or any(not isinstance(part, TextPart) for part in pair.receipt.parts):
@@ -260,7 +260,7 @@ def _empty_receipt(pair: Pair) -> Iterator[Sighting]:
         yield Sighting(sentence="The receipt is empty.", pointer="/summary_text")
 
 
-def _repeated_text(pair: Pair) -> Iterator[Sighting]:
+def _repeated_text(pair: LintInput) -> Iterator[Sighting]:
     """Two fields of one text may both be shown: items of a batch often say the same."""
     text = pair.receipt.text
     fields = list(_strings(pair))
@@ -275,7 +275,7 @@ def _repeated_text(pair: Pair) -> Iterator[Sighting]:
             )
 
 
-def _headline_late(pair: Pair) -> Iterator[Sighting]:
+def _headline_late(pair: LintInput) -> Iterator[Sighting]:
     """Lines of tags or a name before it are no harm; lines of the result are."""
     is_behind_results, at = False, 0
     for one in pair.receipt.segments:
@@ -287,7 +287,7 @@ def _headline_late(pair: Pair) -> Iterator[Sighting]:
         at += len(one.text)
 
 
-def _artifact_unnamed(pair: Pair) -> Iterator[Sighting]:
+def _artifact_unnamed(pair: LintInput) -> Iterator[Sighting]:
     for index, artifact in enumerate(pair.canonical.artifacts):
         if artifact.path not in pair.receipt.text:
             yield Sighting(
@@ -296,7 +296,7 @@ def _artifact_unnamed(pair: Pair) -> Iterator[Sighting]:
             )
 
 
-def _error_incomplete(pair: Pair) -> Iterator[Sighting]:
+def _error_incomplete(pair: LintInput) -> Iterator[Sighting]:
     error = pair.canonical.error
     if error is None:
         return
@@ -305,18 +305,18 @@ def _error_incomplete(pair: Pair) -> Iterator[Sighting]:
             yield Sighting(sentence=f"The error's {name} is not in the receipt.", pointer=f"/error/{name}")
 
 
-def _of_ours(finds: Callable[[Pair], Iterable[Sighting]]) -> Callable[[Pair], Iterable[Sighting]]:
+def _of_ours(finds: Callable[[LintInput], Iterable[Sighting]]) -> Callable[[LintInput], Iterable[Sighting]]:
     return lambda pair: () if pair.is_recorded else finds(pair)
 
 
-def _strings(pair: Pair) -> Iterator[tuple[Document, str, str]]:
+def _strings(pair: LintInput) -> Iterator[tuple[Document, str, str]]:
     document: Document = "complete" if pair.is_recorded else "canonical"
     for pointer, one in pair.strings:
         if len(one) > TELLING * 2:
             yield document, pointer, one
 
 
-def _says(pair: Pair, text: str) -> bool:
+def _says(pair: LintInput, text: str) -> bool:
     """As a word of its own. An expression of it would be compiled for each value, and is slower to look for."""
     receipt = pair.receipt.text
     at = receipt.find(text)
@@ -331,7 +331,7 @@ def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _span_of(pair: Pair, text: str) -> tuple[int, int] | None:
+def _span_of(pair: LintInput, text: str) -> tuple[int, int] | None:
     at = pair.receipt.text.find(text)
     return (at, at + len(text)) if text and at >= 0 else None
 

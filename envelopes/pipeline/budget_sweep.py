@@ -28,14 +28,14 @@ NEAR = 50  # the part of a budget that may stay unused
 Write: TypeAlias = Callable[[int], Receipt]  # a ceiling in characters -> the receipt
 
 
-class Tried(msgspec.Struct, frozen=True):
+class Trial(msgspec.Struct, frozen=True):
     """A ceiling in characters at which the receipt was written, and the tokens that it took."""
 
     characters: int
     tokens: int
 
 
-class Fate(msgspec.Struct, frozen=True):
+class FieldThreshold(msgspec.Struct, frozen=True):
     """A field that the whole receipt says. The budgets are in tokens, of receipts that were written.
 
     `whole_from`: from there on up the field stands whole. `some_from`: from there on up some of it stands.
@@ -47,18 +47,18 @@ class Fate(msgspec.Struct, frozen=True):
     some_from: int
 
 
-class Sweep(msgspec.Struct, frozen=True):
+class BudgetSweep(msgspec.Struct, frozen=True):
     """`tried` by characters, ascending; the last one is the whole receipt."""
 
-    tried: tuple[Tried, ...]
-    fates: tuple[Fate, ...]
+    tried: tuple[Trial, ...]
+    fates: tuple[FieldThreshold, ...]
 
     @property
-    def whole(self) -> Tried:
+    def whole(self) -> Trial:
         return self.tried[-1]
 
 
-def said_fields(receipt: Receipt) -> dict[str, int]:
+def count_field_characters(receipt: Receipt) -> dict[str, int]:
     """Characters by canonical pointer, in the order in which they first stand there."""
     counts: Counter[str] = Counter()
     for segment in receipt.segments:
@@ -67,27 +67,27 @@ def said_fields(receipt: Receipt) -> dict[str, int]:
     return dict(counts)
 
 
-def sweep(write: Write, ceiling: int) -> Sweep:
+def sweep(write: Write, ceiling: int) -> BudgetSweep:
     """Raises what the renderer raises at `ceiling`; a smaller budget that it breaks is left out."""
     whole = write(ceiling)
     length = max(len(whole.text), SMALLEST + 1)
     receipts = {length: whole}
     for step in range(COARSE):
         _try(write, round(SMALLEST * (length / SMALLEST) ** (step / COARSE)), receipts)
-    said = {limit: said_fields(one) for limit, one in receipts.items()}
+    said = {limit: count_field_characters(one) for limit, one in receipts.items()}
     for _ in range(FINE):
-        if (limit := _between(said, said_fields(whole))) is None or not _try(write, limit, receipts):
+        if (limit := _between(said, count_field_characters(whole))) is None or not _try(write, limit, receipts):
             break
-        said[limit] = said_fields(receipts[limit])
+        said[limit] = count_field_characters(receipts[limit])
     tried = _counted(receipts)
-    return Sweep(tried, tuple(_fates(tried, [said[one.characters] for one in tried])))
+    return BudgetSweep(tried, tuple(_fates(tried, [said[one.characters] for one in tried])))
 
 
-def within_tokens(write: Write, tokens: int, found: Sweep) -> int:
+def find_limit(write: Write, tokens: int, found: BudgetSweep) -> int:
     """A ceiling in characters whose receipt takes at most `tokens` and not many fewer; 0 when none does."""
     if found.whole.tokens <= tokens:
         return found.whole.characters
-    below = max((one for one in found.tried if one.tokens <= tokens), default=Tried(0, 0), key=_size)
+    below = max((one for one in found.tried if one.tokens <= tokens), default=Trial(0, 0), key=_size)
     above = next(one for one in found.tried if one.characters > below.characters)
     low, low_tokens, high, high_tokens = below.characters, below.tokens, above.characters, above.tokens
     for attempt in range(ATTEMPTS):
@@ -104,14 +104,16 @@ def within_tokens(write: Write, tokens: int, found: Sweep) -> int:
     return low
 
 
-def fell_out(whole: Iterable[Fate], said: dict[str, int]) -> tuple[list[Fate], list[Fate]]:
+def dropped_at(
+    whole: Iterable[FieldThreshold], said: dict[str, int]
+) -> tuple[list[FieldThreshold], list[FieldThreshold]]:
     """The fields that are gone from a receipt, and those of which a part is."""
     gone = [one for one in whole if not said.get(one.pointer)]
     shortened = [one for one in whole if 0 < said.get(one.pointer, 0) < one.characters]
     return gone, shortened
 
 
-def apportioned(pieces: list[str], whole: TokenCount) -> list[int]:
+def apportion_tokens(pieces: list[str], whole: TokenCount) -> list[int]:
     """Tokens of each piece of a text, so that they sum up to the text's own.
 
     A token may reach over the seam of two pieces: each piece is counted by itself, and the difference is
@@ -129,7 +131,7 @@ def apportioned(pieces: list[str], whole: TokenCount) -> list[int]:
     return shares
 
 
-def _size(one: Tried) -> int:
+def _size(one: Trial) -> int:
     return one.characters
 
 
@@ -158,19 +160,19 @@ def _state(said: dict[str, int], pointer: str, size: int) -> int:
     return 2 if found >= size else int(found > 0)
 
 
-def _counted(receipts: dict[int, Receipt]) -> tuple[Tried, ...]:
+def _counted(receipts: dict[int, Receipt]) -> tuple[Trial, ...]:
     limits = sorted(receipts)
     counts = count_all([receipts[limit].text for limit in limits])
-    return tuple(Tried(limit, count.count) for limit, count in zip(limits, counts, strict=True))
+    return tuple(Trial(limit, count.count) for limit, count in zip(limits, counts, strict=True))
 
 
-def _fates(tried: tuple[Tried, ...], said: list[dict[str, int]]) -> Iterable[Fate]:
+def _fates(tried: tuple[Trial, ...], said: list[dict[str, int]]) -> Iterable[FieldThreshold]:
     for pointer, characters in said[-1].items():
         states = [_state(one, pointer, characters) for one in said]
-        yield Fate(pointer, characters, _from(tried, states, 2), _from(tried, states, 1))
+        yield FieldThreshold(pointer, characters, _from(tried, states, 2), _from(tried, states, 1))
 
 
-def _from(tried: tuple[Tried, ...], states: list[int], least: int) -> int:
+def _from(tried: tuple[Trial, ...], states: list[int], least: int) -> int:
     """The tokens of the first budget from which on the field never falls below that state again."""
     below = [index for index, state in enumerate(states) if state < least]
     return tried[below[-1] + 1 if below else 0].tokens

@@ -32,8 +32,17 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.pipeline.droppable import SHORT, Members, Rows, Text, handles_only, json_characters, survey, text_mark
-from envelopes.schema.receipt import Receipt, Role, Segment, Source, text_receipt
+from envelopes.pipeline.droppable import (
+    SHORT,
+    DroppableMembers,
+    DroppableRows,
+    DroppableText,
+    find_droppable,
+    handles_only,
+    json_characters,
+    text_mark,
+)
+from envelopes.schema.receipt import Receipt, Role, Segment, SegmentSource, text_receipt
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, JsonValue, ToolError
 from envelopes.text.outline import outline
 from envelopes.text.pointer import join, resolve
@@ -83,15 +92,15 @@ def compact(canonical: CanonicalResult, budget: int, *, measure: Measure = envel
 
 def _order(canonical: CanonicalResult) -> list[Dropped]:
     """Everything that may go. What already went is a mark, and no mark is in here."""
-    texts: list[Text] = []
-    members: list[Members] = []
-    rows: list[Rows] = []
+    texts: list[DroppableText] = []
+    members: list[DroppableMembers] = []
+    rows: list[DroppableRows] = []
     for root, value in _roots(canonical):
-        found = survey(value, root)
+        found = find_droppable(value, root)
         texts += found.texts
         rows += found.rows
         is_whole = not found.has_handle and (root == DETAILS or isinstance(value, list))
-        members += [Members(root, found.size)] if is_whole and found.size > SHORT else found.members
+        members += [DroppableMembers(root, found.size)] if is_whole and found.size > SHORT else found.members
     document = canonical.to_json()
     return [
         *(Dropped(one.pointer, _kind(one), one.length) for one in sorted(texts, key=_previews_first)),
@@ -103,11 +112,11 @@ def _order(canonical: CanonicalResult) -> list[Dropped]:
     ]
 
 
-def _previews_first(text: Text) -> tuple[bool, int, str]:
+def _previews_first(text: DroppableText) -> tuple[bool, int, str]:
     return _kind(text) == "text", -text.length, text.pointer
 
 
-def _kind(text: Text) -> Kind:
+def _kind(text: DroppableText) -> Kind:
     is_preview = text.length > SUMMARY_CHARACTERS or text.name.lower().endswith("preview")
     return "preview" if is_preview else "text"
 
@@ -210,7 +219,7 @@ def _recap_error(error: ToolError, said: str) -> Iterable[Segment]:
     if error.recovery_hint:
         yield from _line("Hint", "/error/recovery_hint", error.recovery_hint, "hint")
     yield Segment("\nRetryable: ", "label")
-    yield Segment("yes" if error.retryable else "no", "value", Source("canonical", "/error/retryable"))
+    yield Segment("yes" if error.retryable else "no", "value", SegmentSource("canonical", "/error/retryable"))
     if error.details:
         yield Segment("\n", "break")
         yield from outline(error.details, DETAILS)
@@ -221,10 +230,10 @@ def _line(title: str, pointer: str, text: str, role: Role = "value") -> Iterable
 
 
 def _whole(pointer: str, text: str, role: Role = "value") -> Segment:
-    return Segment(text, role, Source("canonical", pointer, 0, len(text)))
+    return Segment(text, role, SegmentSource("canonical", pointer, 0, len(text)))
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One call as it stands in the history. Calls made at once share a `round`, a number that grows.
 
     `text` is what the model reads: the receipt as it was sent, or the recap of what was compacted.
@@ -237,7 +246,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     is_compacted: bool = False
 
 
-class Loss(msgspec.Struct, frozen=True):
+class CompactedCall(msgspec.Struct, frozen=True):
     """One call that became smaller now. `dropped` is empty where only the receipt became a recap."""
 
     call_id: str
@@ -249,14 +258,14 @@ class Loss(msgspec.Struct, frozen=True):
 class CompactedHistory(msgspec.Struct, frozen=True, kw_only=True):
     """`fits` is False when the newest rounds and what must be kept are larger than the budget."""
 
-    entries: tuple[Entry, ...]
-    losses: tuple[Loss, ...]
+    entries: tuple[HistoryEntry, ...]
+    losses: tuple[CompactedCall, ...]
     tokens: int
     fits: bool
 
 
 def compact_history(
-    entries: Sequence[Entry],
+    entries: Sequence[HistoryEntry],
     tokens: int,
     keep_newest: int = 2,
     *,
@@ -286,11 +295,11 @@ def compact_history(
             kept[index] = msgspec.structs.replace(
                 entries[index], canonical=smaller.canonical, text=text, is_compacted=True
             )
-            losses.append(Loss(entries[index].call_id, costs[index], after, smaller.dropped))
+            losses.append(CompactedCall(entries[index].call_id, costs[index], after, smaller.dropped))
             total += after - costs[index]
     return CompactedHistory(entries=tuple(kept), losses=tuple(losses), tokens=total, fits=total <= tokens)
 
 
-def _newest(entries: Sequence[Entry], rounds: int) -> set[int]:
+def _newest(entries: Sequence[HistoryEntry], rounds: int) -> set[int]:
     numbers = sorted({entry.round for entry in entries}, reverse=True)
     return set(numbers[:rounds])

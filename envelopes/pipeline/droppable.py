@@ -33,7 +33,7 @@ CONTAINERS = (dict, list)
 WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-. ]")
 
 
-class Text(msgspec.Struct, frozen=True):
+class DroppableText(msgspec.Struct, frozen=True):
     """A string that may go: longer than any mark, and no handle."""
 
     pointer: str
@@ -41,28 +41,28 @@ class Text(msgspec.Struct, frozen=True):
     length: int
 
 
-class Members(msgspec.Struct, frozen=True):
+class DroppableMembers(msgspec.Struct, frozen=True):
     """A list or an object without a handle. `size` counts the characters of its JSON without its texts."""
 
     pointer: str
     size: int
 
 
-class Rows(msgspec.Struct, frozen=True):
+class DroppableRows(msgspec.Struct, frozen=True):
     """A list of `length` with handles in its objects, which hold more than handles."""
 
     pointer: str
     length: int
 
 
-class Survey(msgspec.Struct, frozen=True):
+class DroppableParts(msgspec.Struct, frozen=True):
     """`members` and `rows` are the outermost below the surveyed value, none of them within another."""
 
     has_handle: bool
     size: int
-    texts: tuple[Text, ...] = ()
-    members: tuple[Members, ...] = ()
-    rows: tuple[Rows, ...] = ()
+    texts: tuple[DroppableText, ...] = ()
+    members: tuple[DroppableMembers, ...] = ()
+    rows: tuple[DroppableRows, ...] = ()
     loose: int = 0
     """Objects at or below the surveyed value that hold more than handles."""
 
@@ -93,7 +93,7 @@ def _place(name: str, *, is_row: bool) -> _Place:
 _known_place = lru_cache(_place)  # the members of a thousand rows have few names
 
 
-def survey(value: JsonValue, pointer: str) -> Survey:
+def find_droppable(value: JsonValue, pointer: str) -> DroppableParts:
     return _survey(value, pointer, _place("", is_row=False))
 
 
@@ -114,14 +114,14 @@ def json_characters(value: object) -> int:
     return len(str(value)) if type(value) is int else len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def _survey(value: JsonValue, pointer: str, place: _Place) -> Survey:
+def _survey(value: JsonValue, pointer: str, place: _Place) -> DroppableParts:
     if isinstance(value, dict):
         return _container(value.items(), pointer, place)
     if isinstance(value, list):
         return _container(enumerate(value), pointer, place)
     is_named, size, may_go = _scalar(value, place)
-    texts = (Text(pointer, place.name, len(value)),) if may_go and isinstance(value, str) else ()
-    return Survey(is_named, size, texts)
+    texts = (DroppableText(pointer, place.name, len(value)),) if may_go and isinstance(value, str) else ()
+    return DroppableParts(is_named, size, texts)
 
 
 def _scalar(value: JsonValue, place: _Place) -> tuple[bool, int, bool]:
@@ -134,10 +134,10 @@ def _scalar(value: JsonValue, place: _Place) -> tuple[bool, int, bool]:
     return is_named, json_characters(value), False
 
 
-def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, place: _Place) -> Survey:
-    texts: list[Text] = []
-    members: list[Members] = []
-    rows: list[Rows] = []
+def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, place: _Place) -> DroppableParts:
+    texts: list[DroppableText] = []
+    members: list[DroppableMembers] = []
+    rows: list[DroppableRows] = []
     size, loose = 2, 0
     has_handle = is_loose = False
     for key, child in children:
@@ -152,26 +152,26 @@ def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, pl
         else:  # most are scalars or empty: a Survey of each would be half of the time
             is_named, length, may_go = _scalar(child, below)
             if may_go and isinstance(child, str):
-                texts.append(Text(join(pointer, key), below.name, len(child)))
+                texts.append(DroppableText(join(pointer, key), below.name, len(child)))
         has_handle = has_handle or is_named
         is_loose = is_loose or (isinstance(key, str) and not is_named)
         size += length + (below.size if isinstance(key, str) else 1)
-    return Survey(has_handle, size, tuple(texts), tuple(members), tuple(rows), is_loose + loose)
+    return DroppableParts(has_handle, size, tuple(texts), tuple(members), tuple(rows), is_loose + loose)
 
 
-def _members(key: str | int, child: JsonValue, found: Survey, pointer: str) -> Iterable[Members]:
+def _members(key: str | int, child: JsonValue, found: DroppableParts, pointer: str) -> Iterable[DroppableMembers]:
     """An object in a list goes with the whole list or stays, so that the list's rows stay alike."""
     if found.has_handle or isinstance(key, int) and isinstance(child, dict):
         return found.members
     is_large = found.size > SHORT + _key_size(key)
-    return (Members(join(pointer, key), found.size),) if is_large else ()
+    return (DroppableMembers(join(pointer, key), found.size),) if is_large else ()
 
 
-def _rows(key: str | int, child: JsonValue, found: Survey, pointer: str) -> Iterable[Rows]:
+def _rows(key: str | int, child: JsonValue, found: DroppableParts, pointer: str) -> Iterable[DroppableRows]:
     """A short list keeps its objects: the outcomes of a batch are worth more than the room."""
     if found.has_handle and isinstance(child, list) and isinstance(key, str):
         is_long = len(child) > FEW_ROWS and found.loose * LEAST_MEMBER > _key_size(key) + ROWS_MARK
-        return (Rows(join(pointer, key), len(child)),) if is_long else ()
+        return (DroppableRows(join(pointer, key), len(child)),) if is_long else ()
     return found.rows
 
 

@@ -15,7 +15,7 @@ import msgspec
 from envelopes.families.base import Family, FieldCut, Projected
 from envelopes.pipeline.size_limit import LIMITS, Shortener, count_characters, fits, stub
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summary
+from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summarize
 from envelopes.storage.file_store import ArtifactSink
 
 
@@ -38,7 +38,7 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
         status=complete.status,
-        summary_text=summary(complete.summary_text),
+        summary_text=summarize(complete.summary_text),
         result=projected.result,
         artifacts=projected.artifacts,
     )
@@ -75,7 +75,7 @@ def _project_error(complete: CompleteOutput, policy: ProjectionPolicy, sink: Art
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
         status="error",
-        summary_text=summary(complete.summary_text),
+        summary_text=summarize(complete.summary_text),
         error=_bounded_error(complete.error, policy) if complete.error else None,
     )
     if canonical.error is None or fits(canonical, policy.canonical):

@@ -9,7 +9,7 @@ The family is an argument: this module knows none. The same envelope and policy 
 from __future__ import annotations
 
 from envelopes.families.base import Family, render_stub
-from envelopes.lint.model import Pair, Shortened
+from envelopes.lint.model import LintInput, Shortened
 from envelopes.pipeline.project import Projection
 from envelopes.pipeline.size_limit import is_stub
 from envelopes.schema.budget import RenderPolicy
@@ -41,7 +41,7 @@ def render(
     return receipt
 
 
-def rendered_pair(projection: Projection, receipt: Receipt) -> Pair:
+def lint_input(projection: Projection, receipt: Receipt) -> LintInput:
     """Both halves of a call whose receipt was rendered from this projection."""
     cuts = tuple(Shortened(field_cut.pointer, field_cut.cut) for field_cut in projection.cuts)
-    return Pair(canonical=projection.canonical, receipt=receipt, cuts=cuts)
+    return LintInput(canonical=projection.canonical, receipt=receipt, cuts=cuts)

@@ -18,9 +18,9 @@ from uuid import uuid4
 
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.schema import Step
-from envelopes.schema.call import Iteration, Limits, Policy, ToolCall
-from envelopes.schema.result import summary
-from envelopes.schema.timestamps import instant_at
+from envelopes.schema.call import Iteration, Limits, RunPolicy, ToolCall
+from envelopes.schema.result import summarize
+from envelopes.schema.timestamps import format_instant
 from envelopes.schema.tool import ToolDefinition
 from envelopes.text.canonical_json import args_hash
 
@@ -32,13 +32,13 @@ class Origin:
     """`new_id` gives each call its own id (CALL-012), `now` the time in ISO 8601: both are the runtime's (OD-17)."""
 
     run_id: str
-    policy: Policy
+    policy: RunPolicy
     executor_version: str
     tool_registry_version: str
     planner_version: str | None = None
     confirmation_id: str | None = None
     new_id: Callable[[], str] = lambda: str(uuid4())
-    now: Callable[[], str] = lambda: instant_at(time.time())
+    now: Callable[[], str] = lambda: format_instant(time.time())
 
 
 def rounds(step: Step, scope: Scope, limits: Limits) -> list[tuple[Iteration | None, Scope]]:
@@ -113,6 +113,6 @@ def _preview(step: Step, args: dict[str, Any], scope: Scope) -> str:
     """The step's, its references replaced; else the tool with its first text (CALL-028, OD-33)."""
     if step.preview is None:
         main = next((value for value in args.values() if isinstance(value, str)), "")
-        return summary(f"{step.tool} {main}")
+        return summarize(f"{step.tool} {main}")
     said = resolve(step.preview, scope, "/preview")
     return said if isinstance(said, str) else json.dumps(said)

@@ -13,7 +13,7 @@ import msgspec
 
 from envelopes.schema.call import ToolCall, ToolResult
 from envelopes.schema.event import ExecutionEvent
-from envelopes.schema.timestamps import moment
+from envelopes.schema.timestamps import parse_instant
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -55,6 +55,6 @@ def _proof(call: ToolCall, result: ToolResult | None, events: Sequence[Execution
 
 
 def _at(text: str) -> float:
-    found = moment(text)
+    found = parse_instant(text)
     assert found is not None  # both kinds of record hold nothing but points in time
     return found.timestamp()

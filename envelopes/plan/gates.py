@@ -21,8 +21,8 @@ from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied
 from envelopes.schema.result import ToolError
 from envelopes.schema.settlement import BY_NAME, Settlement
-from envelopes.schema.timestamps import instant_at
-from envelopes.schema.tool import Input, InvalidToolInput, ToolDefinition
+from envelopes.schema.timestamps import format_instant
+from envelopes.schema.tool import InvalidToolInput, ToolDefinition, ToolInput
 from envelopes.text.pointer import join
 
 
@@ -31,7 +31,7 @@ class Admitted:
     """`args` are what runs, and what a duplicate is known by; `coercions` say where they differ from the call's."""
 
     tool: ToolDefinition
-    input: Input
+    input: ToolInput
     args: dict[str, Any]
     coercions: tuple[Coercion, ...] = ()
 
@@ -118,7 +118,7 @@ class Gates:
         return _error("deadline_expired", "Turn deadline expired; cannot execute tool.", "ask again in the next turn")
 
     def _denied(self, call: ToolCall, situation: str, error: ToolError) -> Denied:
-        row, now = BY_NAME[situation], instant_at(self.clock())
+        row, now = BY_NAME[situation], format_instant(self.clock())
         assert row.reason is not None  # each row of a call that never ran has one
         settlement = Settlement(
             call_id=call.call_id,
@@ -129,7 +129,7 @@ class Gates:
             started_at=now,
             ended_at=now,
             duration_ms=0,
-            deadline_at=None if self.deadline_s is None else instant_at(self.deadline_s),
+            deadline_at=None if self.deadline_s is None else format_instant(self.deadline_s),
         )
         return Denied(settlement, ToolDenied(call.call_id, call.tool, row.reason, error.message))
 

@@ -38,7 +38,7 @@ from envelopes.recordings.base import (
     storable,
     valid_timestamp,
 )
-from envelopes.text.untrusted_json import Untrusted, admit, joined, members, tame
+from envelopes.text.untrusted_json import Untrusted, check_json, join_object, object_slices, parse_json
 
 Records = Iterator[Record | LineProblem]
 Value = TypeVar("Value")
@@ -57,7 +57,7 @@ class AuditObject:
 
     def __init__(self, line: int, raw: bytes) -> None:
         self.line = line
-        self._fields = members(raw)
+        self._fields = object_slices(raw)
 
     def slice(self, *names: str) -> bytes | None:
         """The field's own bytes; a null counts as absent."""
@@ -70,7 +70,7 @@ class AuditObject:
         """A string, as a text column can store it."""
         for name in names:
             if self._fields.get(name, b"").startswith(b'"'):
-                return storable(str(tame(self._fields.pop(name))))
+                return storable(str(parse_json(self._fields.pop(name))))
         return None
 
     def required_text(self, *names: str) -> str:
@@ -84,7 +84,7 @@ class AuditObject:
         for name in names:
             if not self._fields.get(name, b"").startswith(b'"'):
                 continue
-            if timestamp := valid_timestamp(str(tame(self._fields[name]))):
+            if timestamp := valid_timestamp(str(parse_json(self._fields[name]))):
                 del self._fields[name]
                 return timestamp
         return None
@@ -101,7 +101,7 @@ class AuditObject:
         return name in self._fields
 
     def integer(self, name: str, minimum: int) -> int | None:
-        value = tame(self._fields.get(name, b"null"))
+        value = parse_json(self._fields.get(name, b"null"))
         if isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**53:
             del self._fields[name]
             return value
@@ -112,7 +112,7 @@ class AuditObject:
         return {b"true": True, b"false": False}.get(self._fields.get(name, b""))
 
     def rest(self) -> bytes | None:
-        return joined(self._fields) if self._fields else None
+        return join_object(self._fields) if self._fields else None
 
 
 def sniff(head: bytes, path: SourcePath) -> bool:
@@ -166,7 +166,7 @@ def _read_document(lines: Iterable[SourceLine], path: SourcePath, state: dict[st
         return
     first = int(str(state.get("document_line", new_lines[0].number)))
     try:
-        admit(raw)
+        check_json(raw)
         yield _run(AuditObject(first, raw), path)
     except Untrusted as refusal:
         yield LineProblem(

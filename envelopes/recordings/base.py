@@ -27,8 +27,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
-from envelopes.schema.timestamps import moment
-from envelopes.text.untrusted_json import Untrusted, admit, tame, visible
+from envelopes.schema.timestamps import parse_instant
+from envelopes.text.untrusted_json import Untrusted, check_json, parse_json, visible
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -233,7 +233,7 @@ def storable(text: str) -> str:
 
 def valid_timestamp(text: str | None) -> str | None:
     """Returns `text` when it is a point in time (ISO 8601) that a database can store, else None."""
-    return text if text is not None and moment(text) is not None else None
+    return text if text is not None and parse_instant(text) is not None else None
 
 
 def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | LineProblem]:
@@ -258,7 +258,7 @@ def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> It
             )
             return
         try:
-            admit(raw)
+            check_json(raw)
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue
@@ -271,7 +271,7 @@ def _opens_document(raw: bytes) -> bool:
     if not first.startswith(b"["):
         return first == b"{"
     try:
-        tame(first)
+        parse_json(first)
     except Untrusted:
         return True
     return False

@@ -55,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidCall(f"{name}: {value} is negative")
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The run policy as it stood when the call was made (CALL-031, CALL-095)."""
 
     confirmations_required: bool
@@ -109,7 +109,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     preview: str | None = None
     risk_level: RiskLevel
     category: str | None = None
-    policy: Policy
+    policy: RunPolicy
     confirmation_id: str | None = None
     provider_call_id: str | None = None
     coercions: tuple[Coercion, ...] = ()

@@ -65,7 +65,7 @@ class ExecutionEvent(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidEvent(f"step_id: missing from a {self.type} event")
 
 
-def check_story(events: Sequence[ExecutionEvent], calls: Iterable[str]) -> list[str]:
+def check_events(events: Sequence[ExecutionEvent], calls: Iterable[str]) -> list[str]:
     """Problems of one whole run, none for a sound one. `calls` are the ids of its calls (CALL-072, CALL-073)."""
     return [
         *_numbering(events),

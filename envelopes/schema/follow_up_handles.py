@@ -54,7 +54,7 @@ def read_handle(recorded: JsonValue) -> TaskHandle:
     return msgspec.convert(recorded, TaskHandle)
 
 
-def spoken(struct: msgspec.Struct | None) -> JsonValue:
+def to_members(struct: msgspec.Struct | None) -> JsonValue:
     """A struct as JSON members, without those that nobody said."""
     if struct is None:
         return None

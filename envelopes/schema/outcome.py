@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, Union, assert_never
 
 from envelopes.schema.budget import RECEIPT_CHARACTERS
-from envelopes.schema.result import ArtifactRef, summary
+from envelopes.schema.result import ArtifactRef, summarize
 
 TOOL_MESSAGE_MAX_CHARS = RECEIPT_CHARACTERS
 READ_TOOL = "read_file"  # OUT-029; a provider that calls it otherwise passes its own name
@@ -110,7 +110,7 @@ def refer_to_output(
 
     Without `output_summary` the summary is the beginning of the JSON.
     """
-    described = summary(output_summary or text[:1_000])
+    described = summarize(output_summary or text[:1_000])
     return ToolArtifactReference(call_id, tool, artifact.path, described, len(text.encode()))
 
 

@@ -27,7 +27,7 @@ Document: TypeAlias = Literal["canonical", "complete", "args"]
 Role: TypeAlias = Literal["headline", "label", "value", "preview", "marker", "hint", "break"]
 
 
-class Source(msgspec.Struct, frozen=True, gc=False):
+class SegmentSource(msgspec.Struct, frozen=True, gc=False):
     document: Document
     pointer: str
     start: int | None = None
@@ -39,7 +39,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
 
     text: str
     role: Role
-    source: Source | None = None
+    source: SegmentSource | None = None
 
 
 class TextPart(msgspec.Struct, frozen=True, dict=True, tag="text"):

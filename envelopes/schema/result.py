@@ -86,7 +86,7 @@ class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
         return canonical
 
 
-def summary(text: str) -> str:
+def summarize(text: str) -> str:
     """One line of at most 200 characters, the cut marked by an ellipsis (RFC-029)."""
     line = " ".join(text.split())
     return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"

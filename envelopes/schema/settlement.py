@@ -136,12 +136,12 @@ SKIPPED_KINDS = frozenset(
 RETRYABLE_KINDS = frozenset({"truncated_mutation_tool_call", "network_failed", "rate_limited", CANCELLED})
 
 
-def code_of(kind: str) -> Code | None:
+def call_code(kind: str) -> Code | None:
     """INTERNAL_ERROR for an unknown kind, None for the kinds of a skipped call."""
     return None if kind in SKIPPED_KINDS else CODES.get(kind, "INTERNAL_ERROR")
 
 
-def kind_of_code(code: str) -> str:
+def imported_kind(code: str) -> str:
     """The kind under which an imported code is stored, beside the code itself."""
     return code.lower()
 
@@ -200,10 +200,10 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
         """What CALL writes; None where it writes no error, which a skip does only with a code of its own."""
         if self.error is None or self.end == "skipped":
             return self.recorded_code
-        return self.recorded_code or code_of(self.error.kind) or "INTERNAL_ERROR"
+        return self.recorded_code or call_code(self.error.kind) or "INTERNAL_ERROR"
 
 
-def situation_of(settlement: Settlement) -> Situation:
+def find_situation(settlement: Settlement) -> Situation:
     """The one row. Raises InvalidSettlement, which no constructed settlement does."""
     rows = [row for row in SITUATIONS if _key(row) == (settlement.phase, settlement.end, settlement.denied_reason)]
     if not rows:
@@ -274,7 +274,7 @@ def _payload_problem(settled: Settlement) -> str | None:
 def _row_problem(settled: Settlement) -> str | None:
     """Also holds the ends to their codes: timeout has TIMEOUT and no other end has, so with CANCELLED (OD-28)."""
     try:
-        row = situation_of(settled)
+        row = find_situation(settled)
     except InvalidSettlement as error:
         return str(error)
     for end, code in (("timeout", "TIMEOUT"), ("cancelled", "CANCELLED")):

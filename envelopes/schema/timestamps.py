@@ -12,7 +12,7 @@ from functools import lru_cache
 _LONGEST = 64  # characters of a stamp; what is longer is none, and is not kept in the cache
 
 
-def moment(text: str) -> datetime | None:
+def parse_instant(text: str) -> datetime | None:
     """The time that an ISO 8601 text names, in UTC; without an offset it is taken as UTC. Else None."""
     return _moment(text) if len(text) <= _LONGEST else None
 
@@ -46,7 +46,7 @@ def epoch_seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def instant_at(seconds: float) -> str:
+def format_instant(seconds: float) -> str:
     """Raises ValueError where no calendar has the time."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
@@ -54,6 +54,6 @@ def instant_at(seconds: float) -> str:
         raise ValueError(f"{seconds} seconds is no point in time: {error}") from None
 
 
-def earlier(text: str, milliseconds: int) -> str:
+def subtract_milliseconds(text: str, milliseconds: int) -> str:
     """The time `milliseconds` before `text`, in UTC."""
     return (datetime.fromisoformat(text).astimezone(UTC) - timedelta(milliseconds=milliseconds)).isoformat()

@@ -48,7 +48,7 @@ _BLANK = (None, r"\\S")
 _WORDED = (("Object missing required field ", "missing field "), ("Object contains unknown field ", "unknown field "))
 
 
-class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every input struct: an unknown field is an error (TOOLS-036).
 
     Limits are msgspec.Meta constraints on the fields, so that schema and parser cannot drift apart.
@@ -101,7 +101,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     planes: tuple[Plane, ...]
     risk: RiskLevel
     description: str
-    input: type[Input]
+    input: type[ToolInput]
     result: tuple[type[msgspec.Struct], ...]
     error_kinds: tuple[str, ...] = ()
     is_mutation: bool = False
@@ -115,7 +115,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     counter_examples: tuple[dict[str, Any], ...] = ()
     conditions: dict[str, Any] = {}
 
-    def parse(self, arguments: Any, *, strict: bool = True) -> Input:
+    def parse(self, arguments: Any, *, strict: bool = True) -> ToolInput:
         """Raises InvalidToolInput. `arguments` is decoded JSON.
 
         Not `strict`: a number or a flag that came as a string is read as what it says, as a repair (OUT-006).

@@ -50,16 +50,16 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def listed(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def unfinished_since(folder: Path, seconds: float) -> tuple[Path, ...]:
+def find_unfinished(folder: Path, seconds: float) -> tuple[Path, ...]:
     """What `incoming` left there when its process was killed, so long ago that nobody lives who writes to it."""
-    paths = (folder / name for name in listed(folder) if name.startswith(INCOMING))
+    paths = (folder / name for name in list_names(folder) if name.startswith(INCOMING))
     return tuple(path for path in paths if _is_older(path, seconds))
 
 

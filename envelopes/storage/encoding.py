@@ -48,7 +48,7 @@ class Encoding(msgspec.Struct, frozen=True):
         return ENCODINGS.get(self.name, "")
 
 
-def detect(head: bytes) -> Encoding:
+def detect_encoding(head: bytes) -> Encoding:
     """From the first bytes, SNIFFED of them or all."""
     for mark, name in MARKS.items():
         if head.startswith(mark):

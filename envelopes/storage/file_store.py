@@ -26,15 +26,15 @@ from envelopes.schema.result import ArtifactRef
 from envelopes.storage.durable_files import (
     INCOMING,
     IncomingFile,
+    find_unfinished,
     incoming,
-    listed,
+    list_names,
     make_folder,
     publish,
     sync_folder,
-    unfinished_since,
 )
 from envelopes.storage.line_index import INDEX_NAME, IndexBuilder, IndexFolder, LineIndex, load_index
-from envelopes.storage.seekable import Damaged, compress, open_frames, zstd
+from envelopes.storage.seekable import Damaged, compress, load_zstd, open_frames
 
 COMPRESS_FROM = 1024 * 1024  # bytes
 INDEX_FROM = 1024 * 1024  # bytes; the lines of what is smaller are counted when they are asked for
@@ -59,7 +59,7 @@ class MemorySink:
         self.texts: dict[str, str] = {}
 
     def write(self, role: str, text: str) -> ArtifactRef:
-        reference = reference_to(role, hashlib.sha256(encoded(text)).hexdigest())
+        reference = artifact_reference(role, hashlib.sha256(encode_text(text)).hexdigest())
         self.texts[reference.path] = text
         return reference
 
@@ -68,11 +68,11 @@ class MissingArtifact(LookupError):
     """Nothing is stored under this path, or more than one thing begins with its digits. The store said so."""
 
 
-class Unreachable(OSError):
+class StoreUnreachable(OSError):
     """The store cannot be asked now, and nothing follows from that about what it holds."""
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredContent(msgspec.Struct, frozen=True):
     """Content that is on disk. `lines` counts newlines, and a last line without one."""
 
     sha256: str
@@ -80,7 +80,7 @@ class Stored(msgspec.Struct, frozen=True):
     lines: int
 
 
-class Fault(msgspec.Struct, frozen=True):
+class StoreFault(msgspec.Struct, frozen=True):
     """What `FileStore.check` found. `name` is relative to the store's folder."""
 
     name: str
@@ -98,19 +98,19 @@ class FileStore:
 
     def __init__(self, root: Path, *, compress_from: int | None = COMPRESS_FROM) -> None:
         if compress_from is not None:
-            zstd()
+            load_zstd()
         self.root = root
         self.indexes = IndexFolder(root)
         self._compress_from = compress_from
 
     def write(self, role: str, text: str) -> ArtifactRef:
-        return reference_to(role, self.put(io.BytesIO(encoded(text))).sha256)
+        return artifact_reference(role, self.put(io.BytesIO(encode_text(text))).sha256)
 
-    def put(self, content: BinaryIO) -> Stored:
+    def put(self, content: BinaryIO) -> StoredContent:
         """Copies the content in, a chunk at a time. Raises OSError, and then nothing is stored."""
         make_folder(self.root)
         with incoming(self.root) as file:
-            copied = copy(content, file)
+            copied = copy_content(content, file)
             stored = copied.stored
             folder = self.root / stored.sha256[:2]
             make_folder(folder)
@@ -140,7 +140,7 @@ class FileStore:
         """Reads all of it, and remembers where it is what its name says. Raises as `open` does."""
         changed_at = _changed_at(self.root / sha256[:2] / sha256)
         with self.open(sha256) as stream:
-            is_same = sha256_of(stream) == sha256
+            is_same = hash_stream(stream) == sha256
         if is_same and changed_at is not None:
             self.indexes.seal(sha256, changed_at)
         return is_same
@@ -158,7 +158,7 @@ class FileStore:
 
         Raises what `open` raises, and Damaged for a file of another size that is kept as it is.
         """
-        for name in names_of(sha256):
+        for name in stored_names(sha256):
             try:
                 found = os.lstat(self.root / name)
             except FileNotFoundError:
@@ -166,7 +166,7 @@ class FileStore:
             if not stat.S_ISREG(found.st_mode):
                 raise Damaged(NO_FILE)
             if found.st_size != size and not name.endswith(COMPRESSED):
-                raise Damaged(other_size(found.st_size, size))
+                raise Damaged(wrong_size(found.st_size, size))
             return
         self._name(sha256)
 
@@ -176,7 +176,7 @@ class FileStore:
             stream.seek(offset)
             return stream.read(size)
 
-    def check(self) -> tuple[Fault, ...]:
+    def check(self) -> tuple[StoreFault, ...]:
         """Reads everything and names what is not the content that its name says, and what is no artifact.
 
         Raises Unreachable: a store that cannot be asked has no faults to be told of.
@@ -187,25 +187,25 @@ class FileStore:
         """What each content (sha256) takes on the disk, with its indexes; one of which only an index is left, too."""
         sizes: dict[str, int] = {}
         for name in self._names():
-            if sha256 := hash_in(name):
+            if sha256 := parse_stored_name(name):
                 sizes[sha256] = sizes.get(sha256, 0) + _size(self.root / name)
         return sizes
 
     def remove(self, sha256: str) -> None:
         """Content and indexes. Whoever calls it knows that nothing refers to them."""
         for name in self._names_in(sha256[:2]):
-            if hash_in(name) == sha256:
+            if parse_stored_name(name) == sha256:
                 (self.root / name).unlink(missing_ok=True)
 
     def unfinished(self, seconds: float) -> tuple[Path, ...]:
         """What writes that were killed so long ago left."""
-        return unfinished_since(self.root, seconds)
+        return find_unfinished(self.root, seconds)
 
     def _name(self, path: str) -> str:
-        digits = digits_of(path)
+        digits = parse_digits(path)
         names = [name for name in self._listed(digits[:2]) if name.startswith(digits)]
         if not names and not self._listed(""):
-            raise Unreachable(errno.ENOENT, NEVER_USED)
+            raise StoreUnreachable(errno.ENOENT, NEVER_USED)
         names = [name for name in names if STORED_NAME.fullmatch(name)]
         if len({name.removesuffix(COMPRESSED) for name in names}) != 1:
             raise MissingArtifact(path)
@@ -226,7 +226,7 @@ class FileStore:
             stream.close()
             raise
 
-    def _holds(self, stored: Stored) -> bool:
+    def _holds(self, stored: StoredContent) -> bool:
         """Whether a file of that content is there. One of another size was damaged and is written anew."""
         try:
             with self.open(stored.sha256) as stream:
@@ -236,9 +236,9 @@ class FileStore:
 
     def _listed(self, folder: str) -> list[str]:
         try:
-            return listed(self.root / folder)
+            return list_names(self.root / folder)
         except OSError as error:
-            raise Unreachable(error.errno, error.strerror) from None
+            raise StoreUnreachable(error.errno, error.strerror) from None
 
     def _publish_compressed(self, file: IncomingFile, target: Path) -> None:
         file.seek(0)
@@ -256,19 +256,19 @@ class FileStore:
     def _names_in(self, folder: str) -> Iterator[str]:
         return (f"{folder}/{name}" for name in self._listed(folder))
 
-    def _checked(self, name: str) -> Fault | None:
+    def _checked(self, name: str) -> StoreFault | None:
         if name.startswith(INCOMING):
-            return Fault(name, "left by a write that did not end")
-        sha256 = hash_in(name)
+            return StoreFault(name, "left by a write that did not end")
+        sha256 = parse_stored_name(name)
         if sha256 is None:
-            return Fault(name, "is not named as an artifact is")
+            return StoreFault(name, "is not named as an artifact is")
         if not stat.S_ISREG(os.lstat(self.root / name).st_mode):
-            return Fault(name, "is not a regular file")
+            return StoreFault(name, "is not a regular file")
         if INDEX_NAME.fullmatch(name[3:]):
-            kept = any((self.root / one).exists() for one in names_of(sha256))
-            return None if kept else Fault(name, "is the index of nothing")
+            kept = any((self.root / one).exists() for one in stored_names(sha256))
+            return None if kept else StoreFault(name, "is the index of nothing")
         changed_at = _changed_at(self.root / name)
-        fault = fault_of(name, sha256, lambda: self._opened(name), lambda size: self._index(sha256, size))
+        fault = check_content(name, sha256, lambda: self._opened(name), lambda size: self._index(sha256, size))
         if fault is None and changed_at is not None and not name.endswith(COMPRESSED):
             self.indexes.seal(sha256, changed_at)
         return fault
@@ -278,7 +278,7 @@ class FileStore:
         return load_index(path, size) if path.exists() else None
 
 
-def sha256_of(stream: BinaryIO) -> str:
+def hash_stream(stream: BinaryIO) -> str:
     """Of all that comes; afterwards the stream is at its beginning."""
     digest = hashlib.sha256()
     while chunk := stream.read(CHUNK):
@@ -294,8 +294,8 @@ def _changed_at(file: Path) -> int | None:
         return None
 
 
-class Copied(msgspec.Struct, frozen=True):
-    stored: Stored
+class ContentCopy(msgspec.Struct, frozen=True):
+    stored: StoredContent
     is_text: bool  # it holds no NUL
     index: LineIndex
 
@@ -304,7 +304,7 @@ class Copied(msgspec.Struct, frozen=True):
         return self.is_text and compress_from is not None and self.stored.size >= compress_from
 
 
-def copy(content: BinaryIO, target: IncomingFile) -> Copied:
+def copy_content(content: BinaryIO, target: IncomingFile) -> ContentCopy:
     digest, builder = hashlib.sha256(), IndexBuilder()
     is_text = True
     while chunk := content.read(CHUNK):
@@ -313,12 +313,12 @@ def copy(content: BinaryIO, target: IncomingFile) -> Copied:
         builder.add(chunk)
         is_text = is_text and b"\0" not in chunk
     index = builder.finished()
-    return Copied(Stored(digest.hexdigest(), index.size, index.lines), is_text, index)
+    return ContentCopy(StoredContent(digest.hexdigest(), index.size, index.lines), is_text, index)
 
 
-def fault_of(
+def check_content(
     name: str, sha256: str, opened: Callable[[], BinaryIO], kept_index: Callable[[int], LineIndex | None]
-) -> Fault | None:
+) -> StoreFault | None:
     """Reads one content whole. `kept_index` gives the index beside content of that size, None where there is none.
 
     Raises Unreachable, for of what cannot be asked nothing is known; any other failure to read is the fault.
@@ -329,32 +329,32 @@ def fault_of(
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
                 builder.add(chunk)
-    except Unreachable:
+    except StoreUnreachable:
         raise
     except Exception as error:
-        return Fault(name, f"cannot be read ({type(error).__name__}: {error})")
+        return StoreFault(name, f"cannot be read ({type(error).__name__}: {error})")
     if digest.hexdigest() != sha256:
-        return Fault(name, f"holds content with sha256 {digest.hexdigest()}")
+        return StoreFault(name, f"holds content with sha256 {digest.hexdigest()}")
     return _index_fault(f"{sha256[:2]}/{sha256}.lines", builder.finished(), kept_index)
 
 
-def _index_fault(name: str, counted: LineIndex, kept_index: Callable[[int], LineIndex | None]) -> Fault | None:
+def _index_fault(name: str, counted: LineIndex, kept_index: Callable[[int], LineIndex | None]) -> StoreFault | None:
     try:
         kept = kept_index(counted.size)
-    except Unreachable:
+    except StoreUnreachable:
         raise
     except Exception as error:
-        return Fault(name, f"cannot be read ({type(error).__name__})")
+        return StoreFault(name, f"cannot be read ({type(error).__name__})")
     if kept is None or (kept.lines == counted.lines and list(kept.before) == list(counted.before)):
         return None
-    return Fault(name, "is not the index of this content")
+    return StoreFault(name, "is not the index of this content")
 
 
-def other_size(found: int, stored: int) -> str:
+def wrong_size(found: int, stored: int) -> str:
     return f"{found:,} bytes, where {stored:,} were stored"
 
 
-def digits_of(path: str) -> str:
+def parse_digits(path: str) -> str:
     """The digits of a virtual path or a sha256 that name content. Raises MissingArtifact."""
     virtual = VIRTUAL.fullmatch(path)
     digits = virtual[1] if virtual else path
@@ -363,12 +363,12 @@ def digits_of(path: str) -> str:
     return digits
 
 
-def names_of(sha256: str) -> tuple[str, str]:
+def stored_names(sha256: str) -> tuple[str, str]:
     """Where content may lie in a store: as it is, and compressed."""
     return f"{sha256[:2]}/{sha256}", f"{sha256[:2]}/{sha256}{COMPRESSED}"
 
 
-def hash_in(name: str) -> str | None:
+def parse_stored_name(name: str) -> str | None:
     """The content that a name in a store is of, as content or as its index; None when it is no such name."""
     folder, _, own = name.rpartition("/")
     found = STORED_NAME.fullmatch(own) or INDEX_NAME.fullmatch(own)
@@ -399,9 +399,9 @@ def _open_below(root: Path, name: str) -> int:
         raise
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def reference_to(role: str, sha256: str) -> ArtifactRef:
+def artifact_reference(role: str, sha256: str) -> ArtifactRef:
     return ArtifactRef(f"artifacts/{sha256[:16]}/{role}.txt")

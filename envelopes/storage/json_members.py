@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal["object", "array", "string", "word"]
 _KINDS: dict[bytes, Kind] = {b"{": "object", b"[": "array", b'"': "string"}
 
 
-class NoJson(ValueError):
+class NotJson(ValueError):
     """What stands at the byte `offset` is no JSON."""
 
     def __init__(self, offset: int) -> None:
@@ -42,7 +42,7 @@ class NoJson(ValueError):
         self.offset = offset
 
 
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+class MemberCursor(msgspec.Struct, frozen=True, kw_only=True):
     """Where to go on: `depth` brackets are open inside the member that was being passed over, 0 between members."""
 
     offset: int
@@ -51,7 +51,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     is_in_string: bool = False
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class JsonMember(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes [start, end) hold the value; `end` is -1 where it was not come to. `name` is a JSON string, or empty."""
 
     name: bytes
@@ -61,20 +61,20 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
 
 
-class Members(msgspec.Struct, frozen=True, kw_only=True):
+class JsonMembers(msgspec.Struct, frozen=True, kw_only=True):
     """`end` is the byte behind the value, -1 while there are more members, to be had at `onward`."""
 
     kind: Kind
     start: int
-    members: tuple[Member, ...] = ()
+    members: tuple[JsonMember, ...] = ()
     end: int = -1
-    onward: Cursor | None = None
+    onward: MemberCursor | None = None
     fault: int = -1  # the byte at which it stops being JSON
 
 
-def members(
-    stream: BinaryIO, offset: int, *, begin: Cursor | None = None, most: int = MOST, within: int = 0
-) -> Members:
+def list_members(
+    stream: BinaryIO, offset: int, *, begin: MemberCursor | None = None, most: int = MOST, within: int = 0
+) -> JsonMembers:
     """Of the value that begins at or behind `offset`, after white space. Raises NoJson where none begins there.
 
     `within`: so many bytes are passed over, PASSED_OVER for 0; 20 ms of a processor for a megabyte of many brackets.
@@ -84,7 +84,7 @@ def members(
     start = reader.at
     kind = reader.kind()
     if kind not in ("object", "array"):
-        return Members(kind=kind, start=start, end=reader.end_of(kind))
+        return JsonMembers(kind=kind, start=start, end=reader.end_of(kind))
     listing = _Listing(reader, kind, most, within or PASSED_OVER)
     if begin is None:
         reader.at += 1
@@ -93,9 +93,9 @@ def members(
         reader.at, listing.count = begin.offset, begin.count
     try:
         end, onward = listing.read(begin)
-    except NoJson as bad:
-        return Members(kind=kind, start=start, members=tuple(listing.found), fault=bad.offset)
-    return Members(kind=kind, start=start, members=tuple(listing.found), end=end, onward=onward)
+    except NotJson as bad:
+        return JsonMembers(kind=kind, start=start, members=tuple(listing.found), fault=bad.offset)
+    return JsonMembers(kind=kind, start=start, members=tuple(listing.found), end=end, onward=onward)
 
 
 class _Listing:
@@ -105,11 +105,11 @@ class _Listing:
         self.most = most
         self.within = within
         self.limit = reader.at + within
-        self.found: list[Member] = []
+        self.found: list[JsonMember] = []
         self.count = 0
         self.is_first = False
 
-    def read(self, begin: Cursor | None) -> tuple[int, Cursor | None]:
+    def read(self, begin: MemberCursor | None) -> tuple[int, MemberCursor | None]:
         """The byte behind the container, or where to go on."""
         reader = self.reader
         self.limit = reader.at + self.within
@@ -126,8 +126,8 @@ class _Listing:
             if open_at is not None:
                 return -1, self._cursor(*open_at)
 
-    def _cursor(self, depth: int = 0, is_in_string: bool = False) -> Cursor:  # noqa: FBT001, FBT002
-        return Cursor(offset=self.reader.at, count=self.count, depth=depth, is_in_string=is_in_string)
+    def _cursor(self, depth: int = 0, is_in_string: bool = False) -> MemberCursor:  # noqa: FBT001, FBT002
+        return MemberCursor(offset=self.reader.at, count=self.count, depth=depth, is_in_string=is_in_string)
 
     def _has_ended(self) -> bool:
         """Passes over the bracket that closes; of a comma, only looks at it."""
@@ -151,7 +151,7 @@ class _Listing:
         else:
             open_at = (0, True) if reader.end_of(kind, self.limit) < 0 else None
         end = reader.at if open_at is None else -1
-        self.found.append(Member(name=name, index=self.count, start=start, end=end, kind=kind))
+        self.found.append(JsonMember(name=name, index=self.count, start=start, end=end, kind=kind))
         self.count += 1
         return open_at
 
@@ -160,7 +160,7 @@ class _Listing:
         start = reader.at
         found = _STRING.match(reader.ahead(LONGEST_NAME))
         if found is None or not found[1]:
-            raise NoJson(start)
+            raise NotJson(start)
         reader.at += found.end()
         reader.skip_space()
         reader.take(b":")
@@ -195,7 +195,7 @@ class _Reader:
     def take(self, mark: bytes) -> None:
         self.skip_space()
         if self.byte() != mark:
-            raise NoJson(self.at)
+            raise NotJson(self.at)
         self.at += 1
         self.skip_space()
 
@@ -204,7 +204,7 @@ class _Reader:
         if first in _KINDS:
             return _KINDS[first]
         if not first or not _WORD.match(first):
-            raise NoJson(self.at)
+            raise NotJson(self.at)
         return "word"
 
     def end_of(self, kind: Kind, limit: int | None = None) -> int:
@@ -221,7 +221,7 @@ class _Reader:
         while limit is None or self.at < limit:
             piece = _whole_escapes(self.ahead(PIECE))
             if not piece:
-                raise NoJson(self.at)
+                raise NotJson(self.at)
             found = _REST_OF_STRING.match(piece)
             assert found is not None
             self.at += found.end()
@@ -241,7 +241,7 @@ class _Reader:
                 return depth, False
             piece = _whole_escapes(self.ahead(PIECE))
             if not piece:
-                raise NoJson(self.at)
+                raise NotJson(self.at)
             depth, passed, is_in_string = _brackets(piece, depth)
             self.at += passed
             if not depth:

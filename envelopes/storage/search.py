@@ -35,11 +35,11 @@ class BadQuery(ValueError):
     """The text or expression cannot be searched for; the message says why."""
 
 
-class TooSlow(Exception):
+class SearchTooSlow(Exception):
     """An expression needs more time for one stretch than a whole search may take."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class TextHit(msgspec.Struct, frozen=True):
     """Bytes [start, end) of the content."""
 
     start: int
@@ -49,7 +49,7 @@ class Hit(msgspec.Struct, frozen=True):
 class SearchHits(msgspec.Struct, frozen=True, kw_only=True):
     """`count` hits in the bytes from `start` to `reached` of `size`; `hits` are the first of them."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[TextHit, ...]
     count: int
     start: int
     reached: int
@@ -101,7 +101,7 @@ def find_hits(
     """Searches from the byte `start` until the end, the time limit, or `most` hits (0: all)."""
     size = stream.seek(0, os.SEEK_END)
     search = _Search(stream, query, time.monotonic() + seconds, piece)
-    hits: list[Hit] = []
+    hits: list[TextHit] = []
     begin = reached = min(start, size)
     count, is_too_slow = 0, False
     try:
@@ -110,14 +110,14 @@ def find_hits(
             hits += more[: max(0, listed - len(hits))]
             if (most and count >= most) or search.is_over:
                 break
-    except TooSlow:
+    except SearchTooSlow:
         is_too_slow = True
     if most and count >= most:
         hits, count, reached = hits[:most], most, hits[most - 1].end
     return SearchHits(hits=tuple(hits), count=count, start=begin, reached=reached, size=size, is_too_slow=is_too_slow)
 
 
-def find_previous(stream: BinaryIO, query: TextQuery, end: int, *, seconds: float = 1.0) -> tuple[Hit | None, int]:
+def find_previous(stream: BinaryIO, query: TextQuery, end: int, *, seconds: float = 1.0) -> tuple[TextHit | None, int]:
     """The last hit that ends at `end` or before, and how far back the search came: 0 when it is done."""
     search = _Search(stream, query, time.monotonic() + seconds, PIECE)
     while end > 0:
@@ -127,7 +127,7 @@ def find_previous(stream: BinaryIO, query: TextQuery, end: int, *, seconds: floa
         try:
             for hits, _ in search.hits(begin, end):
                 last = hits[-1] if hits else last
-        except TooSlow:
+        except SearchTooSlow:
             return None, end
         if last is not None or search.is_over:
             return last, begin
@@ -137,7 +137,7 @@ def find_previous(stream: BinaryIO, query: TextQuery, end: int, *, seconds: floa
 
 def find_first(
     stream: BinaryIO, needles: Sequence[bytes], start: int, *, seconds: float = 1.0, piece: int = PIECE
-) -> tuple[Hit | None, int]:
+) -> tuple[TextHit | None, int]:
     """The first of any of these texts, and how far the content was read: ten times faster than an expression."""
     deadline, longest = time.monotonic() + seconds, max(map(len, needles))
     stream.seek(start)
@@ -148,7 +148,7 @@ def find_first(
         if matches:
             offset, needle = min(matches)
             begin = at - len(carried) + offset
-            return Hit(begin, begin + len(needle)), begin
+            return TextHit(begin, begin + len(needle)), begin
         at += len(content)
         carried = data[-longest + 1 :]
         if time.monotonic() > deadline:
@@ -169,11 +169,11 @@ class _Search:
     def is_over(self) -> bool:
         return time.monotonic() > self._deadline
 
-    def hits(self, start: int, end: int) -> Iterator[tuple[list[Hit], int]]:
+    def hits(self, start: int, end: int) -> Iterator[tuple[list[TextHit], int]]:
         """Hits in the bytes [start, end) piece by piece, and how far the content is searched with each."""
         return self._plain_hits(start, end) if self._query.pattern is None else self._pattern_hits(start, end)
 
-    def _plain_hits(self, start: int, end: int) -> Iterator[tuple[list[Hit], int]]:
+    def _plain_hits(self, start: int, end: int) -> Iterator[tuple[list[TextHit], int]]:
         needle, is_wide = self._query.needle, self._query.encoding in WIDE
         self._stream.seek(start)
         at, carried = start, b""
@@ -186,14 +186,14 @@ class _Search:
                 if is_wide and (base + offset) % 2:  # half of two other characters
                     offset = data.find(needle, offset + 1)
                     continue
-                hits.append(Hit(base + offset, base + offset + len(needle)))
+                hits.append(TextHit(base + offset, base + offset + len(needle)))
                 offset = data.find(needle, offset + len(needle))
             # What may be the beginning of a match goes with the next piece, but nothing of a match twice.
             floor = hits[-1].end - base if hits else 0
             carried = data[max(floor, len(data) - len(needle) + 1) :] if len(needle) > 1 else b""
             yield hits, at if at >= end else at - len(carried)
 
-    def _pattern_hits(self, start: int, end: int) -> Iterator[tuple[list[Hit], int]]:
+    def _pattern_hits(self, start: int, end: int) -> Iterator[tuple[list[TextHit], int]]:
         encoding = self._query.encoding
         self._stream.seek(start)
         at, carried, read = start, b"", start
@@ -213,7 +213,7 @@ class _Search:
             if not piece:
                 return
 
-    def _hits_in(self, data: bytes, base: int) -> list[Hit]:
+    def _hits_in(self, data: bytes, base: int) -> list[TextHit]:
         """Hits of the pattern in whole lines that begin at the byte `base`."""
         encoding, pattern = self._query.encoding, self._query.pattern
         text = decode(data, encoding)
@@ -230,12 +230,12 @@ class _Search:
                 if match.end() > line_end:
                     match = pattern.search(text, match.start(), line_end, timeout=left, concurrent=True)
             except TimeoutError:
-                raise TooSlow from None
+                raise SearchTooSlow from None
             if match is None or match.end() == match.start():
                 at = (match.start() if match else line_end) + 1
                 continue
             start = measure(match.start())
-            hits.append(Hit(base + start, base + start + len(_encode(match[0], encoding))))
+            hits.append(TextHit(base + start, base + start + len(_encode(match[0], encoding))))
             at = match.end()
         return hits
 

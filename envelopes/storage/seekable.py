@@ -26,7 +26,7 @@ class Damaged(OSError):
     """The file is not what was written: cut short, or other bytes."""
 
 
-def zstd() -> ModuleType:
+def load_zstd() -> ModuleType:
     """Imported where it is used. Raises ModuleNotFoundError with what to do about it."""
     try:
         import pyzstd
@@ -37,7 +37,7 @@ def zstd() -> ModuleType:
 
 
 def compress(content: IO[bytes], target: Any) -> None:
-    pyzstd = zstd()
+    pyzstd = load_zstd()
     # Without the checksum a damaged frame would be read as other text.
     options = {pyzstd.CParameter.checksumFlag: 1}
     with pyzstd.SeekableZstdFile(target, "wb", level_or_option=options, max_frame_content_size=FRAME) as compressed:
@@ -77,8 +77,8 @@ class _Frames(Seekable):
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._decompress = zstd().decompress
-        self._error = zstd().ZstdError
+        self._decompress = load_zstd().decompress
+        self._error = load_zstd().ZstdError
         self._starts, self._ends_at = _table(file)
         super().__init__(self._ends_at[-1])
         self._held = -1

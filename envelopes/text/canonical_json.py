@@ -39,7 +39,7 @@ def canonical_bytes(value: JsonValue) -> tuple[Scheme, bytes]:
         return "jcs+exact", _exact(value)
 
 
-def hash_of(value: JsonValue) -> tuple[Scheme, str]:
+def hash_value(value: JsonValue) -> tuple[Scheme, str]:
     """Scheme and lower-case sha256. Two hashes compare only under the same scheme. Raises NotCanonical."""
     scheme, content = canonical_bytes(value)
     return scheme, hashlib.sha256(content).hexdigest()
@@ -47,7 +47,7 @@ def hash_of(value: JsonValue) -> tuple[Scheme, str]:
 
 def named_hash(value: JsonValue) -> str:
     """`sha256:<hex>`, or `sha256+exact:<hex>` where RFC 8785 refuses the value. Raises NotCanonical."""
-    scheme, digest = hash_of(value)
+    scheme, digest = hash_value(value)
     return f"{_PREFIXES[scheme]}:{digest}"
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.text.credentials import redacted
+from envelopes.text.credentials import redact
 
 PREVIEW_CHARACTERS = 240
 HEREDOC_NOTE = "[heredoc left out]"
@@ -30,7 +30,7 @@ _INLINE_SCRIPT = re.compile(
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?:'([^'\n]{1,80})'|\"([^\"\n]{1,80})\"|\\?([A-Za-z_][\w.-]{0,80}))")
 
 
-class CommandText(msgspec.Struct, frozen=True, kw_only=True):
+class CommandPreview(msgspec.Struct, frozen=True, kw_only=True):
     """`preview` is for receipts, lists and logs; `digest` is the sha256 of the whole command, in hex."""
 
     preview: str
@@ -39,11 +39,11 @@ class CommandText(msgspec.Struct, frozen=True, kw_only=True):
     contains_inline_script: bool
 
 
-def describe(cmd: str) -> CommandText:
+def preview_command(cmd: str) -> CommandPreview:
     text, has_heredoc = _without_heredocs(cmd)
     text, scripts = _INLINE_SCRIPT.subn(rf"\1{SCRIPT_NOTE}", text)
-    shown = " ".join(redacted(text).split())
-    return CommandText(
+    shown = " ".join(redact(text).split())
+    return CommandPreview(
         preview=shown if len(shown) <= PREVIEW_CHARACTERS else shown[: PREVIEW_CHARACTERS - 1] + "…",
         digest=hashlib.sha256(cmd.encode("utf-8", "surrogatepass")).hexdigest(),
         contains_heredoc=has_heredoc,

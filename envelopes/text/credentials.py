@@ -20,7 +20,7 @@ import msgspec
 REDACTED = "[redacted]"
 
 
-class Shape(msgspec.Struct, frozen=True):
+class SecretShape(msgspec.Struct, frozen=True):
     """`pieces`: one of them is in every text that holds the shape, and is sought first: that costs a hundredth.
     Those of one shape begin with the same letter.
 
@@ -34,43 +34,43 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 SHAPES = (
-    Shape(
+    SecretShape(
         "a private key",
         ("PRIVATE KEY-----",),
         re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"),
         r"-----BEGIN (?:[A-Z]+ ){0,4}PRIVATE KEY-----(?:\s|\\n)+[A-Za-z0-9+/=]{16}[A-Za-z0-9+/=\s\\]*"
         r"(?:-----END (?:[A-Z]+ ){0,4}PRIVATE KEY-----)?",
     ),
-    Shape(
+    SecretShape(
         "an AWS access key",
         ("AKIA", "ASIA"),
         re.compile(r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
         r"\b(?:AKIA|ASIA)[0-9A-Z]{16}",
     ),
-    Shape(
+    SecretShape(
         "a GitHub token",
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
         re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59})\b"),
         r"\b(?:gh[opusr]_\w{20,}|github_pat_\w{20,})",
     ),
-    Shape("a GitLab token", ("glpat-",), re.compile(r"\bglpat-[A-Za-z0-9_-]{20}\b"), r"\bglpat-[\w-]{16,}"),
-    Shape(
+    SecretShape("a GitLab token", ("glpat-",), re.compile(r"\bglpat-[A-Za-z0-9_-]{20}\b"), r"\bglpat-[\w-]{16,}"),
+    SecretShape(
         "a Slack token",
         ("xox",),
         re.compile(r"\bxox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{16,}"),
         r"\bxox[a-z]-[\w-]{10,}",
     ),
-    Shape("an Anthropic key", ("sk-ant-",), re.compile(r"\bsk-ant-[a-z0-9]+-[A-Za-z0-9_-]{40,}")),
-    Shape(
+    SecretShape("an Anthropic key", ("sk-ant-",), re.compile(r"\bsk-ant-[a-z0-9]+-[A-Za-z0-9_-]{40,}")),
+    SecretShape(
         "an OpenAI key",
         ("sk-",),
         re.compile(r"\bsk-(?:proj-[A-Za-z0-9_-]{40,}|[A-Za-z0-9]{48}\b)"),
         r"\bsk-[\w-]{16,}",
     ),
-    Shape("a Google key", ("AIza",), re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b"), r"\bAIza[\w-]{30,}"),
-    Shape("a Stripe key", ("k_live_",), re.compile(r"\b[sr]k_live_[A-Za-z0-9]{24,}\b"), r"\b[sr]k_live_\w{16,}"),
+    SecretShape("a Google key", ("AIza",), re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b"), r"\bAIza[\w-]{30,}"),
+    SecretShape("a Stripe key", ("k_live_",), re.compile(r"\b[sr]k_live_[A-Za-z0-9]{24,}\b"), r"\b[sr]k_live_\w{16,}"),
     # Documentation is full of them, so none is certain.
-    Shape("a web token", ("eyJ",), None, r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+    SecretShape("a web token", ("eyJ",), None, r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
 )
 # Every repetition is bounded or stops at a character that the next attempt would need, so that a
 # command of a megabyte takes linear time.
@@ -95,23 +95,23 @@ _SCHEME = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}\Z")
 PLACEHOLDER = re.compile(r"EXAMPLE|example|x{4,}|X{4,}|\*{3}|:(?:pass(?:word)?|secret|pwd|token|user|PASSWORD)@")
 
 
-class Gate(NamedTuple):
+class ShapeGate(NamedTuple):
     """Whether one of these shapes may be in a text, and the shapes: kind, and what is certainly one."""
 
     has_piece: Callable[[str], object]
     shapes: tuple[tuple[str, re.Pattern[str]], ...]
 
 
-def _gate(shapes: Sequence[Shape]) -> Gate:
+def _gate(shapes: Sequence[SecretShape]) -> ShapeGate:
     """Pieces that begin with the same letter are sought in one pass over the text."""
     pieces = sorted({piece for shape in shapes for piece in shape.pieces})
     needed = [piece for piece in pieces if not any(other != piece and other in piece for other in pieces)]
     either = re.compile("|".join(map(re.escape, needed))).search
     has_piece = methodcaller("__contains__", needed[0]) if len(needed) == 1 else either
-    return Gate(has_piece, tuple((shape.kind, shape.certain) for shape in shapes if shape.certain))
+    return ShapeGate(has_piece, tuple((shape.kind, shape.certain) for shape in shapes if shape.certain))
 
 
-def _first_letter(shape: Shape) -> str:
+def _first_letter(shape: SecretShape) -> str:
     return shape.pieces[0][0]
 
 
@@ -127,7 +127,7 @@ class Secret(msgspec.Struct, frozen=True):
     end: int
 
 
-def secrets_in(text: str) -> Iterator[Secret]:
+def find_secrets(text: str) -> Iterator[Secret]:
     """In the order of the text. Those that overlap are one secret."""
     end = 0
     for start, stop, kind in sorted((*_shaped(text), *_in_addresses(text))):
@@ -136,7 +136,7 @@ def secrets_in(text: str) -> Iterator[Secret]:
             end = stop
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """`text` with the values of `KEY=…`, `--token …`, headers, URL credentials and known tokens replaced."""
     for named in _BY_NAME:
         text = named.sub(rf"\g<said>{REDACTED}\g<rest>", text)

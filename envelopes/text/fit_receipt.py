@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.text.preview import head_tail
 
 MARKER_ROOM = 120
@@ -92,7 +92,7 @@ def _first(segments: Sequence[Segment], characters: int) -> list[Segment]:
 def _slice(segment: Segment, start: int, end: int) -> Segment:
     source = segment.source
     if source is not None and source.start is not None:
-        source = Source(source.document, source.pointer, source.start + start, source.start + end)
+        source = SegmentSource(source.document, source.pointer, source.start + start, source.start + end)
     return msgspec.structs.replace(segment, text=segment.text[start:end], source=source)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import join
 
@@ -72,14 +72,14 @@ def _entry(mark: str, child: JsonValue, pointer: str, depth: int) -> Iterator[Li
 def _said(value: JsonValue, pointer: str) -> Line:
     """In one line: a string without a line break, or what holds nothing."""
     if not isinstance(value, str):
-        return [Segment(scalar_text(value), "value", Source("canonical", pointer))]
-    return [Segment(value, "value", Source("canonical", pointer, 0, len(value)))] if value else []
+        return [Segment(scalar_text(value), "value", SegmentSource("canonical", pointer))]
+    return [Segment(value, "value", SegmentSource("canonical", pointer, 0, len(value)))] if value else []
 
 
 def _string_lines(value: str, pointer: str, depth: int) -> Iterator[Line]:
     at = 0
     for line in value.split("\n"):
-        source = Source("canonical", pointer, at, at + len(line))
+        source = SegmentSource("canonical", pointer, at, at + len(line))
         yield [*_indent(depth), Segment(line, "value", source)] if line else []
         at += len(line) + 1
 

@@ -60,7 +60,7 @@ class Cut(msgspec.Struct, frozen=True):
         return f"[output truncated: showing first {head} and last {tail} of {self.total} {self.unit}]"
 
 
-class Preview(msgspec.Struct, frozen=True):
+class TextPreview(msgspec.Struct, frozen=True):
     """`head` + gap + `tail`; `cut` is None when the text fits and `head` is all of it."""
 
     head: str
@@ -75,13 +75,13 @@ class Preview(msgspec.Struct, frozen=True):
         return f"{self.head}{newline}{_gap(self.cut)}{self.tail}"
 
 
-def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lines") -> Preview:
+def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lines") -> TextPreview:
     """A preview of at most `budget` characters of `text` (the marker comes on top).
 
     `head_share` percent of the budget are for the beginning. `unit` is what may stay whole.
     """
     if len(text) <= budget:
-        return Preview(text, "", None)
+        return TextPreview(text, "", None)
     for_head = budget * head_share // 100
     by_lines = _by_lines(text, for_head, budget - for_head) if unit == "lines" else None
     return by_lines if by_lines is not None else _by_characters(text, for_head, budget - for_head)
@@ -130,7 +130,7 @@ def _gap(cut: Cut) -> str:
     return f"...\n{cut.marker()}\n...\n"
 
 
-def _by_lines(text: str, for_head: int, for_tail: int) -> Preview | None:
+def _by_lines(text: str, for_head: int, for_tail: int) -> TextPreview | None:
     """None where a line alone passes the room of its end; an end without room has no line."""
     lines = split_lines(text)
     head = count_fitting_lines(lines, for_head)
@@ -139,29 +139,29 @@ def _by_lines(text: str, for_head: int, for_tail: int) -> Preview | None:
         return None
     total = len(lines)
     cut = Cut("lines", total, ((0, head), (total - tail, total)))
-    return Preview("".join(lines[:head]), "".join(lines[total - tail :]), cut)
+    return TextPreview("".join(lines[:head]), "".join(lines[total - tail :]), cut)
 
 
-def _by_characters(text: str, head: int, tail: int) -> Preview:
+def _by_characters(text: str, head: int, tail: int) -> TextPreview:
     cut = Cut("characters", len(text), ((0, head), (len(text) - tail, len(text))))
-    return Preview(text[:head], text[len(text) - tail :], cut)
+    return TextPreview(text[:head], text[len(text) - tail :], cut)
 
 
-def _again_by_lines(before: str, after: str, cut: Cut, budget: int) -> Preview:
+def _again_by_lines(before: str, after: str, cut: Cut, budget: int) -> TextPreview:
     """An output may contain the words of the marker, so no more is taken from an end than the cut shows of it."""
     first, last = cut.ends
     head, tail = split_lines(before)[:first], split_lines(after)[::-1][:last]
     head = head[: count_fitting_lines(head, budget // 2)]
     tail = tail[: count_fitting_lines(tail, budget - budget // 2)]
     smaller = Cut("lines", cut.total, ((0, len(head)), (cut.total - len(tail), cut.total)))
-    return Preview("".join(head), "".join(tail[::-1]), smaller)
+    return TextPreview("".join(head), "".join(tail[::-1]), smaller)
 
 
-def _again_by_characters(before: str, after: str, cut: Cut, budget: int) -> Preview:
+def _again_by_characters(before: str, after: str, cut: Cut, budget: int) -> TextPreview:
     first, last = cut.ends
     head, last = before[: min(first, budget // 2)], min(last, len(after), budget - budget // 2)
     smaller = Cut("characters", cut.total, ((0, len(head)), (cut.total - last, cut.total)))
-    return Preview(head, after[len(after) - last :], smaller)
+    return TextPreview(head, after[len(after) - last :], smaller)
 
 
 class FileText(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +177,7 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
     characters: int
     lines: int
 
-    def preview(self, budget: int) -> Preview:
+    def preview(self, budget: int) -> TextPreview:
         """The preview that `head_tail` gives for the whole text, up to the characters that were read of an end."""
         if self.characters <= len(self.start):
             return head_tail(self.start, budget)
@@ -188,10 +188,10 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
         tail = count_fitting_lines(last[::-1], budget - budget // 2)
         if head and tail:
             cut = Cut("lines", self.lines, ((0, head), (self.lines - tail, self.lines)))
-            return Preview("".join(first[:head]), "".join(last[-tail:]), cut)
+            return TextPreview("".join(first[:head]), "".join(last[-tail:]), cut)
         head, tail = budget // 2, budget - budget // 2
         cut = Cut("characters", self.characters, ((0, head), (self.characters - tail, self.characters)))
-        return Preview(self.start[:head], self.end[len(self.end) - tail :], cut)
+        return TextPreview(self.start[:head], self.end[len(self.end) - tail :], cut)
 
 
 def read_file_text(stream: BinaryIO, path: str, keep: int = PREVIEW_CHARACTERS) -> FileText:

@@ -52,15 +52,15 @@ def decode_utf8(raw: bytes) -> str:
         raise Untrusted(f"not UTF-8 at byte {error.start}: {raw[error.start : error.start + 1].hex()}") from None
 
 
-def tame(raw: bytes) -> JsonValue:
+def parse_json(raw: bytes) -> JsonValue:
     """The JSON value in `raw`, numbers and strings as written. Raises Untrusted."""
-    value = read_admitted(raw)
+    value = parse_checked(raw)
     if _is_deep(raw):
         raise Untrusted(f"nested deeper than {DEPTH}")
     return value
 
 
-def read_admitted(raw: bytes) -> JsonValue:
+def parse_checked(raw: bytes) -> JsonValue:
     """The same of bytes that lie within what `admit` let in: how deep they are was looked at then. Raises Untrusted."""
     try:
         value: JsonValue = msgspec.json.decode(raw)
@@ -72,18 +72,18 @@ def read_admitted(raw: bytes) -> JsonValue:
     return value
 
 
-def read_beginning(raw: bytes, lists: Collection[str], room: int, least: int) -> JsonValue:
+def parse_beginning(raw: bytes, lists: Collection[str], room: int, least: int) -> JsonValue:
     """The same of a JSON object whose members of the names in `lists` may be long: of such a list about its first
     `room` bytes, and `least` elements or more; all of it where it is shorter, or where its elements are not alike.
     """
     try:
         found = _MEMBERS.decode(raw)
         return {
-            name: (_first_elements(bytes(value), room, least) if name in lists else None) or read_admitted(bytes(value))
+            name: (_first_elements(bytes(value), room, least) if name in lists else None) or parse_checked(bytes(value))
             for name, value in found.items()
         }
     except (msgspec.MsgspecError, RecursionError):
-        return read_admitted(raw)
+        return parse_checked(raw)
 
 
 def _first_elements(raw: bytes, room: int, least: int) -> JsonValue:
@@ -99,7 +99,7 @@ def _first_elements(raw: bytes, room: int, least: int) -> JsonValue:
     return found if len(found) >= least else None
 
 
-def admit(raw: bytes) -> None:
+def check_json(raw: bytes) -> None:
     """Raises Untrusted for bytes that no reader may keep even as a slice. Says nothing about syntax.
 
     Cheap for what is ordinary: nothing is decoded unless the bytes look suspicious.
@@ -109,10 +109,10 @@ def admit(raw: bytes) -> None:
     if _is_deep(raw):
         raise Untrusted(f"nested deeper than {DEPTH}")
     if len(raw) > DIGITS and _has_long_number(raw):
-        tame(raw)
+        parse_json(raw)
 
 
-def members(raw: bytes) -> dict[str, bytes]:
+def object_slices(raw: bytes) -> dict[str, bytes]:
     """The members of the JSON object in `raw`, each value as its own bytes. The last of a repeated key wins."""
     text = decode_utf8(raw)
     try:
@@ -121,7 +121,7 @@ def members(raw: bytes) -> dict[str, bytes]:
         return _members(text.rstrip(_WHITESPACE))
 
 
-def elements(raw: bytes) -> list[bytes]:
+def array_slices(raw: bytes) -> list[bytes]:
     """The elements of the JSON array in `raw`, each as its own bytes."""
     text = decode_utf8(raw)
     try:
@@ -130,12 +130,12 @@ def elements(raw: bytes) -> list[bytes]:
         return _elements(text.rstrip(_WHITESPACE))
 
 
-def joined(found: dict[str, bytes]) -> bytes:
+def join_object(found: dict[str, bytes]) -> bytes:
     """The JSON object that has these members, the inverse of `members`."""
     return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in found.items()) + b"}"
 
 
-def dump(value: JsonValue) -> bytes:
+def dump_json(value: JsonValue) -> bytes:
     """JSON of a tamed value: what UTF-8 or 64 bits cannot hold is written with escapes and digits."""
     try:
         return msgspec.json.encode(value)

@@ -18,7 +18,7 @@ import msgspec
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.tool import ToolDefinition
-from envelopes.text.untrusted_json import dump
+from envelopes.text.untrusted_json import dump_json
 
 Body: TypeAlias = dict[str, Any]
 Block: TypeAlias = dict[str, Any]
@@ -119,7 +119,7 @@ def read_text(block: Block) -> TextPart | None:
 
 
 def other_part(kind: str, block: JsonValue) -> OtherPart:
-    return OtherPart(kind, dump(block).decode())
+    return OtherPart(kind, dump_json(block).decode())
 
 
 def image_part(media_type: str, data: str) -> ImagePart:

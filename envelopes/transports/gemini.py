@@ -15,7 +15,7 @@ from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, TextPa
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.settlement import native_is_error
 from envelopes.schema.tool import ToolDefinition
-from envelopes.text.untrusted_json import dump
+from envelopes.text.untrusted_json import dump_json
 from envelopes.transports.base import (
     Block,
     Body,
@@ -59,7 +59,7 @@ def decode(body: JsonValue) -> Delivered:
     found = msgspec.convert(body, _Part).function_response
     is_error = "output" not in found.response and "error" in found.response
     said = found.response.get("error" if is_error else "output", found.response)
-    text = said if isinstance(said, str) else dump(said).decode()
+    text = said if isinstance(said, str) else dump_json(said).decode()
     return Delivered(
         receipt=Receipt((text_part(text), *map(_part, found.parts))),
         provider_call_id=found.id,

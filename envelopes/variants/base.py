@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.schema.receipt import Role, Segment, Source
+from envelopes.schema.receipt import Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.outline import scalar_text
 
@@ -20,8 +20,8 @@ def words(text: str) -> Segment:
 def field(value: JsonValue, pointer: str, role: Role = "value") -> Segment:
     """The string at `pointer` of the envelope, verbatim; any other scalar as JSON writes it."""
     if isinstance(value, str):
-        return Segment(value, role, Source("canonical", pointer, 0, len(value)))
-    return Segment(scalar_text(value), role, Source("canonical", pointer))
+        return Segment(value, role, SegmentSource("canonical", pointer, 0, len(value)))
+    return Segment(scalar_text(value), role, SegmentSource("canonical", pointer))
 
 
 def is_block(value: JsonValue) -> bool:

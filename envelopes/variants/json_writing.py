@@ -18,7 +18,7 @@ from typing import TypeAlias
 import msgspec
 
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import JsonValue
 from envelopes.text.fit_receipt import cut_segment, fit
 from envelopes.text.pointer import join
@@ -64,9 +64,9 @@ def sourced(value: JsonValue, pointer: str) -> Tree:
         case list():
             return [sourced(child, join(pointer, index)) for index, child in enumerate(value)]
         case str():
-            return Text((Segment(value, "value", Source("canonical", pointer, 0, len(value))),))
+            return Text((Segment(value, "value", SegmentSource("canonical", pointer, 0, len(value))),))
         case _:
-            return Segment(json.dumps(value), "value", Source("canonical", pointer))
+            return Segment(json.dumps(value), "value", SegmentSource("canonical", pointer))
 
 
 def own(text: str) -> Text:
@@ -146,7 +146,9 @@ def _escaped(segment: Segment, pieces: re.Pattern[str]) -> Iterator[Segment]:
         if source is None or source.start is None:
             yield Segment(piece[0] if piece["plain"] else json.dumps(piece[0])[1:-1], segment.role, source)
         elif piece["plain"]:
-            place = Source(source.document, source.pointer, source.start + piece.start(), source.start + piece.end())
+            place = SegmentSource(
+                source.document, source.pointer, source.start + piece.start(), source.start + piece.end()
+            )
             yield Segment(piece[0], segment.role, place)
         else:
-            yield Segment(json.dumps(piece[0])[1:-1], segment.role, Source(source.document, source.pointer))
+            yield Segment(json.dumps(piece[0])[1:-1], segment.role, SegmentSource(source.document, source.pointer))

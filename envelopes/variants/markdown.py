@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
@@ -31,7 +31,7 @@ def _written(canonical: CanonicalResult) -> Iterator[Segment]:
     yield words("**")
     yield field(canonical.tool_name, "/tool_name")
     yield words(" ")
-    yield Segment(ENDED[canonical.status], "headline", Source("canonical", "/status"))
+    yield Segment(ENDED[canonical.status], "headline", SegmentSource("canonical", "/status"))
     yield words("**")
     # An error's message is a member below; where it is the summary too, it is said once (RFC-107).
     if canonical.error is None or canonical.error.message != canonical.summary_text:

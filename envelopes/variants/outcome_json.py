@@ -24,8 +24,8 @@ from envelopes.schema.outcome import (
     fits_inline,
     outcome_to_model_content,
 )
-from envelopes.schema.receipt import Segment, Source
-from envelopes.schema.result import CanonicalResult, JsonValue, ToolError, summary
+from envelopes.schema.receipt import Segment, SegmentSource
+from envelopes.schema.result import CanonicalResult, JsonValue, ToolError, summarize
 from envelopes.schema.settlement import envelope_situation
 from envelopes.schema.variant import Variant
 from envelopes.text.pointer import text_at
@@ -59,7 +59,7 @@ def outcome_of(canonical: CanonicalResult) -> ToolOutcome:
         return _failure(tool, error)
     output = _nested(canonical)
     if canonical.artifacts and (_is_bounded(canonical.result) or not fits_inline(output)):
-        return ToolArtifactReference("", tool, canonical.artifacts[0].path, summary(canonical.summary_text))
+        return ToolArtifactReference("", tool, canonical.artifacts[0].path, summarize(canonical.summary_text))
     return ToolExecutionResult("", tool, output, 0)
 
 
@@ -118,7 +118,7 @@ def _member(name: str, value: JsonValue, canonical: CanonicalResult) -> Tree:
     for pointer in POINTERS.get(name, ()):
         field = text_at(document, pointer)
         if field and value.endswith(field):
-            source = Source("canonical", pointer, 0, len(field))
+            source = SegmentSource("canonical", pointer, 0, len(field))
             before = (Segment(value[: -len(field)], "label"),) if value != field else ()
             return Text((*before, Segment(field, "value", source)))
     return own(value)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Role, Segment, Source
+from envelopes.schema.receipt import Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
 from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
@@ -76,11 +76,11 @@ def _written(source: str, canonical: str) -> tuple[Segment, ...]:
 
 def _segments(pieces: Iterable[list[Any]]) -> Iterable[Segment]:
     for text, pointer, start, end, role in pieces:
-        source = None if pointer is None else Source("canonical", pointer, start, end)
+        source = None if pointer is None else SegmentSource("canonical", pointer, start, end)
         yield Segment(text, _role(text, role, source), source)
 
 
-def _role(text: str, role: str, source: Source | None) -> Role:
+def _role(text: str, role: str, source: SegmentSource | None) -> Role:
     if role in ROLES:
         return role  # type: ignore[return-value]
     if source is None:

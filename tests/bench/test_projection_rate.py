@@ -22,8 +22,8 @@ from envelopes.recordings import UnknownFormat, detect_format
 from envelopes.recordings.base import CallRecord, ResultRecord, SourceLine, SourcePath
 from envelopes.schema.result import CompleteOutput
 from envelopes.storage.file_store import MemorySink
-from envelopes.text.canonical_json import hash_of
-from envelopes.text.untrusted_json import Untrusted, tame
+from envelopes.text.canonical_json import hash_value
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 LEAST_RATE = 5_000  # calls a second and core
 SMALL = 4 * 1024  # bytes of the recorded result
@@ -59,7 +59,7 @@ def _seconds(work: object, given: object) -> float:
 def _both_halves(calls: list[tuple[Family, CompleteOutput]]) -> None:
     for family, complete in calls:
         canonical = project(complete, family, family.projection, MemorySink()).canonical
-        hash_of(canonical.to_json())
+        hash_value(canonical.to_json())
         hashlib.sha256(render(canonical, family, family.rendering).text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -100,7 +100,7 @@ def _read(agent: str, call: CallRecord, record: ResultRecord) -> Iterator[tuple[
     if record.result is None:
         return
     try:
-        args, result = tame(call.args), tame(record.result)
+        args, result = parse_json(call.args), parse_json(record.result)
     except Untrusted:
         return
     evidence = Evidence(

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from envelopes.schema.call import Coercion, Iteration, Limits, Policy, Sandbox, ToolCall
+from envelopes.schema.call import Coercion, Iteration, Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.effects import Created, Deleted, Effects, Modified, Renamed
 from envelopes.schema.outcome import TOOL_MESSAGE_MAX_CHARS
 from envelopes.schema.result import CanonicalResult, ToolError
@@ -72,7 +72,7 @@ def call(**fields: Any) -> ToolCall:
         "executor_version": "1.0.0",
         "tool_registry_version": "1.0",
         "risk_level": "commands",
-        "policy": Policy(confirmations_required=True, sandbox=Sandbox(enabled=True), limits=Limits()),
+        "policy": RunPolicy(confirmations_required=True, sandbox=Sandbox(enabled=True), limits=Limits()),
     }
     return ToolCall(**known | fields)
 
@@ -147,7 +147,7 @@ EFFECTS = st.builds(
     renamed=_maybe(_tuples(st.builds(Renamed, from_path=TEXT, to_path=TEXT))),
 )
 POLICY = st.builds(
-    Policy,
+    RunPolicy,
     confirmations_required=st.booleans(),
     sandbox=st.builds(
         Sandbox,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.artifacts.bucket import PART, Bucket, BucketTimeouts, bucket_at
-from envelopes.storage.file_store import Unreachable
+from envelopes.storage.file_store import StoreUnreachable
 from tests.buckets import KEYS
 from tests.conftest import CHECKOUT
 from tests.faults import bucket_faults as faults
@@ -80,7 +80,7 @@ def test_every_call_ends_in_time_and_says_why(
             thread.join(max(0.0, end - time.monotonic()))
     assert [name for name, thread in threads.items() if thread.is_alive()] == []
     for name, error in ended.items():
-        assert isinstance(error, Unreachable), (name, error)
+        assert isinstance(error, StoreUnreachable), (name, error)
         assert said in str(error), name
         assert "\n" not in str(error)
 

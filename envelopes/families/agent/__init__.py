@@ -21,7 +21,7 @@ from envelopes.families.agent.summary import AgentRead, project_agent
 from envelopes.families.agent.tools import TOOLS
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded, project_follow_up, project_wait
 from envelopes.families.base import Family, Projection, project_by_type
-from envelopes.lint.rules import said
+from envelopes.lint.rules import must_mention
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS
 
@@ -42,6 +42,8 @@ FAMILY = Family(
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
     mappings=claude_code.TOOLS,
     tools=TOOLS,
-    lint=(said("agent_unsaid", "which agent or task it is", "/result/agent_id", "/result/task_handle/task_id"),),
+    lint=(
+        must_mention("agent_unsaid", "which agent or task it is", "/result/agent_id", "/result/task_handle/task_id"),
+    ),
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.agent.results import body as foreign_body
 from envelopes.families.base import bounded, headline, label, line_break, member_line, sliced, text_block, value
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.pointer import join
 
@@ -43,7 +43,7 @@ def _follow_up(canonical: CanonicalResult) -> Iterator[Segment]:
         return
     yield line_break(2)
     shown = text[:FOLLOW_UP_CHARACTERS]
-    yield Segment(shown, "preview", Source("canonical", "/result/follow_up_text", 0, len(shown)))
+    yield Segment(shown, "preview", SegmentSource("canonical", "/result/follow_up_text", 0, len(shown)))
     if len(shown) < len(text):
         yield line_break()
         yield Segment(f"[first {len(shown)} characters of the follow-up]", "marker")
@@ -120,7 +120,7 @@ def _entries(canonical: CanonicalResult, title: str, pointer: str, parts: tuple[
         yield from _entry(item, join(pointer, index), parts)
     if omitted:
         yield line_break()
-        yield Segment(f"+{omitted} more", "marker", Source("canonical", f"{pointer}_omitted"))
+        yield Segment(f"+{omitted} more", "marker", SegmentSource("canonical", f"{pointer}_omitted"))
 
 
 def _entry(item: RecordedObject, pointer: str, parts: tuple[str, ...]) -> Iterator[Segment]:
@@ -149,7 +149,7 @@ def _joined(canonical: CanonicalResult, title: str, pointer: str) -> Iterator[Se
             yield label(", ")
         yield sliced(one, join(pointer, index))
     if len(shown) < total:
-        yield Segment(f" +{total - len(shown)} more", "marker", Source("canonical", pointer))
+        yield Segment(f" +{total - len(shown)} more", "marker", SegmentSource("canonical", pointer))
 
 
 # By name and not by shape: a child that was created and a foreign agent's run may both be one bare id.

@@ -11,8 +11,8 @@ import msgspec
 
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, TaskHandle, spoken
-from envelopes.schema.result import ToolError, summary
+from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, TaskHandle, to_members
+from envelopes.schema.result import ToolError, summarize
 
 
 class Spawned(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +34,13 @@ class Spawned(msgspec.Struct, frozen=True, kw_only=True):
 
 def spawn_outcome(found: Spawned) -> str:
     under = f" under task {found.task_handle.task_id}" if found.task_handle else ""
-    return summary(f"Agent spawned: {found.agent_id}{under}")
+    return summarize(f"Agent spawned: {found.agent_id}{under}")
 
 
 def project_spawned(found: Spawned, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     members = msgspec.structs.asdict(found) | {
-        "task_handle": spoken(found.task_handle),
-        "child_supervision": spoken(found.child_supervision),
+        "task_handle": to_members(found.task_handle),
+        "child_supervision": to_members(found.child_supervision),
         "initial_output": None,
     }
     if found.initial_output:

@@ -17,8 +17,8 @@ import msgspec
 from envelopes.families.agent.waiting import WaitCondition, one_line
 from envelopes.families.base import Projector, ResultMembers, text_size
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import spoken
-from envelopes.schema.result import JsonValue, summary
+from envelopes.schema.follow_up_handles import to_members
+from envelopes.schema.result import JsonValue, summarize
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.pointer import join
@@ -102,11 +102,11 @@ class AgentRead(msgspec.Struct, frozen=True):
 
 
 def agent_outcome(found: AgentRead) -> str:
-    return summary(f"Agent {found.agent.identity.agent_id} is {found.agent.state}")
+    return summarize(f"Agent {found.agent.identity.agent_id} is {found.agent.state}")
 
 
 def project_agent(found: AgentRead, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    whole = spoken(found.agent)
+    whole = to_members(found.agent)
     assert isinstance(whole, dict)
     scalars = {name: member for name, member in whole.items() if name not in LISTS}
     agent = {name: _clipped(join("agent", name), member, projector) for name, member in scalars.items()}

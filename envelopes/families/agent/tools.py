@@ -9,7 +9,7 @@ import msgspec
 from envelopes.families.agent.spawning import Spawned
 from envelopes.families.agent.summary import AgentRead
 from envelopes.families.agent.waiting import FollowUp, WaitRecorded, Wake
-from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 AgentId: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]+$")]
 Preset: TypeAlias = Literal["private_child", "public_named"]
@@ -20,7 +20,7 @@ NEEDS_RESOURCE: tuple[Wake, ...] = ("task_result", "external")
 NOT_BLANK = {"type": "string", "minLength": 1, "pattern": r"\S"}
 
 
-class WaitForInput(Input, frozen=True):
+class WaitForInput(ToolInput, frozen=True):
     """`resource` names the task or the external thing that is waited for."""
 
     trimmed: ClassVar[tuple[str, ...]] = ("reason", "resource")
@@ -34,11 +34,11 @@ class WaitForInput(Input, frozen=True):
             raise ValueError(f"resource: is required when wake is {self.wake}")
 
 
-class AgentGetInput(Input, frozen=True):
+class AgentGetInput(ToolInput, frozen=True):
     """No members."""
 
 
-class EnqueueInput(Input, frozen=True):
+class EnqueueInput(ToolInput, frozen=True):
     trimmed: ClassVar[tuple[str, ...]] = ("text",)
 
     text: NonEmpty
@@ -49,7 +49,7 @@ class EnqueueInput(Input, frozen=True):
         msgspec.structs.force_setattr(self, "priority", ALIASES.get(self.priority or "", self.priority))
 
 
-class SpawnAgentInput(Input, frozen=True):
+class SpawnAgentInput(ToolInput, frozen=True):
     """A named agent is created idle; a private child gets its first message and starts at once."""
 
     trimmed: ClassVar[tuple[str, ...]] = ("initial_message", "agent_id", "template")

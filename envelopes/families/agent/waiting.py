@@ -13,8 +13,8 @@ import msgspec
 
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import spoken
-from envelopes.schema.result import JsonValue, summary
+from envelopes.schema.follow_up_handles import to_members
+from envelopes.schema.result import JsonValue, summarize
 
 Wake: TypeAlias = Literal["operator_input", "task_result", "external"]
 Scope: TypeAlias = Literal["agent", "work_item"]
@@ -71,7 +71,7 @@ class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
 
 def wait_outcome(found: WaitRecorded) -> str:
     at = f"work item {found.work_item_id}" if found.scope == "work_item" else "the agent"
-    return summary(f"Waiting at {at} on {found.wake}: {found.reason}")
+    return summarize(f"Waiting at {at} on {found.wake}: {found.reason}")
 
 
 def follow_up_outcome(found: FollowUp) -> str:
@@ -103,7 +103,7 @@ def _condition(field: str, condition: WaitCondition, projector: Projector, polic
     lines = {name: one_line(f"{field}/{name}", getattr(condition, name), projector) for name in texts}
     few = msgspec.structs.replace(policy, preview=min(policy.preview, SOURCES_CHARACTERS))
     sources = projector.listed(f"{field}/wake_sources", list(condition.wake_sources), few)
-    said = spoken(msgspec.structs.replace(condition, **lines))
+    said = to_members(msgspec.structs.replace(condition, **lines))
     assert isinstance(said, dict)
     return said | {path.rpartition("/")[2]: member for path, member in sources.items()}
 
@@ -117,4 +117,4 @@ def _work_item(found: WaitingWorkItem | None, projector: Projector) -> JsonValue
     if found is None:
         return None
     objective = one_line("work_item/objective", found.objective, projector)
-    return spoken(msgspec.structs.replace(found, objective=objective))
+    return to_members(msgspec.structs.replace(found, objective=objective))

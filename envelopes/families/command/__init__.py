@@ -27,7 +27,7 @@ from envelopes.families.command.claude_code import read_background, read_command
 from envelopes.families.command.receipts import RENDERERS
 from envelopes.families.command.results import CommandResult, RunningCommand, project_command, project_running
 from envelopes.families.command.tools import TOOLS
-from envelopes.lint.rules import said
+from envelopes.lint.rules import must_mention
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.storage.file_store import ArtifactSink
 
@@ -60,8 +60,8 @@ FAMILY = Family(
         ),
     ),
     lint=(
-        said("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),
-        said("saved_output_unsaid", "where the whole output was saved", "/result/saved_output/path"),
+        must_mention("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),
+        must_mention("saved_output_unsaid", "where the whole output was saved", "/result/saved_output/path"),
     ),
     examples=Path(__file__).with_name("examples.json"),
 )

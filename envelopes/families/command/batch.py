@@ -18,7 +18,7 @@ import msgspec
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.families.command.results import CommandResult, command_members, shares, wanted
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.text.command_preview import describe
+from envelopes.text.command_preview import preview_command
 
 ItemStatus: TypeAlias = Literal["completed", "failed", "rejected", "skipped"]
 
@@ -77,7 +77,7 @@ def project_batch(batch: BatchResult, projector: Projector, policy: ProjectionPo
 def _item(
     number: int, item: BatchItem, limits: list[int], projector: Projector, policy: ProjectionPolicy
 ) -> dict[str, Any]:
-    text = describe(item.cmd)
+    text = preview_command(item.cmd)
     members = {
         "index": number,
         "cmd": text.preview,

@@ -17,7 +17,7 @@ from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, outcome
 from envelopes.schema.follow_up_handles import TaskHandle
-from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summary
+from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summarize
 from envelopes.text.outline import outline_text
 
 STREAM_MEMBERS = ("stdout", "stderr")
@@ -162,7 +162,7 @@ def _reading(
     outputs: tuple[OutputField, ...] = (),
 ) -> Reading:
     said = "no result was recorded" if fidelity == "absent" else outcome(result)
-    complete = CompleteOutput(tool_name=evidence.tool, status="success", summary_text=summary(said), result=result)
+    complete = CompleteOutput(tool_name=evidence.tool, status="success", summary_text=summarize(said), result=result)
     return Reading(build=lambda: complete, fidelity=fidelity, links=links or {}, outputs=outputs)
 
 

@@ -24,8 +24,8 @@ import msgspec
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.families.command.output_tokens import CHARACTERS_PER_TOKEN, output_tokens
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import TaskHandle, spoken
-from envelopes.text.command_preview import describe
+from envelopes.schema.follow_up_handles import TaskHandle, to_members
+from envelopes.text.command_preview import preview_command
 
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
 
@@ -101,9 +101,9 @@ def project_command(result: CommandResult, projector: Projector, policy: Project
 
 
 def project_running(result: RunningCommand, projector: Projector, _policy: ProjectionPolicy) -> ResultMembers:
-    members: ResultMembers = {"disposition": "already_running", "task_handle": spoken(result.task)}
+    members: ResultMembers = {"disposition": "already_running", "task_handle": to_members(result.task)}
     if result.cmd is not None:
-        text = describe(result.cmd)
+        text = preview_command(result.cmd)
         members |= {"command": text.preview, "command_digest": text.digest}
     for name in ("workdir", "shell", "summary", "instructions"):
         if note := getattr(result, name):
@@ -178,7 +178,7 @@ def _completed(result: CommandResult, streams: dict[str, Any], *, cut: bool) -> 
 def _task(result: CommandResult, streams: dict[str, Any]) -> dict[str, Any]:
     return {
         "disposition": result.disposition,
-        "task_handle": spoken(result.task),
+        "task_handle": to_members(result.task),
         "initial_output_preview": None,
         "initial_output_truncated": result.cut_by_source,
         **streams,
@@ -192,7 +192,7 @@ def _notes(result: CommandResult) -> dict[str, Any]:
         "interpretation": result.interpretation,
         "image": result.is_image or None,
         "saved_output": msgspec.to_builtins(result.saved_output),
-        "task_handle": spoken(result.task),
+        "task_handle": to_members(result.task),
     }
     return {name: value for name, value in notes.items() if value is not None}
 
@@ -200,7 +200,7 @@ def _notes(result: CommandResult) -> dict[str, Any]:
 def _diagnostics(result: CommandResult, policy: ProjectionPolicy) -> dict[str, Any]:
     if result.cmd is None or result.output_characters is None:
         return {}
-    text = describe(result.cmd)
+    text = preview_command(result.cmd)
     return {
         "command_diagnostics": {
             "cmd_preview": text.preview,

@@ -18,7 +18,7 @@ import msgspec
 
 from envelopes.families.base import label, line_break
 from envelopes.families.command.laid_out import laid_out
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.text.preview import split_lines
 
 _MARKER = re.compile(
@@ -99,7 +99,7 @@ def cut_text(preview: str) -> CutText | None:
 def _document(stream: Stream, text: str | None) -> list[Segment]:
     if text is None or text == stream.text.strip():
         return []
-    shown = Segment(text, "preview", Source("canonical", stream.pointer))
+    shown = Segment(text, "preview", SegmentSource("canonical", stream.pointer))
     return list(_titled(f"{stream.title} (JSON, laid out for reading):", [shown]))
 
 
@@ -110,7 +110,9 @@ def _json_lines(stream: Stream) -> list[Segment]:
         end = at + len(line)
         if (text := laid_out(line)) and text != line.strip():
             shown += [_slice(stream, verbatim_from, at)] if verbatim_from < at else []
-            shown.append(Segment(text + "\n" * line.endswith("\n"), "preview", Source("canonical", stream.pointer)))
+            shown.append(
+                Segment(text + "\n" * line.endswith("\n"), "preview", SegmentSource("canonical", stream.pointer))
+            )
             verbatim_from = end
         at = end
     if not shown:
@@ -126,4 +128,4 @@ def _titled(title: str, shown: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def _slice(stream: Stream, start: int, end: int) -> Segment:
-    return Segment(stream.text[start:end], "preview", Source("canonical", stream.pointer, start, end))
+    return Segment(stream.text[start:end], "preview", SegmentSource("canonical", stream.pointer, start, end))

@@ -13,7 +13,7 @@ import msgspec
 from envelopes.families.command.batch import MOST_ITEMS, BatchResult
 from envelopes.families.command.output_tokens import DEFAULT_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS
 from envelopes.families.command.results import CommandResult, RunningCommand
-from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 YIELD_MS = 10_000
 # TOOLS-041, and the other members of a result that a model may be tempted to send back.
@@ -28,7 +28,7 @@ Tokens = Annotated[
 ]
 
 
-class ExecCommandInput(Input, frozen=True, kw_only=True):
+class ExecCommandInput(ToolInput, frozen=True, kw_only=True):
     """`accepts_input` None follows `tty`. `cmd` is never trimmed: a heredoc's end may depend on it."""
 
     clamped: ClassVar[dict[str, tuple[int, int]]] = {"max_output_tokens": (0, MOST_OUTPUT_TOKENS)}
@@ -48,7 +48,7 @@ class ExecCommandInput(Input, frozen=True, kw_only=True):
         return bool(self.tty if self.accepts_input is None else self.accepts_input)
 
 
-class BatchCommandInput(Input, frozen=True, kw_only=True):
+class BatchCommandInput(ToolInput, frozen=True, kw_only=True):
     clamped: ClassVar[dict[str, tuple[int, int]]] = {"max_output_tokens": (0, MOST_OUTPUT_TOKENS)}
 
     cmd: NonEmpty
@@ -59,7 +59,7 @@ class BatchCommandInput(Input, frozen=True, kw_only=True):
     max_output_tokens: Tokens | None = DEFAULT_OUTPUT_TOKENS
 
 
-class ExecCommandBatchInput(Input, frozen=True, kw_only=True):
+class ExecCommandBatchInput(ToolInput, frozen=True, kw_only=True):
     items: Annotated[tuple[BatchCommandInput, ...], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
     stop_on_error: bool | None = False
 

@@ -34,7 +34,7 @@ from envelopes.families.base import (
     text_block,
 )
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import spoken
+from envelopes.schema.follow_up_handles import to_members
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.fit_receipt import count_fitting
@@ -92,7 +92,7 @@ def _sizes(content: Iterable[Block], policy: ProjectionPolicy) -> Iterable[int]:
 
 def _lines_of_json(found: Blocks) -> str:
     """One block a line, so that a slice of the artifact is readable."""
-    return "\n".join(json.dumps(spoken(block), ensure_ascii=False) for block in found.content)
+    return "\n".join(json.dumps(to_members(block), ensure_ascii=False) for block in found.content)
 
 
 def _block(block: Block, index: int, room: int, projector: Projector) -> tuple[JsonValue, int]:

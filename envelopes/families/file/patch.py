@@ -19,7 +19,7 @@ import msgspec
 
 from envelopes.families.base import Projector, ResultMembers
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.result import summary
+from envelopes.schema.result import summarize
 
 PatchAction: TypeAlias = Literal["add", "modify", "delete", "move"]
 
@@ -68,7 +68,7 @@ def patch_outcome(patch: PatchResult) -> str:
     """The summary: each file with its mark, and the first three diagnostics, as far as 200 characters go."""
     files = ", ".join(f"{MARKS[file.action]}:{file.path}" for file in patch.changed_files)
     said = "; ".join(one.message for one in patch.diagnostics[:SUMMARY_DIAGNOSTICS])
-    return summary(f"applied patch to {files or 'no file'}{f'; diagnostics: {said}' if said else ''}")
+    return summarize(f"applied patch to {files or 'no file'}{f'; diagnostics: {said}' if said else ''}")
 
 
 def project_patch(patch: PatchResult, policy: ProjectionPolicy, projector: Projector) -> ResultMembers:

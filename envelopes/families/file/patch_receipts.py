@@ -16,7 +16,7 @@ from typing import Any
 
 from envelopes.families.base import headline, label, line_break, member_line, reason_line, value
 from envelopes.families.file.patch import MARKS
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
 
 SHOWN_NOTES = 8
@@ -61,7 +61,7 @@ def file_failure(canonical: CanonicalResult) -> Iterator[Segment]:
     if hint := canonical.error.recovery_hint:
         yield line_break()
         yield label("Hint: ")
-        yield Segment(hint, "hint", Source("canonical", "/error/recovery_hint", 0, len(hint)))
+        yield Segment(hint, "hint", SegmentSource("canonical", "/error/recovery_hint", 0, len(hint)))
     yield line_break()
     yield label("Retryable: ")
     yield value(canonical, "/error/retryable", "yes" if canonical.error.retryable else "no")
@@ -78,7 +78,7 @@ def _headline(result: dict[str, Any]) -> Iterator[Segment]:
     else:
         yield headline("Patch applied", "/result/changed_files")
     yield label(": ")
-    yield Segment(_counted(count, "file"), "value", Source("canonical", "/result/changed_file_count"))
+    yield Segment(_counted(count, "file"), "value", SegmentSource("canonical", "/result/changed_file_count"))
     yield label(" changed")
 
 
@@ -146,4 +146,4 @@ def _message(message: str) -> Iterator[Segment]:
 
 
 def _slice(message: str, start: int, end: int) -> Segment:
-    return Segment(message[start:end], "headline", Source("canonical", "/error/message", start, end))
+    return Segment(message[start:end], "headline", SegmentSource("canonical", "/error/message", start, end))

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 
 from envelopes.families.file.patch import PatchResult
-from envelopes.schema.tool import Input, ToolDefinition
+from envelopes.schema.tool import ToolDefinition, ToolInput
 
 
-class ApplyPatchInput(Input, frozen=True, kw_only=True):
+class ApplyPatchInput(ToolInput, frozen=True, kw_only=True):
     """`patch` must not be blank and is never trimmed: a last line of one space is context."""
 
     patch: Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S", description="A unified diff.")]

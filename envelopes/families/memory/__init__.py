@@ -12,7 +12,7 @@ from envelopes.families.base import Family
 from envelopes.families.memory import tools
 from envelopes.families.memory.receipts import receipt
 from envelopes.families.memory.results import MEMORY_CHARACTERS, FoundMemories, ReadMemory, project
-from envelopes.lint.rules import said
+from envelopes.lint.rules import must_mention
 from envelopes.schema.budget import ProjectionPolicy
 
 FAMILY = Family(
@@ -23,6 +23,6 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     projection=ProjectionPolicy(preview=MEMORY_CHARACTERS),
     tools=tools.TOOLS,
-    lint=(said("reference_unsaid", "what to ask MemoryGet for", "/result/results/*/source_ref"),),
+    lint=(must_mention("reference_unsaid", "what to ask MemoryGet for", "/result/results/*/source_ref"),),
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -14,7 +14,7 @@ from envelopes.families.base import (
     preview,
     value,
 )
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
 
 ERROR_DETAILS = (("Field", "field"), ("Source", "source_ref"))
@@ -29,7 +29,7 @@ def _read(canonical: CanonicalResult) -> Iterable[Segment]:
     memory = RecordedObject(canonical.result).member("memory")
     title = memory.text("title") or ""
     yield label("Memory: ")
-    yield Segment(title, "headline", Source("canonical", "/result/memory/title", 0, len(title)))
+    yield Segment(title, "headline", SegmentSource("canonical", "/result/memory/title", 0, len(title)))
     yield from member_line(canonical, "Source", "/result/memory/source_ref")
     yield from member_line(canonical, "Kind", "/result/memory/kind")
     yield from member_line(canonical, "Scope", "/result/memory/scope_kind")
@@ -55,7 +55,7 @@ def _found(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segme
     results = result.items("results")
     count = len(results) + (result.integer("results_omitted") or 0)
     said = f"{count or 'No'} {'memory' if count == 1 else 'memories'} found for "
-    yield Segment(said, "headline", Source("canonical", "/result/results"))
+    yield Segment(said, "headline", SegmentSource("canonical", "/result/results"))
     yield value(canonical, "/result/query")
     for index, found in enumerate(results):
         yield from _row(found, f"/result/results/{index}", index + 1)

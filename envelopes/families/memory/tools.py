@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from envelopes.families.memory.results import FoundMemories, ReadMemory
-from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 LIMIT = 10
 LIMITS = (1, 50)
@@ -21,7 +21,7 @@ SOURCE_REF = (
 )
 
 
-class MemorySearchInput(Input, frozen=True, kw_only=True):
+class MemorySearchInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("query",)
     clamped: ClassVar[dict[str, tuple[int, int]]] = {"limit": LIMITS}
 
@@ -35,7 +35,7 @@ class MemorySearchInput(Input, frozen=True, kw_only=True):
     ] = False
 
 
-class MemoryGetInput(Input, frozen=True, kw_only=True):
+class MemoryGetInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("source_ref",)
 
     source_ref: Annotated[

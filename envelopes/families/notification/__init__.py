@@ -31,9 +31,9 @@ from envelopes.families.base import (
     value,
 )
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import spoken
+from envelopes.schema.follow_up_handles import to_members
 from envelopes.schema.receipt import Segment
-from envelopes.schema.result import CanonicalResult, JsonValue, summary
+from envelopes.schema.result import CanonicalResult, JsonValue, summarize
 
 RECORD = "OperatorNotification"  # what stands in `tool_name`; no tool has this name
 REASON_CHARACTERS = 200
@@ -59,7 +59,7 @@ class OperatorNotification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notification_outcome(found: OperatorNotification) -> str:
-    return summary(f"Notification {found.notification_id} {_state(found)}")
+    return summarize(f"Notification {found.notification_id} {_state(found)}")
 
 
 def _state(found: OperatorNotification) -> str:
@@ -69,7 +69,7 @@ def _state(found: OperatorNotification) -> str:
 
 
 def _notification(found: OperatorNotification, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    deliveries: list[JsonValue] = [spoken(delivery) for delivery in found.deliveries]
+    deliveries: list[JsonValue] = [to_members(delivery) for delivery in found.deliveries]
     shown = projector.listed("deliveries", deliveries, policy)
     return {
         "notification_id": found.notification_id,

@@ -24,7 +24,7 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.families.task.tools import TOOLS
-from envelopes.lint.rules import said
+from envelopes.lint.rules import must_mention
 
 FAMILY = Family(
     name="task",
@@ -34,6 +34,6 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     mappings=FOREIGN,
     tools=TOOLS,
-    lint=(said("task_unsaid", "which task it is", "/result/task/task_id", "/result/tasks/*/id"),),
+    lint=(must_mention("task_unsaid", "which task it is", "/result/task/task_id", "/result/tasks/*/id"),),
     examples=Path(__file__).with_name("examples.json"),
 )

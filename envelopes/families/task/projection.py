@@ -31,9 +31,9 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, spoken
+from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, to_members
 from envelopes.schema.result import JsonValue
-from envelopes.text.command_preview import describe
+from envelopes.text.command_preview import preview_command
 from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.preview import FileText
 
@@ -52,7 +52,7 @@ def _task_read(found: TaskRead, projector: Projector, policy: ProjectionPolicy) 
         **_output(found, projector, policy),
         **_failure_text(found.failure, projector, policy),
         "failure_artifact": _failure(found.failure_artifact, projector, policy),
-        "child_supervision": spoken(found.child_supervision),
+        "child_supervision": to_members(found.child_supervision),
     }
     return {"retrieval_status": found.retrieval_status, "task": _said(task)}
 
@@ -121,7 +121,7 @@ def _fitting_indexes(field: str, sizes: Iterable[int], projector: Projector, pol
 
 
 def _task_stopped(found: TaskStopped, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    command = None if found.command is None else {"cmd": describe(found.command).preview}
+    command = None if found.command is None else {"cmd": preview_command(found.command).preview}
     message = {} if found.message is None else projector.text("message", found.message, policy.details, role="message")
     return {
         "task": _said({"task_id": found.task_id, "kind": found.kind, "command": command}),
@@ -160,7 +160,7 @@ def _identity(command: TaskCommand) -> dict[str, JsonValue]:
     """What may be said of the command's text: a preview without secrets and the digest of the whole."""
     if command.cmd is None:
         return _said({"cmd_digest": command.cmd_digest})
-    text = describe(command.cmd)
+    text = preview_command(command.cmd)
     return {"cmd": text.preview, "cmd_digest": command.cmd_digest or text.digest}
 
 
@@ -180,7 +180,7 @@ def _line_size(text: str) -> int:
 
 def _lines_of_json(found: ActiveTasks) -> str:
     """One task a line, so that a slice of the artifact is readable."""
-    return "\n".join(json.dumps(spoken(task), ensure_ascii=False) for task in found.tasks)
+    return "\n".join(json.dumps(to_members(task), ensure_ascii=False) for task in found.tasks)
 
 
 def _task_state(found: TaskState, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
@@ -209,7 +209,7 @@ def _stop_requested(found: StopRequested, projector: Projector, policy: Projecti
 def _snapshot(task: TaskSnapshot, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
     members = msgspec.structs.asdict(task) | {
         "summary": _line("task/summary", task.summary, projector),
-        "child_supervision": spoken(task.child_supervision),
+        "child_supervision": to_members(task.child_supervision),
     }
     for name, texts in _NESTED_TEXTS.items():
         if (part := getattr(task, name)) is not None:

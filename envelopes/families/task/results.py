@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from envelopes.schema.follow_up_handles import ChildSupervision
-from envelopes.schema.result import JsonValue, ToolError, summary
+from envelopes.schema.result import JsonValue, ToolError, summarize
 from envelopes.text.preview import FileText
 
 TaskStatus: TypeAlias = Literal["queued", "running", "cancelling", "completed", "failed", "cancelled", "interrupted"]
@@ -166,7 +166,7 @@ def verdict(retrieval_status: str | None) -> str:
 
 def read_outcome(found: TaskRead) -> str:
     words = verdict(found.retrieval_status).replace("{task}", found.task_id or NO_ID)
-    return summary(words.replace("{status}", found.status or NO_STATUS))
+    return summarize(words.replace("{status}", found.status or NO_STATUS))
 
 
 def active_outcome(found: ActiveTasks) -> str:
@@ -178,20 +178,20 @@ def counted(number: int) -> str:
 
 
 def state_outcome(found: TaskState) -> str:
-    return summary(f"Task {found.task.task_id} is {found.task.status}")
+    return summarize(f"Task {found.task.task_id} is {found.task.status}")
 
 
 def input_outcome(found: InputOffered) -> str:
     if not found.accepted_input:
-        return summary(f"Input not accepted: {found.refusal or f'task {found.task.task_id} is {found.task.status}'}")
-    return summary(f"Input delivered to task {found.task.task_id}")
+        return summarize(f"Input not accepted: {found.refusal or f'task {found.task.task_id} is {found.task.status}'}")
+    return summarize(f"Input delivered to task {found.task.task_id}")
 
 
 def stop_outcome(found: StopRequested) -> str:
     if found.task.status == "cancelled":
-        return summary(f"Task {found.task.task_id} cancelled")
+        return summarize(f"Task {found.task.task_id} cancelled")
     words = "Force stop" if found.force_stop_requested else "Stop"
-    return summary(f"{words} requested for task {found.task.task_id}")
+    return summarize(f"{words} requested for task {found.task.task_id}")
 
 
 def unknown_task(task_id: str) -> ToolError:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from envelopes.families.task.results import ActiveTasks, InputOffered, StopRequested, TaskRead, TaskState
-from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 # What tasks are called elsewhere, and what their results say: the message of the refusal tells which.
 MISNAMED = {"id": "task_id", "shell_id": "task_id", "bash_id": "task_id", "timeout": "timeout_ms"}
@@ -15,17 +15,17 @@ RESULT_ONLY = ("task", "status", "kind", "exit_status", "retrieval_status", "out
 HINT = 'give the task_id that a task handle or TaskList shows, for example {"task_id": "task_7"}'
 
 
-class TaskListInput(Input, frozen=True):
+class TaskListInput(ToolInput, frozen=True):
     """No members."""
 
 
-class TaskStatusInput(Input, frozen=True):
+class TaskStatusInput(ToolInput, frozen=True):
     trimmed: ClassVar[tuple[str, ...]] = ("task_id",)
 
     task_id: NonEmpty
 
 
-class TaskOutputInput(Input, frozen=True):
+class TaskOutputInput(ToolInput, frozen=True):
     """`timeout_ms` counts only while `block` is true."""
 
     trimmed: ClassVar[tuple[str, ...]] = ("task_id",)
@@ -35,7 +35,7 @@ class TaskOutputInput(Input, frozen=True):
     timeout_ms: Annotated[int, msgspec.Meta(ge=0)] | None = 30_000
 
 
-class TaskInputInput(Input, frozen=True):
+class TaskInputInput(ToolInput, frozen=True):
     """`input` is written as it stands: not trimmed, and it may be empty."""
 
     trimmed: ClassVar[tuple[str, ...]] = ("task_id",)
@@ -44,7 +44,7 @@ class TaskInputInput(Input, frozen=True):
     input: str
 
 
-class TaskStopInput(Input, frozen=True):
+class TaskStopInput(ToolInput, frozen=True):
     trimmed: ClassVar[tuple[str, ...]] = ("task_id",)
 
     task_id: NonEmpty

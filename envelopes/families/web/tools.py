@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from envelopes.families.web.results import FetchedPage, FoundPages
-from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 MAX_CHARS = 20_000
 MAX_RESULTS = 5
 
 
-class WebFetchInput(Input, frozen=True, kw_only=True):
+class WebFetchInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("url",)
     clamped: ClassVar[dict[str, tuple[int, int]]] = {"max_chars": (1, MAX_CHARS)}
 
@@ -28,7 +28,7 @@ class WebFetchInput(Input, frozen=True, kw_only=True):
     ] = "auto"
 
 
-class WebSearchInput(Input, frozen=True, kw_only=True):
+class WebSearchInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("query", "provider")
 
     query: Annotated[NonEmpty, msgspec.Meta(description="What to look for.")]

@@ -20,7 +20,7 @@ from envelopes.families.work_item import claude_code, projection, tools
 from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import PROJECTIONS
 from envelopes.families.work_item.views import WorkItemChange, WorkItemPage, WorkItemPick, WorkItemReading
-from envelopes.lint.rules import said
+from envelopes.lint.rules import must_mention
 
 OURS: dict[type[msgspec.Struct], Projection] = {
     WorkItemChange: projection.change,
@@ -38,7 +38,7 @@ FAMILY = Family(
     mappings=claude_code.TOOLS,
     tools=tools.TOOLS,
     lint=(
-        said(
+        must_mention(
             "work_item_unsaid",
             "which work item it is",
             "/result/work_item/id",

@@ -19,7 +19,7 @@ from envelopes.families.base import (
 )
 from envelopes.families.work_item.results import body as recorded
 from envelopes.families.work_item.results import todo_line
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 
 ERROR_DETAILS = (("Field", "field"), ("Work item", "work_item_id"))
@@ -88,7 +88,7 @@ def _listed(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segm
     yield value(canonical, "/result/returned")
     yield label(" of ")
     total = result.integer("total_matching")
-    yield Segment(str(total), "headline", Source("canonical", "/result/total_matching"))
+    yield Segment(str(total), "headline", SegmentSource("canonical", "/result/total_matching"))
     yield label(f" work {'item' if total == 1 else 'items'} (")
     yield value(canonical, "/result/filter")
     yield label(")")
@@ -100,7 +100,7 @@ def _outcome(said: str, result: RecordedObject, member: str) -> Iterable[Segment
     """The outcome and the id, which the next call needs."""
     found = result.member(member).text("id") or ""
     yield label(said)
-    yield Segment(found, "headline", Source("canonical", f"/result/{member}/id", 0, len(found)))
+    yield Segment(found, "headline", SegmentSource("canonical", f"/result/{member}/id", 0, len(found)))
 
 
 def _item(canonical: CanonicalResult, member: str) -> Iterable[Segment]:
@@ -131,7 +131,7 @@ def _steps(result: RecordedObject) -> Iterable[Segment]:
         yield line_break()
         yield label("Todo list: ")
         said = f"{count} {'step' if count == 1 else 'steps'}"
-        yield Segment(said, "value", Source("canonical", "/result/work_item/todo_list"))
+        yield Segment(said, "value", SegmentSource("canonical", "/result/work_item/todo_list"))
 
 
 def _states(found: RecordedObject, pointer: str) -> Iterable[Segment]:
@@ -148,10 +148,12 @@ def _states(found: RecordedObject, pointer: str) -> Iterable[Segment]:
 def _unfinished(item: JsonValue, pointer: str) -> Iterable[Segment]:
     warning = RecordedObject(item)
     yield label("Warning: unfinished todos, ")
-    yield Segment(str(warning.integer("pending_count")), "value", Source("canonical", f"{pointer}/pending_count"))
+    yield Segment(
+        str(warning.integer("pending_count")), "value", SegmentSource("canonical", f"{pointer}/pending_count")
+    )
     yield label(" pending and ")
     count = str(warning.integer("in_progress_count"))
-    yield Segment(count, "value", Source("canonical", f"{pointer}/in_progress_count"))
+    yield Segment(count, "value", SegmentSource("canonical", f"{pointer}/in_progress_count"))
     yield label(" in progress")
     for at, text in enumerate(warning.strings("sample")):
         yield line_break()
@@ -191,7 +193,7 @@ def _row(item: JsonValue, pointer: str) -> Iterable[Segment]:
         yield from todo_line(todo.recorded, f"{pointer}/todo_list/{index}")
     if omitted := view.integer("todo_list_omitted"):
         yield line_break()
-        yield Segment(f"  [{omitted} more todos]", "marker", Source("canonical", f"{pointer}/todo_list_omitted"))
+        yield Segment(f"  [{omitted} more todos]", "marker", SegmentSource("canonical", f"{pointer}/todo_list_omitted"))
 
 
 def _text(canonical: CanonicalResult, holder: RecordedObject, path: str, title: str) -> Iterable[Segment]:

@@ -14,7 +14,7 @@ from envelopes.families.work_item.views import (
     WorkItemPick,
     WorkItemReading,
 )
-from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 LIMIT = 20
 LIMITS = (1, 100)
@@ -24,14 +24,14 @@ WorkItemId = Annotated[NonEmpty, msgspec.Meta(description="Id of the work item, 
 Objective = Annotated[NonEmpty, msgspec.Meta(description="What is to be reached, in a sentence or two.")]
 
 
-class TodoInput(Input, frozen=True, kw_only=True):
+class TodoInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("text",)
 
     text: Annotated[NonEmpty, msgspec.Meta(description="One step.")]
     state: Annotated[Literal["pending", "in_progress", "completed"], msgspec.Meta(description="How far the step is.")]
 
 
-class CreateWorkItemInput(Input, frozen=True, kw_only=True):
+class CreateWorkItemInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("objective", "plan")
 
     objective: Objective
@@ -42,7 +42,7 @@ class CreateWorkItemInput(Input, frozen=True, kw_only=True):
     todo_list: Annotated[list[TodoInput] | None, msgspec.Meta(description="The steps, in order.")] = None
 
 
-class UpdateWorkItemInput(Input, frozen=True, kw_only=True):
+class UpdateWorkItemInput(ToolInput, frozen=True, kw_only=True):
     """A null field is left as it is, like one that is not named."""
 
     trimmed: ClassVar[tuple[str, ...]] = ("work_item_id", "objective")
@@ -61,7 +61,7 @@ class UpdateWorkItemInput(Input, frozen=True, kw_only=True):
             raise ValueError("name at least one of objective, plan_status, todo_list")
 
 
-class PickWorkItemInput(Input, frozen=True, kw_only=True):
+class PickWorkItemInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("work_item_id", "reason")
 
     work_item_id: WorkItemId
@@ -70,14 +70,14 @@ class PickWorkItemInput(Input, frozen=True, kw_only=True):
     ] = None
 
 
-class GetWorkItemInput(Input, frozen=True, kw_only=True):
+class GetWorkItemInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("work_item_id",)
 
     work_item_id: WorkItemId
     include_todo_list: Annotated[bool, msgspec.Meta(description="Whether to return the todo list too.")] = False
 
 
-class ListWorkItemsInput(Input, frozen=True, kw_only=True):
+class ListWorkItemsInput(ToolInput, frozen=True, kw_only=True):
     clamped: ClassVar[dict[str, tuple[int, int]]] = {"limit": LIMITS}
 
     filter: Annotated[
@@ -91,7 +91,7 @@ class ListWorkItemsInput(Input, frozen=True, kw_only=True):
     include_todo_list: Annotated[bool, msgspec.Meta(description="Whether to return the todo lists too.")] = False
 
 
-class CompleteWorkItemInput(Input, frozen=True, kw_only=True):
+class CompleteWorkItemInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("work_item_id",)
 
     work_item_id: WorkItemId

@@ -30,7 +30,7 @@ from envelopes.families.base import (
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
-from envelopes.schema.tool import Input, NonEmpty, ToolDefinition
+from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 Mode: TypeAlias = Literal["direct", "isolated"]
 
@@ -49,7 +49,7 @@ class WorkspaceResult(msgspec.Struct, frozen=True, kw_only=True):
     projection_kind: str
 
 
-class UseWorkspaceInput(Input, frozen=True, kw_only=True):
+class UseWorkspaceInput(ToolInput, frozen=True, kw_only=True):
     trimmed: ClassVar[tuple[str, ...]] = ("path", "workspace_id", "cwd", "isolation_label")
 
     path: NonEmpty | None = None

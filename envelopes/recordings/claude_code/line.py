@@ -40,7 +40,7 @@ from envelopes.recordings.claude_code.reader_state import (
     switch_session,
 )
 from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, SessionEntry, first_byte, struct_reader
-from envelopes.text.untrusted_json import joined
+from envelopes.text.untrusted_json import join_object
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _AGENT = "agent-"
@@ -106,7 +106,7 @@ class SessionLine(msgspec.Struct, frozen=True):
             key=message_key(entry.uuid, self.number, self.raw),
             at=self.at,
             result=entry.tool_use_result,
-            extra=joined(slices) if slices else None,
+            extra=join_object(slices) if slices else None,
             inherited=self.inherited,
         )
 

@@ -38,7 +38,7 @@ from envelopes.recordings.claude_code.schema import (
     has_nul,
     struct_reader,
 )
-from envelopes.text.untrusted_json import Untrusted, elements, tame
+from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
 _PERSISTED = b'"<persisted-output>'
@@ -112,7 +112,7 @@ def _block_records(context: MessageContext, message: ApiMessage, content: bytes)
         yield _surrounding_message(context, message, content)
         yield from _results(context, [])
         return
-    slices = [content[1:-1].strip()] if len(blocks) == 1 else elements(content)
+    slices = [content[1:-1].strip()] if len(blocks) == 1 else array_slices(content)
     if surrounding:
         rest = b"[" + b",".join(slices[index] for index in surrounding) + b"]"
         yield _surrounding_message(context, message, rest)
@@ -133,7 +133,7 @@ def _read_blocks(content: bytes) -> list[ContentBlock | Untrusted]:
         with suppress(msgspec.MsgspecError, RecursionError):
             return [*_decode_blocks(content)]
     blocks: list[ContentBlock | Untrusted] = []
-    for raw in elements(content):
+    for raw in array_slices(content):
         try:
             blocks.append(_read_block(raw))
         except Untrusted as refusal:
@@ -251,7 +251,7 @@ def _persisted_preview(content: bytes) -> str:
     if not content.startswith(_PERSISTED):
         return ""
     try:
-        return str(tame(content))
+        return str(parse_json(content))
     except Untrusted:
         return ""
 

@@ -13,8 +13,8 @@ from hashlib import blake2s
 import msgspec
 
 from envelopes.recordings.base import CallRecord, EventRecord, LineProblem, MessageRecord, Record, RunRecord, storable
-from envelopes.schema.result import summary
-from envelopes.text.untrusted_json import Untrusted, elements, members, tame
+from envelopes.schema.result import summarize
+from envelopes.text.untrusted_json import Untrusted, array_slices, object_slices, parse_json
 
 _AGENT = "claude-code"
 COMMAND, PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4, 5  # a title of a higher rank replaces a lower one
@@ -208,7 +208,7 @@ def follow_up_records(state: ReaderState, record: Record | LineProblem) -> Itera
             yield RunRecord(line=record.line, run=record.run, plan=record.args)
         case CallRecord() if record.tool in _SPAWNING:
             try:
-                prompt = members(record.args).get("prompt", b"")
+                prompt = object_slices(record.args).get("prompt", b"")
             except Untrusted:
                 return
             remember(state.prompts, _digest(prompt), record.call)
@@ -256,7 +256,7 @@ def _prompt_title(content: bytes) -> str | None:
     text = _prompt_text(content)
     if text.lstrip().startswith(_NO_PROMPT):
         return None
-    return storable(summary(text)) or None
+    return storable(summarize(text)) or None
 
 
 def _command_title(content: bytes) -> str | None:
@@ -264,12 +264,12 @@ def _command_title(content: bytes) -> str | None:
     name = parts.get("name", "")
     if not name or name in _IDLE_COMMANDS:
         return None
-    return storable(summary(f"{name} {parts.get('args', '')}"))
+    return storable(summarize(f"{name} {parts.get('args', '')}"))
 
 
 def _prompt_text(content: bytes) -> str:
     try:
-        return str(tame(_text_slice(content) or b'""'))
+        return str(parse_json(_text_slice(content) or b'""'))
     except Untrusted:
         return ""
 
@@ -278,8 +278,8 @@ def _text_slice(content: bytes) -> bytes:
     """The JSON string that is a message's content, or that its first text block holds."""
     if not content.startswith(b"["):
         return content if content.startswith(b'"') else b""
-    for block in elements(content):
-        slices = members(block) if block.startswith(b"{") else {}
+    for block in array_slices(content):
+        slices = object_slices(block) if block.startswith(b"{") else {}
         if slices.get("type") == b'"text"' and slices.get("text", b"").startswith(b'"'):
             return slices["text"]
     return b""

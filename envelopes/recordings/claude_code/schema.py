@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from envelopes.recordings.base import storable
-from envelopes.text.untrusted_json import Untrusted, members, tame
+from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
 
 NOTHING = msgspec.Raw()
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
@@ -96,7 +96,7 @@ def struct_reader(struct: type[Parsed]) -> Callable[[bytes | msgspec.Raw], Parse
             return read_by_field(slice_)
 
     def read_by_field(slice_: bytes) -> Parsed:
-        slices = members(slice_)
+        slices = object_slices(slice_)
         return struct(**{field.name: _field_value(field, slices.get(field.encode_name)) for field in fields})
 
     return read
@@ -113,7 +113,7 @@ def _field_value(field: msgspec.structs.FieldInfo, slice_: bytes | None) -> Any:
     if field.type is msgspec.Raw:
         return msgspec.Raw(slice_)
     try:
-        value = tame(slice_)
+        value = parse_json(slice_)
         return msgspec.convert(storable(value) if isinstance(value, str) else value, field.type)
     except (msgspec.ValidationError, Untrusted):
         return field.default

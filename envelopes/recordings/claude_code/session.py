@@ -49,8 +49,8 @@ from envelopes.recordings.claude_code.reader_state import (
 )
 from envelopes.recordings.claude_code.schema import NOTHING, first_byte, struct_reader
 from envelopes.recordings.claude_code.subagents import progress_records, sidechain_records
-from envelopes.schema.result import summary
-from envelopes.text.untrusted_json import Untrusted, elements, tame
+from envelopes.schema.result import summarize
+from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 Records = Iterator[Record | LineProblem]
 _BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot", "file-history-delta"})
@@ -195,14 +195,14 @@ def _title(line: SessionLine) -> Records:
     if not text:
         return
     if entry.leaf_uuid and entry.leaf_uuid not in state.recent:
-        remember(state.summaries, entry.leaf_uuid, summary(text))
+        remember(state.summaries, entry.leaf_uuid, summarize(text))
     elif state.session is not None:
         yield from _title_update(line, rank, text)
 
 
 def _title_update(line: SessionLine, rank: int, text: str) -> Records:
     if line.state.offer_title(rank):
-        yield RunRecord(line=line.number, run=line.run, title=summary(text))
+        yield RunRecord(line=line.number, run=line.run, title=summarize(text))
 
 
 def _attachment(line: SessionLine) -> Records:
@@ -235,7 +235,7 @@ def _count_preserved(metadata: msgspec.Raw) -> str:
     preserved = _read_compact_metadata(metadata)
     if first_byte(preserved.preserved_messages) == b"{":
         uuids = _read_preserved_messages(preserved.preserved_messages).uuids
-        number = len(elements(bytes(uuids))) if first_byte(uuids) == b"[" else 0
+        number = len(array_slices(bytes(uuids))) if first_byte(uuids) == b"[" else 0
         return f"{number} message{'s' * (number > 1)}" if number else ""
     return "some messages" if first_byte(preserved.preserved_segment) == b"{" else ""
 
@@ -248,8 +248,8 @@ def _microcompacted(line: SessionLine) -> Records:
     ids = _read_microcompact_metadata(line.entry.microcompact_metadata).compacted_tool_ids
     if first_byte(ids) != b"[":
         return
-    for index, raw in enumerate(elements(bytes(ids))):
-        call = tame(raw)
+    for index, raw in enumerate(array_slices(bytes(ids))):
+        call = parse_json(raw)
         if isinstance(call, str):
             yield _superseded(line, storable(call), "microcompact", None)
         else:
@@ -262,7 +262,7 @@ def _replaced(line: SessionLine) -> Records:
     if first_byte(line.entry.replacements) != b"[":
         yield line.problem("$.replacements", "expected an array", bytes(line.entry.replacements), part=True)
         return
-    for index, raw in enumerate(elements(bytes(line.entry.replacements))):
+    for index, raw in enumerate(array_slices(bytes(line.entry.replacements))):
         try:
             replacement = _read_replacement(raw)
         except Untrusted as refusal:

@@ -19,7 +19,7 @@ from pytest_django import Settings
 
 from dashboard.artifacts.bucket import LARGEST_RANGE, SMALLEST_RANGE, ObjectReader
 from dashboard.artifacts.stores import ArtifactStore, configured_store
-from envelopes.storage.file_store import Fault, MemorySink, MissingArtifact, Stored, Unreachable
+from envelopes.storage.file_store import MemorySink, MissingArtifact, StoredContent, StoreFault, StoreUnreachable
 from envelopes.storage.line_index import NotIndexed
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import text_of
@@ -35,7 +35,7 @@ def store(artifact_store: str) -> ArtifactStore:
     return configured_store()
 
 
-def put(store: ArtifactStore, content: bytes) -> Stored:
+def put(store: ArtifactStore, content: bytes) -> StoredContent:
     return store.put(io.BytesIO(content))
 
 
@@ -44,14 +44,14 @@ def content(store: ArtifactStore, path: str) -> bytes:
         return stream.read()
 
 
-def place(stored: Stored, form: str = "") -> str:
+def place(stored: StoredContent, form: str = "") -> str:
     return f"{stored.sha256[:2]}/{stored.sha256}{form}"
 
 
 @pytest.mark.parametrize(("data", "lines"), [(b"", 0), (b"a", 1), (b"a\nb", 2), (b"\0\xff\n", 1)])
 def test_what_is_put_comes_back_and_is_counted(store: ArtifactStore, data: bytes, lines: int) -> None:
     stored = put(store, data)
-    assert stored == Stored(hashlib.sha256(data).hexdigest(), len(data), lines)
+    assert stored == StoredContent(hashlib.sha256(data).hexdigest(), len(data), lines)
     assert content(store, stored.sha256) == data
     assert names_in_store() == [place(stored)]
     assert store.check() == ()
@@ -116,7 +116,7 @@ def test_other_bytes_of_the_same_size_are_named(store: ArtifactStore) -> None:
     stored = put(store, b"hello\n")
     put_beside(place(stored), b"jello\n")
     (fault,) = store.check()
-    assert fault == Fault(
+    assert fault == StoreFault(
         place(stored), f"holds content with sha256 {hashlib.sha256(b'jello' + bytes([10])).hexdigest()}"
     )
 
@@ -126,11 +126,11 @@ def test_an_index_of_something_else_or_of_nothing_is_named(store: ArtifactStore)
     name = place(stored, ".lines")
     raw = content_beside(name)
     put_beside(name, raw[:-1] + bytes([raw[-1] ^ 1]))
-    assert store.check() == (Fault(name, "is not the index of this content"),)
+    assert store.check() == (StoreFault(name, "is not the index of this content"),)
     put_beside(name, raw[:5])
     assert [fault.reason for fault in store.check()] == ["cannot be read (BadIndex)"]
     take_away(place(stored, ".zst"))
-    assert store.check() == (Fault(name, "is the index of nothing"),)
+    assert store.check() == (StoreFault(name, "is the index of nothing"),)
     assert store.sizes() == {stored.sha256: 5}
 
 
@@ -138,8 +138,8 @@ def test_what_is_no_artifact_is_named(store: ArtifactStore) -> None:
     put_beside("notes.txt", b"mine")
     put_beside("58/x", b"mine")
     assert store.check() == (
-        Fault("58/x", "is not named as an artifact is"),
-        Fault("notes.txt", "is not named as an artifact is"),
+        StoreFault("58/x", "is not named as an artifact is"),
+        StoreFault("notes.txt", "is not named as an artifact is"),
     )
 
 
@@ -300,7 +300,7 @@ def test_a_bucket_that_is_not_there_is_an_error_of_one_line(
     s3_environment: dict[str, str], settings: Settings, tmp_path: Path, ask: Callable[[ArtifactStore], object]
 ) -> None:
     settings.ARTIFACTS, settings.ARTIFACT_CACHE = "s3://no-such-bucket/x", tmp_path
-    with pytest.raises(Unreachable) as error:
+    with pytest.raises(StoreUnreachable) as error:
         ask(configured_store())
     assert "\n" not in str(error.value)
     assert not list(tmp_path.rglob("incoming-*"))

@@ -19,7 +19,7 @@ from pytest_django import Settings
 from dashboard.artifacts.ingest import ProjectQuota, hold_quota
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call, Problem, Project
-from envelopes.storage.file_store import Stored
+from envelopes.storage.file_store import StoredContent
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import answers, asks, write
 
@@ -165,6 +165,6 @@ def test_without_a_quota_nothing_is_counted(settings: Settings, project: Project
     path.write_bytes(b"x" * 1_000)
     with hold_quota(project.pk) as quota, path.open("rb") as file:
         quota.check(file)
-        quota.add(Stored("a" * 64, 10**15, 1))
+        quota.add(StoredContent("a" * 64, 10**15, 1))
         assert isinstance(quota, ProjectQuota)
         assert quota.used == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envelopes.alignment.coverage import dropped_fields, generalize_pointers, scalar_fields
-from envelopes.schema.receipt import Segment, Source, text_receipt
+from envelopes.schema.receipt import Segment, SegmentSource, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
 
 
@@ -30,7 +30,7 @@ def test_a_field_is_kept_when_it_is_traced_or_stands_there_as_a_word() -> None:
     canonical = envelope({"path": "/src/app.py", "count": 1234, "mode": "regex", "exit": 7})
     receipt = text_receipt(
         (
-            Segment("/src/app.py", "value", Source("canonical", "/result/path", 0, 11)),
+            Segment("/src/app.py", "value", SegmentSource("canonical", "/result/path", 0, 11)),
             Segment(": 1234 regexes, 7", "label"),
         )
     )
@@ -39,7 +39,7 @@ def test_a_field_is_kept_when_it_is_traced_or_stands_there_as_a_word() -> None:
 
 def test_a_recorded_source_counts_where_it_leads_to_the_envelope() -> None:
     canonical = envelope({"path": "ab", "mode": "cd"})
-    receipt = text_receipt((Segment("ab", "value", Source("complete", "/filePath", 0, 2)),))
+    receipt = text_receipt((Segment("ab", "value", SegmentSource("complete", "/filePath", 0, 2)),))
     assert dropped_fields(scalar_fields(canonical), receipt, lambda source: "/result/path") == ("/result/mode",)
     assert len(dropped_fields(scalar_fields(canonical), receipt)) == 2
 
@@ -52,5 +52,5 @@ def test_rows_of_a_list_are_one_name() -> None:
 
 
 def test_nothing_is_dropped_where_every_field_is_traced() -> None:
-    receipt = text_receipt((Segment("ab", "value", Source("canonical", "/result/path", 0, 2)),))
+    receipt = text_receipt((Segment("ab", "value", SegmentSource("canonical", "/result/path", 0, 2)),))
     assert dropped_fields({"/result/path": "never looked for"}, receipt) == ()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from envelopes.halves import Halves, read_halves
-from envelopes.schema.receipt import Source
+from envelopes.schema.receipt import SegmentSource
 from tests.bench.long_calls import LONG
 
 SAMPLES = Path(__file__).parents[3] / "dashboard" / "samples"
@@ -63,7 +63,7 @@ def origins(halves: Halves, first: int) -> list[tuple[str, str, int | None] | No
     return found
 
 
-def _origin(source: Source | None, at: int) -> tuple[str, str, int | None] | None:
+def _origin(source: SegmentSource | None, at: int) -> tuple[str, str, int | None] | None:
     if source is None:
         return None
     place = None if source.start is None or not source.end else source.start + at

@@ -11,7 +11,7 @@ import pytest
 from envelopes.alignment.mapping import Evidence, Reading
 from envelopes.families import external, registry
 from envelopes.halves import Halves, lint_recorded, read_halves
-from envelopes.schema.receipt import ImagePart, OtherPart, Part, Segment, Source, TextPart
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Segment, SegmentSource, TextPart
 from envelopes.schema.result import CanonicalResult
 from envelopes.storage.file_store import MemorySink
 
@@ -62,12 +62,12 @@ def recorded(content: object, *, args: bytes = b"{}", result: bytes | None = b'"
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ({"type": "text", "text": "a"}, TextPart((Segment("a", "value", Source("complete", "", 0, 1)),))),
+        ({"type": "text", "text": "a"}, TextPart((Segment("a", "value", SegmentSource("complete", "", 0, 1)),))),
         (
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}},
             ImagePart("image/png", "QUJD", 3),
         ),
-        ("a", TextPart((Segment("a", "value", Source("complete", "", 0, 1)),))),
+        ("a", TextPart((Segment("a", "value", SegmentSource("complete", "", 0, 1)),))),
         ({"type": "image", "source": {"url": "x"}}, OtherPart("image", '{"type":"image","source":{"url":"x"}}')),
         ({"type": "text", "text": 5}, OtherPart("text", '{"type":"text","text":5}')),
         ({"id": 1}, OtherPart("object", '{"id":1}')),

@@ -15,9 +15,9 @@ from envelopes.alignment.spans import (
     match_prefix,
     to_segments,
 )
-from envelopes.schema.receipt import Segment, Source, TextPart
+from envelopes.schema.receipt import Segment, SegmentSource, TextPart
 
-ONE = Source("complete", "/one", 0, 9)
+ONE = SegmentSource("complete", "/one", 0, 9)
 
 
 @pytest.mark.parametrize(("value", "at", "expected"), [("b", 2, Span(2, 3, "/x", 0, 1)), ("b", 0, None), ("", 0, None)])

@@ -12,7 +12,7 @@ from envelopes.codecs import content_blocks, holon
 from envelopes.codecs.content_blocks import ContentBlocks
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart
 from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
-from envelopes.text.untrusted_json import Untrusted, dump
+from envelopes.text.untrusted_json import Untrusted, dump_json
 from tests.envelopes.settled import (
     JSON,
     MAYBE_TEXT,
@@ -270,7 +270,9 @@ BLOCKS = st.builds(
     st.lists(
         st.builds(lambda text: TextPart((Segment(text, "label"),)), ODD_TEXT)
         | st.builds(lambda data: ImagePart("image/png", data, len(data) * 3 // 4), TEXT)
-        | st.builds(lambda used: OtherPart("tool_use", dump({"type": "tool_use", "input": used}).decode()), OBJECT),
+        | st.builds(
+            lambda used: OtherPart("tool_use", dump_json({"type": "tool_use", "input": used}).decode()), OBJECT
+        ),
         max_size=4,
     ).map(lambda parts: Receipt(tuple(parts))),
     PATHS,

@@ -22,7 +22,7 @@ from envelopes.families.work_item.views import (
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import CompleteOutput, ToolError
-from envelopes.schema.tool import Input, InvalidToolInput
+from envelopes.schema.tool import InvalidToolInput, ToolInput
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 
@@ -72,7 +72,7 @@ def canonical(tool: str, sort: str) -> Any:
     return projected(samples(tool)[sort]).canonical.to_json()
 
 
-def parsed(tool: str, arguments: Any) -> Input:
+def parsed(tool: str, arguments: Any) -> ToolInput:
     return builtin(tool)[1].parse(arguments)
 
 

@@ -15,17 +15,17 @@ from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.families.registry import family
 from envelopes.halves import lint_recorded, read_halves
-from envelopes.lint.model import Finding, Pair, Rule, Shortened, Sighting
-from envelopes.lint.rules import SHARED, lint, said
+from envelopes.lint.model import Finding, LintInput, Rule, Shortened, Sighting
+from envelopes.lint.rules import SHARED, lint, must_mention
 from envelopes.pipeline.project import project
-from envelopes.pipeline.render import render, rendered_pair
-from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, Source, text_receipt
+from envelopes.pipeline.render import lint_input, render
+from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, SegmentSource, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.variant import Variant
 from envelopes.storage.file_store import MemorySink
-from envelopes.text.credentials import secrets_in
+from envelopes.text.credentials import find_secrets
 from envelopes.text.preview import Cut
-from envelopes.text.untrusted_json import dump
+from envelopes.text.untrusted_json import dump_json
 from envelopes.variants import VARIANTS
 from tests.cases import each
 from tests.envelopes.alignment.test_alignment_labels import answered
@@ -40,7 +40,7 @@ def own(text: str, role: Role = "label") -> Segment:
 
 
 def field(text: str, pointer: str, role: Role = "value", document: Any = "canonical") -> Segment:
-    return Segment(text, role, Source(document, pointer, 0, len(text)))
+    return Segment(text, role, SegmentSource(document, pointer, 0, len(text)))
 
 
 def pair(
@@ -49,7 +49,7 @@ def pair(
     error: ToolError | None = None,
     artifacts: tuple[str, ...] = (),
     **known: Any,
-) -> Pair:
+) -> LintInput:
     canonical = CanonicalResult(
         tool_name="ExecCommand",
         status="error" if error else "success",
@@ -59,10 +59,10 @@ def pair(
         artifacts=tuple(map(ArtifactRef, artifacts)),
     )
     spoken = [own(one) if isinstance(one, str) else one for one in segments]
-    return Pair(canonical=canonical, receipt=text_receipt(spoken), **known)
+    return LintInput(canonical=canonical, receipt=text_receipt(spoken), **known)
 
 
-def names(looked_at: Pair, rules: tuple[Rule, ...] = ()) -> list[str]:
+def names(looked_at: LintInput, rules: tuple[Rule, ...] = ()) -> list[str]:
     return [finding.rule for finding in lint(looked_at, rules)]
 
 
@@ -71,7 +71,7 @@ CUT = {"cuts": (Shortened("/result/stdout_preview", FIVE_OF_NINE),), "result": {
 SHOWN = field("first line of it\n", "/result/stdout_preview", "preview")
 TASK = {"task_handle": {"task_id": "task_123"}}
 
-BROKEN: dict[str, Pair] = {
+BROKEN: dict[str, LintInput] = {
     "escaped_json": pair('{"stdout": "first line of it\\nsecond \\"line\\" of it"}', result={"stdout_preview": OUTPUT}),
     "exit_status_missing": pair("Process exited with code 10", result={"exit_status": 1}),
     "cut_without_marker": pair(own("Output:\n"), SHOWN, **CUT),
@@ -90,7 +90,7 @@ BROKEN: dict[str, Pair] = {
     "error_incomplete": pair("write_denied: The user declined", error=REFUSED),
 }
 
-IN_ORDER: dict[str, Pair] = {
+IN_ORDER: dict[str, LintInput] = {
     "text as it is": pair(f"stdout:\n{OUTPUT}", result={"stdout_preview": OUTPUT}),
     "escapes that the command itself printed": pair(
         '{"a": "\\n\\"x\\""}', result={"stdout_preview": '{"a": "\\n\\"x\\""}'}
@@ -100,7 +100,7 @@ IN_ORDER: dict[str, Pair] = {
     "no word about a zero": pair("README.md", result={"exit_status": 0}),
     "a cut that is stated": pair(SHOWN, own("[3 lines omitted]", "marker"), **CUT),
     "a cut list of which only the number is said": pair(
-        Segment("9 items", "value", Source("canonical", "/result/items")),
+        Segment("9 items", "value", SegmentSource("canonical", "/result/items")),
         cuts=(Shortened("/result/items", FIVE_OF_NINE),),
     ),
     "a field that is not shown at all": pair("Done.", **CUT),
@@ -167,7 +167,7 @@ def test_a_secret_is_pointed_at_and_never_repeated() -> None:
     ],
 )
 def test_a_secret_is_known_by_a_shape_that_nothing_else_has(text: str, kind: str | None) -> None:
-    assert [secret.kind for secret in secrets_in(text)] == ([kind] if kind else [])
+    assert [secret.kind for secret in find_secrets(text)] == ([kind] if kind else [])
 
 
 def test_the_gap_of_a_recorded_receipt_counts_only_when_its_lines_are_nowhere() -> None:
@@ -223,7 +223,7 @@ def test_a_recorded_receipt_is_not_measured_by_our_own_conventions(rule: str) ->
 
 
 def test_a_familys_own_rules_speak_first_and_replace_a_shared_one_of_their_name() -> None:
-    def always(_: Pair) -> list[Sighting]:
+    def always(_: LintInput) -> list[Sighting]:
         return [Sighting(sentence="Mine.")]
 
     looked_at = pair("a\n(Results are truncated.)", result={"exit_status": 1})
@@ -246,7 +246,7 @@ def test_a_family_asks_for_the_handles_that_its_tools_take() -> None:
 
 
 def test_missing_rows_are_one_finding_and_none_where_a_marker_says_so() -> None:
-    rules = (said("row_unsaid", "which rows there are", "/result/rows/*/id"),)
+    rules = (must_mention("row_unsaid", "which rows there are", "/result/rows/*/id"),)
     rows = {"rows": [{"id": f"wi_{number}"} for number in range(5)]}
     (finding,) = lint(pair("wi_0", result=rows), rules)
     assert finding.sentence == "The receipt does not say which rows there are: wi_1 and 3 more."
@@ -256,7 +256,7 @@ def test_missing_rows_are_one_finding_and_none_where_a_marker_says_so() -> None:
 
 @pytest.mark.parametrize("receipt", ["wi_1", "(wi_1)", "a wi_10 and wi_1", "ä wi_1\n"])
 def test_a_handle_is_said_where_it_is_a_word(receipt: str) -> None:
-    rules = (said("row_unsaid", "which rows there are", "/result/rows/*/id"),)
+    rules = (must_mention("row_unsaid", "which rows there are", "/result/rows/*/id"),)
     assert names(pair(receipt, result={"rows": [{"id": "wi_1"}]}), rules) == []
     unsaid = receipt.replace("wi_1", "wi_1_") + " äwi_1 xwi_1 wi_12"
     assert names(pair(unsaid, result={"rows": [{"id": "wi_1"}]}), rules) == ["row_unsaid"]
@@ -284,7 +284,7 @@ def test_the_beginning_of_a_receipt_says_nothing_of_what_is_missing(rule: str, *
 def test_no_receipt_of_ours_has_a_finding(family: Family, sample: CompleteOutput) -> None:
     projection = project(sample, family, family.projection, MemorySink())
     receipt = render(projection.canonical, family, family.rendering)
-    assert lint(rendered_pair(projection, receipt), family.lint) == ()
+    assert lint(lint_input(projection, receipt), family.lint) == ()
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_the_readable_variants_have_no_finding_either(variant: Variant) -> None:
     for family_of, sample in SAMPLES:
         projection = project(sample, family_of, family_of.projection, MemorySink())
         receipt = render(projection.canonical, family_of, family_of.rendering, variant=variant)
-        assert lint(rendered_pair(projection, receipt), family_of.lint) == ()
+        assert lint(lint_input(projection, receipt), family_of.lint) == ()
 
 
 def test_the_variants_that_send_json_are_told_apart_by_what_they_escape() -> None:
@@ -303,7 +303,7 @@ def test_the_variants_that_send_json_are_told_apart_by_what_they_escape() -> Non
     sample = next(one for one in command.samples if "FAIL: TestResume" in str(one.result))
     projection = project(sample, command, command.projection, MemorySink())
     receipt = render(projection.canonical, command, command.rendering, variant=variant)
-    assert names(rendered_pair(projection, receipt), command.lint) == ["escaped_json"]
+    assert names(lint_input(projection, receipt), command.lint) == ["escaped_json"]
 
 
 ANYTHING = st.recursive(
@@ -338,9 +338,9 @@ def test_over_all_recorded_calls_the_rules_find_what_is_there_and_cry_no_wolf(re
             halves = read_halves(
                 agent="claude-code",
                 tool=call.tool,
-                args=dump(call.args),
-                result=dump(call.result) if call.has_result else None,
-                content=dump(list(call.parts)),
+                args=dump_json(call.args),
+                result=dump_json(call.result) if call.has_result else None,
+                content=dump_json(list(call.parts)),
                 is_error=call.is_error,
             )
             found.update({(call.tool, finding.rule) for finding in lint_recorded(halves)})

@@ -8,17 +8,24 @@ import pytest
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.families.registry import family
-from envelopes.pipeline.budget_sweep import Write, apportioned, fell_out, said_fields, sweep, within_tokens
+from envelopes.pipeline.budget_sweep import (
+    Write,
+    apportion_tokens,
+    count_field_characters,
+    dropped_at,
+    find_limit,
+    sweep,
+)
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Receipt, Segment, Source, text_receipt
+from envelopes.schema.receipt import Receipt, Segment, SegmentSource, text_receipt
 from envelopes.schema.result import CanonicalResult
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount, count_tokens
 from envelopes.variants import variant, variants_for
 
-ROWS = [Segment(f"row {number}\n", "value", Source("canonical", f"/result/{number}")) for number in range(50)]
+ROWS = [Segment(f"row {number}\n", "value", SegmentSource("canonical", f"/result/{number}")) for number in range(50)]
 CEILING = 12_000
 
 
@@ -58,8 +65,8 @@ def test_each_field_has_the_budget_below_which_it_is_gone() -> None:
 @pytest.mark.parametrize("tokens", [20, 60, 133])
 def test_a_field_stands_whole_at_every_budget_that_was_tried_from_the_one_that_it_names(tokens: int) -> None:
     found = sweep(first_rows, CEILING)
-    receipt = first_rows(within_tokens(first_rows, tokens, found))
-    gone, shortened = fell_out(found.fates, said_fields(receipt))
+    receipt = first_rows(find_limit(first_rows, tokens, found))
+    gone, shortened = dropped_at(found.fates, count_field_characters(receipt))
     assert not shortened
     assert gone
     assert all(fate.whole_from > count_tokens(receipt.text).count for fate in gone)
@@ -73,7 +80,7 @@ def test_a_budget_in_tokens_is_kept_by_receipts_and_by_json(owner: Family) -> No
         found = sweep(write, CEILING)
         for part in (0.8, 0.3):
             budget = max(20, int(found.whole.tokens * part))
-            text = write(within_tokens(write, budget, found)).text
+            text = write(find_limit(write, budget, found)).text
             assert count_tokens(text).count <= budget, (one.id, budget)
 
 
@@ -81,13 +88,13 @@ def test_a_budget_is_nearly_used_where_a_text_can_be_cut_anywhere() -> None:
     owner = family("command")
     write = writer(largest_sample(owner), owner, "receipt")
     found = sweep(write, CEILING)
-    used = count_tokens(write(within_tokens(write, 400, found)).text).count
+    used = count_tokens(write(find_limit(write, 400, found)).text).count
     assert 360 <= used <= 400
 
 
 def test_a_whole_budget_asks_for_the_whole_receipt() -> None:
     found = sweep(first_rows, CEILING)
-    assert first_rows(within_tokens(first_rows, found.whole.tokens, found)) == first_rows(CEILING)
+    assert first_rows(find_limit(first_rows, found.whole.tokens, found)) == first_rows(CEILING)
 
 
 def test_a_renderer_that_breaks_small_budgets_is_asked_for_larger_ones() -> None:
@@ -98,9 +105,9 @@ def test_a_renderer_that_breaks_small_budgets_is_asked_for_larger_ones() -> None
 
     found = sweep(stubborn, CEILING)
     assert min(one.characters for one in found.tried) >= 200
-    assert within_tokens(stubborn, 3, found) == 0
+    assert find_limit(stubborn, 3, found) == 0
 
 
 def test_shares_of_tokens_sum_up_to_the_texts_own() -> None:
-    assert apportioned(["hello ", "world", ""], TokenCount(7, "any", "exact")) == [5, 2, 0]
-    assert apportioned([], TokenCount(0, "any", "exact")) == []
+    assert apportion_tokens(["hello ", "world", ""], TokenCount(7, "any", "exact")) == [5, 2, 0]
+    assert apportion_tokens([], TokenCount(0, "any", "exact")) == []

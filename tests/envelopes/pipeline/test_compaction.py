@@ -15,7 +15,14 @@ from envelopes import compact
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.pipeline import compaction
-from envelopes.pipeline.compaction import CompactedHistory, Dropped, Entry, compact_history, envelope_characters, recap
+from envelopes.pipeline.compaction import (
+    CompactedHistory,
+    Dropped,
+    HistoryEntry,
+    compact_history,
+    envelope_characters,
+    recap,
+)
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
@@ -323,7 +330,7 @@ def _scalars(value: Any) -> list[Any]:
     return [value]
 
 
-def entries(*rounds: int, characters: int = 4_000) -> list[Entry]:
+def entries(*rounds: int, characters: int = 4_000) -> list[HistoryEntry]:
     made = []
     for number, in_round in enumerate(rounds):
         output = f"call {number}\n" + "x" * characters
@@ -331,14 +338,16 @@ def entries(*rounds: int, characters: int = 4_000) -> list[Entry]:
             {"exit_status": 0, "stdout_preview": output, "stdout_artifact": 0}, f"artifacts/{number}/o.txt"
         )
         made.append(
-            Entry(
+            HistoryEntry(
                 call_id=f"c{number}", round=in_round, canonical=canonical, text=f"Process exited with code 0\n{output}"
             )
         )
     return made
 
 
-def compacted(history: list[Entry] | tuple[Entry, ...], tokens: int, keep_newest: int = 2) -> CompactedHistory:
+def compacted(
+    history: list[HistoryEntry] | tuple[HistoryEntry, ...], tokens: int, keep_newest: int = 2
+) -> CompactedHistory:
     return compact_history(history, tokens, keep_newest, count=len)
 
 
@@ -382,7 +391,7 @@ def test_compacting_a_history_again_changes_nothing_and_expands_nothing(tokens: 
 
 
 def test_a_receipt_shorter_than_its_recap_is_left_alone() -> None:
-    short = Entry(call_id="c1", round=1, canonical=success({"exit_status": 0}), text="ok")
+    short = HistoryEntry(call_id="c1", round=1, canonical=success({"exit_status": 0}), text="ok")
     assert compacted([short], 0, keep_newest=0).entries == (short,)
 
 

@@ -23,7 +23,7 @@ from envelopes.schema.result import (
     InvalidOutput,
     Status,
     ToolError,
-    summary,
+    summarize,
 )
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.preview import head_tail
@@ -119,9 +119,9 @@ def test_no_status_but_success_and_error_is_read() -> None:
 
 
 def test_a_summary_is_one_line_of_at_most_200_characters() -> None:
-    assert summary("two\n lines") == "two lines"
-    assert summary("x" * 200) == "x" * 200
-    assert summary("x" * 201) == "x" * 199 + "…"
+    assert summarize("two\n lines") == "two lines"
+    assert summarize("x" * 200) == "x" * 200
+    assert summarize("x" * 201) == "x" * 199 + "…"
 
 
 @each(("family", "sample"), SAMPLES)

@@ -17,7 +17,7 @@ from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.pipeline.size_limit import fits
 from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
-from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summary
+from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summarize
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.preview import Cut, head_tail, shorten
 from envelopes.variants import variants_for
@@ -89,7 +89,7 @@ def test_whatever_is_cut_the_outer_fields_stay_as_they_are(tool: str, sort: str,
     document = lowered(complete, characters)[0].canonical.to_json()
     assert list(document)[:5] == ["tool_name", "status", "summary_text", "result", "error"]
     assert (document["tool_name"], document["status"]) == (tool, complete.status)
-    assert document["summary_text"] == summary(complete.summary_text)
+    assert document["summary_text"] == summarize(complete.summary_text)
     assert (document["result"] is None, document["error"] is None) == (complete.result is None, complete.error is None)
 
 

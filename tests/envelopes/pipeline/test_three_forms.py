@@ -16,9 +16,9 @@ from envelopes.families.base import Projected
 from envelopes.families.registry import builtin, samples, tools
 from envelopes.families.task.results import FailureArtifact, TaskRead
 from envelopes.pipeline.compaction import compact, recap
-from envelopes.pipeline.droppable import survey
+from envelopes.pipeline.droppable import find_droppable
 from envelopes.pipeline.project import project
-from envelopes.pipeline.render import render, rendered_pair
+from envelopes.pipeline.render import lint_input, render
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput, ToolError
@@ -295,7 +295,7 @@ def test_both_halves_of_one_output_come_back_together(tool: str) -> None:
     family, _ = builtin(tool)
     projection = projected(samples(tool)["large"])
     receipt = render(projection.canonical, family, family.rendering)
-    pair = rendered_pair(projection, receipt)
+    pair = lint_input(projection, receipt)
     assert (pair.canonical, pair.receipt) == (projection.canonical, receipt)
     assert [cut.pointer for cut in pair.cuts] == [cut.pointer for cut in projection.cuts]
 
@@ -332,7 +332,7 @@ def test_a_long_failure_is_referenced_beside_our_own_record_of_it() -> None:
 
 def test_handles_survive_where_previews_go() -> None:
     promoted = projected(samples("ExecCommand")["promoted"]).canonical
-    assert survey(compact(promoted, 1).canonical.result, "").has_handle
+    assert find_droppable(compact(promoted, 1).canonical.result, "").has_handle
 
 
 def test_an_input_error_is_raised_with_its_payload() -> None:

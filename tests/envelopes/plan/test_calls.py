@@ -12,7 +12,7 @@ from envelopes.plan.calls import Origin, calls_of
 from envelopes.plan.order import needs, order, unmet
 from envelopes.plan.references import Scope, UnresolvedReference
 from envelopes.plan.schema import Plan, Step, read_plan
-from envelopes.schema.call import Iteration, Limits, Policy, Sandbox
+from envelopes.schema.call import Iteration, Limits, RunPolicy, Sandbox
 from envelopes.schema.timestamps import check_instant
 from envelopes.text.canonical_json import args_hash
 from envelopes.text.untrusted_json import Untrusted
@@ -24,8 +24,8 @@ FILES = Scope(steps={"list": {"items": [{"path": "a.md"}, {"path": "b.md"}], "co
 EACH = {"from": "$steps.list.items", "itemName": "file", "indexName": "n"}
 
 
-def policy(**limits: int) -> Policy:
-    return Policy(confirmations_required=True, sandbox=Sandbox(enabled=True), limits=Limits(**limits))
+def policy(**limits: int) -> RunPolicy:
+    return RunPolicy(confirmations_required=True, sandbox=Sandbox(enabled=True), limits=Limits(**limits))
 
 
 def origin(**limits: int) -> Origin:

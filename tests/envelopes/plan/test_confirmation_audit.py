@@ -9,7 +9,7 @@ import pytest
 
 from envelopes.codecs import call as calls
 from envelopes.plan.confirmation_audit import Proof, confirmations
-from envelopes.schema.call import Limits, Policy, Sandbox, ToolResult
+from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolResult
 from envelopes.schema.event import ExecutionEvent
 from tests.envelopes.settled import call, settled
 
@@ -58,7 +58,7 @@ def test_a_call_that_wrote_is_proved_by_a_confirmation_that_came_first(
 
 
 def test_only_what_ran_and_could_change_something_needs_a_proof() -> None:
-    unasked = Policy(confirmations_required=False, sandbox=Sandbox(enabled=True), limits=Limits())
+    unasked = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=True), limits=Limits())
     assert confirmations([call(risk_level="read-only")], [result()], []) == ()
     assert confirmations([call(policy=unasked)], [result()], []) == ()
     assert confirmations([call()], [result("write_refused")], []) == ()

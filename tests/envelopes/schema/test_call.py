@@ -9,7 +9,7 @@ import pytest
 
 from envelopes.schema.call import CallError, InvalidCall, Iteration, Limits, ToolCall, ToolResult
 from envelopes.schema.settlement import StoredOutput
-from envelopes.schema.timestamps import check_instant, earlier, epoch_seconds, instant_at
+from envelopes.schema.timestamps import check_instant, epoch_seconds, format_instant, subtract_milliseconds
 from envelopes.schema.tool import RiskLevel
 from tests.envelopes.settled import AT, call
 
@@ -181,7 +181,7 @@ def test_a_text_that_names_no_point_in_time_is_refused(text: str) -> None:
 
 def test_a_point_in_time_is_the_same_in_seconds_to_the_microsecond() -> None:
     assert epoch_seconds("2025-12-16T18:12:00.123456Z") == 1765908720.123456
-    assert instant_at(1765908720.123456) == "2025-12-16T18:12:00.123456Z"
-    assert earlier("2025-12-16T19:12:00+01:00", 1_500) == "2025-12-16T18:11:58.500000+00:00"
+    assert format_instant(1765908720.123456) == "2025-12-16T18:12:00.123456Z"
+    assert subtract_milliseconds("2025-12-16T19:12:00+01:00", 1_500) == "2025-12-16T18:11:58.500000+00:00"
     with pytest.raises(ValueError, match="is no point in time"):
-        instant_at(1e30)
+        format_instant(1e30)

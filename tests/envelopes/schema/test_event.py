@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from envelopes.schema.event import EVENT_TYPES, ExecutionEvent, InvalidEvent, Level, check_story
+from envelopes.schema.event import EVENT_TYPES, ExecutionEvent, InvalidEvent, Level, check_events
 from tests.envelopes.settled import AT
 
 
@@ -87,11 +87,11 @@ def test_what_an_event_need_not_say_is_none() -> None:
     ],
 )
 def test_a_sound_story_has_no_problems(kinds: tuple[str, ...]) -> None:
-    assert check_story(story(*kinds), ["c1"]) == []
+    assert check_events(story(*kinds), ["c1"]) == []
 
 
 def test_a_run_may_be_cancelled_instead_of_finished() -> None:
-    assert check_story([event("run.started", seq=1), event("run.cancelled", seq=2)], []) == []
+    assert check_events([event("run.started", seq=1), event("run.cancelled", seq=2)], []) == []
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,12 @@ def test_a_run_may_be_cancelled_instead_of_finished() -> None:
     ],
 )
 def test_each_call_starts_once_and_then_ends_once(kinds: tuple[str, ...], problems: list[str]) -> None:
-    assert check_story(story(*kinds), ["c1"]) == problems
+    assert check_events(story(*kinds), ["c1"]) == problems
 
 
 def test_another_calls_events_prove_nothing() -> None:
     events = story("step.started", "step.finished")
-    assert check_story(events, ["c2"]) == ["c2: step.started 0 times", "c2: step.finished or step.failed 0 times"]
+    assert check_events(events, ["c2"]) == ["c2: step.started 0 times", "c2: step.finished or step.failed 0 times"]
 
 
 BEGINNING, ENDING = "a run begins with run.started, once", "a run ends with run.finished or run.cancelled, once"
@@ -134,10 +134,10 @@ BEGINNING, ENDING = "a run begins with run.started, once", "a run ends with run.
     ],
 )
 def test_a_run_has_one_beginning_and_one_end(kinds: tuple[str, ...], problems: list[str]) -> None:
-    assert check_story([event(kind) for kind in kinds], []) == problems
+    assert check_events([event(kind) for kind in kinds], []) == problems
 
 
 @pytest.mark.parametrize(("numbers", "sound"), [((1, 2), True), ((1, 3), False), ((2, 1), False), ((None, 1), False)])
 def test_the_numbers_of_a_run_have_no_gap(numbers: tuple[int | None, int], *, sound: bool) -> None:
     events = [event("run.started", seq=numbers[0]), event("run.finished", seq=numbers[1])]
-    assert (check_story(events, []) == []) is sound
+    assert (check_events(events, []) == []) is sound

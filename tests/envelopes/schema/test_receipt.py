@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.schema.receipt import ImagePart, Receipt, Segment, Source, TextPart
+from envelopes.schema.receipt import ImagePart, Receipt, Segment, SegmentSource, TextPart
 
-FIELD = Source("canonical", "/result/path")
+FIELD = SegmentSource("canonical", "/result/path")
 PARTS = (
     TextPart((Segment("read ", "label"), Segment("a.py", "value", FIELD))),
     ImagePart("image/png", "iVBORw0=", 5),
@@ -25,6 +25,6 @@ PARTS = (
     ],
 )
 def test_the_beginning_of_a_receipt_runs_over_its_texts_and_keeps_the_sources(
-    characters: int, pieces: list[tuple[str, Source | None]]
+    characters: int, pieces: list[tuple[str, SegmentSource | None]]
 ) -> None:
     assert [(one.text, one.source) for one in Receipt(PARTS).beginning(characters)] == pieces

@@ -22,13 +22,13 @@ from envelopes.schema.settlement import (
     InvalidSettlement,
     Settlement,
     StoredOutput,
+    call_code,
     call_situation,
-    code_of,
     envelope_situation,
-    kind_of_code,
+    find_situation,
+    imported_kind,
     native_is_error,
     outcome_situation,
-    situation_of,
 )
 from envelopes.schema.tool import DISPATCH_KINDS
 from envelopes.storage.file_store import MemorySink
@@ -101,7 +101,7 @@ def test_a_situation_is_called_in_each_vocabulary_as_the_table_says(name: str) -
 
 @each("name", TABLE)
 def test_a_settlement_leads_to_its_row(name: str) -> None:
-    assert situation_of(settled(name)).name == name
+    assert find_situation(settled(name)).name == name
 
 
 @each("name", TABLE)
@@ -120,7 +120,7 @@ def test_a_settlement_is_written_as_its_row_says(name: str) -> None:
 
 @each("name", TABLE)
 def test_a_call_result_of_ours_leads_back_to_the_row(name: str) -> None:
-    assert situation_of(settlement_of(result_of(call(), settled(name)))).name == name
+    assert find_situation(settlement_of(result_of(call(), settled(name)))).name == name
 
 
 @each(
@@ -172,7 +172,7 @@ def test_a_failure_is_a_cancel_only_when_it_says_so_and_may_be_retried(
 
 @each(("code", "kind"), [(code, kind) for code, kinds in CODES.items() for kind in kinds.split()])
 def test_a_kind_has_this_code(code: str, kind: str) -> None:
-    assert code_of(kind) == code
+    assert call_code(kind) == code
 
 
 def test_no_other_kind_has_a_code_of_its_own() -> None:
@@ -188,13 +188,13 @@ def test_every_kind_that_a_tool_names_has_its_place_in_the_table() -> None:
 
 @pytest.mark.parametrize("code", CODES)
 def test_an_imported_code_is_its_own_kind_in_lower_case(code: str) -> None:
-    assert kind_of_code(code) == code.lower()
-    assert code_of(kind_of_code(code)) == code
+    assert imported_kind(code) == code.lower()
+    assert call_code(imported_kind(code)) == code
 
 
 @pytest.mark.parametrize("kind", ["duplicate_tool_call", "non_retryable_tool_failure", "skipped"])
 def test_the_kinds_of_a_skip_have_no_code(kind: str) -> None:
-    assert code_of(kind) is None
+    assert call_code(kind) is None
 
 
 def test_only_these_kinds_may_be_retried_where_nobody_says() -> None:
@@ -226,7 +226,7 @@ def test_an_envelopes_kind_leads_to_its_row(kind: str | None, name: str) -> None
 def test_a_specific_refusal_is_the_policys(kind: str) -> None:
     error = ToolError(kind=kind, message="no", retryable=False)
     settlement = settled("policy_denied", error=error)
-    assert situation_of(settlement).name == "policy_denied"
+    assert find_situation(settlement).name == "policy_denied"
     assert settlement.code == "POLICY_DENIED"
 
 
@@ -252,14 +252,14 @@ def test_a_verdict_about_the_world_is_not_how_the_call_ended(verdict: dict[str, 
     assert envelope_situation(canonical.status).name == "fits"
     assert native_is_error(canonical) is False
     settlement = settled("fits", data=verdict)
-    assert situation_of(settlement).name == "fits"
+    assert find_situation(settlement).name == "fits"
     assert result_of(call(), settlement).ok
 
 
 def test_an_output_is_large_from_12_001_characters_on() -> None:
-    assert situation_of(settled("fits", data=output_of(12_000))).name == "fits"
-    assert situation_of(settled("fits", data=output_of(12_001))).name == "large"
-    assert situation_of(settled("fits", data=None, stored=StoredOutput(artifact_id="a1"))).name == "large"
+    assert find_situation(settled("fits", data=output_of(12_000))).name == "fits"
+    assert find_situation(settled("fits", data=output_of(12_001))).name == "large"
+    assert find_situation(settled("fits", data=None, stored=StoredOutput(artifact_id="a1"))).name == "large"
 
 
 OK_HAS = "c1: a call that ended ok has an output, inline or stored, and no error"
@@ -330,7 +330,7 @@ def test_an_imported_code_goes_before_the_kinds() -> None:
 def test_a_running_tool_may_use_the_word_of_a_skip() -> None:
     error = ToolError(kind="duplicate_tool_call", message="the tool says so", retryable=False)
     settlement = settled("tool_error", error=error)
-    assert (situation_of(settlement).name, settlement.code) == ("tool_error", "INTERNAL_ERROR")
+    assert (find_situation(settlement).name, settlement.code) == ("tool_error", "INTERNAL_ERROR")
 
 
 def test_what_is_settled_cannot_be_changed() -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from envelopes.storage.encoding import ENCODINGS, Encoding, decode, detect, whole_characters
+from envelopes.storage.encoding import ENCODINGS, Encoding, decode, detect_encoding, whole_characters
 
 RUSSIAN = "Привет мир, это проверка кодировки. " * 20
 JAPANESE = "こんにちは世界、今日は良い天気です。\n" * 10
@@ -33,7 +33,7 @@ JAPANESE = "こんにちは世界、今日は良い天気です。\n" * 10
     ],
 )
 def test_an_encoding_is_stated_fits_or_is_guessed(head: bytes, expected: Encoding) -> None:
-    assert detect(head) == expected
+    assert detect_encoding(head) == expected
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
@@ -53,7 +53,7 @@ def test_an_encoding_has_a_name_for_people_and_bytes_have_none() -> None:
 
 def test_without_the_library_that_guesses_the_letters_are_latin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "charset_normalizer", None)
-    assert detect(RUSSIAN.encode("cp1251")) == Encoding("cp1252", "guess")
+    assert detect_encoding(RUSSIAN.encode("cp1251")) == Encoding("cp1252", "guess")
 
 
 @pytest.mark.parametrize("text", ["a", "é", "€", "😀", "x€", ""])

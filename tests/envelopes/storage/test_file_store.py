@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.storage.file_store import LOCK, Fault, FileStore, MemorySink, MissingArtifact, Unreachable
+from envelopes.storage.file_store import LOCK, FileStore, MemorySink, MissingArtifact, StoreFault, StoreUnreachable
 from envelopes.storage.seekable import Damaged
 from tests.conftest import CHECKOUT
 
@@ -250,14 +250,14 @@ def test_a_folder_that_cannot_be_the_store_says_nothing_of_what_is_missing(store
     sha256 = store.put(io.BytesIO(b"hello\n")).sha256
     store.root.rename(store.root.with_name("not mounted"))
     {"gone": lambda: None, "empty": store.root.mkdir, "in a circle": lambda: store.root.symlink_to(store.root)}[fault]()
-    with pytest.raises(Unreachable, match="symbolic links" if fault == "in a circle" else "is its disk mounted"):
+    with pytest.raises(StoreUnreachable, match="symbolic links" if fault == "in a circle" else "is its disk mounted"):
         store.open(sha256)
 
 
 def test_a_store_that_cannot_be_listed_has_no_faults_to_tell(store: FileStore) -> None:
     store.root.symlink_to(store.root)
     for ask in (store.check, store.sizes):
-        with pytest.raises(Unreachable):
+        with pytest.raises(StoreUnreachable):
             ask()
 
 
@@ -267,9 +267,9 @@ def test_what_is_no_artifact_is_named(store: FileStore) -> None:
     (store.root / "58" / "x").write_text("mine")
     (store.root / "incoming-1").write_text("hel")
     assert store.check() == (
-        Fault("58/x", "is not named as an artifact is"),
-        Fault("incoming-1", "left by a write that did not end"),
-        Fault("notes.txt", "is not named as an artifact is"),
+        StoreFault("58/x", "is not named as an artifact is"),
+        StoreFault("incoming-1", "left by a write that did not end"),
+        StoreFault("notes.txt", "is not named as an artifact is"),
     )
 
 

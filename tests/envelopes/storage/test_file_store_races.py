@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from envelopes.storage.file_store import Fault, FileStore, MissingArtifact, Unreachable, fault_of
+from envelopes.storage.file_store import FileStore, MissingArtifact, StoreFault, StoreUnreachable, check_content
 from envelopes.storage.line_index import LineIndex
 
 
@@ -41,15 +41,15 @@ def test_what_the_system_refuses_for_another_reason_is_raised_as_it_is(tmp_path:
 
 def test_a_store_that_goes_while_it_is_checked_has_no_fault_to_tell() -> None:
     def gone(*_: object) -> BinaryIO:
-        raise Unreachable("nobody answers")
+        raise StoreUnreachable("nobody answers")
 
     def no_index(size: int) -> LineIndex:
-        raise Unreachable(f"nobody answers of {size} bytes")
+        raise StoreUnreachable(f"nobody answers of {size} bytes")
 
     sha256 = "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"  # of "a\n"
-    with pytest.raises(Unreachable, match="nobody answers"):
-        fault_of("a", sha256, gone, no_index)
-    with pytest.raises(Unreachable, match="of 2 bytes"):
-        fault_of("a", sha256, lambda: io.BytesIO(b"a\n"), no_index)
-    assert fault_of("a", sha256, lambda: io.BytesIO(b"a\n"), lambda _size: None) is None
-    assert isinstance(fault_of("a", sha256, lambda: io.BytesIO(b"b\n"), no_index), Fault)
+    with pytest.raises(StoreUnreachable, match="nobody answers"):
+        check_content("a", sha256, gone, no_index)
+    with pytest.raises(StoreUnreachable, match="of 2 bytes"):
+        check_content("a", sha256, lambda: io.BytesIO(b"a\n"), no_index)
+    assert check_content("a", sha256, lambda: io.BytesIO(b"a\n"), lambda _size: None) is None
+    assert isinstance(check_content("a", sha256, lambda: io.BytesIO(b"b\n"), no_index), StoreFault)

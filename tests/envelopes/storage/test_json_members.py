@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.storage import json_members
-from envelopes.storage.json_members import Cursor, Members, NoJson, members
+from envelopes.storage.json_members import JsonMembers, MemberCursor, NotJson, list_members
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -21,8 +21,8 @@ VALUES = st.recursive(
 )
 
 
-def listed(raw: bytes, offset: int = 0, **how: Any) -> Members:
-    return members(io.BytesIO(raw), offset, **how)
+def listed(raw: bytes, offset: int = 0, **how: Any) -> JsonMembers:
+    return list_members(io.BytesIO(raw), offset, **how)
 
 
 def read_again(raw: bytes, offset: int = 0) -> Any:
@@ -68,7 +68,7 @@ def test_a_list_that_stops_anywhere_goes_on_with_the_next_member(value: list[Any
 
 @pytest.mark.parametrize("raw", [b"", b"   ", b"]", b",", b":1"])
 def test_what_begins_no_value_is_refused(raw: bytes) -> None:
-    with pytest.raises(NoJson):
+    with pytest.raises(NotJson):
         listed(raw)
 
 
@@ -93,7 +93,7 @@ def test_a_hundred_megabytes_are_passed_over_piece_by_piece() -> None:
     row = b'{"name": "a \\"quoted\\" [name]", "values": [1, 2, {"x": null}]}'
     raw = b'{"rows": [' + b",".join([row] * 300_000) + b'], "after": true}'
     started = time.process_time()
-    cursor: Cursor | None = None
+    cursor: MemberCursor | None = None
     names: list[bytes] = []
     answers = 0
     while True:

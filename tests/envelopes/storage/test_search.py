@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envelopes.storage.search import BadQuery, Hit, TextQuery, find_first, find_hits, find_previous
+from envelopes.storage.search import BadQuery, TextHit, TextQuery, find_first, find_hits, find_previous
 
 LOG = "".join(f"line {number} é {'ERROR' if number % 7_000 == 0 else 'fine'}\n" for number in range(60_000))
 
@@ -96,8 +96,8 @@ def test_the_next_and_the_previous_hit() -> None:
     data, query = LOG.encode(), TextQuery.parse("ERROR")
     places = spans(data, query)
     stream = io.BytesIO(data)
-    assert find_hits(stream, query, places[2][1], most=1).hits == (Hit(*places[3]),)
-    assert find_previous(stream, query, places[2][0]) == (Hit(*places[1]), 0)
+    assert find_hits(stream, query, places[2][1], most=1).hits == (TextHit(*places[3]),)
+    assert find_previous(stream, query, places[2][0]) == (TextHit(*places[1]), 0)
     assert find_previous(stream, query, places[0][0]) == (None, 0)
 
 
@@ -136,8 +136,8 @@ def test_a_line_of_many_megabytes_is_searched_to_its_end() -> None:
 @pytest.mark.parametrize("size", [1, 3, 64, 10_000])
 def test_the_first_of_some_texts(size: int) -> None:
     stream = io.BytesIO(b"x" * 700 + b"fatal, not an error")
-    assert find_first(stream, [b"error", b"fatal"], 0, seconds=9, piece=size)[0] == Hit(700, 705)
-    assert find_first(stream, [b"error", b"fatal"], 701, seconds=9, piece=size)[0] == Hit(714, 719)
+    assert find_first(stream, [b"error", b"fatal"], 0, seconds=9, piece=size)[0] == TextHit(700, 705)
+    assert find_first(stream, [b"error", b"fatal"], 701, seconds=9, piece=size)[0] == TextHit(714, 719)
     assert find_first(stream, [b"missing"], 0, seconds=9, piece=size) == (None, 719)
 
 
@@ -178,4 +178,4 @@ def test_a_search_for_some_texts_stops_at_its_time_and_says_how_far_it_came() ->
 def test_a_search_from_behind_the_end_finds_the_last_hit(*, is_regex: bool) -> None:
     """A file may have been cut after its size was asked for."""
     query = TextQuery.parse("b", is_regex=is_regex)
-    assert find_previous(io.BytesIO(b"a\nb\nc\n"), query, 1_000) == (Hit(2, 3), 0)
+    assert find_previous(io.BytesIO(b"a\nb\nc\n"), query, 1_000) == (TextHit(2, 3), 0)

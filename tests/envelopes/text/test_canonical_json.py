@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from envelopes.text.canonical_json import NotCanonical, args_hash, canonical_bytes, hash_of, named_hash
+from envelopes.text.canonical_json import NotCanonical, args_hash, canonical_bytes, hash_value, named_hash
 from tests.envelopes.settled import JSON
 
 
@@ -68,12 +68,12 @@ def test_what_rfc_8785_refuses_has_exact_bytes_under_a_name_of_its_own(value: An
 )
 def test_what_is_no_json_has_no_hash(value: Any) -> None:
     with pytest.raises(NotCanonical):
-        hash_of(value)
+        hash_value(value)
 
 
 def test_a_hash_is_the_sha256_of_the_bytes() -> None:
-    assert hash_of({"a": 1}) == ("jcs", hashlib.sha256(b'{"a":1}').hexdigest())
-    assert hash_of({"a": 1})[1] == "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
+    assert hash_value({"a": 1}) == ("jcs", hashlib.sha256(b'{"a":1}').hexdigest())
+    assert hash_value({"a": 1})[1] == "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
 
 
 def test_a_hash_that_travels_alone_names_its_scheme() -> None:
@@ -93,7 +93,7 @@ def test_a_hash_that_travels_alone_names_its_scheme() -> None:
     ],
 )
 def test_different_values_have_different_hashes(one: Any, other: Any) -> None:
-    assert hash_of(one) != hash_of(other)
+    assert hash_value(one) != hash_value(other)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_different_values_have_different_hashes(one: Any, other: Any) -> None:
     [({"a": 1, "b": 2}, {"b": 2, "a": 1}), (1, 1.0), ([2**53, 2**53], [2**53, float(2**53)])],
 )
 def test_equal_values_have_equal_hashes(one: Any, other: Any) -> None:
-    assert hash_of(one) == hash_of(other)
+    assert hash_value(one) == hash_value(other)
 
 
 @given(JSON)
 def test_any_json_value_has_a_hash_that_its_text_gives_again(value: Any) -> None:
     scheme, content = canonical_bytes(value)
-    assert hash_of(json.loads(json.dumps(value))) == (scheme, hashlib.sha256(content).hexdigest())
+    assert hash_value(json.loads(json.dumps(value))) == (scheme, hashlib.sha256(content).hexdigest())
     if scheme == "jcs+exact":  # RFC 8785 rounds a large float's digits, so its text is read as another number
         assert canonical_bytes(json.loads(content)) == (scheme, content)

@@ -25,8 +25,8 @@ from envelopes.families.task.results import (
 )
 from envelopes.pipeline.render import render
 from envelopes.schema.follow_up_handles import TaskHandle
-from envelopes.text.command_preview import describe
-from envelopes.text.credentials import REDACTED, SHAPES, redacted, secrets_in
+from envelopes.text.command_preview import preview_command
+from envelopes.text.credentials import REDACTED, SHAPES, find_secrets, redact
 from envelopes.text.pointer import resolve
 from envelopes.variants import variants_for
 from tests.envelopes.built_in import output, projected
@@ -58,7 +58,7 @@ SECRET = "hunter2"
     ],
 )
 def test_a_preview_tells_no_secret(cmd: str, preview: str) -> None:
-    assert describe(cmd).preview == preview
+    assert preview_command(cmd).preview == preview
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_preview_tells_no_secret(cmd: str, preview: str) -> None:
     ["make -j4 PREFIX=/usr", "git commit -m 'x' --author='A <a@b>'", "grep keyword= src", "ssh -p 22 host", "ls a b"],
 )
 def test_a_harmless_command_is_shown_as_it_is(cmd: str) -> None:
-    assert describe(cmd).preview == cmd
+    assert preview_command(cmd).preview == cmd
 
 
 @given(
@@ -76,30 +76,30 @@ def test_a_harmless_command_is_shown_as_it_is(cmd: str) -> None:
 )
 def test_a_secret_is_gone_wherever_the_preview_ends(name: str, form: str, padding: int) -> None:
     cmd = "a " * padding + form.format(name, SECRET, name.lower().replace("_", "-").strip("-"))
-    assert "hunter" not in describe(cmd).preview
+    assert "hunter" not in preview_command(cmd).preview
 
 
 def test_scripts_are_replaced_by_a_note() -> None:
-    heredoc = describe("cat <<'EOF' > run.sh\nrm -rf build\nEOF\nsh run.sh")
+    heredoc = preview_command("cat <<'EOF' > run.sh\nrm -rf build\nEOF\nsh run.sh")
     assert heredoc.preview == "cat <<'EOF' > run.sh [heredoc left out] EOF sh run.sh"
     assert (heredoc.contains_heredoc, heredoc.contains_inline_script) == (True, False)
-    inline = describe("python -I -c 'import os; os.abort()' && bash -lc \"exit 1\"")
+    inline = preview_command("python -I -c 'import os; os.abort()' && bash -lc \"exit 1\"")
     assert inline.preview == "python -I -c [inline script left out] && bash -lc [inline script left out]"
     assert (inline.contains_heredoc, inline.contains_inline_script) == (False, True)
 
 
 def test_several_heredocs_of_one_line_are_all_left_out() -> None:
-    assert "secret" not in describe("diff <(cat <<A) - <<B\nsecret 1\nA\nsecret 2\nB\nls").preview
+    assert "secret" not in preview_command("diff <(cat <<A) - <<B\nsecret 1\nA\nsecret 2\nB\nls").preview
 
 
 def test_a_shift_is_no_heredoc() -> None:
-    found = describe("echo $((bits << width))")
+    found = preview_command("echo $((bits << width))")
     assert (found.preview, found.contains_heredoc) == ("echo $((bits << width))", False)
 
 
 def test_a_preview_is_one_line_of_at_most_240_characters_and_the_digest_is_of_the_whole() -> None:
     cmd = "echo a\n  b " + "c" * 300
-    found = describe(cmd)
+    found = preview_command(cmd)
     assert found.preview.startswith("echo a b ccc")
     assert (len(found.preview), found.preview[-1]) == (240, "…")
     assert found.digest == hashlib.sha256(cmd.encode()).hexdigest()
@@ -176,17 +176,15 @@ KNOWN_BY_SHAPE = [
 @pytest.mark.parametrize("text", KNOWN_BY_SHAPE)
 def test_whatever_is_certainly_a_secret_is_redacted_too(text: str) -> None:
     """One table: a shape that the rules of a receipt know cannot be missed by what is said of a command."""
-    (found,) = secrets_in(f"use {text} now")
-    assert redacted(f"use {text} now") == f"use {REDACTED} now"
+    (found,) = find_secrets(f"use {text} now")
+    assert redact(f"use {text} now") == f"use {REDACTED} now"
     assert (found.start, found.end) == (4, found.end)
 
 
 def test_every_certain_shape_has_its_example() -> None:
-    kinds = {found.kind for text in KNOWN_BY_SHAPE for found in secrets_in(text)}
+    kinds = {found.kind for text in KNOWN_BY_SHAPE for found in find_secrets(text)}
     assert kinds == {shape.kind for shape in SHAPES if shape.certain}
 
 
 def test_a_key_that_is_only_sought_is_no_secret() -> None:
-    assert (
-        redacted("grep -r -e '-----BEGIN PRIVATE KEY-----' certs") == "grep -r -e '-----BEGIN PRIVATE KEY-----' certs"
-    )
+    assert redact("grep -r -e '-----BEGIN PRIVATE KEY-----' certs") == "grep -r -e '-----BEGIN PRIVATE KEY-----' certs"

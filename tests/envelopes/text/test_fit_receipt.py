@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from envelopes.schema.budget import CutAt, ProjectionPolicy, RenderPolicy
-from envelopes.schema.receipt import Segment, Source
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.text.fit_receipt import count_fitting, cut_segment, fit
 
 OUTPUT = "".join(f"line {number}\n" for number in range(200))
-PREVIEW = Segment(OUTPUT, "preview", Source("canonical", "/result/text", 0, len(OUTPUT)))
+PREVIEW = Segment(OUTPUT, "preview", SegmentSource("canonical", "/result/text", 0, len(OUTPUT)))
 HEAD = Segment("It worked\n", "headline")
 PATHS = Segment("\nartifacts/1.txt", "value")
 

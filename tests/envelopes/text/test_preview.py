@@ -13,11 +13,11 @@ from envelopes.families import FAMILIES
 from envelopes.families.base import FieldCut
 from envelopes.lint.model import Shortened
 from envelopes.pipeline.project import Projection
-from envelopes.pipeline.render import ReceiptTooLong, render, rendered_pair
+from envelopes.pipeline.render import ReceiptTooLong, lint_input, render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
-from envelopes.text.preview import Cut, Preview, count_fitting_lines, head_tail, shorten, split_lines
+from envelopes.text.preview import Cut, TextPreview, count_fitting_lines, head_tail, shorten, split_lines
 from tests.envelopes.built_in import failure, projected
 
 BOTH = Cut("lines", 10, ((0, 2), (9, 10)))
@@ -54,12 +54,12 @@ def test_one_line_that_is_not_shown_is_a_cut() -> None:
     ("head", "shown"), [("a\n", "a\n...\n{0}\n...\nz"), ("a", "a\n...\n{0}\n...\nz"), ("", "...\n{0}\n...\nz")]
 )
 def test_the_marker_stands_on_lines_of_its_own(head: str, shown: str) -> None:
-    assert Preview(head, "z", BOTH).text == shown.format(BOTH.marker())
+    assert TextPreview(head, "z", BOTH).text == shown.format(BOTH.marker())
 
 
 def test_a_preview_without_a_cut_is_the_text() -> None:
-    assert Preview("a\nb", "", None).text == "a\nb"
-    assert head_tail("a\nb", 3) == Preview("a\nb", "", None)
+    assert TextPreview("a\nb", "", None).text == "a\nb"
+    assert head_tail("a\nb", 3) == TextPreview("a\nb", "", None)
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ def test_a_receipt_may_have_exactly_as_many_characters_as_its_policy_allows() ->
 
 def test_both_halves_of_a_call_hold_the_cuts_of_their_projection() -> None:
     projection = Projection(DONE, (FieldCut("/result/stdout_preview", BOTH),))
-    pair = rendered_pair(projection, text_receipt((Segment("done", "headline"),)))
+    pair = lint_input(projection, text_receipt((Segment("done", "headline"),)))
     assert (pair.canonical, pair.receipt.text) == (DONE, "done")
     assert pair.cuts == (Shortened("/result/stdout_preview", BOTH),)
 
 
 @pytest.mark.parametrize(
-    ("thing", "field"), [(BOTH, "total"), (Preview("a", "", None), "head"), (Projection(DONE), "canonical")]
+    ("thing", "field"), [(BOTH, "total"), (TextPreview("a", "", None), "head"), (Projection(DONE), "canonical")]
 )
 def test_what_was_cut_cannot_be_changed(thing: Any, field: str) -> None:
     with pytest.raises(AttributeError):

@@ -14,19 +14,19 @@ from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import (
     DEPTH,
     Untrusted,
-    admit,
-    elements,
-    joined,
-    members,
-    read_beginning,
-    tame,
+    array_slices,
+    check_json,
+    join_object,
+    object_slices,
+    parse_beginning,
+    parse_json,
     visible,
 )
 
 
 def refusal(raw: bytes) -> str:
     with pytest.raises(Untrusted) as caught:
-        tame(raw)
+        parse_json(raw)
     return caught.value.reason
 
 
@@ -43,11 +43,11 @@ def refusal(raw: bytes) -> str:
     ],
 )
 def test_what_json_writers_emit_is_read(raw: bytes, value: Any) -> None:
-    assert tame(raw) == value
+    assert parse_json(raw) == value
 
 
 def test_nan_and_infinity_are_read() -> None:
-    first, second = tame(b"[NaN,-Infinity]")  # type: ignore[misc]
+    first, second = parse_json(b"[NaN,-Infinity]")  # type: ignore[misc]
     assert math.isnan(first)
     assert second == -math.inf
 
@@ -76,8 +76,8 @@ def test_a_refusal_says_why_and_where(raw: bytes, reason: str) -> None:
 
 @pytest.mark.parametrize("raw", [b"[" * DEPTH + b"]" * DEPTH, b'{"a":' * 64 + b"1" + b"}" * 64, b"1" * 4300])
 def test_what_is_just_small_enough_is_read_and_admitted(raw: bytes) -> None:
-    tame(raw)
-    admit(raw)
+    parse_json(raw)
+    check_json(raw)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_just_small_enough_is_read_and_admitted(raw: bytes) -> None:
     ],
 )
 def test_brackets_and_digits_inside_strings_do_not_count(raw: bytes) -> None:
-    admit(raw)
+    check_json(raw)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_brackets_and_digits_inside_strings_do_not_count(raw: bytes) -> None:
 )
 def test_undecoded_bytes_that_would_end_a_worker_later_are_not_admitted(raw: bytes) -> None:
     with pytest.raises(Untrusted):
-        admit(raw)
+        check_json(raw)
 
 
 OPENINGS = [b"[", b'{"]":', b'["}",', b'["\\\\\\"[",', b'{"a":"","b[\\\\":']
@@ -121,7 +121,7 @@ def test_what_is_read_and_admitted_is_no_deeper_than_its_brackets_say(
     raw = b"[" + b",".join([deep] * siblings + [b"1"]) + b"]"
     assert json.loads(raw)
     is_deep = siblings > 0 and depth + 1 > DEPTH
-    assert [_refuses(gate, raw) for gate in (admit, tame)] == [is_deep, is_deep]
+    assert [_refuses(gate, raw) for gate in (check_json, parse_json)] == [is_deep, is_deep]
 
 
 def _refuses(gate: Any, raw: bytes) -> bool:
@@ -134,9 +134,9 @@ def _refuses(gate: Any, raw: bytes) -> bool:
 
 def test_each_member_keeps_its_own_bytes() -> None:
     raw = b' {"a": 1.00, "b" :NaN,"c":"\\ud800","a":[1 , 2],"\\u00e9":null} '
-    assert members(raw) == {"a": b"[1 , 2]", "b": b"NaN", "c": b'"\\ud800"', "é": b"null"}
-    assert elements(b" [ 1.0 , 1.00,-0 ,NaN, {} ]") == [b"1.0", b"1.00", b"-0", b"NaN", b"{}"]
-    assert (members(b"{}"), elements(b"[ ]")) == ({}, [])
+    assert object_slices(raw) == {"a": b"[1 , 2]", "b": b"NaN", "c": b'"\\ud800"', "é": b"null"}
+    assert array_slices(b" [ 1.0 , 1.00,-0 ,NaN, {} ]") == [b"1.0", b"1.00", b"-0", b"NaN", b"{}"]
+    assert (object_slices(b"{}"), array_slices(b"[ ]")) == ({}, [])
 
 
 @pytest.mark.parametrize(
@@ -157,13 +157,13 @@ def test_each_member_keeps_its_own_bytes() -> None:
 )
 def test_what_is_no_object_is_refused_whichever_path_reads_it(raw: bytes) -> None:
     with pytest.raises(Untrusted):
-        members(raw)
+        object_slices(raw)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[", b"[1", b"[1,]", b"[1]]", b"[NaN] x", b"[NaN,,1]", b"[NaN 1]"])
 def test_what_is_no_array_is_refused_whichever_path_reads_it(raw: bytes) -> None:
     with pytest.raises(Untrusted):
-        elements(raw)
+        array_slices(raw)
 
 
 VALUES = st.recursive(
@@ -176,9 +176,11 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.text(st.characters(exclude_categories=[])), VALUES))
 def test_members_put_together_again_are_the_same_object(document: dict[str, Any]) -> None:
     raw = json.dumps(document).encode()
-    again = joined(members(raw))
-    assert json.dumps(tame(again)) == json.dumps(document)
-    assert json.dumps([tame(value) for value in members(raw).values()]) == json.dumps(list(document.values()))
+    again = join_object(object_slices(raw))
+    assert json.dumps(parse_json(again)) == json.dumps(document)
+    assert json.dumps([parse_json(value) for value in object_slices(raw).values()]) == json.dumps(
+        list(document.values())
+    )
 
 
 def test_text_with_a_lone_surrogate_becomes_one_that_can_be_encoded() -> None:
@@ -186,7 +188,7 @@ def test_text_with_a_lone_surrogate_becomes_one_that_can_be_encoded() -> None:
 
 
 def test_a_text_of_nothing_but_brackets_is_a_text() -> None:
-    assert tame(b'"' + b"[" * 300 + b'"') == "[" * 300
+    assert parse_json(b'"' + b"[" * 300 + b'"') == "[" * 300
 
 
 @pytest.mark.parametrize(
@@ -199,13 +201,13 @@ def test_a_text_of_nothing_but_brackets_is_a_text() -> None:
 )
 def test_a_member_that_cannot_be_read_is_refused_beside_what_only_json_writers_emit(value: bytes, reason: str) -> None:
     with pytest.raises(Untrusted) as caught:
-        members(b'{"a":NaN,"b":' + value + b"}")
+        object_slices(b'{"a":NaN,"b":' + value + b"}")
     assert caught.value.reason.startswith(reason)
 
 
 def test_of_a_long_list_its_first_elements_are_read_and_of_all_else_everything() -> None:
     document = {"rows": [{"n": n, "in": {"a": 1}} for n in range(90)], "after": "x", "others": list("abcdefghij") * 9}
-    found: Any = read_beginning(json.dumps(document).encode(), ("rows", "others"), room=200, least=5)
+    found: Any = parse_beginning(json.dumps(document).encode(), ("rows", "others"), room=200, least=5)
     assert 5 <= len(found["rows"]) < 20
     assert found["rows"] == document["rows"][: len(found["rows"])]
     assert found["others"] == document["others"][: len(found["others"])]
@@ -224,4 +226,4 @@ def test_of_a_long_list_its_first_elements_are_read_and_of_all_else_everything()
 )
 def test_a_list_without_a_sure_place_to_stop_is_read_whole(rows: JsonValue) -> None:
     raw = json.dumps({"rows": rows}).encode()
-    assert read_beginning(raw, ("rows",), room=60, least=80) == {"rows": rows}
+    assert parse_beginning(raw, ("rows",), room=60, least=80) == {"rows": rows}
