@@ -8,7 +8,8 @@ The family is an argument: this module knows none. The same envelope and policy 
 
 from __future__ import annotations
 
-from envelopes.families.base import Family, render_stub
+from envelopes.families.base import Family
+from envelopes.families.segments import render_stub
 from envelopes.lint.model import LintInput, Shortened
 from envelopes.pipeline.project import Projection
 from envelopes.pipeline.size_limit import is_stub

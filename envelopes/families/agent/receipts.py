@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.agent.results import body as foreign_body
-from envelopes.families.base import bounded, headline, label, line_break, member_line, sliced, text_block, value
+from envelopes.families.segments import (
+    headline,
+    label,
+    line_break,
+    member_line,
+    receipt_renderer,
+    text_block,
+    text_value,
+    value,
+)
 from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.pointer import join
@@ -125,12 +134,12 @@ def _entries(canonical: CanonicalResult, title: str, pointer: str, parts: tuple[
 
 def _entry(item: RecordedObject, pointer: str, parts: tuple[str, ...]) -> Iterator[Segment]:
     if isinstance(item.recorded, str):
-        yield sliced(item.recorded, pointer)
+        yield text_value(item.recorded, pointer)
     said = [(part, text) for part in parts if (text := item.text(part))]
     for index, (part, text) in enumerate(said):
         if index:
             yield label(" ")
-        yield sliced(text, f"{pointer}/{part}")
+        yield text_value(text, f"{pointer}/{part}")
 
 
 def _joined(canonical: CanonicalResult, title: str, pointer: str) -> Iterator[Segment]:
@@ -147,7 +156,7 @@ def _joined(canonical: CanonicalResult, title: str, pointer: str) -> Iterator[Se
     for index, one in enumerate(shown):
         if index:
             yield label(", ")
-        yield sliced(one, join(pointer, index))
+        yield text_value(one, join(pointer, index))
     if len(shown) < total:
         yield Segment(f" +{total - len(shown)} more", "marker", SegmentSource("canonical", pointer))
 
@@ -160,4 +169,4 @@ _BODIES: dict[str, Callable[[CanonicalResult], Iterable[Segment]]] = {
     "SpawnAgent": _spawned,
 }
 DETAILS = (("Field", "field"), ("Required capability", "required_family"), ("Profile", "profile_preset"))
-receipt = bounded(_body, details=DETAILS)
+receipt = receipt_renderer(_body, details=DETAILS)

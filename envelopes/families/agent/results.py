@@ -7,18 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.base import (
-    Projection,
-    Projector,
-    ResultMembers,
-    headline,
-    item_lines,
-    label,
-    line_break,
-    member_line,
-    sliced,
-    text_block,
-)
+from envelopes.families.base import Projection, Projector, ResultMembers
+from envelopes.families.segments import headline, item_lines, label, line_break, member_line, text_block, text_value
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
@@ -99,7 +89,7 @@ def _answers(found: Answers, projector: Projector, policy: ProjectionPolicy) -> 
     rows: list[JsonValue] = [
         {"question": one.question, "header": one.header, "answer": one.answer} for one in found.answers
     ]
-    return projector.listed("answers", rows, policy)
+    return projector.items("answers", rows, policy)
 
 
 def _plan(found: Plan, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
@@ -140,11 +130,11 @@ _LINES = (
 def _answer_lines(item: JsonValue, pointer: str) -> Iterable[Segment]:
     found = RecordedObject(item)
     yield label("Question: ")
-    yield sliced(found.text("question") or "", f"{pointer}/question")
+    yield text_value(found.text("question") or "", f"{pointer}/question")
     yield line_break()
     yield label("Answer: ")
     answer = found.text("answer")
-    yield label("(none)") if answer is None else sliced(answer, f"{pointer}/answer")
+    yield label("(none)") if answer is None else text_value(answer, f"{pointer}/answer")
 
 
 PROJECTIONS: dict[type[msgspec.Struct], Projection] = {

@@ -117,7 +117,7 @@ def project_agent(found: AgentRead, projector: Projector, policy: ProjectionPoli
         shown = LISTS[name](name, whole[name], projector, rows, room // (len(LISTS) - served))
         room -= text_size(shown)
         agent |= shown
-    kept = projector.keep("agent", json.dumps(whole, ensure_ascii=False, indent=1)) if projector.cuts else None
+    kept = projector.store("agent", json.dumps(whole, ensure_ascii=False, indent=1)) if projector.cuts else None
     return {"agent": agent, "agent_artifact": kept}
 
 

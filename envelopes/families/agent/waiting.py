@@ -89,7 +89,7 @@ def project_wait(found: WaitRecorded, projector: Projector, policy: ProjectionPo
         "work_item_id": found.work_item_id,
         "wait_condition": _condition("wait_condition", found.wait_condition, projector, policy),
         "work_item": _work_item(found.work_item, projector),
-        **projector.listed("cancelled_wait_condition_ids", list(replaced), policy),
+        **projector.items("cancelled_wait_condition_ids", list(replaced), policy),
     }
 
 
@@ -102,7 +102,7 @@ def _condition(field: str, condition: WaitCondition, projector: Projector, polic
     texts = ("waiting_for", "no_fallback_reason", "continuation")
     lines = {name: one_line(f"{field}/{name}", getattr(condition, name), projector) for name in texts}
     few = msgspec.structs.replace(policy, preview=min(policy.preview, SOURCES_CHARACTERS))
-    sources = projector.listed(f"{field}/wake_sources", list(condition.wake_sources), few)
+    sources = projector.items(f"{field}/wake_sources", list(condition.wake_sources), few)
     said = to_members(msgspec.structs.replace(condition, **lines))
     assert isinstance(said, dict)
     return said | {path.rpartition("/")[2]: member for path, member in sources.items()}

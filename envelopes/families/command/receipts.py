@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from envelopes.families.base import (
+from envelopes.families.command.batch import COUNTED, SKIPPED
+from envelopes.families.command.streams import Show, Stream, json_aware, readable, tail_first, verbatim
+from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
     headline,
@@ -26,8 +28,6 @@ from envelopes.families.base import (
     shortened_line,
     value,
 )
-from envelopes.families.command.batch import COUNTED, SKIPPED
-from envelopes.families.command.streams import Show, Stream, json_aware, readable, tail_first, verbatim
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
@@ -66,7 +66,7 @@ def receipt_with(show: Show, *, when_too_long: Show) -> Renderer:
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error:
-            error = error_receipt(canonical, policy, details=DETAILS)
+            error = error_receipt(canonical, DETAILS)
             return fit(error, policy, tail=artifact_lines(canonical))
         body, tail = list(_outcome(canonical, show)), _artifacts(canonical)
         if sum(len(segment.text) for segment in [*body, *tail]) > policy.characters:

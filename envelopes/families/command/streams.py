@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.families.base import label, line_break
 from envelopes.families.command.laid_out import laid_out
+from envelopes.families.segments import label, line_break
 from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.text.preview import split_lines
 

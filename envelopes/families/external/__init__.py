@@ -21,18 +21,8 @@ from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.spans import Span
-from envelopes.families.base import (
-    Family,
-    Projector,
-    ResultMembers,
-    bounded,
-    headline,
-    label,
-    line_break,
-    project_by_type,
-    sliced,
-    text_block,
-)
+from envelopes.families.base import Family, Projector, ResultMembers, project_by_type
+from envelopes.families.segments import headline, label, line_break, receipt_renderer, text_block, text_value
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import to_members
 from envelopes.schema.receipt import Segment
@@ -76,7 +66,7 @@ def _blocks(found: Blocks, projector: Projector, policy: ProjectionPolicy) -> Re
     return {
         "content": rows if not omitted else projector.rows("content", [*rows, *[None] * omitted], len(rows)),
         "content_omitted": omitted or None,
-        "content_artifact": projector.keep("content", _lines_of_json(found)) if omitted else None,
+        "content_artifact": projector.store("content", _lines_of_json(found)) if omitted else None,
         **_structured(found.structured_content, projector, policy),
     }
 
@@ -145,7 +135,7 @@ def _block_lines(canonical: CanonicalResult, block: RecordedObject, pointer: str
         yield label("[")
         for index, (name, text) in enumerate(named):
             yield label(" " if index else "")
-            yield sliced(text, f"{pointer}/{name}")
+            yield text_value(text, f"{pointer}/{name}")
         yield label("]")
     yield from text_block(canonical, f"{pointer}/text")
 
@@ -267,6 +257,6 @@ FAMILY = Family(
     title="External",
     results=(Blocks, Value, RecordedText),
     project=project_by_type({Blocks: _blocks, Value: _value}),
-    renderers={"receipt": bounded(_body)},
+    renderers={"receipt": receipt_renderer(_body)},
     examples=Path(__file__).with_name("examples.json"),
 )

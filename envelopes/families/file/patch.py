@@ -76,7 +76,7 @@ def project_patch(patch: PatchResult, policy: ProjectionPolicy, projector: Proje
     shown: list[Any] = files["changed_files"]
     if "changed_files_omitted" in files:
         everything = "".join(f"{file.line}\n" for file in patch.changed_files)
-        files["changed_files_artifact"] = projector.keep("changed-files", everything)
+        files["changed_files_artifact"] = projector.store("changed-files", everything)
     members: ResultMembers = files | {
         "changed_paths": [file["path"] for file in shown],
         "changed_file_count": len(patch.changed_files),
@@ -103,7 +103,7 @@ def _listed(
     field: str, items: tuple[msgspec.Struct, ...], characters: int, policy: ProjectionPolicy, projector: Projector
 ) -> dict[str, Any]:
     policy = msgspec.structs.replace(policy, preview=min(policy.preview, characters))
-    return projector.listed(field, [_members(item) for item in items], policy)
+    return projector.items(field, [_members(item) for item in items], policy)
 
 
 def _members(item: msgspec.Struct) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from envelopes.families.base import headline, label, line_break, member_line, reason_line, value
 from envelopes.families.file.patch import MARKS
+from envelopes.families.segments import headline, label, line_break, member_line, reason_line, value
 from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from envelopes.families.base import artifact_lines, headline, label, line_break, preview, value
 from envelopes.families.file.patch_receipts import file_failure, patched
+from envelopes.families.segments import artifact_lines, headline, label, line_break, preview, value
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.base import (
-    bounded,
-    indented,
-    label,
-    line_break,
-    member_line,
-    preview,
-    value,
-)
+from envelopes.families.segments import indented, label, line_break, member_line, preview, receipt_renderer, value
 from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
 
@@ -75,4 +67,4 @@ def _row(found: RecordedObject, pointer: str, number: int) -> Iterable[Segment]:
             yield from indented(text, f"{pointer}/{member}")
 
 
-receipt = bounded(_body, tail=_truncation, details=ERROR_DETAILS)
+receipt = receipt_renderer(_body, tail=_truncation, details=ERROR_DETAILS)

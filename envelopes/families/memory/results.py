@@ -59,7 +59,7 @@ class ReadMemory(msgspec.Struct, frozen=True, kw_only=True):
 def _found(found: FoundMemories, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     return {
         "query": projector.line("query", found.query, policy.details),
-        **projector.each("results", found.results, policy, partial(_row, projector, policy)),
+        **projector.build_items("results", found.results, policy, partial(_row, projector, policy)),
     }
 
 
@@ -113,7 +113,7 @@ def _metadata(projector: Projector, policy: ProjectionPolicy, one: Remembered, f
 def _kept_metadata(projector: Projector, policy: ProjectionPolicy, memory: Memory) -> dict[str, JsonValue]:
     members = _metadata(projector, policy, memory, "memory")
     if "metadata" not in members:
-        members["metadata_artifact"] = projector.keep("metadata", outline_text(memory.metadata))
+        members["metadata_artifact"] = projector.store("metadata", outline_text(memory.metadata))
     return members
 
 

@@ -16,18 +16,15 @@ from typing import Literal
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject, RecordedText
-from envelopes.families.base import (
-    Family,
-    Projector,
-    ResultMembers,
-    bounded,
+from envelopes.families.base import Family, Projector, ResultMembers, project_by_type
+from envelopes.families.segments import (
     headline,
     item_lines,
     label,
     member_line,
-    project_by_type,
-    sliced,
+    receipt_renderer,
     text_block,
+    text_value,
     value,
 )
 from envelopes.schema.budget import ProjectionPolicy
@@ -70,7 +67,7 @@ def _state(found: OperatorNotification) -> str:
 
 def _notification(found: OperatorNotification, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     deliveries: list[JsonValue] = [to_members(delivery) for delivery in found.deliveries]
-    shown = projector.listed("deliveries", deliveries, policy)
+    shown = projector.items("deliveries", deliveries, policy)
     return {
         "notification_id": found.notification_id,
         "status": _state(found),
@@ -125,7 +122,7 @@ def _delivery(delivery: JsonValue, pointer: str) -> Iterator[Segment]:
     for mark, member in (("- ", "channel"), (": ", "status"), (", ", "reason")):
         if text := found.text(member):
             yield label(mark)
-            yield sliced(text, f"{pointer}/{member}")
+            yield text_value(text, f"{pointer}/{member}")
 
 
 FAMILY = Family(
@@ -133,6 +130,6 @@ FAMILY = Family(
     title="Notifications to operators",
     results=(OperatorNotification, RecordedText),
     project=project_by_type({OperatorNotification: _notification}),
-    renderers={"receipt": bounded(_body, details=(("Agent", "agent_id"),))},
+    renderers={"receipt": receipt_renderer(_body, details=(("Agent", "agent_id"),))},
     examples=Path(__file__).with_name("examples.json"),
 )

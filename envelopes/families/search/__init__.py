@@ -20,19 +20,16 @@ from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, link_groups, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span, match_items
-from envelopes.families.base import (
-    Family,
-    Projector,
-    ResultMembers,
-    bounded,
+from envelopes.families.base import Family, Projector, ResultMembers, project_by_type
+from envelopes.families.segments import (
     headline,
     item_lines,
     label,
     line_break,
     member_line,
-    project_by_type,
-    sliced,
+    receipt_renderer,
     text_block,
+    text_value,
 )
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
@@ -76,7 +73,7 @@ def _matches(found: Matches, projector: Projector, policy: ProjectionPolicy) -> 
         "match_count": found.match_count,
         "applied_limit": found.applied_limit,
         "applied_offset": found.applied_offset,
-        **projector.listed("filenames", list(found.filenames), policy),
+        **projector.items("filenames", list(found.filenames), policy),
         **content,
     }
 
@@ -86,7 +83,7 @@ def _files(found: Files, projector: Projector, policy: ProjectionPolicy) -> Resu
         "file_count": found.file_count,
         "truncated": found.truncated,
         "duration_ms": found.duration_ms,
-        **projector.listed("filenames", list(found.filenames), policy),
+        **projector.items("filenames", list(found.filenames), policy),
     }
 
 
@@ -114,7 +111,7 @@ def _body(canonical: CanonicalResult) -> Iterable[Segment]:
 
 
 def _filename(name: JsonValue, pointer: str) -> Iterable[Segment]:
-    yield sliced(str(name), pointer)
+    yield text_value(str(name), pointer)
 
 
 def _read_grep(evidence: Evidence, recorded: RecordedObject) -> Reading:
@@ -248,7 +245,7 @@ FAMILY = Family(
     title="Search",
     results=(Matches, Files, Symbols, RecordedText),
     project=project_by_type({Matches: _matches, Files: _files, Symbols: _symbols}),
-    renderers={"receipt": bounded(_body)},
+    renderers={"receipt": receipt_renderer(_body)},
     mappings=(
         tool_mapping(
             agent=AGENT,

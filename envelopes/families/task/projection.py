@@ -66,7 +66,7 @@ def _output(found: TaskRead, projector: Projector, policy: ProjectionPolicy) -> 
     if isinstance(output, str) and path is None:
         shown, artifact = projector.preview(field, output, budget, role="output")
     else:
-        shown, artifact = projector.preview_of_kept(field, output, budget, path=path or "")
+        shown, artifact = projector.preview_stored(field, output, budget, path=path or "")
     report = None if _repeats(found, shown) else found.result_summary
     return {
         "output_preview": shown,
@@ -134,9 +134,9 @@ def _active_tasks(found: ActiveTasks, projector: Projector, policy: ProjectionPo
     """At most 50 rows (spec/tools.md B.1). The whole list is kept when some had to go."""
     rows = count_fitting(map(_row_size, found.tasks), rows=min(policy.rows, LISTED_TASKS), characters=policy.preview)
     bounded = msgspec.structs.replace(policy, rows=rows, preview=ROWS_SHARE * policy.preview)
-    listed = projector.each("tasks", found.tasks, bounded, partial(_row, projector))
+    listed = projector.build_items("tasks", found.tasks, bounded, partial(_row, projector))
     if "tasks_omitted" in listed:
-        listed["tasks_artifact"] = projector.keep("tasks", _lines_of_json(found))
+        listed["tasks_artifact"] = projector.store("tasks", _lines_of_json(found))
     return listed
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.base import (
+from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
     headline,
@@ -14,8 +14,8 @@ from envelopes.families.base import (
     label,
     line_break,
     member_line,
-    sliced,
     text_block,
+    text_value,
     value,
 )
 from envelopes.families.task.results import NO_ID, NO_STATUS, counted, verdict
@@ -31,7 +31,7 @@ _FIELDS = {"task": ("/result/task/task_id", NO_ID), "status": ("/result/task/sta
 
 def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error is not None:
-        error = error_receipt(canonical, policy, details=DETAILS)
+        error = error_receipt(canonical, DETAILS)
         return fit(error, policy, tail=artifact_lines(canonical))
     body = list(_body(canonical))
     return fit(body, policy, tail=_artifacts(canonical, is_ended=body[-1].text.endswith("\n")))
@@ -69,11 +69,11 @@ def _list(canonical: CanonicalResult) -> Iterator[Segment]:
 
 def _row(task: JsonValue, pointer: str) -> Iterator[Segment]:
     found = RecordedObject(task)
-    yield sliced(found.text("id") or "", f"{pointer}/id")
+    yield text_value(found.text("id") or "", f"{pointer}/id")
     for mark, member in ((" [", "kind"), ("] ", "status"), (": ", "summary")):
         if text := found.text(member):
             yield label(mark)
-            yield sliced(text, f"{pointer}/{member}")
+            yield text_value(text, f"{pointer}/{member}")
 
 
 def _output(canonical: CanonicalResult) -> Iterator[Segment]:
@@ -103,7 +103,7 @@ def _failure(canonical: CanonicalResult) -> Iterator[Segment]:
 
 def _cause(cause: JsonValue, pointer: str) -> Iterator[Segment]:
     yield label("Caused by: ")
-    yield sliced(str(cause), pointer)
+    yield text_value(str(cause), pointer)
 
 
 def _state(canonical: CanonicalResult) -> Iterator[Segment]:

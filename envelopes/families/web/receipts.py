@@ -6,16 +6,16 @@ import re
 from collections.abc import Callable, Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.base import (
-    bounded,
+from envelopes.families.segments import (
     headline,
     indented,
     item_lines,
     label,
     line_break,
     member_line,
-    sliced,
+    receipt_renderer,
     text_block,
+    text_value,
     value,
 )
 from envelopes.schema.receipt import Segment, SegmentSource
@@ -54,10 +54,10 @@ def _recorded(canonical: CanonicalResult, _result: RecordedObject) -> Iterable[S
 def _link(item: JsonValue, pointer: str) -> Iterable[Segment]:
     link = RecordedObject(item)
     yield label("- ")
-    yield sliced(link.text("title") or "", f"{pointer}/title")
+    yield text_value(link.text("title") or "", f"{pointer}/title")
     yield line_break()
     yield label("  ")
-    yield sliced(link.text("url") or "", f"{pointer}/url")
+    yield text_value(link.text("url") or "", f"{pointer}/url")
 
 
 def _fetched(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
@@ -141,7 +141,7 @@ def _joined(item: RecordedObject, pointer: str, names: tuple[str, ...]) -> Itera
     for index, name in enumerate(said):
         if index:
             yield label(": ")
-        yield sliced(item.text(name) or "", f"{pointer}/{name}")
+        yield text_value(item.text(name) or "", f"{pointer}/{name}")
 
 
 def _hit(item: JsonValue, pointer: str) -> Iterable[Segment]:
@@ -171,4 +171,4 @@ _BODIES: dict[str, Callable[[CanonicalResult, RecordedObject], Iterable[Segment]
     "": _recorded,
 }
 
-receipt = bounded(_body, tail=_closing, details=ERROR_DETAILS)
+receipt = receipt_renderer(_body, tail=_closing, details=ERROR_DETAILS)

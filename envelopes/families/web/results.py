@@ -126,7 +126,7 @@ def _search_results(found: SearchResults, projector: Projector, policy: Projecti
     return {
         "query": found.query,
         "duration_seconds": found.duration_seconds,
-        **projector.listed("results", _links(found.results), policy),
+        **projector.items("results", _links(found.results), policy),
         **projector.text("text", found.text, policy.preview, role="text"),
     }
 
@@ -170,10 +170,10 @@ def _found_pages(found: FoundPages, projector: Projector, policy: ProjectionPoli
         "query": projector.line("query", found.query, policy.details),
         "provider": found.provider,
         "mode": found.mode,
-        **projector.each("provider_attempts", found.provider_attempts, aside, partial(_attempt, projector)),
+        **projector.build_items("provider_attempts", found.provider_attempts, aside, partial(_attempt, projector)),
         "winning_provider": found.winning_provider,
-        **projector.each("results", found.results, hits, partial(_hit, projector)),
-        **projector.listed("citations", _links(found.citations), aside),
+        **projector.build_items("results", found.results, hits, partial(_hit, projector)),
+        **projector.items("citations", _links(found.citations), aside),
         "fetched_at": found.fetched_at,
     }
 

@@ -41,8 +41,12 @@ def change(found: WorkItemChange, projector: Projector, policy: ProjectionPolicy
     few = msgspec.structs.replace(policy, preview=min(policy.preview, WARNINGS_CHARACTERS))
     return {
         "work_item": _view(found.work_item, "work_item", projector, policy),
-        **(projector.listed("changed_fields", list(found.changed_fields), few) if found.changed_fields else {}),
-        **(projector.each("warnings", found.warnings, few, partial(_unfinished, projector)) if found.warnings else {}),
+        **(projector.items("changed_fields", list(found.changed_fields), few) if found.changed_fields else {}),
+        **(
+            projector.build_items("warnings", found.warnings, few, partial(_unfinished, projector))
+            if found.warnings
+            else {}
+        ),
         "completed_transition": found.completed_transition,
     }
 
@@ -74,7 +78,9 @@ def _transition(found: FocusTransition, projector: Projector, policy: Projection
         members["reason"] = projector.line("transition/reason", found.reason, OBJECTIVE_CHARACTERS)
     smaller = msgspec.structs.replace(policy, preview=min(policy.preview, LIST_CHARACTERS))
     build = partial(_focus_warning, projector)
-    return _said(**{**members, **_members(projector.each("transition/warnings", found.warnings, smaller, build))})
+    return _said(
+        **{**members, **_members(projector.build_items("transition/warnings", found.warnings, smaller, build))}
+    )
 
 
 def _focus_warning(projector: Projector, warning: FocusWarning, field: str) -> JsonValue:
@@ -98,7 +104,7 @@ def page(found: WorkItemPage, projector: Projector, policy: ProjectionPolicy) ->
         "returned": found.returned,
         "total_matching": found.total_matching,
         "limit": found.limit,
-        **projector.each("work_items", found.work_items, policy, partial(_row, projector, policy)),
+        **projector.build_items("work_items", found.work_items, policy, partial(_row, projector, policy)),
     }
 
 
@@ -168,7 +174,7 @@ def _todos(
     if view.todo_list is None:
         return {}
     smaller = msgspec.structs.replace(policy, preview=min(policy.preview, characters))
-    return _members(projector.each(f"{field}/todo_list", view.todo_list, smaller, partial(_todo, projector)))
+    return _members(projector.build_items(f"{field}/todo_list", view.todo_list, smaller, partial(_todo, projector)))
 
 
 def _todo(projector: Projector, todo: Todo, field: str) -> JsonValue:
@@ -190,7 +196,7 @@ def _waits(view: WorkItemView, field: str, projector: Projector, policy: Project
         return {}
     smaller = msgspec.structs.replace(policy, preview=min(policy.preview, LIST_CHARACTERS))
     place = f"{field}/active_wait_conditions"
-    return _members(projector.each(place, view.active_wait_conditions, smaller, partial(_wait, projector)))
+    return _members(projector.build_items(place, view.active_wait_conditions, smaller, partial(_wait, projector)))
 
 
 def _wait(projector: Projector, wait: ActiveWait, field: str) -> JsonValue:

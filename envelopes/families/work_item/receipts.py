@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.base import (
-    bounded,
+from envelopes.families.segments import (
     indented,
     item_lines,
     label,
@@ -14,7 +13,8 @@ from envelopes.families.base import (
     member_line,
     omitted_line,
     preview,
-    sliced,
+    receipt_renderer,
+    text_value,
     value,
 )
 from envelopes.families.work_item.results import body as recorded
@@ -45,7 +45,7 @@ def _updated(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Seg
     for index, name in enumerate(result.strings("changed_fields")):
         yield line_break() if index == 0 else label(", ")
         yield from [label("Changed: ")] if index == 0 else []
-        yield sliced(name, f"/result/changed_fields/{index}")
+        yield text_value(name, f"/result/changed_fields/{index}")
     yield from omitted_line(canonical, "/result/changed_fields")
     yield from _item(canonical, "work_item")
     yield from _steps(result)
@@ -63,7 +63,7 @@ def _picked(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segm
     yield from _outcome("Now working on ", result, "current_work_item")
     if previous := result.member("previous_work_item").text("id"):
         yield label(" (was ")
-        yield sliced(previous, "/result/previous_work_item/id")
+        yield text_value(previous, "/result/previous_work_item/id")
         yield label(")")
     yield from _item(canonical, "current_work_item")
     yield from member_line(canonical, "Switch", "/result/transition/switch_kind")
@@ -141,7 +141,7 @@ def _states(found: RecordedObject, pointer: str) -> Iterable[Segment]:
         text = found.text(name)
         if text and text not in said:
             yield from [label(", ")] if said else []
-            yield sliced(text, f"{pointer}/{name}")
+            yield text_value(text, f"{pointer}/{name}")
             said.append(text)
 
 
@@ -164,7 +164,7 @@ def _unfinished(item: JsonValue, pointer: str) -> Iterable[Segment]:
 def _focus_warning(item: JsonValue, pointer: str) -> Iterable[Segment]:
     warning = RecordedObject(item)
     yield label("Warning: ")
-    yield sliced(warning.text("code") or "", f"{pointer}/code")
+    yield text_value(warning.text("code") or "", f"{pointer}/code")
     yield label(": ")
     yield from indented(warning.text("message") or "", f"{pointer}/message", "  ")
 
@@ -172,9 +172,9 @@ def _focus_warning(item: JsonValue, pointer: str) -> Iterable[Segment]:
 def _wait_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
     wait = RecordedObject(item)
     yield label("Waiting: ")
-    yield sliced(wait.text("id") or "", f"{pointer}/id")
+    yield text_value(wait.text("id") or "", f"{pointer}/id")
     yield label(" (")
-    yield sliced(wait.text("kind") or "", f"{pointer}/kind")
+    yield text_value(wait.text("kind") or "", f"{pointer}/kind")
     yield label(") ")
     yield from indented(wait.text("waiting_for") or "", f"{pointer}/waiting_for", "  ")
 
@@ -182,7 +182,7 @@ def _wait_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
 def _row(item: JsonValue, pointer: str) -> Iterable[Segment]:
     view = RecordedObject(item)
     yield label("- ")
-    yield sliced(view.text("id") or "", f"{pointer}/id")
+    yield text_value(view.text("id") or "", f"{pointer}/id")
     yield label(" [")
     yield from _states(view, pointer)
     yield label("] ")
@@ -213,4 +213,4 @@ _BODIES: dict[str, Callable[[CanonicalResult, RecordedObject], Iterable[Segment]
     "ListWorkItems": _listed,
 }
 
-receipt = bounded(_body, details=ERROR_DETAILS)
+receipt = receipt_renderer(_body, details=ERROR_DETAILS)

@@ -7,18 +7,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.base import (
-    Projection,
-    Projector,
-    ResultMembers,
-    headline,
-    item_lines,
-    label,
-    line_break,
-    member_line,
-    sliced,
-    text_block,
-)
+from envelopes.families.base import Projection, Projector, ResultMembers
+from envelopes.families.segments import headline, item_lines, label, line_break, member_line, text_block, text_value
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
@@ -60,9 +50,9 @@ class WorkItemUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _todo_list(found: TodoList, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    members = projector.listed("todo_list", _todo_rows(found.todo_list), policy)
+    members = projector.items("todo_list", _todo_rows(found.todo_list), policy)
     if found.previous_todo_list is not None:
-        members |= projector.listed("previous_todo_list", _todo_rows(found.previous_todo_list), policy)
+        members |= projector.items("previous_todo_list", _todo_rows(found.previous_todo_list), policy)
     return members
 
 
@@ -80,7 +70,7 @@ def _work_item(found: WorkItem, projector: Projector, policy: ProjectionPolicy) 
 
 
 def _work_items(found: WorkItems, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    return projector.listed("work_items", [_item_row(item) for item in found.work_items], policy)
+    return projector.items("work_items", [_item_row(item) for item in found.work_items], policy)
 
 
 def _item_row(item: WorkItem) -> dict[str, JsonValue]:
@@ -100,7 +90,7 @@ def _update(found: WorkItemUpdate, projector: Projector, policy: ProjectionPolic
     return {
         "work_item_id": found.id,
         "updated": found.updated,
-        **projector.listed("updated_fields", list(found.updated_fields), policy),
+        **projector.items("updated_fields", list(found.updated_fields), policy),
         "previous_state": found.previous_state,
         "state": found.state,
         **reason,
@@ -126,33 +116,33 @@ def _item_lines(canonical: CanonicalResult) -> Iterable[Segment]:
         for index, number in enumerate(found):
             yield line_break()
             yield label(f"{title}: ")
-            yield sliced(number, f"/result/work_item/{member}/{index}")
+            yield text_value(number, f"/result/work_item/{member}/{index}")
     yield from text_block(canonical, "/result/work_item/description", "Description")
 
 
 def todo_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
     yield from _stated(RecordedObject(item).text("state"), pointer)
-    yield sliced(RecordedObject(item).text("text") or "", f"{pointer}/text")
+    yield text_value(RecordedObject(item).text("text") or "", f"{pointer}/text")
 
 
 def _item_line(item: JsonValue, pointer: str) -> Iterable[Segment]:
     found = RecordedObject(item)
     if number := found.text("id"):
         yield label("#")
-        yield sliced(number, f"{pointer}/id")
+        yield text_value(number, f"{pointer}/id")
         yield label(" ")
     yield from _stated(found.text("state"), pointer)
     if objective := found.text("objective"):
-        yield sliced(objective, f"{pointer}/objective")
+        yield text_value(objective, f"{pointer}/objective")
     if owner := found.text("owner"):
         yield label(", owner ")
-        yield sliced(owner, f"{pointer}/owner")
+        yield text_value(owner, f"{pointer}/owner")
 
 
 def _stated(state: str | None, pointer: str) -> Iterable[Segment]:
     if state:
         yield label("[")
-        yield sliced(state, f"{pointer}/state")
+        yield text_value(state, f"{pointer}/state")
         yield label("] ")
 
 

@@ -16,17 +16,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.families.base import (
-    Family,
-    Projector,
-    ResultMembers,
-    bounded,
-    headline,
-    label,
-    member_line,
-    project_by_type,
-    value,
-)
+from envelopes.families.base import Family, Projector, ResultMembers, project_by_type
+from envelopes.families.segments import headline, label, member_line, receipt_renderer, value
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
@@ -136,7 +127,7 @@ FAMILY = Family(
     title="Workspaces",
     results=(WorkspaceResult,),
     project=project_by_type({WorkspaceResult: _project}),
-    renderers={"receipt": bounded(_receipt, details=(("Field", "field"),))},
+    renderers={"receipt": receipt_renderer(_receipt, details=(("Field", "field"),))},
     tools=(USE_WORKSPACE,),
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -29,14 +29,15 @@ VARIANT = Variant(id="{id}", version=3, title="Terse", render=render)
 WRITES = 'yield Segment(canonical.status, "headline")'
 FAMILY = """
 import msgspec
-from envelopes.families.base import Family, bounded, headline, project_by_type
+from envelopes.families.base import Family, project_by_type
+from envelopes.families.segments import headline, receipt_renderer
 from envelopes.alignment.mapping import ToolMapping
 class Ticket(msgspec.Struct):
     id: str = ""
 FAMILY = Family(
     name="{name}", title="Tickets", results=(Ticket,),
     project=project_by_type({{Ticket: lambda one, projector, policy: {{"id": one.id}}}}),
-    renderers={{"receipt": bounded(lambda canonical: [headline(canonical.summary_text)])}},
+    renderers={{"receipt": receipt_renderer(lambda canonical: [headline(canonical.summary_text)])}},
     mappings=({mappings}),
 )
 """
@@ -154,7 +155,11 @@ def test_a_family_that_would_take_anothers_place_is_refused(install: Install, na
     ("written", "instead", "reason"),
     [
         ('"receipt"', '"markdown"', "ticket: it needs a renderer `receipt`"),
-        ("bounded(lambda canonical: [headline(canonical.summary_text)])", "'text'", "all of them are functions"),
+        (
+            "receipt_renderer(lambda canonical: [headline(canonical.summary_text)])",
+            "'text'",
+            "all of them are functions",
+        ),
         ("mappings=()", "tools=builtin('WebFetch')[0].tools", "ticket: there is a tool WebFetch already"),
     ],
 )

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from envelopes.families import FAMILIES
-from envelopes.families.base import Family, error_receipt
+from envelopes.families.base import Family
+from envelopes.families.segments import error_receipt
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import ReceiptTooLong, render
-from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
+from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import (
     ArtifactRef,
@@ -278,4 +279,4 @@ def test_a_renderer_that_passes_its_policy_is_a_fault_and_is_not_cut() -> None:
 def test_a_receipt_of_a_failure_needs_one() -> None:
     succeeded = CanonicalResult(tool_name="Bash", status="success", summary_text="done", result={})
     with pytest.raises(ValueError, match="needs an envelope with an error"):
-        list(error_receipt(succeeded, RenderPolicy()))
+        list(error_receipt(succeeded))

@@ -1,0 +1,236 @@
+"""Builds the segments of receipts from the fields of a canonical result.
+
+Each function gives one segment or the segments of a few lines; every character of a value keeps the pointer and the
+range of the field that it comes from. `receipt_renderer` makes a renderer of a function that writes the body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment, SegmentSource
+from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.variant import Renderer
+from envelopes.text.fit_receipt import fit
+from envelopes.text.outline import scalar_text
+from envelopes.text.pointer import join, resolve
+
+_PHRASE = re.compile(r"(\{[\w/]+\}|\n+)")
+
+
+def receipt_renderer(
+    body: Callable[[CanonicalResult], Iterable[Segment]],
+    *,
+    tail: Callable[[CanonicalResult], Iterable[Segment]] | None = None,
+    details: tuple[tuple[str, str], ...] = (),
+) -> Renderer:
+    """A renderer that writes `body` for a success and the error receipt for an error, both within the policy.
+
+    `tail` and the artifacts stay whole however short the body has to be. `details` are the members of
+    the error's details that this family names, each with its title.
+    """
+
+    def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
+        if canonical.error is not None:
+            return fit(error_receipt(canonical, details), policy, tail=artifact_lines(canonical))
+        last = () if tail is None else tail(canonical)
+        return fit(body(canonical), policy, tail=(*last, *artifact_lines(canonical)))
+
+    return render
+
+
+def headline(text: str, pointer: str = "/summary_text") -> Segment:
+    """The first line of a receipt: the outcome (RFC-128)."""
+    return Segment(text, "headline", SegmentSource("canonical", pointer))
+
+
+def label(text: str) -> Segment:
+    """Words of the renderer's own."""
+    return Segment(text, "label")
+
+
+def marker(text: str) -> Segment:
+    """A statement of what was left out."""
+    return Segment(text, "marker")
+
+
+def line_break(count: int = 1) -> Segment:
+    return Segment("\n" * count, "break")
+
+
+def value(canonical: CanonicalResult, pointer: str, text: str | None = None) -> Segment:
+    """The field at `pointer`; with `text` for a renderer that words it in its own way."""
+    field = _field(canonical, pointer)
+    if text is None and isinstance(field, str):
+        return text_value(field, pointer)
+    if text is None:
+        text = "" if field is None else msgspec.json.encode(field).decode()
+    return Segment(text, "value", SegmentSource("canonical", pointer))
+
+
+def text_value(text: str, pointer: str) -> Segment:
+    """A whole string of the canonical envelope that the caller already has."""
+    return Segment(text, "value", SegmentSource("canonical", pointer, 0, len(text)))
+
+
+def preview(canonical: CanonicalResult, pointer: str) -> Segment:
+    """A large text field, verbatim."""
+    text = _string(canonical, pointer)
+    return Segment(text, "preview", SegmentSource("canonical", pointer, 0, len(text)))
+
+
+def phrase(canonical: CanonicalResult, words: str, pointer: str = "/result") -> Iterable[Segment]:
+    r"""Labels, with the field `<pointer>/name` in place of `{name}`: `phrase(canonical, "\n[{index}] {cmd}", …)`."""
+    for part in _PHRASE.split(words):
+        if part.startswith("{"):
+            yield value(canonical, f"{pointer}/{part[1:-1]}")
+        elif part.startswith("\n"):
+            yield line_break(len(part))
+        elif part:
+            yield label(part)
+
+
+def marked_values(record: RecordedObject, pointer: str, marks: Iterable[tuple[str, str]]) -> Iterable[Segment]:
+    """The texts that `record`, the object at `pointer`, has under the names in `marks`, each after its mark."""
+    for mark, name in marks:
+        if text := record.text(name):
+            if mark:
+                yield label(mark)
+            yield text_value(text, f"{pointer}/{name}")
+
+
+def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterable[Segment]:
+    """`title: value` on a line of its own; nothing when the field is missing or empty."""
+    field = _field(canonical, pointer)
+    if field is None or field == "":
+        return
+    yield line_break()
+    yield label(f"{title}: ")
+    yield value(canonical, pointer, None if isinstance(field, str) else scalar_text(field))
+
+
+def member_lines(
+    canonical: CanonicalResult, titles: Iterable[tuple[str, str]], pointer: str = "/result"
+) -> Iterable[Segment]:
+    """A `member_line` for each title and the name of its field below `pointer`."""
+    for title, name in titles:
+        yield from member_line(canonical, title, f"{pointer}/{name}")
+
+
+def text_block(canonical: CanonicalResult, pointer: str, title: str = "") -> Iterable[Segment]:
+    """A blank line, the title, and a large text; nothing when it is blank or is the headline already (RFC-107)."""
+    if _string(canonical, pointer).strip() in ("", canonical.summary_text):
+        return
+    yield line_break(2)
+    if title:
+        yield label(f"{title}:\n")
+    yield preview(canonical, pointer)
+
+
+def item_lines(
+    canonical: CanonicalResult, pointer: str, item: Callable[[JsonValue, str], Iterable[Segment]]
+) -> Iterable[Segment]:
+    """`item(element, its pointer)` on a line each, and how many the projection left out."""
+    elements = _field(canonical, pointer)
+    for index, element in enumerate(elements if isinstance(elements, list) else ()):
+        yield line_break()
+        yield from item(element, join(pointer, index))
+    yield from omitted_line(canonical, pointer)
+
+
+def omitted_line(canonical: CanonicalResult, pointer: str) -> Iterable[Segment]:
+    """How many items of the list at `pointer` the projection left out; nothing when it left none out."""
+    omitted = _field(canonical, f"{pointer}_omitted")
+    if isinstance(omitted, int):
+        elements = _field(canonical, pointer)
+        shown = len(elements) if isinstance(elements, list) else 0
+        yield line_break()
+        yield marker(f"[showing first {shown} of {shown + omitted}]")
+
+
+def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
+    """A whole string whose further lines are indented, so that none of them can pass for a line of the receipt."""
+    start = 0
+    for index, line in enumerate(text.split("\n")):
+        if index:
+            yield line_break()
+            yield label(indent)
+        yield Segment(line, "value", SegmentSource("canonical", pointer, start, start + len(line)))
+        start += len(line) + 1
+
+
+def artifact_lines(canonical: CanonicalResult) -> Iterable[Segment]:
+    """`Artifacts:` and one path a line; nothing when there are none (RFC-129).
+
+    Before them, where the result as a whole passed the ceiling, how much of it there is.
+    """
+    if not canonical.artifacts:
+        return
+    yield from shortened_line(canonical)
+    yield line_break()
+    yield label("Artifacts:")
+    for index in range(len(canonical.artifacts)):
+        yield line_break()
+        yield value(canonical, f"/artifacts/{index}/path")
+
+
+def shortened_line(canonical: CanonicalResult) -> Iterable[Segment]:
+    """How large the whole result is and where it was saved, when it passed the ceiling."""
+    halves = (("result", "/result"), ("error", "/error/details")) if canonical.artifacts else ()
+    for half, pointer in halves:
+        size = _field(canonical, f"{pointer}/{half}_characters")
+        index = _field(canonical, f"{pointer}/{half}_artifact")
+        if isinstance(size, int) and isinstance(index, int) and 0 <= index < len(canonical.artifacts):
+            path = canonical.artifacts[index].path
+            yield line_break()
+            yield marker(f"[{half} shortened: all {size} characters are in {path}]")
+
+
+def render_stub(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
+    """Renders a result of which the ceiling left nothing: a family would take it for an empty one."""
+    return fit([headline(canonical.summary_text)], policy, tail=artifact_lines(canonical))
+
+
+def error_receipt(canonical: CanonicalResult, details: tuple[tuple[str, str], ...] = ()) -> Iterable[Segment]:
+    """Outcome, kind, the details that the family names, hint, retryable. Raises ValueError for a success."""
+    error = canonical.error
+    if error is None:
+        raise ValueError("error_receipt needs an envelope with an error")
+    yield from phrase(canonical, "{tool_name} failed: ", "")
+    yield Segment(error.message, "headline", SegmentSource("canonical", "/error/message", 0, len(error.message)))
+    yield from phrase(canonical, "\nKind: {kind}", "/error")
+    yield from member_lines(canonical, details, "/error/details")
+    yield from reason_line(canonical)
+    if error.recovery_hint:
+        yield line_break()
+        yield label("Hint: ")
+        source = SegmentSource("canonical", "/error/recovery_hint", 0, len(error.recovery_hint))
+        yield Segment(error.recovery_hint, "hint", source)
+    yield line_break()
+    yield label("Retryable: ")
+    yield value(canonical, "/error/retryable", "yes" if error.retryable else "no")
+
+
+def reason_line(canonical: CanonicalResult) -> Iterable[Segment]:
+    """The reason that the RFC's `invalid_tool_input` keeps in its details, unless the message has it as well."""
+    reason = _string(canonical, "/error/details/parse_error")
+    if canonical.error is not None and reason and reason not in canonical.error.message:
+        yield from member_line(canonical, "Reason", "/error/details/parse_error")
+
+
+def _string(canonical: CanonicalResult, pointer: str) -> str:
+    """The text at `pointer`; empty when there is none."""
+    field = _field(canonical, pointer)
+    return field if isinstance(field, str) else ""
+
+
+def _field(canonical: CanonicalResult, pointer: str) -> JsonValue:
+    try:
+        return resolve(canonical.to_json(), pointer)
+    except KeyError:
+        return None
