@@ -9,8 +9,8 @@ from uuid import UUID
 from django.http import QueryDict
 
 from dashboard.artifacts.summaries import Glanced, glanced
+from dashboard.calls.call_variants import VariantKey, VariantPane, load_variant_keys, load_variant_pane
 from dashboard.calls.cut_bar import CutBar, cut_bars
-from dashboard.calls.lint_findings import LintPane, lint_pane, lint_reach
 from dashboard.calls.navigation import CallNavigation, load_navigation
 from dashboard.calls.panes import (
     JsonPane,
@@ -23,9 +23,9 @@ from dashboard.calls.panes import (
 from dashboard.calls.stages import Rail, rail
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.evidence.fidelity import Fidelity, of_receipt
+from dashboard.evidence.lint_findings import LintPane, lint_pane, lint_reach
 from dashboard.ingest.run_stats import do_halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
-from dashboard.renderers.variant_pane import VariantKey, VariantPane, variant_keys, variant_pane
 from dashboard.text.escaping import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
 from envelopes.text.untrusted_json import parse_json
@@ -114,11 +114,12 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     reach = lint_reach(query)
     surfaces = surfaces_of(call, query, first=reach)
     artifacts = glanced(call)
+    missing = {artifact.artifact.path for artifact in artifacts if artifact.is_lost}
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else of_receipt("absent")
     shows_recorded = query.get("left") == "recorded" and surfaces.result is not None
     way = rail(surfaces, query)
-    variant = variant_pane(project, surfaces, query)
+    variant = load_variant_pane(project, surfaces, query)
     events = tuple(Event.objects.filter(call=call.pk).defer("payload").order_by("line", "id")[: EVENTS_SHOWN + 1])
     return CallPage(
         call=call,
@@ -136,9 +137,9 @@ def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         receipt_fidelity=fidelity,
         rail=way,
         variant=variant,
-        variants=variant_keys(project, surfaces, query),
+        variants=load_variant_keys(project, surfaces, query),
         drifted=load_drifted(call),
-        lint=lint_pane(surfaces, artifacts, reach) if way.shows_receipt and variant is None else None,
+        lint=lint_pane(surfaces, missing, reach) if way.shows_receipt and variant is None else None,
         cuts=cut_bars(surfaces.halves, artifacts, got=fidelity.got),
         superseded=_superseded(surfaces),
         receipts=_receipt_options(surfaces),

@@ -12,8 +12,8 @@ from functools import partial
 
 from django.http import QueryDict
 
+from dashboard.calls.call_variants import requested_variant
 from dashboard.evidence.call_evidence import Surfaces, utf8_length
-from dashboard.renderers.variant_pane import asked_for
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
@@ -187,7 +187,7 @@ def _receipt(way: _Way) -> Stop:
         href=way.address(right=None),
         bytes=way.surfaces.receipt_bytes,
         tokens=way.surfaces.receipt_tokens,
-        is_current=way.asked is None and way.right != COMPACTED and not asked_for(way.query),
+        is_current=way.asked is None and way.right != COMPACTED and not requested_variant(way.query),
     )
 
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import msgspec
 
-from dashboard.calls.lint_findings import recorded_findings
 from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest
 from dashboard.evidence.call_inputs import Subject
+from dashboard.evidence.lint_findings import lint_recorded_receipt
 from dashboard.text.receipt_markup import Links
 from dashboard.variants.fingerprints import text_bytes
 from dashboard.variants.render_call import describe_failure
@@ -94,7 +94,7 @@ def _recorded(subject: Subject, fields: dict[str, str]) -> Measured | None:
     if halves is None or halves.receipt is None:
         return None
     links = Links(halves.reading.links, halves.reading.slices)
-    found, _ = recorded_findings(halves, subject.missing)
+    found, _ = lint_recorded_receipt(halves, subject.missing)
     dropped = dropped_fields(fields, halves.receipt, links.of)
     is_cut = any(not one.cut.is_whole for one in halves.outputs)
     return _cell(halves.receipt, dropped, tuple(one.rule for one in found), is_cut=is_cut)

@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
-import msgspec
-
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Project, RunFacet
 from dashboard.renderers.preview_pasted import kept, parsed
-from dashboard.variants.render_call import load_canonical, load_cuts
+from dashboard.variants.render_call import CannotRender, load_canonical, load_cuts
 from envelopes.families.base import Family
 from envelopes.lint.model import Shortened
 from envelopes.pipeline.project import project as to_canonical
-from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput
+from envelopes.schema.result import CanonicalResult, CompleteOutput
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount
-from envelopes.text.untrusted_json import Untrusted, dump_json
+from envelopes.text.untrusted_json import dump_json
 
 NO_LINKS = 0  # of the recorded receipt the text is compared, and nothing else is asked of it
 RECENT_RUNS = 4
@@ -74,26 +72,18 @@ def subject(project: Project, owner: Family, query: Mapping[str, str]) -> Subjec
 
 
 def of_call(call: Call, owner: Family) -> Subject:
-    """Raises NoSubject for a call of another family, and for one whose stored envelope is none."""
-    found, subject = of_its_family(call)
-    if found.name != owner.name:
-        raise NoSubject(
-            f"This call is one of the {found.name} family, not of {owner.name}.",
-            f"/renderers/{found.name}/?call={call.pk}",
-        )
-    return subject
-
-
-def of_its_family(call: Call) -> tuple[Family, Subject]:
-    """Raises NoSubject."""
+    """Raises NoSubject for a call of another family, and for one without a readable envelope."""
     surfaces = surfaces_of(call, {}, first=NO_LINKS)
     try:
-        owner, canonical = load_canonical(surfaces)
-    except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
-        raise NoSubject(f"The stored envelope of this call cannot be read: {error}") from None
-    except KeyError as gone:
-        raise NoSubject(f"The family {gone} that read this call is of a package that is not installed.") from None
-    return owner, Subject(
+        call_family, canonical = load_canonical(surfaces)
+    except CannotRender as error:
+        raise NoSubject(str(error)) from None
+    if call_family.name != owner.name:
+        raise NoSubject(
+            f"This call is one of the {call_family.name} family, not of {owner.name}.",
+            f"/renderers/{call_family.name}/?call={call.pk}",
+        )
+    return Subject(
         kind="call",
         title=f"{call.tool}: {call.summary}",
         named={"call": str(call.pk)},

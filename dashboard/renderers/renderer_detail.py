@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dashboard.calls.lint_findings import FindingLine, finding_line
+from dashboard.evidence.lint_findings import FindingLine, finding_line
 from dashboard.models import Call, Project
 from dashboard.renderers.preview import Preview, preview
 from dashboard.renderers.preview_options import Knobs, knobs

@@ -13,8 +13,8 @@ from envelopes.lint.model import Shortened
 from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
-from envelopes.schema.result import CanonicalResult
-from envelopes.text.untrusted_json import parse_json
+from envelopes.schema.result import CanonicalResult, InvalidOutput
+from envelopes.text.untrusted_json import Untrusted, parse_json
 from envelopes.variants import Variant, variant, variants_for
 from envelopes.variants.template import TemplateRefused
 
@@ -32,7 +32,28 @@ class RenderFailed(ValueError):
     """A variant could not write a receipt; the sentence gives its reason."""
 
 
-class UnknownVariant(ValueError):
+class CannotRender(ValueError):
+    """No variant can write a receipt of this call; the sentence is for the operator."""
+
+
+class UnansweredCall(CannotRender):
+    def __init__(self) -> None:
+        super().__init__("Nothing answered this call: there is no result that a variant could write.")
+
+
+class UninstalledFamily(CannotRender):
+    """The package of the family that wrote the stored envelope is not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"This call was read by the family {name!r}, of a package that is not installed.")
+
+
+class UnreadableEnvelope(CannotRender):
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(f"The stored envelope of this call cannot be read: {reason}")
+
+
+class UnknownVariant(CannotRender):
     """`names` are the variants of the call's family, in order."""
 
     def __init__(self, name: str, owner: Family) -> None:
@@ -40,26 +61,11 @@ class UnknownVariant(ValueError):
         super().__init__(f"The {owner.name} family has no variant {name!r}. It has: {', '.join(self.names)}.")
 
 
-class UninstalledFamily(ValueError):
-    """The package of the family that wrote the stored envelope is not installed."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"This call was read by the family {name!r}, of a package that is not installed.")
-
-
-class UnansweredCall(ValueError):
-    def __init__(self) -> None:
-        super().__init__("Nothing answered this call: there is no result that a variant could write.")
-
-
 def render_call(surfaces: Surfaces, name: str = "receipt") -> RenderedCall:
-    """Renders the envelope that the Call page shows. Raises UnknownVariant, UninstalledFamily and UnansweredCall."""
+    """Renders the envelope that the Call page shows. Raises CannotRender."""
     if not surfaces.is_answered:
         raise UnansweredCall
-    try:
-        owner, canonical = load_canonical(surfaces)
-    except KeyError as gone:
-        raise UninstalledFamily(gone.args[0]) from None
+    owner, canonical = load_canonical(surfaces)
     try:
         chosen = variant(owner, name)
     except KeyError:
@@ -68,8 +74,24 @@ def render_call(surfaces: Surfaces, name: str = "receipt") -> RenderedCall:
 
 
 def load_canonical(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
-    """The stored envelope with the family that wrote it, which need not be today's. Raises KeyError."""
-    return family(family_name(surfaces)), CanonicalResult.from_json(parse_json(surfaces.canonical))
+    """The stored envelope with the family that wrote it, which need not be today's.
+
+    Raises UninstalledFamily and UnreadableEnvelope.
+    """
+    owner = load_family(surfaces)
+    try:
+        return owner, CanonicalResult.from_json(parse_json(surfaces.canonical))
+    except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
+        raise UnreadableEnvelope(error) from None
+
+
+def load_family(surfaces: Surfaces) -> Family:
+    """The family that wrote the stored envelope. Raises UninstalledFamily."""
+    name = family_name(surfaces)
+    try:
+        return family(name)
+    except KeyError:
+        raise UninstalledFamily(name) from None
 
 
 def family_name(surfaces: Surfaces) -> str:

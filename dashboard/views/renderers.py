@@ -12,12 +12,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.accounts.access import OperatorRequest
+from dashboard.calls.call_variants import load_variant_strip
 from dashboard.checks.drift import load_drift_list
 from dashboard.renderers import preview_pasted
 from dashboard.renderers.preview_source import NoSubject
 from dashboard.renderers.renderer_detail import canonical_page, refused_page, renderer_page
 from dashboard.renderers.renderer_list import renderer_list
-from dashboard.renderers.variant_strip import variant_strip
 from dashboard.views.rendering import render_page
 
 UNPROCESSABLE = 422
@@ -62,7 +62,7 @@ def canonical(request: OperatorRequest, name: str) -> HttpResponse:
 def strip(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """A call under all variants of its family: a fragment of the Call page, and a page of its own."""
     call = get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
-    shown = variant_strip(request.project, call, request.GET)
+    shown = load_variant_strip(request.project, call, request.GET)
     return render_page(request, "renderers/strip.html", {"call": call, "strip": shown}, partial="strip")
 
 

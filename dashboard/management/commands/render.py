@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.management.console import terminal_text
 from dashboard.models import Call
-from dashboard.variants.render_call import UnansweredCall, UninstalledFamily, UnknownVariant, render_call
+from dashboard.variants.render_call import CannotRender, render_call
 from envelopes.text.untrusted_json import visible
 
 
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         call = _call(options["call"])
         try:
             found = render_call(surfaces_of(call, {}), options["variant"])
-        except (UnknownVariant, UninstalledFamily, UnansweredCall) as reason:
+        except CannotRender as reason:
             raise CommandError(terminal_text(str(reason))) from None
         text = visible(found.receipt.text)
         if options["as_json"]:

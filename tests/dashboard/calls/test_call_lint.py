@@ -10,8 +10,8 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from dashboard.calls.lint_findings import lint_pane
 from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.lint_findings import lint_pane
 from dashboard.models import Run
 from tests.dashboard.calls.test_call_page import HOSTILE, bash, body, receipt_of, recorded
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
@@ -104,5 +104,5 @@ def test_many_members_do_not_make_the_page_wait(run: Run) -> None:
     surfaces = surfaces_of(call, {})
     assert surfaces.halves.receipt is not None
     start = time.process_time()
-    lint_pane(surfaces, [])
+    lint_pane(surfaces, ())
     assert time.process_time() - start < 0.5

@@ -100,9 +100,7 @@ def test_the_neighbours_open_under_the_same_variant_and_one_that_has_it_not_says
     html = body(client, first, "?right=variant-tail_first")
     assert f'href="/calls/{second.pk}/?right=variant-tail_first" rel="next"' in html
     refused = half(body(client, first, "?right=variant-nothing"))
-    assert "The command family, which this call is of, has no variant nothing. It has receipt, tail_first" in words(
-        refused
-    )
+    assert "The command family of this call has no variant nothing. It has receipt, tail_first" in words(refused)
     assert "data-escape" in refused
 
 
