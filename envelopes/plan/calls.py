@@ -1,10 +1,10 @@
-"""The calls that a step of a plan asks for: one, or one for each round of its foreach (CALL-003, CALL-011).
+"""The calls of a plan's step: one, or one for each iteration of its foreach (CALL-003, CALL-011).
 
-    Origin      what all calls of a run share
-    rounds      a step once, or each item that its foreach runs over
-    calls_of    the step's calls, their arguments concrete, each with what it belongs to
+    RunContext         what all calls of a run share
+    build_iterations   the scope of a step, or of each item of its foreach
+    build_calls        the step's calls with their arguments resolved
 
-Nothing is dispatched, and nothing is half made: where one reference leads nowhere, no call of the step exists (OD-11).
+Nothing is dispatched. A step has either all of its calls or none: one unresolved reference refuses it (OD-11).
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from envelopes.schema.timestamps import format_instant
 from envelopes.schema.tool import ToolDefinition
 from envelopes.text.canonical_json import args_hash
 
-MOST_ITERATIONS = 1_000  # OD-13, where the policy names no number
+DEFAULT_MAX_ITERATIONS = 1_000  # OD-13, for a policy without a limit
 
 
 @dataclass(frozen=True)
-class Origin:
-    """`new_id` gives each call its own id (CALL-012), `now` the time in ISO 8601: both are the runtime's (OD-17)."""
+class RunContext:
+    """What all calls of a run share.
+
+    The runtime gives `new_id`, an id for each call (CALL-012), and `now`, the time in ISO 8601 (OD-17).
+    """
 
     run_id: str
     policy: RunPolicy
@@ -41,45 +44,45 @@ class Origin:
     now: Callable[[], str] = lambda: format_instant(time.time())
 
 
-def rounds(step: Step, scope: Scope, limits: Limits) -> list[tuple[Iteration | None, Scope]]:
-    """What the step's arguments are resolved with: once, or for each item of its foreach with its names bound.
+def build_iterations(step: Step, scope: Scope, limits: Limits) -> list[tuple[Iteration | None, Scope]]:
+    """Builds the scopes that the step's arguments are resolved in: one, or one for each item of its foreach.
 
-    Raises UnresolvedReference for what is no array, or one of more items than the policy allows (OD-13).
+    Raises UnresolvedReference for a foreach over something else than an array, or over an array of more items
+    than the policy allows (OD-13).
     """
     foreach = step.foreach
     if foreach is None:
         return [(None, scope)]
+    items = resolve(foreach.source, scope, "/foreach/from")
+    if not isinstance(items, list):
+        raise UnresolvedReference(f"{foreach.source} is not an array", "/foreach/from")
+    most = DEFAULT_MAX_ITERATIONS if limits.max_iterations is None else limits.max_iterations
+    if len(items) > most:
+        raise UnresolvedReference(f"{foreach.source} has {len(items)} items, {most} are allowed", "/foreach/from")
     return [
         (
             Iteration(index=index, item_name=foreach.item_name, item_value=item),
             replace(scope, bindings={foreach.item_name: item, foreach.index_name: index}),
         )
-        for index, item in enumerate(_items(foreach.source, scope, limits))
+        for index, item in enumerate(items)
     ]
 
 
-def calls_of(step: Step, tool: ToolDefinition, scope: Scope, run: Origin) -> tuple[ToolCall, ...]:
-    """First attempts, in the order of the rounds; none for a foreach over nothing.
+def build_calls(step: Step, tool: ToolDefinition, scope: Scope, run: RunContext) -> tuple[ToolCall, ...]:
+    """Builds the first attempts in the order of the iterations; none for a foreach over an empty array.
 
-    Raises UnresolvedReference. `scope` holds what the steps before gave; the names of a foreach are bound here.
+    `scope` has the outputs of earlier steps; the names of a foreach are bound here. Raises UnresolvedReference.
     """
-    return tuple(
-        _call(step, tool, bound, run, iteration) for iteration, bound in rounds(step, scope, run.policy.limits)
-    )
+    iterations = build_iterations(step, scope, run.policy.limits)
+    return tuple(_build_call(step, tool, bound, run, iteration) for iteration, bound in iterations)
 
 
-def _items(source: str, scope: Scope, limits: Limits) -> list[Any]:
-    items = resolve(source, scope, "/foreach/from")
-    if not isinstance(items, list):
-        raise UnresolvedReference(f"{source} is no array", "/foreach/from")
-    most = MOST_ITERATIONS if limits.max_iterations is None else limits.max_iterations
-    if len(items) > most:
-        raise UnresolvedReference(f"{source} has {len(items)} items, {most} are allowed", "/foreach/from")
-    return items
-
-
-def _call(step: Step, tool: ToolDefinition, scope: Scope, run: Origin, iteration: Iteration | None) -> ToolCall:
+def _build_call(
+    step: Step, tool: ToolDefinition, scope: Scope, run: RunContext, iteration: Iteration | None
+) -> ToolCall:
     args = resolve(step.args, scope)
+    # OD-8, as far as it is known before a dispatch: the end of the whole run is the dispatcher's to watch.
+    timeouts = [timeout for timeout in (step.timeout_ms, run.policy.limits.max_timeout_ms) if timeout is not None]
     return ToolCall(
         call_id=run.new_id(),
         run_id=run.run_id,
@@ -88,7 +91,7 @@ def _call(step: Step, tool: ToolDefinition, scope: Scope, run: Origin, iteration
         args=args,
         args_hash=args_hash(args),
         attempt=1,
-        timeout_ms=_timeout(step.timeout_ms, run.policy.limits.max_timeout_ms),
+        timeout_ms=min(timeouts, default=None),
         cancellable=True,
         iteration=iteration,
         loop_id=None if iteration is None else f"{run.run_id}/{step.id}",
@@ -103,16 +106,10 @@ def _call(step: Step, tool: ToolDefinition, scope: Scope, run: Origin, iteration
     )
 
 
-def _timeout(asked: int | None, most: int | None) -> int | None:
-    """OD-8, as far as it is known before a dispatch: the run's own end is the dispatcher's."""
-    known = [one for one in (asked, most) if one is not None]
-    return min(known, default=None)
-
-
 def _preview(step: Step, args: dict[str, Any], scope: Scope) -> str:
-    """The step's, its references replaced; else the tool with its first text (CALL-028, OD-33)."""
+    """The step's preview with its references resolved, else the tool and its first text (CALL-028, OD-33)."""
     if step.preview is None:
-        main = next((value for value in args.values() if isinstance(value, str)), "")
-        return summarize(f"{step.tool} {main}")
-    said = resolve(step.preview, scope, "/preview")
-    return said if isinstance(said, str) else json.dumps(said)
+        first_text = next((value for value in args.values() if isinstance(value, str)), "")
+        return summarize(f"{step.tool} {first_text}")
+    preview = resolve(step.preview, scope, "/preview")
+    return preview if isinstance(preview, str) else json.dumps(preview)

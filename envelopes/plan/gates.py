@@ -2,9 +2,9 @@
 
     in the registry · block-list · deadline · policy · arguments · replay · hook · write approval · deadline again
 
-`Gates.admit` gives an `Admitted` call, its arguments parsed and, where that made them fit, repaired; or
-the `Denied` one, settled before anything ran. What a gate asks is given as functions: the registry, the
-clock, the hook and whoever approves writes belong to the runtime.
+`Gates.admit` returns an `Admitted` call with its arguments parsed, and repaired where that makes them fit; or a
+`Denied` one, settled before anything ran. The registry, the clock, the hook and the approval of writes belong to
+the runtime and are given as functions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from envelopes.text.pointer import join
 
 @dataclass(frozen=True)
 class Admitted:
-    """`args` are what runs, and what a duplicate is known by; `coercions` say where they differ from the call's."""
+    """`args` are what runs and what identifies a duplicate; `coercions` list where they differ from the call's."""
 
     tool: ToolDefinition
     input: ToolInput
@@ -42,7 +42,7 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Denied:
-    """`settlement` is the stored truth, `outcome` what the loop and its model get of it."""
+    """`settlement` is stored; `outcome` goes to the tool loop and its model."""
 
     settlement: Settlement
     outcome: ToolDenied
@@ -51,13 +51,23 @@ class Denied:
 Refusal: TypeAlias = ToolError | None
 Registry: TypeAlias = Callable[[str], ToolDefinition | None]
 
-
-def _let_pass(_call: ToolCall, _tool: ToolDefinition) -> Refusal:
-    return None
-
-
-def _agree(_call: ToolCall, _admitted: Admitted) -> bool:
-    return True
+# By situation: the kind of the error, its message with the tool's name, and the hint.
+_REFUSALS = {
+    "invalid_args": ("unknown_tool", "there is no tool {}", "call one of the tools that you were given"),
+    "blocked": (
+        "non_retryable_tool_failure",
+        "{} failed in this turn in a way that is not worth another try",
+        "go on without it, or say why it is needed",
+    ),
+    "expired": ("deadline_expired", "Turn deadline expired; cannot execute tool.", "ask again in the next turn"),
+    "duplicate": (
+        "duplicate_tool_call",
+        "{} was called with these arguments before and succeeded",
+        "use the result of the call before",
+    ),
+    "hook_refused": ("denied_by_hook", "a hook of the runtime refused {}", "do without it, or ask the operator"),
+    "write_refused": ("write_denied", "{} was not approved", "ask the operator before you try it again"),
+}
 
 
 @dataclass
@@ -65,9 +75,9 @@ class Gates:
     """The gates of one turn.
 
     `deadline_s` is a point in time on `clock`, in seconds since 1970. `policy` refuses a tool by profile or
-    sandbox with an error of a specific kind; `pre_hook` and `approve_write` answer whether the call may run,
-    the latter asked of tools that write or run commands alone. `idempotent` names the tools of which a
-    second call with the same arguments is a duplicate.
+    sandbox with an error of a specific kind. `pre_hook` and `approve_write` return whether the call may run; the
+    latter is called only for tools that write or run commands. `idempotent` names the tools of which a second
+    call with the same arguments is a duplicate.
     """
 
     registry: Registry
@@ -75,49 +85,46 @@ class Gates:
     replay: ReplayControl = field(default_factory=ReplayControl)
     deadline_s: float | None = None
     clock: Callable[[], float] = time.time
-    policy: Callable[[ToolCall, ToolDefinition], Refusal] = _let_pass
-    pre_hook: Callable[[ToolCall, Admitted], bool] = _agree
-    approve_write: Callable[[ToolCall, Admitted], bool] = _agree
+    policy: Callable[[ToolCall, ToolDefinition], Refusal] = lambda _call, _tool: None
+    pre_hook: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    approve_write: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
     idempotent: frozenset[str] = frozenset()
 
     def admit(self, call: ToolCall) -> Admitted | Denied:
-        """The first gate that stops the call settles it; whoever stands behind that gate is not asked."""
+        """Checks a call. The first gate that refuses it settles it; the gates behind that one are not evaluated."""
         tool = self.registry(call.tool)
         if tool is None:
-            return self._denied(call, "invalid_args", _unknown(call.tool))
-        for name, refusal in self._before(call, tool):
-            if refusal is not None:
-                return self._denied(call, name, refusal)
+            return self._deny(call, "invalid_args", _refusal("invalid_args", call.tool))
+        for situation, is_refused in self._gates_before_parsing(tool):
+            if is_refused:
+                return self._deny(call, situation, _refusal(situation, tool.name))
+        if error := self.policy(call, tool):
+            return self._deny(call, "policy_denied", error)
         try:
-            admitted = repaired(tool, call.args)
-        except InvalidToolInput as error:
-            return self._denied(call, "invalid_args", error.error)
-        for name, refusal in self._after(call, admitted):
-            if refusal is not None:
-                return self._denied(call, name, refusal)
+            admitted = parse_args(tool, call.args)
+        except InvalidToolInput as refusal:
+            return self._deny(call, "invalid_args", refusal.error)
+        for situation, is_refused in self._gates_after_parsing(call, admitted):
+            if is_refused:
+                return self._deny(call, situation, _refusal(situation, tool.name))
         return admitted
 
-    def _before(self, call: ToolCall, tool: ToolDefinition) -> Iterator[tuple[str, Refusal]]:
-        yield "blocked", _blocked(tool.name) if tool.name in self.state.blocked_tool_names else None
-        yield "expired", self._expired()
-        yield "policy_denied", self.policy(call, tool)
+    def _gates_before_parsing(self, tool: ToolDefinition) -> Iterator[tuple[str, bool]]:
+        yield "blocked", tool.name in self.state.blocked_tool_names
+        yield "expired", self._is_expired()
 
-    def _after(self, call: ToolCall, admitted: Admitted) -> Iterator[tuple[str, Refusal]]:
-        """Nobody is asked about a call that an earlier gate stops: each is asked when its turn comes."""
+    def _gates_after_parsing(self, call: ToolCall, admitted: Admitted) -> Iterator[tuple[str, bool]]:
+        """A generator, so that nobody is asked about a call that an earlier gate refuses."""
         name = admitted.tool.name
-        is_duplicate = self.replay.is_duplicate(name, admitted.args, idempotent=name in self.idempotent)
-        yield "duplicate", _duplicate(name) if is_duplicate else None
-        yield "hook_refused", None if self.pre_hook(call, admitted) else _by_hook(name)
-        is_write = admitted.tool.risk != "read-only"
-        yield "write_refused", _unapproved(name) if is_write and not self.approve_write(call, admitted) else None
-        yield "expired", self._expired()  # hooks and people take their time
+        yield "duplicate", self.replay.is_duplicate(name, admitted.args, idempotent=name in self.idempotent)
+        yield "hook_refused", not self.pre_hook(call, admitted)
+        yield "write_refused", admitted.tool.risk != "read-only" and not self.approve_write(call, admitted)
+        yield "expired", self._is_expired()  # hooks and people take their time
 
-    def _expired(self) -> Refusal:
-        if self.deadline_s is None or self.clock() < self.deadline_s:
-            return None
-        return _error("deadline_expired", "Turn deadline expired; cannot execute tool.", "ask again in the next turn")
+    def _is_expired(self) -> bool:
+        return self.deadline_s is not None and self.clock() >= self.deadline_s
 
-    def _denied(self, call: ToolCall, situation: str, error: ToolError) -> Denied:
+    def _deny(self, call: ToolCall, situation: str, error: ToolError) -> Denied:
         row, now = BY_NAME[situation], format_instant(self.clock())
         assert row.reason is not None  # each row of a call that never ran has one
         settlement = Settlement(
@@ -134,10 +141,15 @@ class Gates:
         return Denied(settlement, ToolDenied(call.call_id, call.tool, row.reason, error.message))
 
 
-def repaired(tool: ToolDefinition, args: dict[str, Any]) -> Admitted:
-    """The arguments as they are where they fit, else with numbers and flags read from strings (OUT-006, OUT-022).
+def _refusal(situation: str, tool: str) -> ToolError:
+    kind, message, hint = _REFUSALS[situation]
+    return ToolError(kind=kind, message=message.format(tool), recovery_hint=hint, retryable=False)
 
-    Raises InvalidToolInput with what was wrong with the arguments as they came.
+
+def parse_args(tool: ToolDefinition, args: dict[str, Any]) -> Admitted:
+    """Parses the arguments; where they do not fit, numbers and flags are read from strings (OUT-006, OUT-022).
+
+    Raises InvalidToolInput with the error of the arguments as they came.
     """
     try:
         return Admitted(tool, tool.parse(args), args)
@@ -146,17 +158,17 @@ def repaired(tool: ToolDefinition, args: dict[str, Any]) -> Admitted:
             parsed = tool.parse(args, strict=False)
         except InvalidToolInput:
             raise error from None
-    fitting = _fitted(args, msgspec.to_builtins(parsed))
-    return Admitted(tool, parsed, fitting, tuple(_coercions(args, fitting, "")))
+    repaired = _repair(args, msgspec.to_builtins(parsed))
+    return Admitted(tool, parsed, repaired, tuple(_coercions(args, repaired, "")))
 
 
-def _fitted(before: Any, parsed: Any) -> Any:
-    """The arguments as they came but for values of another type: what parsing trims, clamps or adds is its own."""
+def _repair(before: Any, parsed: Any) -> Any:
+    """Takes from `parsed` only values of another type; what parsing trims, clamps or adds is not taken."""
     match before, parsed:
         case dict(), dict():
-            return {name: _fitted(value, parsed.get(name)) for name, value in before.items()}
+            return {name: _repair(value, parsed.get(name)) for name, value in before.items()}
         case list(), list() | tuple():
-            return [_fitted(old, new) for old, new in zip(before, parsed, strict=True)]
+            return [_repair(old, new) for old, new in zip(before, parsed, strict=True)]
     return before if before is None or type(before) is type(parsed) else parsed
 
 
@@ -170,29 +182,3 @@ def _coercions(before: Any, after: Any, pointer: str) -> Iterable[Coercion]:
                 yield from _coercions(old, new, join(pointer, index))
         case _ if type(before) is not type(after):
             yield Coercion(pointer=pointer, before=before, after=after)
-
-
-def _error(kind: str, message: str, hint: str, *, retryable: bool = False) -> ToolError:
-    return ToolError(kind=kind, message=message, recovery_hint=hint, retryable=retryable)
-
-
-def _unknown(tool: str) -> ToolError:
-    return _error("unknown_tool", f"there is no tool {tool}", "call one of the tools that you were given")
-
-
-def _blocked(tool: str) -> ToolError:
-    said = f"{tool} failed in this turn in a way that is not worth another try"
-    return _error("non_retryable_tool_failure", said, "go on without it, or say why it is needed")
-
-
-def _duplicate(tool: str) -> ToolError:
-    said = f"{tool} was called with these arguments before and succeeded"
-    return _error("duplicate_tool_call", said, "use the result of the call before")
-
-
-def _by_hook(tool: str) -> ToolError:
-    return _error("denied_by_hook", f"a hook of the runtime refused {tool}", "do without it, or ask the operator")
-
-
-def _unapproved(tool: str) -> ToolError:
-    return _error("write_denied", f"{tool} was not approved", "ask the operator before you try it again")

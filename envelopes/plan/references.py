@@ -1,12 +1,12 @@
 """References in a step's arguments, and the concrete arguments of one call (CALL section 4; OD-9 to OD-12).
 
-    $steps.parse.items[0].path   what a step returned, as a whole string: the value keeps its JSON type
-    $vars.total                  what a step captured
-    {item.path} {index}          the round of a foreach, under the names that its step gives them
-    Copied {$steps.a.count}      in a longer text, in braces; {{ and }} are braces of the text
+    $steps.parse.items[0].path   the output of a step; as the whole string, so the value keeps its JSON type
+    $vars.total                  a variable that a step captured
+    {item.path} {index}          item and index of a foreach, under the names that the step gives them
+    Copied {$steps.a.count}      a reference in a longer text; {{ and }} are braces of the text
 
-One grammar, no expressions, no filters; `${…}` is refused. Keys of objects are never templated. Resolving reads
-the scope and nothing else, and its result is what is hashed, logged and sent: the arguments are not resolved again.
+There are no expressions and no filters; `${…}` is refused. Keys of objects are not templates. Resolving reads
+only the scope. Its result is hashed, logged and sent; the arguments are not resolved a second time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from envelopes.text.pointer import join
 
-DEEPEST = 32  # steps of a path, and levels of the arguments
+MAX_DEPTH = 32  # steps of a path, and levels of the arguments
 _NAME = r"[A-Za-z][A-Za-z0-9_-]*"
 _PATH = r"(?P<path>(?:\.[A-Za-z0-9_-]+|\[\d+\])*)"
 _REFERENCE = re.compile(rf"(?:\$(?P<source>steps|vars)\.)?(?P<name>{_NAME}){_PATH}")
@@ -30,7 +30,10 @@ _TOKEN = re.compile(r"\{\{|\}\}|\$\{|\{(?P<inside>[^{}]*)\}|[{}]")
 
 
 class UnresolvedReference(ValueError):
-    """`pointer` is where in the arguments it stands. Fatal before dispatch (CALL-078): VALIDATION_ERROR."""
+    """A reference to something that does not exist. `pointer` locates it in the arguments.
+
+    It refuses the call before dispatch, as VALIDATION_ERROR (CALL-078).
+    """
 
     def __init__(self, reason: str, pointer: str) -> None:
         super().__init__(f"{pointer or '/'}: {reason}")
@@ -48,81 +51,79 @@ class Reference(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Scope:
-    """What can be named: data of completed steps (CALL-075), variables (CALL-076), names of a foreach (CALL-077)."""
+    """The values that references name: outputs of steps (CALL-075), variables (CALL-076), a foreach (CALL-077)."""
 
     steps: Mapping[str, Any] = field(default_factory=dict)
     vars: Mapping[str, Any] = field(default_factory=dict)
     bindings: Mapping[str, Any] = field(default_factory=dict)
 
-    def of(self, source: str) -> Mapping[str, Any]:
+    def values(self, source: str) -> Mapping[str, Any]:
         return {"steps": self.steps, "vars": self.vars}.get(source, self.bindings)
 
 
 def resolve(value: Any, scope: Scope, pointer: str = "") -> Any:
-    """The value with every reference replaced. Pure. Raises UnresolvedReference for what is not there."""
+    """Returns the value with every reference replaced; changes nothing. Raises UnresolvedReference."""
     match value:
         case str():
-            return _resolved(value, scope, pointer)
+            whole, parts = _parse_text(value, pointer)
+            if whole is not None:
+                return _look_up(whole, scope, pointer)
+            return "".join(part if isinstance(part, str) else _inline(part, scope, pointer) for part in parts)
         case dict():
-            return {name: resolve(child, scope, _deeper(pointer, name)) for name, child in value.items()}
+            return {name: resolve(child, scope, _join_checked(pointer, name)) for name, child in value.items()}
         case list():
-            return [resolve(child, scope, _deeper(pointer, index)) for index, child in enumerate(value)]
+            return [resolve(child, scope, _join_checked(pointer, index)) for index, child in enumerate(value)]
     return value
 
 
-def references(value: Any, pointer: str = "") -> Iterator[tuple[str, Reference]]:
-    """Each reference with where it stands: what a plan is checked by, and ordered by, before anything runs."""
+def find_references(value: Any, pointer: str = "") -> Iterator[tuple[str, Reference]]:
+    """Yields each reference with its pointer: a plan is checked and ordered by them before anything runs."""
     match value:
         case str():
-            found, parts = _parts(value, pointer)
-            yield from ((pointer, one) for one in ([found] if found else parts) if isinstance(one, Reference))
+            whole, parts = _parse_text(value, pointer)
+            for part in [whole] if whole else parts:
+                if isinstance(part, Reference):
+                    yield pointer, part
         case dict():
             for name, child in value.items():
-                yield from references(child, _deeper(pointer, name))
+                yield from find_references(child, _join_checked(pointer, name))
         case list():
             for index, child in enumerate(value):
-                yield from references(child, _deeper(pointer, index))
+                yield from find_references(child, _join_checked(pointer, index))
 
 
 def check_names(value: Any, known: Scope) -> None:
-    """Raises UnresolvedReference for a step, a variable or a binding that nothing will ever give (OD-11, static)."""
-    for pointer, one in references(value):
-        if one.name not in known.of(one.source):
-            raise UnresolvedReference(f"{one.text}: there is no such {_WORDS[one.source]}", pointer)
+    """Raises UnresolvedReference for a step, variable or binding that does not exist in the plan (OD-11, static)."""
+    for pointer, reference in find_references(value):
+        if reference.name not in known.values(reference.source):
+            raise UnresolvedReference(f"{reference.text}: there is no such {_NOUNS[reference.source]}", pointer)
 
 
-_WORDS = {"steps": "step", "vars": "variable", "binding": "name in a foreach"}
+_NOUNS = {"steps": "step", "vars": "variable", "binding": "name in a foreach"}
 
 
-def _deeper(pointer: str, key: str | int) -> str:
-    if pointer.count("/") >= DEEPEST:
-        raise UnresolvedReference(f"deeper than {DEEPEST} levels", pointer)
+def _join_checked(pointer: str, key: str | int) -> str:
+    if pointer.count("/") >= MAX_DEPTH:
+        raise UnresolvedReference(f"deeper than {MAX_DEPTH} levels", pointer)
     return join(pointer, key)
 
 
-def _resolved(text: str, scope: Scope, pointer: str) -> Any:
-    whole, parts = _parts(text, pointer)
-    if whole is not None:
-        return _value(whole, scope, pointer)
-    return "".join(part if isinstance(part, str) else _inline(part, scope, pointer) for part in parts)
-
-
-def _parts(text: str, pointer: str) -> tuple[Reference | None, list[str | Reference]]:
-    """The one reference that the text is, or its literals and references in order."""
+def _parse_text(text: str, pointer: str) -> tuple[Reference | None, list[str | Reference]]:
+    """Returns the reference that is the whole text, or its literals and references in order."""
     if re.match(r"\$(?:steps|vars)\b", text):
-        return _reference(text, pointer), []
+        return _parse_reference(text, pointer), []
     parts: list[str | Reference] = []
     end = 0
     for token in _TOKEN.finditer(text):
         parts.append(text[end : token.start()])
-        parts.append(_part(token, pointer))
+        parts.append(_parse_token(token, pointer))
         end = token.end()
-    kept = [part for part in (*parts, text[end:]) if part != ""]
-    only = kept[0] if len(kept) == 1 else None
-    return (only, []) if isinstance(only, Reference) else (None, kept)
+    parts = [part for part in (*parts, text[end:]) if part != ""]
+    only = parts[0] if len(parts) == 1 else None
+    return (only, []) if isinstance(only, Reference) else (None, parts)
 
 
-def _part(token: re.Match[str], pointer: str) -> str | Reference:
+def _parse_token(token: re.Match[str], pointer: str) -> str | Reference:
     match token[0]:
         case "{{" | "}}":
             return token[0][0]
@@ -130,44 +131,44 @@ def _part(token: re.Match[str], pointer: str) -> str | Reference:
             raise UnresolvedReference("write {…} for a reference in a text, without the dollar sign", pointer)
         case "{" | "}":
             raise UnresolvedReference("a brace by itself; write {{ or }} for a brace of the text", pointer)
-    return _reference(token["inside"], pointer)
+    return _parse_reference(token["inside"], pointer)
 
 
-def _reference(text: str, pointer: str) -> Reference:
-    found = _REFERENCE.fullmatch(text)
-    if found is None:
-        raise UnresolvedReference(f"{text!r} is no reference; in a longer text it stands in braces", pointer)
+def _parse_reference(text: str, pointer: str) -> Reference:
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
+        raise UnresolvedReference(f"{text!r} is not a reference; in a longer text, write it in braces", pointer)
     path = tuple(
-        part["member"] if part["index"] is None else int(part["index"]) for part in _PART.finditer(found["path"])
+        part["member"] if part["index"] is None else int(part["index"]) for part in _PART.finditer(match["path"])
     )
-    if len(path) > DEEPEST:
-        raise UnresolvedReference(f"{text}: more than {DEEPEST} steps", pointer)
-    return Reference(found["source"] or "binding", found["name"], path, text)
+    if len(path) > MAX_DEPTH:
+        raise UnresolvedReference(f"{text}: more than {MAX_DEPTH} steps", pointer)
+    return Reference(match["source"] or "binding", match["name"], path, text)
 
 
-def _value(one: Reference, scope: Scope, pointer: str) -> Any:
-    """Members of objects and indexes of lists alone: JSON has no attributes to reach (OD-12)."""
-    given = scope.of(one.source)
-    if one.name not in given:
-        raise UnresolvedReference(f"{one.text}: there is no such {_WORDS[one.source]}", pointer)
-    value = given[one.name]
-    for key in one.path:
+def _look_up(reference: Reference, scope: Scope, pointer: str) -> Any:
+    """Follows members of objects and indexes of lists only; a path reaches no attribute of Python (OD-12)."""
+    values = scope.values(reference.source)
+    if reference.name not in values:
+        raise UnresolvedReference(f"{reference.text}: there is no such {_NOUNS[reference.source]}", pointer)
+    value = values[reference.name]
+    for key in reference.path:
         match value, key:
             case dict(), str() if key in value:
                 value = value[key]
             case list(), int() if key < len(value):
                 value = value[key]
             case _:
-                raise UnresolvedReference(f"{one.text}: there is no {key!r}", pointer)
+                raise UnresolvedReference(f"{reference.text}: there is no {key!r}", pointer)
     return value
 
 
-def _inline(one: Reference, scope: Scope, pointer: str) -> str:
-    value = _value(one, scope, pointer)
+def _inline(reference: Reference, scope: Scope, pointer: str) -> str:
+    value = _look_up(reference, scope, pointer)
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, dict | list):
-        raise UnresolvedReference(f"{one.text}: {_KINDS[type(value)]} has no form in a text", pointer)
+        raise UnresolvedReference(f"{reference.text}: {_KINDS[type(value)]} cannot be part of a text", pointer)
     return json.dumps(value)
 
 

@@ -1,7 +1,7 @@
-"""An ActionPlan as a planner writes it: steps in order, each a tool with arguments that may hold references (CALL-010).
+"""The ActionPlan of a planner: steps in order, each a tool with arguments that may contain references (CALL-010).
 
-Strict: an unknown field is an error. Arguments are any JSON; the tool's own schema holds them when references
-are resolved. `default` values are left to who runs the plan, so that a plan says no more than its author did.
+Strict: an unknown field is an error. Arguments are any JSON; the tool's own schema checks them when references
+are resolved. Settings that the author omitted stay None: the executor applies the defaults.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from envelopes.schema.tool import RiskLevel
 from envelopes.text.untrusted_json import Untrusted
 
 OnError: TypeAlias = Literal["stop", "skip", "retry"]
-Given: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+NonEmpty: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 StepId: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
-# A dot in a variable's name would read as a path into it (OD-18).
+# A dot in a variable's name would be read as a path into its value (OD-18).
 VariableName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -26,8 +26,8 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """camelCase on the wire."""
 
 
-class Retry(_Strict, frozen=True, kw_only=True):
-    """`max_attempts` counts the first one too. The wait doubles from attempt to attempt."""
+class RetryPolicy(_Strict, frozen=True, kw_only=True):
+    """`max_attempts` includes the first attempt. The wait doubles from attempt to attempt."""
 
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=10)]
     backoff_ms: Annotated[int, msgspec.Meta(ge=0, le=600_000)] = 250
@@ -36,7 +36,7 @@ class Retry(_Strict, frozen=True, kw_only=True):
 class Foreach(_Strict, frozen=True, kw_only=True):
     """`source` is a reference to an array; the step runs once for each of its items."""
 
-    source: Given = msgspec.field(name="from")
+    source: NonEmpty = msgspec.field(name="from")
     item_name: VariableName
     index_name: VariableName = "index"
     concurrency: Positive = 1
@@ -44,21 +44,21 @@ class Foreach(_Strict, frozen=True, kw_only=True):
 
 class Step(_Strict, frozen=True, kw_only=True):
     id: StepId
-    tool: Given
+    tool: NonEmpty
     args: dict[str, Any]
     preview: str | None = None
     depends_on: tuple[StepId, ...] = ()
     foreach: Foreach | None = None
     capture_as: VariableName | None = None
     on_error: OnError | None = None
-    retry: Retry | None = None
+    retry: RetryPolicy | None = None
     timeout_ms: Positive | None = None
     tags: tuple[str, ...] = ()
 
 
 class Defaults(_Strict, frozen=True, kw_only=True):
     on_error: OnError | None = None
-    retry: Retry | None = None
+    retry: RetryPolicy | None = None
 
 
 class ContextRequest(_Strict, frozen=True, kw_only=True):
@@ -73,15 +73,15 @@ class Outputs(_Strict, frozen=True, kw_only=True):
 
 
 class UiHints(_Strict, frozen=True, kw_only=True):
-    """Never used for logic."""
+    """Texts for display; no logic depends on them."""
 
     title: str | None = None
     summary: str | None = None
 
 
-class Plan(_Strict, frozen=True, kw_only=True):
+class ActionPlan(_Strict, frozen=True, kw_only=True):
     version: Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+(\.\d+)?$")]
-    goal: Given
+    goal: NonEmpty
     risk_level: RiskLevel
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
     assumptions: tuple[str, ...] = ()
@@ -91,10 +91,10 @@ class Plan(_Strict, frozen=True, kw_only=True):
     ui_hints: UiHints = UiHints()
 
 
-def read_plan(document: Any) -> Plan:
-    """Raises Untrusted with a path: another shape, an id or a variable said twice, an unknown dependency."""
+def read_plan(document: Any) -> ActionPlan:
+    """Parses a plan. Raises Untrusted with a path: a wrong type, a repeated id or variable, an unknown dependency."""
     try:
-        plan = msgspec.convert(document, Plan, strict=True)
+        plan = msgspec.convert(document, ActionPlan, strict=True)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         raise Untrusted(reason, path.rstrip("`") or "$") from None
@@ -102,16 +102,16 @@ def read_plan(document: Any) -> Plan:
     return plan
 
 
-def _check_names(plan: Plan) -> None:
+def _check_names(plan: ActionPlan) -> None:
     ids = {step.id for step in plan.steps}
-    for what, names in (
+    for field, names in (
         ("id", [step.id for step in plan.steps]),
         ("captureAs", [step.capture_as for step in plan.steps if step.capture_as]),
     ):
         for name, count in Counter(names).items():
             if count > 1:
-                raise Untrusted(f"{what} {name!r} is said {count} times", "$.steps")
+                raise Untrusted(f"{field} {name!r} occurs {count} times", "$.steps")
     for index, step in enumerate(plan.steps):
         for name in step.depends_on:
             if name not in ids or name == step.id or step.depends_on.count(name) > 1:
-                raise Untrusted(f"{name!r} is no other step, named once", f"$.steps[{index}].dependsOn")
+                raise Untrusted(f"{name!r} is not another step, or is named twice", f"$.steps[{index}].dependsOn")

@@ -1,10 +1,11 @@
-"""What a tool loop keeps between its calls: which tools are blocked, and what ran already.
+"""The state of a tool loop between its calls, and the outcome of a dispatch.
 
-TurnState      lives for one turn, and so does the block list in it (OUT-048)
-ReplayControl  lives as long as the loop likes; only a call that succeeded can be a duplicate
-apply_outcome  one outcome into both, as OUT-044 to OUT-047 ask
+TurnState      the blocked tools of one turn (OUT-048)
+ReplayControl  counts of calls by arguments, for as long as the loop keeps it; finds duplicates
+apply_outcome  updates both with one outcome (OUT-044 to OUT-047)
 
-outcome_from_output, outcome_from_exception, outcome_from_timeout    which outcome a dispatch had
+outcome_from_output, outcome_from_exception, outcome_from_timeout, outcome_from_cancel
+               build the outcome of a dispatch
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TurnState:
 
 @dataclass
 class ReplayControl:
-    """Counts by tool and hash of the arguments. Arguments that have no hash (NaN) are never a duplicate."""
+    """Counts calls by tool and hash of the arguments. Arguments without a hash (NaN) are never a duplicate."""
 
     succeeded: Counter[Key] = field(default_factory=Counter)
     failed: Counter[Key] = field(default_factory=Counter)
@@ -49,7 +50,7 @@ class ReplayControl:
     denied: Counter[Key] = field(default_factory=Counter)
 
     def is_duplicate(self, tool: str, args: dict[str, Any], *, idempotent: bool) -> bool:
-        """OUT-019: an idempotent tool that succeeded with these arguments before."""
+        """An idempotent tool has succeeded with these arguments before (OUT-019)."""
         return idempotent and _key(tool, args) in self.succeeded
 
     def record_success(self, tool: str, args: dict[str, Any]) -> None:
@@ -62,12 +63,15 @@ class ReplayControl:
         _count(self.timed_out, tool, args)
 
     def record_denied(self, tool: str, args: dict[str, Any]) -> None:
-        """Never a success: the call did not run, so asking again is no duplicate (spec/model.md E-13)."""
+        """A denied call did not run, so the same call later is not a duplicate (spec/model.md E-13)."""
         _count(self.denied, tool, args)
 
 
 def apply_outcome(outcome: ToolOutcome, args: dict[str, Any], state: TurnState, replay: ReplayControl) -> None:
-    """Only a success can make a duplicate, only a failure that is final blocks the tool (OUT-046, OUT-047, E-13)."""
+    """Updates the turn with an outcome: a success counts for duplicates, a final failure blocks the tool.
+
+    Rules: OUT-046, OUT-047, spec/model.md E-13.
+    """
     tool = outcome.tool_name
     match outcome:
         case ToolExecutionResult() | ToolArtifactReference():
@@ -93,7 +97,7 @@ def outcome_from_output(
     sink: ArtifactSink,
     was_coerced: bool = False,
 ) -> ToolExecutionResult | ToolArtifactReference | ToolFailure:
-    """An output with an `error` in it failed (OUT-015); one over 12,000 characters goes to the sink whole."""
+    """Builds the outcome of an output: one with an `error` failed (OUT-015), one over 12,000 characters is stored."""
     if output.get("error") is not None:
         retryable = output.get("retryable", True) is not False
         return ToolFailure(call_id, tool, _error_text(output["error"]), retryable, elapsed_ms)
@@ -106,14 +110,14 @@ def outcome_from_output(
 def outcome_from_exception(
     call_id: str, tool: str, error: BaseException, *, risk: RiskLevel, elapsed_ms: int = 0
 ) -> ToolFailure:
-    """Nobody said whether to try again, so only a tool that changes nothing may be (spec/model.md E-10)."""
+    """An exception does not state whether to retry, so only tools that change nothing are (spec/model.md E-10)."""
     return ToolFailure(call_id, tool, str(error) or type(error).__name__, risk == "read-only", elapsed_ms)
 
 
 def outcome_from_timeout(
     call_id: str, tool: str, *, deadline_s: float, elapsed_ms: int, metadata: Mapping[str, Any]
 ) -> ToolTimeout:
-    """`metadata` is the tool's own; its `retry_on_timeout` decides (OUT-011), and is true by default."""
+    """`retry_on_timeout` in the tool's `metadata` decides whether to retry (OUT-011); the default is true."""
     return ToolTimeout(call_id, tool, deadline_s, elapsed_ms, metadata.get("retry_on_timeout", True) is not False)
 
 

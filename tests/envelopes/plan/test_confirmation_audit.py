@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envelopes.codecs import call as calls
-from envelopes.plan.confirmation_audit import Proof, confirmations
+from envelopes.plan.confirmation_audit import ConfirmationProof, audit_confirmations
 from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolResult
 from envelopes.schema.event import ExecutionEvent
 from tests.envelopes.settled import call, settled
@@ -52,38 +52,41 @@ def result(situation: str = "fits", **fields: Any) -> ToolResult:
 def test_a_call_that_wrote_is_proved_by_a_confirmation_that_came_first(
     carried: str | None, events: list[ExecutionEvent], problem: str
 ) -> None:
-    (proof,) = confirmations([call(risk_level="writes", confirmation_id=carried)], [result()], events)
+    (proof,) = audit_confirmations([call(risk_level="writes", confirmation_id=carried)], [result()], events)
     assert (proof.call_id, proof.problem) == ("c1", problem)
     assert (proof.event in events) == (not problem)
 
 
 def test_only_what_ran_and_could_change_something_needs_a_proof() -> None:
     unasked = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=True), limits=Limits())
-    assert confirmations([call(risk_level="read-only")], [result()], []) == ()
-    assert confirmations([call(policy=unasked)], [result()], []) == ()
-    assert confirmations([call()], [result("write_refused")], []) == ()
-    assert confirmations([call()], [result("duplicate")], []) == ()
+    assert audit_confirmations([call(risk_level="read-only")], [result()], []) == ()
+    assert audit_confirmations([call(policy=unasked)], [result()], []) == ()
+    assert audit_confirmations([call()], [result("write_refused")], []) == ()
+    assert audit_confirmations([call()], [result("duplicate")], []) == ()
     for situation in ("tool_error", "timed_out", "cancelled"):
-        assert len(confirmations([call()], [result(situation)], [])) == 1
+        assert len(audit_confirmations([call()], [result(situation)], [])) == 1
 
 
 def test_a_call_whose_end_is_not_known_may_have_run() -> None:
-    made = call(created_at=CALLED, confirmation_id="ok_1")
-    assert confirmations([made], [], [confirmed(CALLED)]) == (Proof("c1", confirmed(CALLED)),)
-    (late,) = confirmations([made], [], [confirmed(BEGAN)])
+    unfinished = call(created_at=CALLED, confirmation_id="ok_1")
+    assert audit_confirmations([unfinished], [], [confirmed(CALLED)]) == (ConfirmationProof("c1", confirmed(CALLED)),)
+    (late,) = audit_confirmations([unfinished], [], [confirmed(BEGAN)])
     assert late.problem.startswith(f"it began at {CALLED}, before")
 
 
 def test_the_files_of_a_run_hold_the_proof() -> None:
     """calls.jsonl, results.jsonl and events.jsonl, written and read again."""
-    made = [call(call_id=f"c{number}", confirmation_id="ok_1") for number in range(3)]
-    ended = [calls.result_of(one, settled("fits", call_id=one.call_id, started_at=BEGAN)) for one in made]
+    made_calls = [call(call_id=f"c{number}", confirmation_id="ok_1") for number in range(3)]
+    ended = [
+        calls.result_of(made_call, settled("fits", call_id=made_call.call_id, started_at=BEGAN))
+        for made_call in made_calls
+    ]
     events = [confirmed(CALLED)]
-    kept = [b"".join(calls.encode_lines(records)) for records in (made, ended, events)]
-    assert json.loads(kept[0].splitlines()[0])["confirmationId"] == "ok_1"
+    files = [b"".join(calls.encode_lines(records)) for records in (made_calls, ended, events)]
+    assert json.loads(files[0].splitlines()[0])["confirmationId"] == "ok_1"
     from_files = [
         list(calls.decode_lines(raw, type(records[0])))
-        for raw, records in zip(kept, (made, ended, events), strict=True)
+        for raw, records in zip(files, (made_calls, ended, events), strict=True)
     ]
-    proofs = confirmations(*from_files)
-    assert [(one.call_id, one.problem) for one in proofs] == [("c0", ""), ("c1", ""), ("c2", "")]
+    proofs = audit_confirmations(*from_files)
+    assert [(proof.call_id, proof.problem) for proof in proofs] == [("c0", ""), ("c1", ""), ("c2", "")]

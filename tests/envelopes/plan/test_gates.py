@@ -1,4 +1,4 @@
-"""The gates before a tool runs: what each stops, in which order, and what is stored and said of it."""
+"""The gates before a tool runs: what each stops, in which order, and what is stored and returned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envelopes.families.registry import builtin, may_call, tools
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.plan import tool_loop
-from envelopes.plan.gates import Admitted, Denied, Gates, repaired
+from envelopes.plan.gates import Admitted, Denied, Gates, parse_args
 from envelopes.plan.tool_loop import TurnState
 from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
@@ -28,18 +28,18 @@ NOW = 1_765_908_721.5
 PATCH = {"patch": "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"}
 
 
-def asked(tool: str = "ExecCommand", args: dict[str, Any] | None = None) -> ToolCall:
+def request(tool: str = "ExecCommand", args: dict[str, Any] | None = None) -> ToolCall:
     return call(tool=tool, args={"cmd": "make"} if args is None else args)
 
 
-def gates(**given: Any) -> Gates:
-    return Gates(**{"registry": tools().get, "clock": lambda: NOW, **given})
+def gates(**settings: Any) -> Gates:
+    return Gates(**{"registry": tools().get, "clock": lambda: NOW, **settings})
 
 
-def denied(gate: Gates, made: ToolCall) -> Denied:
-    found = gate.admit(made)
-    assert isinstance(found, Denied)
-    return found
+def denied(gate: Gates, refused: ToolCall) -> Denied:
+    decision = gate.admit(refused)
+    assert isinstance(decision, Denied)
+    return decision
 
 
 def not_here(_call: ToolCall, _tool: ToolDefinition) -> ToolError:
@@ -51,7 +51,7 @@ def never(*_: Any) -> bool:
 
 
 def unasked(*_: Any) -> bool:
-    raise AssertionError("a gate asked about a call that an earlier one stops")
+    raise AssertionError("a gate was evaluated behind one that stops the call")
 
 
 def blocking(*names: str) -> TurnState:
@@ -59,62 +59,64 @@ def blocking(*names: str) -> TurnState:
 
 
 STOPPED: list[tuple[str, dict[str, Any], ToolCall, tuple[str, ...]]] = [
-    ("unknown", {}, asked("Unheard"), ("validation", "unknown_tool", "error", "VALIDATION_ERROR")),
+    ("unknown", {}, request("Unheard"), ("validation", "unknown_tool", "error", "VALIDATION_ERROR")),
     (
         "blocked",
         {"state": blocking("ExecCommand")},
-        asked(),
+        request(),
         ("blocked", "non_retryable_tool_failure", "skipped", ""),
     ),
-    ("deadline", {"deadline_s": NOW}, asked(), ("deadline", "deadline_expired", "timeout", "TIMEOUT")),
-    ("policy", {"policy": not_here}, asked(), ("pre_hook", "policy_denied", "error", "POLICY_DENIED")),
-    ("arguments", {}, asked(args={}), ("validation", "invalid_tool_input", "error", "VALIDATION_ERROR")),
-    ("hook", {"pre_hook": never}, asked(), ("pre_hook", "denied_by_hook", "error", "POLICY_DENIED")),
+    ("deadline", {"deadline_s": NOW}, request(), ("deadline", "deadline_expired", "timeout", "TIMEOUT")),
+    ("policy", {"policy": not_here}, request(), ("pre_hook", "policy_denied", "error", "POLICY_DENIED")),
+    ("arguments", {}, request(args={}), ("validation", "invalid_tool_input", "error", "VALIDATION_ERROR")),
+    ("hook", {"pre_hook": never}, request(), ("pre_hook", "denied_by_hook", "error", "POLICY_DENIED")),
     (
         "write",
         {"approve_write": never},
-        asked("ApplyPatch", PATCH),
+        request("ApplyPatch", PATCH),
         ("write_denied", "write_denied", "error", "POLICY_DENIED"),
     ),
     (
         "command",
         {"approve_write": never},
-        asked(),
+        request(),
         ("write_denied", "write_denied", "error", "POLICY_DENIED"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("given", "made", "said"), [row[1:] for row in STOPPED], ids=[row[0] for row in STOPPED])
+@pytest.mark.parametrize(
+    ("settings", "refused", "expected"), [row[1:] for row in STOPPED], ids=[row[0] for row in STOPPED]
+)
 def test_a_gate_stops_a_call_before_it_runs_and_settles_it(
-    given: dict[str, Any], made: ToolCall, said: tuple[str, ...]
+    settings: dict[str, Any], refused: ToolCall, expected: tuple[str, ...]
 ) -> None:
-    reason, kind, status, code = said
-    found = denied(gates(**given), made)
-    settled = found.settlement
+    reason, kind, status, code = expected
+    denial = denied(gates(**settings), refused)
+    settled = denial.settlement
     assert (settled.phase, settled.denied_reason, settled.duration_ms, settled.effects) == (
         *("pre_dispatch", reason),
         *(0, None),
     )
     assert settled.error is not None
     assert (settled.error.kind, bool(settled.error.message)) == (kind, True)
-    written = calls.result_of(made, settled)
+    written = calls.result_of(refused, settled)
     assert (written.status, written.ok, written.error.code if written.error else "") == (status, False, code)
-    canonical = CanonicalResult(tool_name=made.tool, status="error", summary_text="stopped", error=settled.error)
-    assert outcomes.encode(settled, canonical, MemorySink()) == found.outcome
-    assert found.outcome.reason == reason
+    canonical = CanonicalResult(tool_name=refused.tool, status="error", summary_text="stopped", error=settled.error)
+    assert outcomes.encode(settled, canonical, MemorySink()) == denial.outcome
+    assert denial.outcome.reason == reason
 
 
 def test_a_call_that_no_gate_stops_runs_with_its_arguments_parsed() -> None:
-    found = gates(deadline_s=NOW + 1).admit(asked(args={"cmd": "make", "yield_time_ms": 5}))
-    assert isinstance(found, Admitted)
-    assert (found.args, found.coercions, found.was_coerced) == ({"cmd": "make", "yield_time_ms": 5}, (), False)
-    assert found.input == builtin("ExecCommand")[1].parse({"cmd": "make", "yield_time_ms": 5})
+    admitted = gates(deadline_s=NOW + 1).admit(request(args={"cmd": "make", "yield_time_ms": 5}))
+    assert isinstance(admitted, Admitted)
+    assert (admitted.args, admitted.coercions, admitted.was_coerced) == ({"cmd": "make", "yield_time_ms": 5}, (), False)
+    assert admitted.input == builtin("ExecCommand")[1].parse({"cmd": "make", "yield_time_ms": 5})
 
 
 def test_the_gates_stand_in_one_order_and_nobody_is_asked_too_early() -> None:
     """Each gate is opened in turn; the next one stops the same call (OD-20)."""
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "state": blocking("ApplyPatch"),
         "deadline_s": NOW,
         "policy": not_here,
@@ -122,35 +124,37 @@ def test_the_gates_stand_in_one_order_and_nobody_is_asked_too_early() -> None:
         "pre_hook": unasked,
         "approve_write": unasked,
     }
-    made = asked("ApplyPatch", {"patch": ""})
+    refused = request("ApplyPatch", {"patch": ""})
     opened: list[tuple[str, dict[str, Any], ToolCall]] = [
-        ("non_retryable_tool_failure", {}, made),
-        ("deadline_expired", {"state": TurnState()}, made),
-        ("policy_denied", {"deadline_s": None}, made),
-        ("invalid_tool_input", {"policy": lambda *_: None}, made),
-        ("duplicate_tool_call", {}, asked("ApplyPatch", PATCH)),
-        ("denied_by_hook", {"idempotent": frozenset(), "pre_hook": never}, asked("ApplyPatch", PATCH)),
-        ("write_denied", {"pre_hook": lambda *_: True, "approve_write": never}, asked("ApplyPatch", PATCH)),
+        ("non_retryable_tool_failure", {}, refused),
+        ("deadline_expired", {"state": TurnState()}, refused),
+        ("policy_denied", {"deadline_s": None}, refused),
+        ("invalid_tool_input", {"policy": lambda *_: None}, refused),
+        ("duplicate_tool_call", {}, request("ApplyPatch", PATCH)),
+        ("denied_by_hook", {"idempotent": frozenset(), "pre_hook": never}, request("ApplyPatch", PATCH)),
+        ("write_denied", {"pre_hook": lambda *_: True, "approve_write": never}, request("ApplyPatch", PATCH)),
     ]
     replay = tool_loop.ReplayControl()
     replay.record_success("ApplyPatch", PATCH)
-    for kind, change, one in opened:
-        given |= change
-        error = denied(gates(replay=replay, **given), one).settlement.error
+    for kind, change, refused_call in opened:
+        settings |= change
+        error = denied(gates(replay=replay, **settings), refused_call).settlement.error
         assert error is not None
         assert error.kind == kind
-    assert isinstance(gates(**given | {"approve_write": lambda *_: True}).admit(asked("ApplyPatch", PATCH)), Admitted)
+    assert isinstance(
+        gates(**settings | {"approve_write": lambda *_: True}).admit(request("ApplyPatch", PATCH)), Admitted
+    )
 
 
 def test_an_approval_that_takes_too_long_lets_nothing_run() -> None:
     ticking: Iterator[int] = count()
     late = gates(clock=lambda: NOW + next(ticking), deadline_s=NOW + 1)
-    found = denied(late, asked())
-    assert found.outcome.reason == "deadline"
-    assert outcome_to_model_content(found.outcome) == (
+    denial = denied(late, request())
+    assert denial.outcome.reason == "deadline"
+    assert outcome_to_model_content(denial.outcome) == (
         '{"error": "Turn deadline expired; cannot execute tool.", "timed_out": true}'
     )
-    assert found.settlement.deadline_at == "2025-12-16T18:12:02.500000Z"
+    assert denial.settlement.deadline_at == "2025-12-16T18:12:02.500000Z"
 
 
 @pytest.mark.parametrize("profile", ALL_PROFILES)
@@ -159,14 +163,14 @@ def test_a_profile_is_a_policy(profile: Any) -> None:
         kind = "unsupported_agent_profile_capability"
         return None if may_call(profile, tool.name) else ToolError(kind=kind, message="not for you", retryable=False)
 
-    found = gates(policy=by_profile).admit(asked("SpawnAgent", {"initial_message": "look"}))
-    assert isinstance(found, Denied) == (profile == "private_child")
-    if isinstance(found, Denied):
-        assert found.settlement.code == "POLICY_DENIED"
+    decision = gates(policy=by_profile).admit(request("SpawnAgent", {"initial_message": "look"}))
+    assert isinstance(decision, Denied) == (profile == "private_child")
+    if isinstance(decision, Denied):
+        assert decision.settlement.code == "POLICY_DENIED"
 
 
 def test_a_tool_that_only_reads_asks_for_no_approval() -> None:
-    assert isinstance(gates(approve_write=unasked).admit(asked("AgentGet", {})), Admitted)
+    assert isinstance(gates(approve_write=unasked).admit(request("AgentGet", {})), Admitted)
 
 
 @pytest.mark.parametrize(
@@ -190,12 +194,12 @@ def test_a_tool_that_only_reads_asks_for_no_approval() -> None:
 def test_arguments_are_repaired_where_that_makes_them_fit(
     tool: str, args: dict[str, Any], fitting: dict[str, Any], coercions: list[tuple[str, Any, Any]]
 ) -> None:
-    found = gates().admit(asked(tool, args))
-    assert isinstance(found, Admitted)
-    assert found.args == fitting
-    assert found.coercions == tuple(Coercion(pointer=at, before=old, after=new) for at, old, new in coercions)
-    assert found.was_coerced
-    assert found.input == builtin(tool)[1].parse(fitting)
+    admitted = gates().admit(request(tool, args))
+    assert isinstance(admitted, Admitted)
+    assert admitted.args == fitting
+    assert admitted.coercions == tuple(Coercion(pointer=at, before=old, after=new) for at, old, new in coercions)
+    assert admitted.was_coerced
+    assert admitted.input == builtin(tool)[1].parse(fitting)
 
 
 @pytest.mark.parametrize(
@@ -211,45 +215,45 @@ def test_what_no_repair_makes_fit_is_refused_with_its_first_reason(tool: str, ar
     with pytest.raises(InvalidToolInput) as strict:
         builtin(tool)[1].parse(args)
     with pytest.raises(InvalidToolInput) as lax:
-        repaired(builtin(tool)[1], args)
+        parse_args(builtin(tool)[1], args)
     assert lax.value.error == strict.value.error
     assert (lax.value.error.details or {})["field"] == field
-    found = denied(gates(), asked(tool, args))
-    assert found.outcome == ToolDenied("c1", tool, "validation", strict.value.error.message)
+    denial = denied(gates(), request(tool, args))
+    assert denial.outcome == ToolDenied("c1", tool, "validation", strict.value.error.message)
 
 
 def test_a_loop_is_held_to_its_gates() -> None:
     """A turn of a loop: a failure blocks its tool until the turn ends, a success makes the next call a duplicate."""
     gate, sink = gates(idempotent=frozenset({"MemorySearch"})), MemorySink()
-    search = asked("MemorySearch", {"query": "x", "limit": "5"})
+    search = request("MemorySearch", {"query": "x", "limit": "5"})
     first = gate.admit(search)
     assert isinstance(first, Admitted)
     ran = tool_loop.outcome_from_output("c1", "MemorySearch", {"hits": 1}, elapsed_ms=1, sink=sink, was_coerced=True)
     tool_loop.apply_outcome(ran, first.args, gate.state, gate.replay)
-    again = denied(gate, asked("MemorySearch", {"query": "x", "limit": 5}))
+    again = denied(gate, request("MemorySearch", {"query": "x", "limit": 5}))
     assert outcome_to_model_content(again.outcome) == '{"warning": "duplicate_tool_call", "skipped": true}'
     tool_loop.apply_outcome(again.outcome, first.args, gate.state, gate.replay)
     broken = ToolFailure("c2", "ExecCommand", "no shell", retryable=False)
     tool_loop.apply_outcome(broken, {"cmd": "make"}, gate.state, gate.replay)
     for command in ("make", "ls"):
-        stopped = denied(gate, asked(args={"cmd": command}))
+        stopped = denied(gate, request(args={"cmd": command}))
         assert outcome_to_model_content(stopped.outcome) == (
             '{"warning": "non_retryable_tool_failure", "skipped": true}'
         )
         tool_loop.apply_outcome(stopped.outcome, {"cmd": command}, gate.state, gate.replay)
     gate.state = TurnState()
-    assert isinstance(gate.admit(asked()), Admitted)
+    assert isinstance(gate.admit(request()), Admitted)
     assert isinstance(gate.admit(search), Denied)
 
 
 def test_a_denial_is_told_like_any_other_error() -> None:
-    for _, given, made, _ in STOPPED[1:]:
-        error = denied(gates(**given), made).settlement.error
+    for _, settings, refused, _ in STOPPED[1:]:
+        error = denied(gates(**settings), refused).settlement.error
         assert error is not None
         complete = CompleteOutput(
-            tool_name=made.tool, status="error", summary_text=error.message, error=msgspec.structs.replace(error)
+            tool_name=refused.tool, status="error", summary_text=error.message, error=msgspec.structs.replace(error)
         )
-        family = builtin(made.tool)[0]
+        family = builtin(refused.tool)[0]
         text = render(
             project(complete, family, family.projection, MemorySink()).canonical, family, family.rendering
         ).text

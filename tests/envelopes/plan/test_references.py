@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from envelopes.codecs import call as calls
 from envelopes.families.registry import tools
 from envelopes.plan.gates import Admitted, Gates
-from envelopes.plan.references import DEEPEST, Reference, Scope, UnresolvedReference, check_names, references, resolve
-from envelopes.plan.schema import Foreach, Plan, Retry, Step, read_plan
+from envelopes.plan.references import (
+    MAX_DEPTH,
+    Reference,
+    Scope,
+    UnresolvedReference,
+    check_names,
+    find_references,
+    resolve,
+)
+from envelopes.plan.schema import ActionPlan, Foreach, RetryPolicy, Step, read_plan
 from envelopes.schema.call import Iteration
 from envelopes.text.canonical_json import args_hash
 from envelopes.text.untrusted_json import Untrusted
@@ -62,7 +70,7 @@ def test_a_reference_gives(text: str, value: Any) -> None:
 
 
 @each(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("$steps.later.x", "$steps.later.x: there is no such step"),
         ("$vars.unset", "$vars.unset: there is no such variable"),
@@ -72,21 +80,21 @@ def test_a_reference_gives(text: str, value: Any) -> None:
         ("$steps.parse.items.length", "there is no 'length'"),
         ("$steps.parse.count.__class__", "there is no '__class__'"),
         ("$vars.total[0]", "there is no 0"),
-        ("$steps.parse.items[0].path extra", "in a longer text it stands in braces"),
-        ("$steps", "is no reference"),
+        ("$steps.parse.items[0].path extra", "in a longer text, write it in braces"),
+        ("$steps", "is not a reference"),
         ("${item.path}", "without the dollar sign"),
         ("{item.path", "a brace by itself"),
-        ("{1 + 1}", "is no reference"),
-        ("all of {$steps.parse}", "an object has no form in a text"),
-        ("all of {$steps.parse.items}", "an array has no form in a text"),
-        ("it is {$steps.parse.none}", "null has no form in a text"),
-        ("$steps.parse" + ".x" * 40, f"more than {DEEPEST} steps"),
+        ("{1 + 1}", "is not a reference"),
+        ("all of {$steps.parse}", "an object cannot be part of a text"),
+        ("all of {$steps.parse.items}", "an array cannot be part of a text"),
+        ("it is {$steps.parse.none}", "null cannot be part of a text"),
+        ("$steps.parse" + ".x" * 40, f"more than {MAX_DEPTH} steps"),
     ],
 )
-def test_what_is_no_reference_or_leads_nowhere_is_fatal(text: str, said: str) -> None:
+def test_what_is_no_reference_or_leads_nowhere_is_fatal(text: str, reason: str) -> None:
     with pytest.raises(UnresolvedReference) as raised:
         resolve({"to": [text]}, SCOPE)
-    assert said in raised.value.reason
+    assert reason in raised.value.reason
     assert raised.value.pointer == "/to/0"
 
 
@@ -94,9 +102,9 @@ def test_arguments_are_resolved_at_every_depth_and_their_keys_never() -> None:
     args = {"{index}": {"paths": ["{item.path}", "x"], "size": "$steps.parse.items[0].size"}, "n": 1.5, "no": None}
     assert resolve(args, SCOPE) == {"{index}": {"paths": ["XYZ/Foo.md", "x"], "size": 3}, "n": 1.5, "no": None}
     deep: Any = "x"
-    for _ in range(DEEPEST + 2):
+    for _ in range(MAX_DEPTH + 2):
         deep = [deep]
-    with pytest.raises(UnresolvedReference, match=f"deeper than {DEEPEST} levels"):
+    with pytest.raises(UnresolvedReference, match=f"deeper than {MAX_DEPTH} levels"):
         resolve(deep, SCOPE)
 
 
@@ -130,17 +138,17 @@ def test_any_text_is_a_text_a_value_or_refused(text: str) -> None:
 
 
 def test_what_is_no_text_refers_to_nothing() -> None:
-    assert list(references({"count": 3, "rows": [None, True, 1.5], "text": "plain"})) == []
+    assert list(find_references({"count": 3, "rows": [None, True, 1.5], "text": "plain"})) == []
 
 
 def test_names_that_nothing_will_give_are_found_before_anything_runs() -> None:
     args = {"a": "$steps.parse.anything.at.all", "b": ["{$vars.total} {item.x}"]}
-    assert [(at, one.source, one.name) for at, one in references(args)] == [
+    assert [(at, reference.source, reference.name) for at, reference in find_references(args)] == [
         ("/a", "steps", "parse"),
         ("/b/0", "vars", "total"),
         ("/b/0", "binding", "item"),
     ]
-    assert next(references(args))[1] == Reference(
+    assert next(find_references(args))[1] == Reference(
         "steps", "parse", ("anything", "at", "all"), "$steps.parse.anything.at.all"
     )
     check_names(args, SCOPE)
@@ -156,14 +164,14 @@ def test_a_call_holds_the_arguments_that_were_resolved_and_their_hash() -> None:
     rounds = resolve(step.foreach.source, SCOPE)
     bound = Scope(SCOPE.steps, SCOPE.vars, {step.foreach.item_name: rounds[0], step.foreach.index_name: 0})
     args = resolve(step.args, bound)
-    made = call(
+    resolved_call = call(
         tool=step.tool,
         step_id=step.id,
         args=args,
         args_hash=args_hash(args),
         iteration=Iteration(index=0, item_name="item", item_value=rounds[0]),
     )
-    written = calls.encode(made)
+    written = calls.encode(resolved_call)
     assert written["args"] == {"path": "a.md", "content": "..."}
     assert written["argsHash"] == args_hash({"path": "a.md", "content": "..."})
     assert written["iteration"] == {"index": 0, "itemName": "item", "itemValue": {"path": "a.md", "size": 3}}
@@ -178,7 +186,7 @@ def test_a_step_takes_the_data_of_a_result_and_passes_the_gates_with_it() -> Non
 
 
 def test_a_plan_is_read_with_all_that_its_author_may_say() -> None:
-    found = read_plan(
+    parsed = read_plan(
         plan(
             steps=[
                 {"id": "list", "tool": "vault.list", "args": {}, "captureAs": "notes"},
@@ -200,20 +208,24 @@ def test_a_plan_is_read_with_all_that_its_author_may_say() -> None:
             uiHints={"title": "Notes"},
         )
     )
-    assert isinstance(found, Plan)
-    step = found.steps[1]
+    assert isinstance(parsed, ActionPlan)
+    step = parsed.steps[1]
     assert isinstance(step, Step)
     assert (step.id, step.tool, step.args) == ("s5", "vault.createFile", {"path": "{item.path}", "content": "..."})
     assert step.foreach == Foreach(source="$steps.list.items", item_name="item", index_name="n", concurrency=2)
-    assert (step.on_error, step.retry, step.timeout_ms) == ("retry", Retry(max_attempts=3, backoff_ms=250), 30_000)
-    assert (found.defaults.on_error, found.outputs.show_command_runs, found.steps[0].capture_as) == (
+    assert (step.on_error, step.retry, step.timeout_ms) == (
+        "retry",
+        RetryPolicy(max_attempts=3, backoff_ms=250),
+        30_000,
+    )
+    assert (parsed.defaults.on_error, parsed.outputs.show_command_runs, parsed.steps[0].capture_as) == (
         *("skip", False),
         "notes",
     )
 
 
 @each(
-    ("changed", "path", "said"),
+    ("changed", "path", "reason"),
     [
         ({"steps": []}, "$.steps", "length >= 1"),
         ({"version": "1"}, "$.version", "matching regex"),
@@ -225,18 +237,18 @@ def test_a_plan_is_read_with_all_that_its_author_may_say() -> None:
         ({"steps": [{**STEP, "retry": {"maxAttempts": 11}}]}, "$.steps[0].retry.maxAttempts", "<= 10"),
         ({"steps": [{**STEP, "captureAs": "a.b"}]}, "$.steps[0].captureAs", "matching regex"),
         ({"steps": [{"tool": "x", "args": {}}]}, "$.steps[0]", "missing required field `id`"),
-        ({"steps": [STEP, STEP]}, "$.steps", "id 's5' is said 2 times"),
+        ({"steps": [STEP, STEP]}, "$.steps", "id 's5' occurs 2 times"),
         (
             {"steps": [{**STEP, "captureAs": "a"}, {**STEP, "id": "b", "captureAs": "a"}]},
             "$.steps",
-            "captureAs 'a' is said 2 times",
+            "captureAs 'a' occurs 2 times",
         ),
-        ({"steps": [{**STEP, "dependsOn": ["s9"]}]}, "$.steps[0].dependsOn", "'s9' is no other step"),
-        ({"steps": [{**STEP, "dependsOn": ["s5"]}]}, "$.steps[0].dependsOn", "'s5' is no other step"),
+        ({"steps": [{**STEP, "dependsOn": ["s9"]}]}, "$.steps[0].dependsOn", "'s9' is not another step"),
+        ({"steps": [{**STEP, "dependsOn": ["s5"]}]}, "$.steps[0].dependsOn", "'s5' is not another step"),
     ],
 )
-def test_what_is_no_plan_is_refused_with_its_place(changed: dict[str, Any], path: str, said: str) -> None:
+def test_what_is_no_plan_is_refused_with_its_place(changed: dict[str, Any], path: str, reason: str) -> None:
     with pytest.raises(Untrusted) as raised:
         read_plan(plan(**changed))
     assert raised.value.path == path
-    assert said in raised.value.reason
+    assert reason in raised.value.reason

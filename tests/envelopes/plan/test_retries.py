@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from envelopes.codecs import call as calls
-from envelopes.plan.retries import Again, decide, next_call
-from envelopes.plan.schema import Defaults, Retry, Step
+from envelopes.plan.retries import NextAttempt, decide_retry, next_call
+from envelopes.plan.schema import Defaults, RetryPolicy, Step
 from envelopes.schema.call import CallError, Limits, ToolResult
 from tests.cases import each
 from tests.envelopes.settled import AT, call, settled
 
-TWICE = Retry(max_attempts=2, backoff_ms=100)
+TWICE = RetryPolicy(max_attempts=2, backoff_ms=100)
 
 
 def step(**fields: Any) -> Step:
@@ -27,14 +27,14 @@ def failed(code: str = "INTERNAL_ERROR", *, attempt: int = 1, retryable: bool | 
     return ToolResult(attempt=attempt, error=CallError(code=code, message="it failed", retryable=retryable), **known)
 
 
-def waits(result: ToolResult, asked: Step, defaults: Defaults | None = None, **limits: int) -> Any:
+def waits(result: ToolResult, failed_step: Step, defaults: Defaults | None = None, **limits: int) -> Any:
     """The wait before the next attempt, or what the step does instead."""
-    found = decide(result, asked, defaults or Defaults(), Limits(**limits), "writes")
-    return found.wait_ms if isinstance(found, Again) else found
+    decision = decide_retry(result, failed_step, defaults or Defaults(), Limits(**limits), "writes")
+    return decision.wait_ms if isinstance(decision, NextAttempt) else decision
 
 
 @each(
-    ("asked", "defaults", "expected"),
+    ("failed_step", "defaults", "expected"),
     [
         (step(), Defaults(), "stop"),
         (step(on_error="skip"), Defaults(), "skip"),
@@ -42,14 +42,16 @@ def waits(result: ToolResult, asked: Step, defaults: Defaults | None = None, **l
         (step(on_error="stop"), Defaults(on_error="skip"), "stop"),
         (step(on_error="retry"), Defaults(), 250),
         (step(on_error="retry"), Defaults(retry=TWICE), 100),
-        (step(on_error="retry", retry=TWICE), Defaults(retry=Retry(max_attempts=9)), 100),
+        (step(on_error="retry", retry=TWICE), Defaults(retry=RetryPolicy(max_attempts=9)), 100),
         (step(on_error="skip", retry=TWICE), Defaults(), 100),
         (step(), Defaults(on_error="retry"), 250),
         (step(), Defaults(retry=TWICE), 100),
     ],
 )
-def test_the_step_asks_before_the_plan_and_else_the_run_stops(asked: Step, defaults: Defaults, expected: Any) -> None:
-    assert waits(failed(), asked, defaults) == expected
+def test_the_step_asks_before_the_plan_and_else_the_run_stops(
+    failed_step: Step, defaults: Defaults, expected: Any
+) -> None:
+    assert waits(failed(), failed_step, defaults) == expected
 
 
 @each("code", ["VALIDATION_ERROR", "POLICY_DENIED", "CANCELLED"])
@@ -58,7 +60,7 @@ def test_what_would_end_the_same_way_is_never_tried_again(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("retryable", "risk", "asked", "tried"),
+    ("retryable", "risk", "policy", "tried"),
     [
         (False, "read-only", TWICE, False),
         (None, "writes", TWICE, True),
@@ -69,10 +71,10 @@ def test_what_would_end_the_same_way_is_never_tried_again(code: str) -> None:
     ],
 )
 def test_an_error_that_says_no_wins_and_one_that_says_yes_is_enough_for_a_tool_that_reads(
-    *, retryable: bool | None, risk: Any, asked: Retry | None, tried: bool
+    *, retryable: bool | None, risk: Any, policy: RetryPolicy | None, tried: bool
 ) -> None:
-    found = decide(failed(retryable=retryable), step(retry=asked), Defaults(), Limits(), risk)
-    assert isinstance(found, Again) == tried
+    decision = decide_retry(failed(retryable=retryable), step(retry=policy), Defaults(), Limits(), risk)
+    assert isinstance(decision, NextAttempt) == tried
 
 
 def test_a_skip_is_no_failure_to_try_again() -> None:
@@ -81,22 +83,28 @@ def test_a_skip_is_no_failure_to_try_again() -> None:
 
 
 def test_attempts_end_where_the_plan_or_the_policy_says() -> None:
-    five = step(retry=Retry(max_attempts=5, backoff_ms=100), on_error="skip")
+    five = step(retry=RetryPolicy(max_attempts=5, backoff_ms=100), on_error="skip")
     assert [waits(failed(attempt=n), five) for n in range(1, 6)] == [100, 200, 400, 800, "skip"]
     assert [waits(failed(attempt=n), five, max_attempts=3) for n in range(1, 4)] == [100, 200, "skip"]
     assert [waits(failed(attempt=n), five, max_backoff_ms=250) for n in range(1, 6)] == [100, 200, 250, 250, "skip"]
     assert waits(failed(), five, max_attempts=1) == "skip"
-    assert waits(failed(attempt=10), step(retry=Retry(max_attempts=10)), max_attempts=50) == "stop"
+    assert waits(failed(attempt=10), step(retry=RetryPolicy(max_attempts=10)), max_attempts=50) == "stop"
 
 
 @pytest.mark.parametrize(
     ("limits", "clamped"), [({}, False), ({"max_attempts": 2}, True), ({"max_backoff_ms": 9}, True)]
 )
 def test_what_was_asked_for_and_what_holds_are_both_said(limits: dict[str, int], *, clamped: bool) -> None:
-    found = decide(failed("TIMEOUT"), step(retry=Retry(max_attempts=4)), Defaults(), Limits(**limits), "commands")
-    assert isinstance(found, Again)
-    assert (found.attempt, found.requested, found.is_clamped) == (2, Retry(max_attempts=4, backoff_ms=250), clamped)
-    assert found.attempts == limits.get("max_attempts", 4)
+    decision = decide_retry(
+        failed("TIMEOUT"), step(retry=RetryPolicy(max_attempts=4)), Defaults(), Limits(**limits), "commands"
+    )
+    assert isinstance(decision, NextAttempt)
+    assert (decision.attempt, decision.requested, decision.is_clamped) == (
+        2,
+        RetryPolicy(max_attempts=4, backoff_ms=250),
+        clamped,
+    )
+    assert decision.attempts == limits.get("max_attempts", 4)
 
 
 def test_the_next_attempt_is_a_call_of_its_own_tied_by_step_and_run() -> None:
@@ -105,5 +113,11 @@ def test_the_next_attempt_is_a_call_of_its_own_tied_by_step_and_run() -> None:
     assert (second.call_id, second.attempt, second.created_at) == ("c2", 2, "2025-12-16T18:13:00Z")
     assert (second.run_id, second.step_id, second.args) == (first.run_id, first.step_id, first.args)
     assert (second.deadline_at, second.confirmation_id) == (None, "ok_1")
-    pairs = [(one, calls.result_of(one, settled("tool_error", call_id=one.call_id))) for one in (first, second)]
-    assert [(made.attempt, ended.attempt, ended.call_id) for made, ended in pairs] == [(1, 1, "c1"), (2, 2, "c2")]
+    pairs = [
+        (made_call, calls.result_of(made_call, settled("tool_error", call_id=made_call.call_id)))
+        for made_call in (first, second)
+    ]
+    assert [(made_call.attempt, ended.attempt, ended.call_id) for made_call, ended in pairs] == [
+        (1, 1, "c1"),
+        (2, 2, "c2"),
+    ]

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from envelopes.codecs import call as codec
-from envelopes.plan.schema import Plan, read_plan
-from envelopes.plan.verify import Rebuilt, StepState, rebuild
+from envelopes.plan.schema import ActionPlan, read_plan
+from envelopes.plan.verify import RebuiltRun, StepState, rebuild_run
 from envelopes.schema.call import Iteration, ToolCall, ToolResult
 from envelopes.schema.event import ExecutionEvent
 from envelopes.text.canonical_json import args_hash
@@ -29,7 +29,7 @@ ITEMS = [{"path": "a.md"}, {"path": "b.md"}]
 LISTED = call(call_id="c1", step_id="list", tool="Glob", args={"in": "notes"}, args_hash=args_hash({"in": "notes"}))
 
 
-def plan(*steps: dict[str, Any]) -> Plan:
+def plan(*steps: dict[str, Any]) -> ActionPlan:
     return read_plan({"version": "1.0", "goal": "File the notes", "riskLevel": "writes", "steps": steps})
 
 
@@ -39,11 +39,11 @@ def moved(index: int, call_id: str, **fields: Any) -> ToolCall:
     return call(**{"call_id": call_id, "step_id": "file", "tool": "Move", **known, **fields})
 
 
-def ended(made: ToolCall, data: Any = None) -> ToolResult:
+def ended(made_call: ToolCall, data: Any = None) -> ToolResult:
     """Data of a success, or the name of the situation in which the call ended."""
     if isinstance(data, str):
-        return codec.result_of(made, settled(data))
-    return codec.result_of(made, settled("fits", data=data or {}))
+        return codec.result_of(made_call, settled(data))
+    return codec.result_of(made_call, settled("fits", data=data or {}))
 
 
 NOTED = call(call_id="c4", step_id="sum", tool="Note", args={"text": "2 of 2"})
@@ -51,17 +51,19 @@ CALLS = (LISTED, moved(0, "c2"), moved(1, "c3"), NOTED)
 RESULTS = (ended(LISTED, {"items": ITEMS}), ended(CALLS[1], {"new": 1}), ended(CALLS[2], {"new": 2}), ended(NOTED))
 
 
-def rebuilt(*made: ToolCall, steps: Any = (SUM, FILE, LIST), results: Any = RESULTS, events: Any = ()) -> Rebuilt:
+def rebuilt(*calls: ToolCall, steps: Any = (SUM, FILE, LIST), results: Any = RESULTS, events: Any = ()) -> RebuiltRun:
     unasked = [
-        msgspec.structs.replace(one, policy=msgspec.structs.replace(one.policy, confirmations_required=bool(events)))
-        for one in made
+        msgspec.structs.replace(
+            made_call, policy=msgspec.structs.replace(made_call.policy, confirmations_required=bool(events))
+        )
+        for made_call in calls
     ]
-    return rebuild(plan(*steps), unasked, results, events, {"folder": "notes"})
+    return rebuild_run(plan(*steps), unasked, results, events, {"folder": "notes"})
 
 
 def test_what_each_step_came_to_follows_from_the_records_alone() -> None:
     moves = {"items": [{"new": 1}, {"new": 2}], "count": 2, "okCount": 2, "failed": []}
-    assert rebuilt(*CALLS) == Rebuilt(
+    assert rebuilt(*CALLS) == RebuiltRun(
         steps=(
             StepState(step_id="list", end="ok", output={"items": ITEMS}, call_ids=("c1",)),
             StepState(step_id="file", end="ok", output=moves, call_ids=("c2", "c3")),
@@ -74,15 +76,15 @@ def test_what_each_step_came_to_follows_from_the_records_alone() -> None:
 @each(
     ("changed", "problem"),
     [
-        (moved(0, "c2", args={"path": "z.md", "as": 0}), "c2: its arguments are not those that the step asks for"),
-        (moved(0, "c2", args_hash="sha256:0"), "c2: its hash is not that of the step's arguments"),
+        (moved(0, "c2", args={"path": "z.md", "as": 0}), "c2: its arguments differ from the step's"),
+        (moved(0, "c2", args_hash="sha256:0"), "c2: its hash differs from that of the step's arguments"),
         (moved(0, "c2", tool="Copy"), "c2: its tool is Copy, the step's is Move"),
-        (moved(0, "c2", attempt=2), "c2: attempt 2 is its number 1"),
+        (moved(0, "c2", attempt=2), "c2: attempt 2 is the call's attempt number 1"),
         (moved(0, "c2", step_id="other"), "c2: the plan has no step other"),
-        (moved(0, "c2", iteration=None), "c2: file has no such round"),
+        (moved(0, "c2", iteration=None), "c2: file has no such iteration"),
         (
             moved(0, "c2", iteration=Iteration(index=0, item_name="f", item_value={"path": "z.md"})),
-            "c2: its round has another item",
+            "c2: its iteration has another item",
         ),
     ],
 )
@@ -99,27 +101,27 @@ def test_masked_arguments_are_held_to_their_hash() -> None:
 def test_a_result_that_was_changed_shows_in_the_calls_behind_it() -> None:
     fewer = (ended(LISTED, {"items": ITEMS[:1]}), *RESULTS[1:])
     assert rebuilt(*CALLS, results=fewer).problems == (
-        "c3: file has no such round",
-        "c4: its arguments are not those that the step asks for",
+        "c3: file has no such iteration",
+        "c4: its arguments differ from the step's",
     )
     gone = rebuilt(*CALLS, results=(ended(LISTED, {"rows": 1}), *RESULTS[1:]))
     assert gone.problems[0] == "file: /foreach/from: $vars.found.items: there is no 'items'"
-    assert [one.end for one in gone.steps] == ["ok", None, None]
+    assert [state.end for state in gone.steps] == ["ok", None, None]
 
 
 def test_arguments_that_have_no_hash_are_named() -> None:
     odd = (ended(LISTED, {"items": [{"path": float("nan")}, ITEMS[1]]}), *RESULTS[1:])
-    made = moved(0, "c2", args_hash="sha256:0")
-    assert rebuilt(LISTED, made, *CALLS[2:], results=odd).problems[0].startswith("file: ")
+    other_hash = moved(0, "c2", args_hash="sha256:0")
+    assert rebuilt(LISTED, other_hash, *CALLS[2:], results=odd).problems[0].startswith("file: ")
 
 
 def test_the_last_attempt_counts_and_all_are_of_the_step() -> None:
     first, again = moved(0, "c2"), moved(0, "c5", attempt=2)
     results = (RESULTS[0], ended(first, "tool_error"), ended(again, {"new": 1}), *RESULTS[2:])
-    found = rebuilt(LISTED, again, first, *CALLS[2:], results=results)
-    assert found.problems == ()
-    assert found.steps[1].call_ids == ("c2", "c3", "c5")
-    assert found.steps[1].end == "ok"
+    run = rebuilt(LISTED, again, first, *CALLS[2:], results=results)
+    assert run.problems == ()
+    assert run.steps[1].call_ids == ("c2", "c3", "c5")
+    assert run.steps[1].end == "ok"
 
 
 @each(
@@ -136,9 +138,9 @@ def test_a_foreach_says_which_rounds_failed_and_ends_as_the_plan_asks(
     situation: str, on_error: str, end: str, code: str
 ) -> None:
     results = (*RESULTS[:2], ended(CALLS[2], situation))
-    found = rebuilt(*CALLS[:3], steps=(LIST, {**FILE, "onError": on_error}, SUM), results=results).steps[1]
-    assert found.end == end
-    assert found.output == {
+    state = rebuilt(*CALLS[:3], steps=(LIST, {**FILE, "onError": on_error}, SUM), results=results).steps[1]
+    assert state.end == end
+    assert state.output == {
         "items": [{"new": 1}, None],
         "count": 2,
         "okCount": 1,
@@ -147,28 +149,28 @@ def test_a_foreach_says_which_rounds_failed_and_ends_as_the_plan_asks(
 
 
 def test_nothing_that_succeeded_is_an_error_even_where_failures_are_skipped() -> None:
-    failed = [ended(one, "tool_error") for one in CALLS[1:3]]
+    failed = [ended(made_call, "tool_error") for made_call in CALLS[1:3]]
     steps = (LIST, {**FILE, "onError": "skip"}, SUM)
     assert rebuilt(*CALLS[:3], steps=steps, results=(RESULTS[0], *failed)).steps[1].end == "error"
 
 
 @each(("situation", "end"), [("tool_error", "error"), ("timed_out", "error"), ("cancelled", "cancelled")])
 def test_what_waits_for_a_step_without_data_is_skipped(situation: str, end: str) -> None:
-    found = rebuilt(LISTED, results=[ended(LISTED, situation)])
-    assert [one.end for one in found.steps] == [end, "skipped", "skipped"]
-    assert found.problems == ()
+    run = rebuilt(LISTED, results=[ended(LISTED, situation)])
+    assert [state.end for state in run.steps] == [end, "skipped", "skipped"]
+    assert run.problems == ()
 
 
 def test_a_run_that_was_cut_short_leaves_the_rest_open() -> None:
     running = rebuilt(*CALLS[:3], results=RESULTS[:2])
-    assert [one.end for one in running.steps] == ["ok", None, None]
-    assert [one.end for one in rebuilt().steps] == [None, None, None]
+    assert [state.end for state in running.steps] == ["ok", None, None]
+    assert [state.end for state in rebuilt().steps] == [None, None, None]
     assert rebuilt().problems == ()
 
 
 def test_a_foreach_over_nothing_came_to_its_end_without_a_call() -> None:
-    found = rebuilt(LISTED, results=[ended(LISTED, {"items": []})]).steps[1]
-    assert (found.end, found.output) == ("ok", {"items": [], "count": 0, "okCount": 0, "failed": []})
+    state = rebuilt(LISTED, results=[ended(LISTED, {"items": []})]).steps[1]
+    assert (state.end, state.output) == ("ok", {"items": [], "count": 0, "okCount": 0, "failed": []})
 
 
 @pytest.mark.parametrize(
@@ -181,5 +183,5 @@ def test_a_foreach_over_nothing_came_to_its_end_without_a_call() -> None:
 def test_the_confirmation_is_a_part_of_what_is_proved(
     events: tuple[ExecutionEvent, ...], problems: tuple[str, ...]
 ) -> None:
-    made = msgspec.structs.replace(LISTED, confirmation_id="ok_1")
-    assert rebuilt(made, steps=(LIST,), results=RESULTS[:1], events=events).problems == problems
+    confirmed_call = msgspec.structs.replace(LISTED, confirmation_id="ok_1")
+    assert rebuilt(confirmed_call, steps=(LIST,), results=RESULTS[:1], events=events).problems == problems
