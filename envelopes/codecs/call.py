@@ -27,7 +27,6 @@ from envelopes.schema.settlement import (
     Situation,
     call_code,
     call_situation,
-    imported_kind,
 )
 from envelopes.schema.tool import ToolDefinition
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
@@ -268,7 +267,7 @@ def _tool_error(result: ToolResult, row: Situation) -> ToolError:
     if found is None:
         kind = BY_NAME[result.denied_reason].kind if result.denied_reason in BY_NAME else "skipped"
         return ToolError(kind=kind or "skipped", message=result.user_message or row.name, retryable=False)
-    kind = found.kind or imported_kind(found.code)
+    kind = found.kind or found.code.lower()
     return ToolError(
         kind=kind,
         message=found.message,

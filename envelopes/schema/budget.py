@@ -1,9 +1,10 @@
-"""What may pass on to the canonical result, and what may pass on to the receipt.
+"""How much fits into the canonical result, and how much into the receipt.
 
-Three kinds of policy, three names (design.md section 1): RunPolicy says what may run,
-ProjectionPolicy what fits into the canonical result, RenderPolicy what fits into the receipt.
-Each family owns its default (RFC-110); the sums keep a receipt within 12,000 characters
-(spec/model.md E-8).
+    ProjectionPolicy   sizes of the canonical result
+    RenderPolicy       sizes of the receipt
+
+Each family owns its defaults (RFC-110); together they keep a receipt within 12,000 characters (spec/model.md
+E-8). What may run at all is a third policy, `envelopes.schema.call.RunPolicy`.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class ProjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class RenderPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """`characters` bounds the whole receipt; renderers cut previews to stay within it.
 
-    Of a shortened text `head_share` percent of the room go to its beginning, and the cut keeps whole lines
-    unless `cut_at` says otherwise. A knob at its default is left out of the fingerprint, so that one that is
-    added later changes no fingerprint of before.
+    `head_share` percent of a shortened text are its beginning, and the cut keeps whole lines unless `cut_at` is
+    "characters". An option at its default is left out of the fingerprint, so that adding an option changes no
+    older fingerprint.
     """
 
     characters: int = RECEIPT_CHARACTERS
@@ -51,9 +52,9 @@ class RenderPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        turned = {"head_share": (self.head_share, HEAD_SHARE), "cut_at": (self.cut_at, "lines")}
-        knobs = {name: value for name, (value, default) in turned.items() if value != default}
-        return _fingerprint({"characters": self.characters, **knobs})
+        options = {"head_share": (self.head_share, HEAD_SHARE), "cut_at": (self.cut_at, "lines")}
+        changed = {name: value for name, (value, default) in options.items() if value != default}
+        return _fingerprint({"characters": self.characters, **changed})
 
 
 def _fingerprint(policy: object) -> str:

@@ -1,11 +1,12 @@
-"""One invocation of one tool, and what came back, as an executor writes them down (CALL 3.1 and 3.2).
+"""A call of a tool and its result, as an executor records them (CALL 3.1 and 3.2).
 
-    ToolCall    what was asked: concrete arguments, after references, templates and foreach
-    ToolResult  the settlement in CALL's words; `envelopes.codecs.call` makes one from the other
-    check_data  whether the data of a result is what its tool returns
+    ToolCall    the call: concrete arguments, after references, templates and foreach
+    ToolResult  the settlement in CALL's vocabulary; `envelopes.codecs.call` converts one to the other
+    check_data  checks the data of a result against what its tool returns
 
-Snake case here; the codec writes the camelCase names. What is None was not given. `extra` holds
-members that the specification does not name, so that a file read and written again is the same.
+The names are in snake case here; the codec writes them in camelCase. None stands for a member that was not
+given. `extra` holds members that the specification does not name, so that nothing is lost when a file is read
+and written again.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The run policy as it stood when the call was made (CALL-031, CALL-095)."""
+    """What the call was allowed to do when it was made (CALL-031, CALL-095)."""
 
     confirmations_required: bool
     sandbox: Sandbox
@@ -65,7 +66,7 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Iteration(msgspec.Struct, frozen=True, kw_only=True):
-    """Which round of a foreach this call is; `index` counts from 0."""
+    """The round of a foreach that the call belongs to; `index` counts from 0."""
 
     index: int
     item_name: str
@@ -85,9 +86,20 @@ class Coercion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """`call_id` is the executor's own, unique within the run; the provider's id is never reused as it (E-20).
+    """A call with its concrete arguments, as it is sent to a tool.
 
-    `redactions` are pointers into `args` whose values were masked; `args_hash` is over the real ones.
+    `call_id` is the executor's own, unique within the run, and never the provider's id (E-20). `redactions` are
+    pointers into `args` whose values were masked; `args_hash` is over the real ones.
+
+    >>> from envelopes import Limits, RunPolicy, Sandbox
+    >>> call = ToolCall(
+    ...     call_id="c1", run_id="r1", step_id="s1", tool="ExecCommand", args={"cmd": "make test"}, attempt=1,
+    ...     cancellable=True, created_at="2026-01-05T10:00:00Z", executor_version="1", tool_registry_version="1",
+    ...     risk_level="commands",
+    ...     policy=RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=True), limits=Limits()),
+    ... )
+    >>> call.args["cmd"]
+    'make test'
     """
 
     call_id: str
@@ -126,7 +138,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallError(msgspec.Struct, frozen=True, kw_only=True):
-    """`retryable` None: the source did not say. `kind` and `recovery_hint` are the envelope's, where known."""
+    """`retryable` is None where the source did not record it; `kind` and `recovery_hint` are the envelope's."""
 
     code: str
     message: str
@@ -137,10 +149,10 @@ class CallError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`data` is the complete output; `data_ref` stands for it where it is kept as an artifact.
+    """`data` is the complete output; `data_ref` replaces it where the output is kept as an artifact.
 
-    `phase`, `denied_reason`, `data_ref`, `was_coerced`, `deadline_at` and `provider_call_id` are ours:
-    without them a result does not say whether the tool ran.
+    `phase`, `denied_reason`, `data_ref`, `was_coerced`, `deadline_at` and `provider_call_id` are not in the
+    specification: without them nobody can tell from a result whether the tool ran.
     """
 
     call_id: str
@@ -178,9 +190,9 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_data(result: ToolResult, tool: ToolDefinition) -> None:
-    """Raises InvalidCall where a result that is ok has data that its tool does not return (CALL-041, CALL-053).
+    """Raises InvalidCall for a result with data that its tool does not return (CALL-041, CALL-053).
 
-    Data by reference was checked before it was kept.
+    Data by reference is not read here: it was checked before it was stored.
     """
     if result.tool != tool.name:
         raise InvalidCall(f"tool: {result.tool!r} is not {tool.name!r}")

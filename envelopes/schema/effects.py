@@ -1,6 +1,6 @@
-"""What a call changed, as observed and not as intended (CALL-045 to CALL-050, CALL-056).
+"""The effects of a call, as observed and not as intended (CALL-045 to CALL-050, CALL-056).
 
-A list that is None was not observed; an empty one was, and nothing of that sort happened.
+None stands for a kind of effect that was not observed; an empty list means that none happened.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Created(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Modified(msgspec.Struct, frozen=True, kw_only=True):
-    """Only a file has content to modify."""
+    """A file with new content; a folder has none."""
 
     path: str
     kind: Literal["file"]

@@ -1,7 +1,7 @@
-"""What an executor tells while it works (CALL 3.3), and whether a run's events make one story.
+"""The events that an executor reports while it works (CALL 3.3).
 
 ExecutionEvent   one line for progress, logs and telemetry
-check_story      what is wrong with a run's events in their order, in sentences
+check_events     the problems of a run's events in their order, in sentences
 """
 
 from __future__ import annotations
@@ -33,13 +33,20 @@ _RUN_ENDS = ("run.finished", "run.cancelled")
 
 
 class InvalidEvent(ValueError):
-    """The message begins with the field."""
+    """An event that breaks an invariant; the message begins with the field."""
 
 
 class ExecutionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """`seq` counts a run's events from 1 without a gap, where the source numbers them (OD-25).
+    """Something that happened in a run, a step or a call.
 
-    A step's event names its step; a call's event names the call's step as well.
+    `seq` counts a run's events from 1 without a gap, where the source numbers them (OD-25). The event of a
+    step has its `step_id`; the event of a call has the call's step as well.
+
+    >>> event = ExecutionEvent(
+    ...     type="run.started", run_id="r1", timestamp="2026-01-05T10:00:00Z", level="info", message="Run started"
+    ... )
+    >>> event.call_id is None
+    True
     """
 
     type: EventType
@@ -66,34 +73,37 @@ class ExecutionEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_events(events: Sequence[ExecutionEvent], calls: Iterable[str]) -> list[str]:
-    """Problems of one whole run, none for a sound one. `calls` are the ids of its calls (CALL-072, CALL-073)."""
+    """The problems of one whole run's events; `calls` are the ids of its calls (CALL-072, CALL-073)."""
     return [
-        *_numbering(events),
-        *_frame(events),
-        *(problem for call in calls for problem in _call_story(call, [e.type for e in events if e.call_id == call])),
+        *_numbering_problems(events),
+        *_run_problems([event.type for event in events]),
+        *(
+            problem
+            for call in calls
+            for problem in _call_problems(call, [event.type for event in events if event.call_id == call])
+        ),
     ]
 
 
-def _numbering(events: Sequence[ExecutionEvent]) -> Iterable[str]:
+def _numbering_problems(events: Sequence[ExecutionEvent]) -> Iterable[str]:
     numbers = [event.seq for event in events if event.seq is not None]
     if numbers and numbers != list(range(1, len(events) + 1)):
         yield "seq: the numbers have a gap, a repetition or another order"
 
 
-def _frame(events: Sequence[ExecutionEvent]) -> Iterable[str]:
-    types = [event.type for event in events]
+def _run_problems(types: list[EventType]) -> Iterable[str]:
     if types[:1] != ["run.started"] or types.count("run.started") != 1:
         yield "a run begins with run.started, once"
-    if not types or types[-1] not in _RUN_ENDS or len([one for one in types if one in _RUN_ENDS]) != 1:
+    if not types or types[-1] not in _RUN_ENDS or sum(kind in _RUN_ENDS for kind in types) != 1:
         yield "a run ends with run.finished or run.cancelled, once"
     if "run.confirmed" in types and "run.confirmationRequested" not in types[: types.index("run.confirmed")]:
         yield "run.confirmed without an earlier run.confirmationRequested"
 
 
-def _call_story(call: str, types: list[EventType]) -> Iterable[str]:
-    """One start, then one end. A late result is told as progress after the end (OD-8), so that is no fault."""
-    starts = [at for at, one in enumerate(types) if one == "step.started"]
-    ends = [at for at, one in enumerate(types) if one in _CLOSING]
+def _call_problems(call: str, types: list[EventType]) -> Iterable[str]:
+    """A call has one start, then one end. Progress after the end is allowed: it reports a late result (OD-8)."""
+    starts = [at for at, kind in enumerate(types) if kind == "step.started"]
+    ends = [at for at, kind in enumerate(types) if kind in _CLOSING]
     if len(starts) != 1:
         yield f"{call}: step.started {len(starts)} times"
     if len(ends) != 1:

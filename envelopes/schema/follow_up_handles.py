@@ -1,9 +1,10 @@
-"""What a result hands to the model so that it can follow up with another tool.
+"""Handles in a result that a model passes to another tool to follow up on it.
 
-    TaskHandle        the task that now runs in the background: TaskStatus, TaskOutput and TaskStop take its id
-    ChildSupervision  who watches over a child agent, and where a follow-up to it goes
+    TaskHandle        a task in the background: TaskStatus, TaskOutput and TaskStop take its id
+    ChildSupervision  who supervises a child agent, and where a follow-up to it goes
 
-Both are said by more than one family, and families do not import each other.
+Several families use them, and families do not import each other, so they are defined here. The docstrings of
+the structs are part of `families/inventory.json`: changing one raises the inventory's version.
 """
 
 from __future__ import annotations
@@ -44,21 +45,9 @@ class ChildSupervision(msgspec.Struct, frozen=True, kw_only=True):
     followup_target: str
 
 
-def read_handle(recorded: JsonValue) -> TaskHandle:
-    """A handle in either spelling, `kind` or `task_kind`. Raises msgspec.ValidationError.
-
-    Members that a sibling contract adds (`initial_output`) are not part of the handle.
-    """
-    if isinstance(recorded, dict) and "task_kind" in recorded:
-        recorded = {"kind": recorded["task_kind"], **recorded}
-    return msgspec.convert(recorded, TaskHandle)
-
-
 def to_members(struct: msgspec.Struct | None) -> JsonValue:
-    """A struct as JSON members, without those that nobody said."""
-    if struct is None:
-        return None
-    return _without_nulls(msgspec.to_builtins(struct))
+    """A struct as JSON members, without those that are None at any depth."""
+    return None if struct is None else _without_nulls(msgspec.to_builtins(struct))
 
 
 def _without_nulls(value: JsonValue) -> JsonValue:

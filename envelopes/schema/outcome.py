@@ -1,13 +1,14 @@
-"""The closed union of five outcomes: what a tool loop does with a call, and what its model reads.
+"""The five outcomes of a call that a tool loop distinguishes, and the message that the model reads of each.
 
     ToolExecutionResult    ran, and its output fits into the message
-    ToolArtifactReference  ran, and its output is kept elsewhere: it is over 12,000 characters
+    ToolArtifactReference  ran, and its output of more than 12,000 characters is kept as an artifact
     ToolTimeout            ran into its deadline
     ToolFailure            raised, or returned an error
     ToolDenied             never ran: one of four gates stopped it (DENIAL_GATES)
 
-Plain frozen dataclasses, so that a loop can match on them; mypy holds every match to all five.
-A view of the settled truth, never the truth: see `envelopes.schema.settlement` and `envelopes.codecs.outcome`.
+`ToolOutcome` is the closed union of these: plain frozen dataclasses, so that a loop can match on them, and a type
+checker reports a match that misses one. An outcome holds less than the settlement that is stored; see
+`envelopes.schema.settlement`, and `envelopes.codecs.outcome` for both conversions.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.schema.result import ArtifactRef, summarize
 
 TOOL_MESSAGE_MAX_CHARS = RECEIPT_CHARACTERS
-READ_TOOL = "read_file"  # OUT-029; a provider that calls it otherwise passes its own name
-CANCELLED = "cancelled"  # spec/model.md E-14: the union has no such class, a retryable failure says it
+READ_TOOL = "read_file"  # OUT-029; a runtime whose tool has another name passes that
+CANCELLED = "cancelled"  # spec/model.md E-14: a cancelled call is a retryable failure with this error
 
 Gate: TypeAlias = Literal["block_list", "replay", "authorisation", "readiness"]
 DeniedReason: TypeAlias = Literal["duplicate", "blocked", "pre_hook", "validation", "deadline", "write_denied"]
@@ -39,7 +40,11 @@ DENIAL_GATES: dict[DeniedReason, Gate] = {
 
 @dataclass(frozen=True)
 class ToolExecutionResult:
-    """`was_coerced`: the arguments were changed to fit the schema before the tool ran."""
+    """The tool ran. `was_coerced`: the arguments were changed to fit the schema before.
+
+    >>> ToolExecutionResult("call_1", "ExecCommand", {"exit_status": 0}, elapsed_ms=12).was_coerced
+    False
+    """
 
     call_id: str
     tool_name: str
@@ -50,7 +55,11 @@ class ToolExecutionResult:
 
 @dataclass(frozen=True)
 class ToolTimeout:
-    """`deadline_s` is a point in time, in seconds since 1970, not a duration (spec/model.md E-15)."""
+    """The tool ran into its deadline: `deadline_s`, in seconds since 1970, not a duration (spec/model.md E-15).
+
+    >>> ToolTimeout("call_1", "ExecCommand", deadline_s=1767607200.0, elapsed_ms=30_000).retryable
+    True
+    """
 
     call_id: str
     tool_name: str
@@ -61,6 +70,12 @@ class ToolTimeout:
 
 @dataclass(frozen=True)
 class ToolFailure:
+    """The tool raised, or returned an error.
+
+    >>> ToolFailure("call_1", "WebFetch", "no route to host").retryable
+    True
+    """
+
     call_id: str
     tool_name: str
     error: str
@@ -70,7 +85,11 @@ class ToolFailure:
 
 @dataclass(frozen=True)
 class ToolDenied:
-    """`reason` is a DeniedReason; another word is shown to the model like a refusal."""
+    """The call never ran. `reason` is a DeniedReason; any other word reads like a refusal to the model.
+
+    >>> ToolDenied("call_1", "ApplyPatch", "write_denied", "the plan is read-only").reason
+    'write_denied'
+    """
 
     call_id: str
     tool_name: str
@@ -80,7 +99,11 @@ class ToolDenied:
 
 @dataclass(frozen=True)
 class ToolArtifactReference:
-    """`summary` has at most 200 characters, `size_bytes` counts the serialised output."""
+    """The tool ran, and its output is an artifact. `summary` has at most 200 characters, `size_bytes` is of the output.
+
+    >>> ToolArtifactReference("call_1", "ExecCommand", "artifacts/0123456789abcdef/stdout.txt", "5,000 lines").summary
+    '5,000 lines'
+    """
 
     call_id: str
     tool_name: str
@@ -99,7 +122,7 @@ ToolOutcome: TypeAlias = Union[  # noqa: UP007 - the alias as its users know it;
 
 
 def fits_inline(output: dict[str, Any]) -> bool:
-    """Measured on the very text that would be sent: 12,000 characters fit, 12,001 do not (spec/model.md E-9)."""
+    """True for an output whose JSON text has at most 12,000 characters (spec/model.md E-9)."""
     return len(json.dumps(output)) <= TOOL_MESSAGE_MAX_CHARS
 
 
@@ -115,7 +138,7 @@ def refer_to_output(
 
 
 def outcome_is_error(outcome: ToolOutcome) -> bool:
-    """A denied call is no error, though four of its forms show the model one (spec/model.md E-11)."""
+    """True for a call that failed. A denied call did not, though four of its messages show an error (E-11)."""
     return isinstance(outcome, ToolTimeout | ToolFailure)
 
 
@@ -124,12 +147,16 @@ def outcome_is_retryable(outcome: ToolOutcome) -> bool:
 
 
 def outcome_blocks_tool(outcome: ToolOutcome) -> bool:
-    """The tool may not be called again in this turn (OUT-043)."""
+    """True for an outcome after which the tool may not be called again in this turn (OUT-043)."""
     return isinstance(outcome, ToolTimeout | ToolFailure) and not outcome.retryable
 
 
 def outcome_to_model_content(outcome: ToolOutcome, *, read_tool: str = READ_TOOL) -> str:
-    """The JSON text of the tool message, keys in the order of OUT-032 to OUT-040."""
+    """The JSON text of the tool message, keys in the order of OUT-032 to OUT-040.
+
+    >>> outcome_to_model_content(ToolFailure("call_1", "WebFetch", "no route to host"))
+    '{"status": "error", "error": "no route to host", "retryable": true}'
+    """
     match outcome:
         case ToolExecutionResult(output=output):
             content = output

@@ -1,8 +1,8 @@
-"""The narrow waist: a receipt is a list of parts, a text part is a list of segments.
+"""A receipt: a list of parts, of which a text part is a list of segments with their sources.
 
-A text part's text is the plain concatenation of its segments and nothing else, so from one list
-follow the exact text, the highlighted text, the hover links, tokens per field, and which lines of
-the output were seen. `Segment.source` says where the characters come from:
+A text part's text is the plain concatenation of its segments and nothing else, so one list gives the exact
+text, the highlighted text, the hover links, tokens per field, and which lines of the output were seen.
+`Segment.source` is where the characters come from:
 
     document  canonical  the envelope of this call
               complete   the result as the source recorded it, before any projection
@@ -10,7 +10,7 @@ the output were seen. `Segment.source` says where the characters come from:
     pointer   RFC 6901, into that document
     start/end characters of the string at that pointer; None when the text is not a slice of it
 
-A segment without a source is the renderer's own words.
+A segment without a source was written by the renderer itself.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ Role: TypeAlias = Literal["headline", "label", "value", "preview", "marker", "hi
 
 
 class SegmentSource(msgspec.Struct, frozen=True, gc=False):
+    """The field that a segment was taken from; [start, end) are characters of its string."""
+
     document: Document
     pointer: str
     start: int | None = None
@@ -35,7 +37,13 @@ class SegmentSource(msgspec.Struct, frozen=True, gc=False):
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
-    """A receipt may have fifty thousand of them, none in a cycle: the garbage collector need not visit them."""
+    """A stretch of a receipt's text that has one role and comes from one field.
+
+    >>> Segment("3 passed", "value")
+    Segment(text='3 passed', role='value', source=None)
+    """
+
+    # gc=False: a receipt may have fifty thousand segments, and none is part of a cycle.
 
     text: str
     role: Role
@@ -51,24 +59,24 @@ class TextPart(msgspec.Struct, frozen=True, dict=True, tag="text"):
 
     @cached_property
     def ends(self) -> list[int]:
-        """Behind which character each segment ends."""
+        """The end of each segment, in characters from the beginning of the text."""
         return list(accumulate([len(segment.text) for segment in self.segments]))
 
     def within(self, start: int, stop: int) -> list[Segment]:
-        """The segments of its characters [start, stop), at the edges no more of a text than lies within.
+        """The segments of its characters [start, stop), those at the edges cut to what lies within.
 
-        A source stays as it is: it says where the whole segment comes from.
+        A cut segment keeps the source of the whole one.
         """
         if start >= stop:
             return []
         first, last = bisect_right(self.ends, start), bisect_left(self.ends, stop)
-        found = list(self.segments[first : last + 1])
-        for at in {first, first + len(found) - 1} if found else ():
+        segments = list(self.segments[first : last + 1])
+        for at in {first, first + len(segments) - 1} if segments else ():
             segment, begins = self.segments[at], self.ends[at] - len(self.segments[at].text)
             if begins < start or self.ends[at] > stop:
                 text = segment.text[max(0, start - begins) : stop - begins]
-                found[at - first] = Segment(text, segment.role, segment.source)
-        return found
+                segments[at - first] = Segment(text, segment.role, segment.source)
+        return segments
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
@@ -80,7 +88,7 @@ class ImagePart(msgspec.Struct, frozen=True, tag="image"):
 
 
 class OtherPart(msgspec.Struct, frozen=True, tag="other"):
-    """A part that no reader knows; `raw` is its JSON exactly as recorded."""
+    """A part of a kind that is not known here; `raw` is its JSON exactly as recorded."""
 
     kind: str
     raw: str
@@ -90,11 +98,17 @@ Part: TypeAlias = TextPart | ImagePart | OtherPart
 
 
 class Receipt(msgspec.Struct, frozen=True, dict=True):
+    """What the model reads of a call's result.
+
+    >>> Receipt((TextPart((Segment("Process exited with code 0", "headline"),)),)).text
+    'Process exited with code 0'
+    """
+
     parts: tuple[Part, ...]
 
     @cached_property
     def text(self) -> str:
-        """The text parts in order. Images and files stand by themselves and add no characters."""
+        """The text parts in order. Images and files add no characters."""
         return "".join([part.text for part in self.parts if isinstance(part, TextPart)])
 
     @cached_property
@@ -104,7 +118,7 @@ class Receipt(msgspec.Struct, frozen=True, dict=True):
         return tuple(segment for part in self.parts if isinstance(part, TextPart) for segment in part.segments)
 
     def beginning(self, characters: int) -> Iterator[Segment]:
-        """The segments of so many characters of its text."""
+        """The segments of the first characters of its text."""
         for part in self.parts:
             if isinstance(part, TextPart):
                 yield from part.within(0, characters)
@@ -112,14 +126,14 @@ class Receipt(msgspec.Struct, frozen=True, dict=True):
 
 
 def text_part(text: str, segments: tuple[Segment, ...]) -> TextPart:
-    """Of segments that were cut from `text`, which need not be put together again."""
+    """A part of segments that were cut from `text`, which then need not be joined again."""
     part = TextPart(segments)
     vars(part)["text"] = text
     return part
 
 
 def text_receipt(segments: Iterable[Segment]) -> Receipt:
-    """A receipt of one text part, as every renderer of ours yields it."""
+    """A receipt of one text part, which is what every renderer of this library yields."""
     part = TextPart(tuple(segments))
     receipt = Receipt((part,))
     vars(receipt)["segments"] = part.segments

@@ -3,10 +3,10 @@
     CompleteOutput   what the tool produced, whole; `result` is a family's typed struct
     CanonicalResult  the record that the runtime owns: five keys, bounded, JSON all the way down
     ToolError        the `error` payload of both
-    ArtifactRef      a path and nothing else (RFC-086); its role is said by an index in `result`
+    ArtifactRef      a path and nothing else (RFC-086); an index in `result` gives its role
 
 Invariants (RFC-036, RFC-037, RFC-074 to RFC-076): success has a result and no error; error has an
-error and no result.
+error and no result. `JsonValue` stands for any value that JSON can hold.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ SUMMARY_CHARACTERS = 200  # spec/model.md E-8: summary 200
 
 
 class InvalidOutput(ValueError):
-    """An envelope that breaks success/error exclusivity or lacks a summary."""
+    """An envelope with both a result and an error or neither, with the wrong status, or without a summary."""
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a tool failed (RFC-038). `retryable` is always explicit (spec/model.md E-10)."""
+    """Why a tool failed (RFC-038). `retryable` is always explicit (spec/model.md E-10).
+
+    >>> ToolError(kind="missing_file", message="plan.md does not exist", retryable=False).retryable
+    False
+    """
 
     kind: str
     message: str
@@ -40,7 +44,15 @@ class ArtifactRef(msgspec.Struct, frozen=True):
 
 
 class CompleteOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """One whole tool output (RFC-062). `result` is the family's own struct, never raw JSON."""
+    """Everything that one tool call produced (RFC-062). `result` is the family's own struct, never raw JSON.
+
+    >>> from envelopes import tools
+    >>> result = tools()["ExecCommand"].read_data({"exit_status": 0, "stdout": "3 passed\\n", "stderr": ""})
+    >>> output = CompleteOutput(
+    ...     tool_name="ExecCommand", status="success", summary_text="command exited with status 0", result=result
+    ... )
+    >>> output.check()
+    """
 
     tool_name: str
     status: Status
@@ -56,7 +68,16 @@ class CompleteOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The five keys (RFC-021); `artifacts` joins them only when there are any (spec/model.md E-4)."""
+    """The bounded record of a call's result, with five keys (RFC-021).
+
+    `artifacts` is a sixth key, present only when there are any (spec/model.md E-4).
+
+    >>> canonical = CanonicalResult(tool_name="Ask", status="success", summary_text="asked", result={"answer": "yes"})
+    >>> list(canonical.to_json())
+    ['tool_name', 'status', 'summary_text', 'result', 'error']
+    >>> CanonicalResult.from_json(canonical.to_json()) == canonical
+    True
+    """
 
     tool_name: str
     status: Status
@@ -66,7 +87,7 @@ class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: tuple[ArtifactRef, ...] = ()
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Key order is the RFC's; nulls are explicit (spec/model.md E-24)."""
+        """The envelope as JSON members, in the RFC's order; nulls are explicit (spec/model.md E-24)."""
         document: dict[str, JsonValue] = {
             "tool_name": self.tool_name,
             "status": self.status,
@@ -80,7 +101,7 @@ class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, document: JsonValue) -> CanonicalResult:
-        """Raises msgspec.ValidationError with a `$.path`, or InvalidOutput."""
+        """The inverse of `to_json`. Raises msgspec.ValidationError with a `$.path`, or InvalidOutput."""
         canonical = msgspec.convert(document, cls)
         _check_exclusive(canonical.status, canonical.result is not None, canonical.error is not None)
         return canonical
@@ -94,7 +115,7 @@ def summarize(text: str) -> str:
 
 def _check_exclusive(status: str, has_result: bool, has_error: bool) -> None:  # noqa: FBT001
     if has_result == has_error:
-        found = "both a result and an error" if has_result else "neither a result nor an error"
-        raise InvalidOutput(f"{found} in one output (RFC-076)")
+        halves = "both a result and an error" if has_result else "neither a result nor an error"
+        raise InvalidOutput(f"{halves} in one output (RFC-076)")
     if has_error != (status == "error"):
         raise InvalidOutput(f"status {status!r} does not match the half that is present")

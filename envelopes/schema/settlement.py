@@ -1,20 +1,19 @@
-"""How a call ended, and THE mapping table: what each situation is called everywhere (spec/model.md E.3).
+"""How a call ended, and the table of what each kind of end is called in every vocabulary (spec/model.md E.3).
 
-    Settlement   the stored truth of one call's end; exactly one a call
-    SITUATIONS   a row a situation, a column a vocabulary
-    code_of      error kind -> CALL code; the kind is stored, the code follows from it
+    Settlement       the stored end of a call; each call has exactly one
+    SITUATIONS       the table: a row a situation, a column a vocabulary
+    find_situation   settlement -> its row
+    call_code        error kind -> CALL code; the kind is stored, the code follows from it
 
-    situation_of                                 settlement -> its row
-    envelope_situation, call_situation,
-    outcome_situation                            back from the vocabularies that hold less
-    native_is_error                              the flag of a provider that has one
+    envelope_situation, call_situation, outcome_situation   back from the vocabularies that hold less
+    native_is_error                                         the flag of a provider that has one
 
-Only a settlement tells every row from every other. Where two rows read alike in a vocabulary, its
-function says which one it takes.
+Only a settlement distinguishes all rows. Where two rows are the same in a vocabulary, the function that reads it
+documents which one it takes.
 
-A tool's verdict about the world is no situation: a command that exits with 2, a wait that times out,
-input that a task refuses, a batch with failed items and the status of a failed task all come from
-calls that ran and answered.
+A tool's verdict about the world is not a situation: a command that exits with 2, a wait that times out, input
+that a task refuses, a batch with failed items and the status of a failed task all come from calls that ran and
+returned a result.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from envelopes.schema.timestamps import check_instant
 
 Phase: TypeAlias = Literal["pre_dispatch", "executed"]
 End: TypeAlias = Literal["ok", "error", "timeout", "cancelled", "skipped"]
-CallStatus: TypeAlias = End  # CALL-039 has the same five words
+CallStatus: TypeAlias = End  # the same five words in CALL-039
 Code: TypeAlias = Literal[
     "VALIDATION_ERROR",
     "POLICY_DENIED",
@@ -54,9 +53,9 @@ Code: TypeAlias = Literal[
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """One row. `kind` is the default of the row, `kinds` what else says this row and no other.
+    """A row of the table. `kind` is its usual error kind; `kinds` are others that belong to this row alone.
 
-    `code` is the default too: a kind's own code goes before it. None: CALL writes no error.
+    `code` is the usual code, used where a kind has none of its own. None: CALL writes no error.
     """
 
     name: str
@@ -70,12 +69,12 @@ class Situation(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> Status:
-        """The envelope's status: success and an ok end are the same thing."""
+        """The envelope's status: success for an end that is ok."""
         return "success" if self.end == "ok" else "error"
 
     @property
     def native_is_error(self) -> bool:
-        """A skipped call is nothing that the model has to repair, so no provider's flag is raised."""
+        """The flag of a provider. It is not raised for a skipped call, which the model does not have to repair."""
         return self.end not in ("ok", "skipped")
 
 
@@ -83,7 +82,7 @@ _PRE: Phase = "pre_dispatch"
 _RAN: Phase = "executed"
 _NO_ENTRY = ("tool_not_exposed_for_round", "unsupported_agent_profile_capability")
 _BAD_INPUT = ("validation_error", "unknown_tool", "truncated_mutation_tool_call")
-# A dependency that was not ok is no row: such a step has no call, hence no settlement.
+# A failed dependency has no row: such a step has no call, hence no settlement.
 SITUATIONS = (
     Situation("fits", _RAN, "ok", None, None, ToolExecutionResult),
     Situation("large", _RAN, "ok", None, None, ToolArtifactReference),
@@ -92,7 +91,7 @@ SITUATIONS = (
         "timed_out", _RAN, "timeout", "tool_timed_out", "TIMEOUT", ToolTimeout, kinds=("command_timed_out", "timeout")
     ),
     Situation("cancelled", _RAN, "cancelled", "cancelled", "CANCELLED", ToolFailure),
-    # `skipped`: an imported skip that gives no reason. The envelope says so; an outcome has no third word.
+    # `skipped` is an imported skip without a reason; an outcome has only `duplicate` and `blocked` for it.
     Situation("duplicate", _PRE, "skipped", "duplicate_tool_call", None, ToolDenied, "duplicate", ("skipped",)),
     Situation("blocked", _PRE, "skipped", "non_retryable_tool_failure", None, ToolDenied, "blocked"),
     Situation(
@@ -126,7 +125,7 @@ _KINDS_OF_CODES: dict[Code, str] = {
         response_too_large too_many_redirects redirect_without_location invalid_redirect_location
     """,
 }
-# Each code in lower case is a kind as well: that is how a foreign CALL file's codes come in.
+# Each code in lower case is a kind as well: the kind of an error that is imported with that code.
 CODES: dict[str, Code] = {
     kind: code for code, kinds in _KINDS_OF_CODES.items() for kind in (code.lower(), *kinds.split())
 }
@@ -141,13 +140,8 @@ def call_code(kind: str) -> Code | None:
     return None if kind in SKIPPED_KINDS else CODES.get(kind, "INTERNAL_ERROR")
 
 
-def imported_kind(code: str) -> str:
-    """The kind under which an imported code is stored, beside the code itself."""
-    return code.lower()
-
-
 class StoredOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """A complete output that is kept as an artifact. `summary` has at most 200 characters."""
+    """A complete output that was stored as an artifact. `summary` has at most 200 characters."""
 
     artifact_id: str
     summary: str = ""
@@ -155,15 +149,21 @@ class StoredOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvalidSettlement(ValueError):
-    """A settlement that is no row of the table, or misses what its row needs."""
+    """A settlement that fits no row of the table, or lacks what its row needs."""
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     """How one call ended. Times are ISO 8601 with an offset, `duration_ms` comes from a steady clock.
 
-    `data` is the complete output, `stored` stands for it where it is kept as an artifact; a call that
-    ended ok has one of them. `recorded_code` is the code of an imported CALL result, where it is not
-    the one that the kind gives.
+    `data` is the complete output; `stored` replaces it where the output is an artifact. A call that ended ok has
+    one of them. `recorded_code` is the code of an imported CALL result where it is not that of the kind.
+
+    >>> settlement = Settlement(
+    ...     call_id="c1", data={"exit_status": 0}, started_at="2026-01-05T10:00:00Z",
+    ...     ended_at="2026-01-05T10:00:02Z", duration_ms=2_000,
+    ... )
+    >>> settlement.code is None
+    True
     """
 
     call_id: str
@@ -197,43 +197,46 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def code(self) -> str | None:
-        """What CALL writes; None where it writes no error, which a skip does only with a code of its own."""
+        """The CALL code; None where CALL writes no error, as for a skip without a recorded code."""
         if self.error is None or self.end == "skipped":
             return self.recorded_code
         return self.recorded_code or call_code(self.error.kind) or "INTERNAL_ERROR"
 
 
 def find_situation(settlement: Settlement) -> Situation:
-    """The one row. Raises InvalidSettlement, which no constructed settlement does."""
-    rows = [row for row in SITUATIONS if _key(row) == (settlement.phase, settlement.end, settlement.denied_reason)]
+    """The row of a settlement. Raises InvalidSettlement, but for no settlement that could be constructed."""
+    ending = settlement.phase, settlement.end, settlement.denied_reason
+    rows = [row for row in SITUATIONS if (row.phase, row.end, row.reason) == ending]
     if not rows:
-        raise InvalidSettlement(f"{settlement.phase} / {settlement.end} / {settlement.denied_reason} is no situation")
+        raise InvalidSettlement(
+            f"{settlement.phase} / {settlement.end} / {settlement.denied_reason} is not a situation"
+        )
     if settlement.end == "ok":
         return BY_NAME["fits" if settlement.data is not None and fits_inline(settlement.data) else "large"]
     kind = settlement.error.kind if settlement.error else None
-    # Two rows share the reason pre_hook: only `denied_by_hook` is the hook's, any other kind the policy's.
+    # Two rows have the reason pre_hook: `denied_by_hook` is the hook's, any other kind the policy's.
     return next((row for row in rows if row.kind == kind), rows[-1])
 
 
 def envelope_situation(status: Status, kind: str | None = None) -> Situation:
-    """From an envelope's status and error kind. A success reads as `fits`, an unknown kind as `tool_error`.
+    """The row for an envelope's status and error kind: `fits` for a success, `tool_error` for an unknown kind.
 
-    Kinds that a running tool raises as well (`path_escape`, `network_denied`) read as the tool's.
+    Kinds that a running tool raises as well (`path_escape`, `network_denied`) give `tool_error` too.
     """
     return BY_NAME["fits"] if status == "success" else _BY_KIND.get(kind or "", BY_NAME["tool_error"])
 
 
 def native_is_error(canonical: CanonicalResult) -> bool:
-    """The flag for a provider that has one; see the table's last column."""
+    """The error flag for a provider that has one."""
     kind = canonical.error.kind if canonical.error else None
     return envelope_situation(canonical.status, kind).native_is_error
 
 
 def call_situation(status: CallStatus, code: str | None = None) -> Situation:
-    """From a CALL result alone, which does not say whether the tool ran.
+    """The row for a CALL result alone, from which nobody can tell whether the tool ran.
 
-    VALIDATION_ERROR and POLICY_DENIED read as calls that were stopped before (CALL-081, CALL-082), a
-    timeout as one while running, a skip as `duplicate`, a success as `fits`.
+    VALIDATION_ERROR and POLICY_DENIED give calls that were stopped before they ran (CALL-081, CALL-082), a timeout
+    gives one that ran, a skip gives `duplicate`, a success `fits`.
     """
     if status == "error":
         return BY_NAME[_STOPPED.get(code or "", "tool_error")]
@@ -241,7 +244,7 @@ def call_situation(status: CallStatus, code: str | None = None) -> Situation:
 
 
 def outcome_situation(outcome: ToolOutcome) -> Situation:
-    """From an outcome. A denial by `pre_hook` reads as the hook's, an unknown reason as the policy's."""
+    """The row for an outcome: a denial by `pre_hook` is the hook's, an unknown reason the policy's."""
     match outcome:
         case ToolDenied(reason=reason):
             return next((row for row in SITUATIONS if row.reason == reason), BY_NAME["policy_denied"])
@@ -254,30 +257,26 @@ _STOPPED = {"VALIDATION_ERROR": "invalid_args", "POLICY_DENIED": "policy_denied"
 _BY_KIND = {kind: row for row in SITUATIONS if row.kind for kind in (row.kind, *row.kinds)}
 
 
-def _key(row: Situation) -> tuple[Phase, End, DeniedReason | None]:
-    return row.phase, row.end, row.reason
-
-
-def _payload_problem(settled: Settlement) -> str | None:
-    has_output = (settled.data is not None) + (settled.stored is not None)
-    if settled.end == "ok" and (has_output != 1 or settled.error is not None):
+def _payload_problem(settlement: Settlement) -> str | None:
+    has_output = (settlement.data is not None) + (settlement.stored is not None)
+    if settlement.end == "ok" and (has_output != 1 or settlement.error is not None):
         return "a call that ended ok has an output, inline or stored, and no error"
-    if settled.end != "ok" and (has_output or settled.error is None):
+    if settlement.end != "ok" and (has_output or settlement.error is None):
         return "a call that did not end ok has an error and no output"
-    if settled.duration_ms < 0:
+    if settlement.duration_ms < 0:
         return "duration_ms is negative"
-    if settled.phase == "pre_dispatch" and settled.effects is not None:
+    if settlement.phase == "pre_dispatch" and settlement.effects is not None:
         return "a call that was never dispatched has no effects"
     return None
 
 
-def _row_problem(settled: Settlement) -> str | None:
-    """Also holds the ends to their codes: timeout has TIMEOUT and no other end has, so with CANCELLED (OD-28)."""
+def _row_problem(settlement: Settlement) -> str | None:
+    """Checks the code too: TIMEOUT belongs to the end timeout and to no other, CANCELLED to cancelled (OD-28)."""
     try:
-        row = find_situation(settled)
+        row = find_situation(settlement)
     except InvalidSettlement as error:
         return str(error)
     for end, code in (("timeout", "TIMEOUT"), ("cancelled", "CANCELLED")):
-        if (row.end == end) != (settled.code == code):
-            return f"end {row.end!r} does not go with code {settled.code}"
+        if (row.end == end) != (settlement.code == code):
+            return f"end {row.end!r} does not go with code {settlement.code}"
     return None

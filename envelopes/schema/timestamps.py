@@ -1,6 +1,6 @@
 """Points in time as they are stored: ISO 8601 text with an offset, kept as it was written.
 
-A text without an offset names no point in time, so it is refused. Outcomes count seconds since 1970
+A text without an offset is refused, because it names no point in time. Outcomes count seconds since 1970
 instead; both directions are exact to the microsecond.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-_LONGEST = 64  # characters of a stamp; what is longer is none, and is not kept in the cache
+_LONGEST = 64  # characters of a time stamp; a longer text would only fill the cache
 
 
 def parse_instant(text: str) -> datetime | None:
-    """The time that an ISO 8601 text names, in UTC; without an offset it is taken as UTC. Else None."""
+    """The time that an ISO 8601 text names, in UTC; without an offset it is taken as UTC. None for other texts."""
     return _moment(text) if len(text) <= _LONGEST else None
 
 
-@lru_cache(maxsize=4_096)  # a line's stamp is asked for by each record and row that the line becomes
+@lru_cache(maxsize=4_096)  # each record and row that a line becomes parses the line's stamp
 def _moment(text: str) -> datetime | None:
     if not text.isprintable():  # a NUL at the end passes fromisoformat
         return None
@@ -29,17 +29,17 @@ def _moment(text: str) -> datetime | None:
 
 
 def check_instant(name: str, text: str | None) -> None:
-    """Raises ValueError("name: …") for a text that is no point in time; None is none, and passes."""
+    """Raises ValueError("name: …") for a text that is not a point in time; None passes."""
     if text is None:
         return
     try:
         parsed = datetime.fromisoformat(text)
-        named = text.isprintable() and parsed.tzinfo is not None  # a NUL at the end passes fromisoformat
+        is_instant = text.isprintable() and parsed.tzinfo is not None  # a NUL at the end passes fromisoformat
         parsed.astimezone(UTC)
     except (ValueError, OverflowError):
-        named = False
-    if not named:
-        raise ValueError(f"{name}: {text!r} is no ISO 8601 time with an offset")
+        is_instant = False
+    if not is_instant:
+        raise ValueError(f"{name}: {text!r} is not an ISO 8601 time with an offset")
 
 
 def epoch_seconds(text: str) -> float:
@@ -47,11 +47,11 @@ def epoch_seconds(text: str) -> float:
 
 
 def format_instant(seconds: float) -> str:
-    """Raises ValueError where no calendar has the time."""
+    """Seconds since 1970 as ISO 8601 text. Raises ValueError for a year that the calendar does not have."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
     except (OverflowError, OSError) as error:
-        raise ValueError(f"{seconds} seconds is no point in time: {error}") from None
+        raise ValueError(f"{seconds} seconds is not a point in time: {error}") from None
 
 
 def subtract_milliseconds(text: str, milliseconds: int) -> str:

@@ -1,14 +1,11 @@
-"""What the model may call: one definition a tool, with its strict input (TOOLS-034 to TOOLS-043).
+"""The definition of a tool that a model may call, with its strict input (TOOLS-034 to TOOLS-043).
 
-    NonEmpty        a string that is trimmed and must not be blank; its struct names it in `trimmed`
     ToolDefinition  name, capability, planes, risk, description, input struct, result structs, error kinds
-    parse           raw arguments -> the input struct, or InvalidToolInput with the RFC's error payload
-    input_schema    JSON Schema 2020-12, `additionalProperties: false` all the way down
-    read_data       what a tool returned -> one of its result structs, or InvalidToolOutput with the path
-    output_schema   JSON Schema of what it may return, a form for each of its result structs
+    ToolInput       base of the input structs
+    NonEmpty        a string that must not be blank; a struct that trims it names it in `trimmed`
 
-The seeds' `ToolCapabilityFamily` is called capability here; a family is always the renderer's
-(design.md section 2). A capability decides who may call a tool, a plane only where it is listed.
+The seeds' `ToolCapabilityFamily` is called capability here; a family is always the renderer's (design.md
+section 2). A capability decides who may call a tool, a plane only where it is listed.
 """
 
 from __future__ import annotations
@@ -36,25 +33,24 @@ DISPATCH_KINDS = (
     "truncated_mutation_tool_call",
     "tool_execution_failed",
 )
-# The pattern says in the schema what `Input` does when it parses (spec/tools.md B.0).
+# The pattern publishes in the schema what `ToolInput` does when it parses (spec/tools.md B.0).
 NonEmpty: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 _PLAIN = (bool, int, str)
 _PLACE = re.compile(r"(?P<reason>.*) - at `\$\.(?P<field>[^`]+)`\Z", re.DOTALL)
 _FIELD = re.compile(r"(?P<field>[a-z_]+): (?P<reason>.+)\Z", re.DOTALL)
-# msgspec prints the pattern, which tells a model less than the sentence that it stands for.
+# msgspec prints the pattern, which is less useful to a model than a sentence.
 _FORM = re.compile(r"Expected `str` (?:of length >= 1|matching regex '(?P<pattern>.*)')", re.DOTALL)
 _BLANK = (None, r"\\S")
-# In the words of the RFC's example; msgspec says more of its own types than of the arguments.
+# The words of the RFC's example; those of msgspec are about its own types rather than the arguments.
 _WORDED = (("Object missing required field ", "missing field "), ("Object contains unknown field ", "unknown field "))
 
 
 class ToolInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every input struct: an unknown field is an error (TOOLS-036).
 
-    Limits are msgspec.Meta constraints on the fields, so that schema and parser cannot drift apart.
-    `check` holds the rules that one field alone cannot say. Fields in `trimmed` lose the white space
-    at their edges. Numbers in `clamped` are accepted outside their bounds and moved to the nearest one.
-    A null stands for the field's default.
+    Limits are msgspec.Meta constraints on the fields, so that schema and parser cannot drift apart. `check` has
+    the rules about several fields. Fields in `trimmed` lose the white space at their edges. Numbers in `clamped`
+    are accepted outside their bounds and moved to the nearest one. A null stands for the field's default.
     """
 
     trimmed: ClassVar[tuple[str, ...]] = ()
@@ -75,7 +71,15 @@ class ToolInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class InvalidToolInput(ValueError):
-    """Arguments that do not fit. `error` is the canonical payload, retryable false."""
+    """Arguments that do not fit the tool's input. `error` is the canonical payload, retryable false.
+
+    >>> from envelopes import tools
+    >>> try:
+    ...     tools()["ExecCommand"].parse({"command": "ls"})
+    ... except InvalidToolInput as invalid:
+    ...     print(invalid.error.kind)
+    invalid_tool_input
+    """
 
     def __init__(self, error: ToolError) -> None:
         super().__init__(error.message)
@@ -83,17 +87,24 @@ class InvalidToolInput(ValueError):
 
 
 class InvalidToolOutput(ValueError):
-    """A tool's output that its schema does not take; the message ends in the path."""
+    """A tool's output that does not fit its schema; the message ends in the path."""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """`result` lists the complete result structs that the tool may yield, the usual one first.
+    """A tool: what the model may pass to it, and what it returns.
 
-    `result_only` names result metadata that a model must not pass as input (TOOLS-042); `misnamed`
-    maps a wrong input field to the right one, for the message. `result_hint` is for who passed one of
-    these, `hint` for any other input that does not fit. `examples` and `counter_examples` are
-    inputs that the schema takes and refuses; a test holds description and schema to them (TOOLS-049).
-    `conditions` are JSON Schema keywords (`if`, `then`, `else`) that publish what `check` holds.
+    `result` lists the complete result structs that the tool may yield, the usual one first. `result_only` names
+    result metadata that a model must not pass as input (TOOLS-042), `misnamed` maps a wrong input field to the right
+    one; `result_hint` is the recovery hint for result metadata, `hint` for other input that does not fit. `examples`
+    and `counter_examples` are inputs that the schema accepts and refuses; a test compares description and schema
+    with them (TOOLS-049). `conditions` are JSON Schema keywords (`if`, `then`, `else`) that publish `check`.
+
+    >>> from envelopes import tools
+    >>> definition = tools()["ExecCommand"]
+    >>> definition.parse({"cmd": "make test"}).cmd
+    'make test'
+    >>> definition.input_schema()["additionalProperties"]
+    False
     """
 
     name: str
@@ -116,47 +127,48 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     conditions: dict[str, Any] = {}
 
     def parse(self, arguments: Any, *, strict: bool = True) -> ToolInput:
-        """Raises InvalidToolInput. `arguments` is decoded JSON.
+        """The input struct for `arguments`, decoded JSON. Raises InvalidToolInput.
 
-        Not `strict`: a number or a flag that came as a string is read as what it says, as a repair (OUT-006).
+        Not `strict`: a string that spells a number or a flag is converted to it, as a repair (OUT-006).
         """
-        self._refuse_foreign_fields(arguments)
+        self._refuse_misplaced_fields(arguments)
         try:
             parsed = msgspec.convert(arguments, self.input, strict=strict)
         except msgspec.ValidationError as error:
-            raise InvalidToolInput(self._unparsed(str(error))) from None
+            raise InvalidToolInput(self._parse_error(str(error))) from None
         try:
             parsed.check()
         except ValueError as error:
-            raise InvalidToolInput(self._refused(str(error))) from None
+            raise InvalidToolInput(self._field_error(str(error))) from None
         return parsed
 
     def input_schema(self, *, has_conditions: bool = True) -> dict[str, Any]:
-        """An object at the top, as providers ask for; nested structs are under `$defs`."""
+        """JSON Schema 2020-12 with an object at the top, which providers require; nested structs are under `$defs`."""
         (own,), components = msgspec.json.schema_components([self.input], ref_template="#/$defs/{name}")
         schema = components.pop(own["$ref"].rpartition("/")[2])
         definitions = {"$defs": components} if components else {}
         return {**schema, **(self.conditions if has_conditions else {}), **definitions}
 
     def output_schema(self) -> dict[str, Any]:
+        """JSON Schema 2020-12 with one form for each of the result structs."""
         schemas, components = msgspec.json.schema_components(self.result, ref_template="#/$defs/{name}")
         return {"anyOf": list(schemas), "$defs": components}
 
     def read_data(self, data: Any) -> msgspec.Struct:
-        """Of the forms that take it, the one that knows most of its members (CALL-041). `data` is decoded JSON.
+        """The result struct for `data`, decoded JSON: the one that has most of its members (CALL-041).
 
-        Raises InvalidToolOutput with what the likeliest form misses.
+        Raises InvalidToolOutput with what is wrong for the likeliest struct.
         """
-        refused: list[str] = []
-        said = set(data) if isinstance(data, dict) else set[str]()
-        for kind in sorted(self.result, key=lambda kind: len(said - set(kind.__struct_encode_fields__))):
+        reasons: list[str] = []
+        members = set(data) if isinstance(data, dict) else set[str]()
+        for struct in sorted(self.result, key=lambda struct: len(members - set(struct.__struct_encode_fields__))):
             try:
-                return msgspec.convert(data, kind, strict=True)
+                return msgspec.convert(data, struct, strict=True)
             except msgspec.ValidationError as error:
-                refused.append(str(error))
-        raise InvalidToolOutput(f"{self.name}: {refused[0]}")
+                reasons.append(str(error))
+        raise InvalidToolOutput(f"{self.name}: {reasons[0]}")
 
-    def _refuse_foreign_fields(self, arguments: Any) -> None:
+    def _refuse_misplaced_fields(self, arguments: Any) -> None:
         for field in arguments if isinstance(arguments, dict) else ():
             if field in self.misnamed:
                 raise InvalidToolInput(self._invalid(field, f"`{field}` is called `{self.misnamed[field]}` here"))
@@ -165,32 +177,31 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
                 hint = self.result_hint or error.recovery_hint
                 raise InvalidToolInput(msgspec.structs.replace(error, recovery_hint=hint))
 
-    def _unparsed(self, said: str) -> ToolError:
-        """What is wrong with the object as a whole is the RFC's example; its message stays the same sentence."""
+    def _parse_error(self, reason: str) -> ToolError:
+        """The error about the object as a whole is the RFC's example, with the same message for every reason."""
         for ours, rfc in _WORDED:
-            said = said.replace(ours, rfc)
-        return self._refused(said) if _PLACE.match(said) else self._error({"parse_error": said})
+            reason = reason.replace(ours, rfc)
+        return self._field_error(reason) if _PLACE.match(reason) else self._error({"parse_error": reason})
 
-    def _refused(self, said: str) -> ToolError:
-        """A reason that names a field gives `details.field`."""
-        found = _PLACE.match(said) or _FIELD.match(said)
-        if found is None:
-            error = self._error({"parse_error": said})
-            return msgspec.structs.replace(error, message=f"{error.message}: {said}")
-        field, reason = found["field"], found["reason"]
-        if form := _FORM.fullmatch(reason):
-            reason = (
-                "must not be blank" if form["pattern"] in _BLANK else "does not have the form that the schema asks for"
-            )
-            said = f"`{field}` {reason}"
-        return self._invalid(field, reason, said)
+    def _field_error(self, reason: str) -> ToolError:
+        """A reason that begins or ends with a field gives `details.field`."""
+        match = _PLACE.match(reason) or _FIELD.match(reason)
+        if match is None:
+            error = self._error({"parse_error": reason})
+            return msgspec.structs.replace(error, message=f"{error.message}: {reason}")
+        field, detail = match["field"], match["reason"]
+        if form := _FORM.fullmatch(detail):
+            is_blank = form["pattern"] in _BLANK
+            detail = "must not be blank" if is_blank else "does not have the form that the schema asks for"
+            reason = f"`{field}` {detail}"
+        return self._invalid(field, detail, reason)
 
-    def _invalid(self, field: str, reason: str, said: str = "") -> ToolError:
-        error = self._error({"field": field, "validation_error": reason})
-        return msgspec.structs.replace(error, message=f"{error.message}: {said or reason}")
+    def _invalid(self, field: str, detail: str, reason: str = "") -> ToolError:
+        error = self._error({"field": field, "validation_error": detail})
+        return msgspec.structs.replace(error, message=f"{error.message}: {reason or detail}")
 
     def _error(self, details: dict[str, Any]) -> ToolError:
-        """The RFC's `invalid_tool_input`. A receipt adds the parse error, which its message does not say."""
+        """The RFC's `invalid_tool_input`. A receipt adds the parse error, which is not in its message."""
         return ToolError(
             kind="invalid_tool_input",
             message=f"input for {self.name} does not match the tool schema",

@@ -1,8 +1,8 @@
 """A variant: a renderer with a policy, under a name that can be recorded.
 
-A family's own renderers become variants `<family>/<name>`, `<family>/receipt` first; the variants that
-serve every family are in `envelopes.variants` and go by their name alone. What was sent is
-fingerprinted with `hash`, so that a later rendering can say whether the renderer or its policy changed.
+A family's own renderers become variants `<family>/<name>`, `<family>/receipt` first; the variants that serve
+every family are in `envelopes.variants` and have a name without a family. A receipt that was sent is
+fingerprinted with `hash`, which shows later whether the renderer or its policy changed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """Raise `version` whenever `render` writes something new for the same envelope.
+    """A renderer with a policy. Raise `version` whenever `render` writes something new for the same envelope.
 
-    `digest` is of what decides that besides the program: the text of a template.
+    `digest` is a hash of what decides the text besides the program: of a template.
     """
 
     id: str
@@ -35,11 +35,11 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What a person types: the id without its family."""
+        """The id without its family, which is what a person types."""
         return self.id.rsplit("/", 1)[-1]
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits over id, version, policy and digest; envelope and text have hashes of their own."""
-        said = "\n".join((self.id, str(self.version), self.policy.fingerprint, *filter(None, [self.digest])))
-        return hashlib.sha256(said.encode()).hexdigest()[:16]
+        """16 hexadecimal digits over id, version, policy and digest, but not over envelope or text."""
+        parts = "\n".join((self.id, str(self.version), self.policy.fingerprint, *filter(None, [self.digest])))
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]

@@ -21,7 +21,7 @@ from envelopes.families.registry import builtin, may_call, samples, tools
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
-from envelopes.schema.follow_up_handles import TaskHandle, read_handle
+from envelopes.schema.follow_up_handles import TaskHandle
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
 from envelopes.storage.file_store import MemorySink
@@ -270,19 +270,6 @@ def test_the_published_conditions_accept_what_the_parser_accepts(tool: str, argu
         assert not fits(conditions, arguments)
     else:
         assert fits(conditions, arguments)
-
-
-@pytest.mark.parametrize("spelling", ["kind", "task_kind"])
-def test_a_task_handle_is_read_in_both_spellings_and_written_in_one(spelling: str) -> None:
-    recorded = {"task_id": "task_9", spelling: "child_agent_task", "status": "running", "initial_output": "…"}
-    handle = read_handle(recorded)
-    found = result_of(output("SpawnAgent", Spawned(agent_id="a", task_handle=handle)))
-    assert found["task_handle"] == {"task_id": "task_9", "kind": "child_agent_task", "status": "running"}
-
-
-def test_what_is_no_task_handle_is_refused() -> None:
-    with pytest.raises(msgspec.ValidationError, match="task_id"):
-        read_handle({"kind": "command_task"})
 
 
 def test_a_supervised_child_has_a_handle_and_a_named_agent_only_an_id() -> None:

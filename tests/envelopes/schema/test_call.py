@@ -48,7 +48,7 @@ def failed(status: str, error: CallError | None, **fields: Any) -> ToolResult:
         ],
         ({"attempt": 0}, "attempt: 0 is less than 1"),
         ({"timeout_ms": 0}, "timeout_ms: 0 is less than 1"),
-        ({"created_at": "today"}, "created_at: 'today' is no ISO 8601 time"),
+        ({"created_at": "today"}, "created_at: 'today' is not an ISO 8601 time"),
         ({"deadline_at": "2025-12-16T18:12"}, "deadline_at: "),
     ],
 )
@@ -183,5 +183,5 @@ def test_a_point_in_time_is_the_same_in_seconds_to_the_microsecond() -> None:
     assert epoch_seconds("2025-12-16T18:12:00.123456Z") == 1765908720.123456
     assert format_instant(1765908720.123456) == "2025-12-16T18:12:00.123456Z"
     assert subtract_milliseconds("2025-12-16T19:12:00+01:00", 1_500) == "2025-12-16T18:11:58.500000+00:00"
-    with pytest.raises(ValueError, match="is no point in time"):
+    with pytest.raises(ValueError, match="is not a point in time"):
         format_instant(1e30)

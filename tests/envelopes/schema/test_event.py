@@ -47,7 +47,7 @@ def test_each_type_is_read(kind: str) -> None:
     [
         ({"type": "step.paused"}, "Invalid enum value 'step.paused'"),
         ({"level": "debug"}, "Invalid enum value 'debug'"),
-        ({"timestamp": "later"}, "timestamp: 'later' is no ISO 8601 time"),
+        ({"timestamp": "later"}, "timestamp: 'later' is not an ISO 8601 time"),
         ({"run_id": ""}, "run_id: empty"),
         ({"message": ""}, "message: empty"),
         ({"seq": 0}, "seq: 0 is less than 1"),
