@@ -22,7 +22,7 @@ from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, TokenCount
 from envelopes.text.untrusted_json import dump_json
-from envelopes.transports import TRANSPORTS, CallIds, NotCarried, Transport
+from envelopes.transports import TRANSPORTS, CallIds, Transport, UnsupportedPart
 
 COUNTED = 64 * 1024  # bytes of a recorded result; of a larger one the tokens are estimated by its length
 LOSSES_SHOWN = 40
@@ -235,7 +235,7 @@ def _wire_of(transport: Transport, way: _Way, receipt: Receipt) -> Wire:
     body, refusal = None, ""
     try:
         body = _encoded(transport, way.surfaces, receipt, way.envelope)
-    except NotCarried as error:
+    except UnsupportedPart as error:
         refusal = str(error)
     return Wire(
         name=transport.name,
@@ -275,7 +275,7 @@ def wire_text(transport: Transport, surfaces: Surfaces) -> str | None:
         return None
     try:
         return _encoded(transport, surfaces, receipt, surfaces.envelope).decode()
-    except NotCarried:
+    except UnsupportedPart:
         return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboard.text.chunks import TextChunk
 from envelopes.schema.tool import ToolDefinition
-from envelopes.transports import TRANSPORTS, NotCarried
+from envelopes.transports import TRANSPORTS, UnsupportedPart
 
 SCHEMA = ""  # the name of the form that is no provider's
 
@@ -34,6 +34,6 @@ def bodies(definition: ToolDefinition) -> dict[str, tuple[str, dict[str, Any]]]:
     for transport in TRANSPORTS:
         try:
             found[transport.name] = (transport.title, transport.declare(definition))
-        except NotCarried:
+        except UnsupportedPart:
             continue
     return found

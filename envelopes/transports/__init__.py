@@ -1,14 +1,12 @@
-"""What goes on the wire: one module a provider, each thin. They consume the receipt and add no meaning.
+"""Transports: the message that answers a tool call, in the form of each provider. One module a provider.
 
 A body is a plain dict, ready for the provider's client. No client is imported here.
 """
 
 from __future__ import annotations
 
-from functools import cache
-
 from envelopes.transports import anthropic, gemini, mcp, openai_chat, openai_responses
-from envelopes.transports.base import Body, CallIds, Delivered, NotCarried, Transport
+from envelopes.transports.base import Body, CallIds, DecodedBody, Transport, UnsupportedPart
 
 TRANSPORTS: tuple[Transport, ...] = (
     anthropic.TRANSPORT,
@@ -19,14 +17,16 @@ TRANSPORTS: tuple[Transport, ...] = (
     mcp.TRANSPORT,
 )
 
-__all__ = ["TRANSPORTS", "Body", "CallIds", "Delivered", "NotCarried", "Transport", "transport"]
+__all__ = ["TRANSPORTS", "Body", "CallIds", "DecodedBody", "UnsupportedPart", "Transport", "transport"]
 
 
 def transport(name: str) -> Transport:
-    """Raises KeyError for a name that no provider has."""
-    return _by_name()[name]
+    """Returns the transport of that name. Raises KeyError.
 
-
-@cache
-def _by_name() -> dict[str, Transport]:
-    return {one.name: one for one in TRANSPORTS}
+    >>> transport("anthropic").title
+    'Anthropic Messages'
+    """
+    for candidate in TRANSPORTS:
+        if candidate.name == name:
+            return candidate
+    raise KeyError(name)

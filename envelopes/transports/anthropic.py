@@ -15,16 +15,17 @@ from envelopes.schema.settlement import native_is_error
 from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
-    Blocks,
+    BlockCodec,
     Body,
     CallIds,
-    Delivered,
-    NotCarried,
+    DecodedBody,
     Transport,
+    UnsupportedPart,
     image_part,
-    is_address,
-    parameters,
+    input_schema,
+    is_url,
     read_text,
+    text_block,
 )
 
 MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -38,7 +39,7 @@ class _ToolResult(msgspec.Struct, frozen=True):
 
 
 def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body:
-    """Raises NotCarried for a part that the API refuses."""
+    """Builds the block. Raises UnsupportedPart for a part that the API refuses."""
     return {
         "type": "tool_result",
         "tool_use_id": call_ids.provider,
@@ -47,9 +48,11 @@ def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body
     }
 
 
-def decode(body: JsonValue) -> Delivered:
-    found = msgspec.convert(body, _ToolResult)
-    return Delivered(receipt=BLOCKS.receipt(found.content), provider_call_id=found.tool_use_id, is_error=found.is_error)
+def decode(body: JsonValue) -> DecodedBody:
+    block = msgspec.convert(body, _ToolResult)
+    return DecodedBody(
+        receipt=BLOCKS.receipt(block.content), provider_call_id=block.tool_use_id, is_error=block.is_error
+    )
 
 
 def declare(definition: ToolDefinition) -> Body:
@@ -57,19 +60,15 @@ def declare(definition: ToolDefinition) -> Body:
     return {
         "name": definition.name,
         "description": definition.description,
-        "input_schema": parameters(definition),
+        "input_schema": input_schema(definition),
     }
 
 
-def _text(text: str) -> Block:
-    return {"type": "text", "text": text}
-
-
 def _image(part: ImagePart) -> Block:
-    if is_address(part):
+    if is_url(part):
         return {"type": "image", "source": {"type": "url", "url": part.data}}
     if part.media_type not in MEDIA_TYPES:
-        raise NotCarried(f"anthropic takes no image of the type {part.media_type!r}")
+        raise UnsupportedPart(f"anthropic does not accept images of the type {part.media_type!r}")
     return {"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}
 
 
@@ -82,9 +81,9 @@ def _read_image(block: Block) -> ImagePart | None:
     return None
 
 
-BLOCKS = Blocks(
+BLOCKS = BlockCodec(
     provider="anthropic",
-    text=_text,
+    text=text_block,
     image=_image,
     readers={"text": read_text, "image": _read_image},
     passed=frozenset({"document", "search_result", "tool_reference", "browser_state", "image"}),

@@ -1,11 +1,11 @@
-"""What every transport does: it sends the receipt as it is, and adds no meaning (RFC-072, RFC-131).
+"""The interface of a transport, which sends a receipt unchanged (RFC-072, RFC-131).
 
-    encode(receipt, result, call_ids) -> the provider's body for one answered call
-    decode(body)                      -> Delivered: the receipt's parts, the id, the flag
-    declare(definition)               -> the provider's entry for a tool that the model may call
+    encode(receipt, result, call_ids)   the provider's body for one answered call
+    decode(body)                        a DecodedBody: the receipt's parts, the id, the flag
+    declare(definition)                 the provider's entry for a tool that the model may call
 
-The text comes from the receipt alone. From the canonical result a transport takes the tool's name and
-the native error flag, and nothing else; a provider without a flag gets none (RFC-132, RFC-133).
+The text comes from the receipt alone. From the canonical result a transport takes the tool's name and the
+native error flag, and nothing else; a provider without a flag gets none (RFC-132, RFC-133).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Reader: TypeAlias = Callable[[Block], Part | None]
 
 
 class CallIds(msgspec.Struct, frozen=True, kw_only=True):
-    """`provider` is the id that the model gave the call, `call` is our own; neither stands for the other (E-20)."""
+    """`provider` is the id that the model gave the call, `call` is our own; they are never interchanged (E-20)."""
 
     provider: str
     call: str = ""
 
 
-class Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a body says. None: the provider has no such field, or left it out.
+class DecodedBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a body. None: the provider has no such field, or omitted it.
 
-    The segments have no sources: a body does not carry them.
+    The segments have no sources: a body does not contain them.
     """
 
     receipt: Receipt
@@ -44,22 +44,22 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     tool_name: str | None = None
 
 
-class NotCarried(ValueError):
-    """The provider has no form for this part of a receipt, or for this tool. Nothing is dropped in silence."""
+class UnsupportedPart(ValueError):
+    """The provider has no form for a part of the receipt, or for a tool. Parts are never dropped silently."""
 
 
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
-    """`decode` raises msgspec.ValidationError with a `$.path` for a body that is not this provider's."""
+    """A provider's three functions. `decode` raises msgspec.ValidationError with a `$.path` for a foreign body."""
 
     name: str
     title: str
     encode: Callable[[Receipt, CanonicalResult, CallIds], Body]
-    decode: Callable[[JsonValue], Delivered]
+    decode: Callable[[JsonValue], DecodedBody]
     declare: Callable[[ToolDefinition], Body]
 
 
-class Blocks(msgspec.Struct, frozen=True, kw_only=True):
-    """How one provider writes and reads the parts of a list. `passed` are kinds that it takes as recorded."""
+class BlockCodec(msgspec.Struct, frozen=True, kw_only=True):
+    """Writes and reads the blocks of one provider. `passed` are kinds of parts that are sent as recorded."""
 
     provider: str
     text: Callable[[str], Block]
@@ -68,7 +68,7 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
     passed: frozenset[str] = frozenset()
 
     def content(self, receipt: Receipt) -> str | list[Block]:
-        """A receipt of one text part is its text; anything else a list."""
+        """The text of a receipt with one text part, the blocks of any other."""
         match receipt.parts:
             case ():
                 return ""
@@ -77,12 +77,12 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
         return self.blocks(receipt)
 
     def blocks(self, receipt: Receipt) -> list[Block]:
-        """A block a part. Empty texts are left out: Anthropic refuses them, and they say nothing."""
+        """One block a part. Empty texts are omitted: Anthropic refuses them."""
         return [self._block(part) for part in receipt.parts if not isinstance(part, TextPart) or part.text]
 
     def receipt(self, content: str | list[Block]) -> Receipt:
         if isinstance(content, str):
-            return Receipt((text_part(content),))
+            return Receipt((unsourced_text(content),))
         return Receipt(tuple(self._part(block) for block in content))
 
     def _block(self, part: Part) -> Block:
@@ -91,7 +91,7 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
                 return self.text(part.text)
             case ImagePart():
                 return self.image(part)
-        return passed_on(part, self.passed, self.provider)
+        return pass_through(part, self.passed, self.provider)
 
     def _part(self, block: Block) -> Part:
         read = self.readers.get(str(block.get("type")))
@@ -99,23 +99,27 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
         return part if part is not None else other_part(str(block.get("type", "object")), block)
 
 
-def parameters(definition: ToolDefinition) -> Body:
-    """The input's schema without the conditions between fields: `parse` holds those, the description says them.
+def input_schema(definition: ToolDefinition) -> Body:
+    """The input's schema without conditions between fields; the description states them, and `parse` checks them.
 
-    Anthropic and OpenAI refuse `oneOf`, `anyOf` and `allOf` at the top of a schema, OpenAI `not` as well,
-    and one refused schema fails the whole request. A client hands an MCP server's schemas on to them.
+    Anthropic and OpenAI refuse `oneOf`, `anyOf` and `allOf` at the top of a schema, OpenAI `not` as well, and one
+    refused schema fails the whole request. A client passes an MCP server's schemas on to them.
     """
     return definition.input_schema(has_conditions=False)
 
 
-def text_part(text: str) -> TextPart:
+def unsourced_text(text: str) -> TextPart:
     return TextPart((Segment(text, "value"),) if text else ())
 
 
+def text_block(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
 def read_text(block: Block) -> TextPart | None:
-    """A block with its text under `text`, as all providers but Gemini write it."""
+    """Reads a block with its text under `text`, the form of all providers but Gemini."""
     text = block.get("text")
-    return text_part(text) if isinstance(text, str) else None
+    return unsourced_text(text) if isinstance(text, str) else None
 
 
 def other_part(kind: str, block: JsonValue) -> OtherPart:
@@ -126,14 +130,14 @@ def image_part(media_type: str, data: str) -> ImagePart:
     return ImagePart(media_type, data, len(data) * 3 // 4)
 
 
-def is_address(part: ImagePart) -> bool:
-    """The image is referred to, not contained."""
+def is_url(part: ImagePart) -> bool:
+    """The part refers to an image and does not contain it."""
     return "://" in part.data
 
 
-def passed_on(part: OtherPart, kinds: frozenset[str], provider: str) -> Block:
-    """A part that came in this provider's own form goes out as it came. Raises NotCarried for any other."""
+def pass_through(part: OtherPart, kinds: frozenset[str], provider: str) -> Block:
+    """Sends a part in this provider's own form as it was recorded. Raises UnsupportedPart for other parts."""
     if part.kind not in kinds:
-        raise NotCarried(f"{provider} has no form for a part of the kind {part.kind!r}")
+        raise UnsupportedPart(f"{provider} has no form for a part of the kind {part.kind!r}")
     block: Block = msgspec.json.decode(part.raw, type=dict[str, Any])
     return block

@@ -2,7 +2,7 @@
 
     {"functionResponse": {"id": …, "name": tool, "response": {"output" or "error": text}, "parts": [media]}}
 
-The native error flag is the key of the text. Media stand behind the whole text, in their order.
+The native error flag is the key of the text. Media follow the whole text, in their order.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from envelopes.transports.base import (
     Block,
     Body,
     CallIds,
-    Delivered,
+    DecodedBody,
     Transport,
     image_part,
-    is_address,
+    input_schema,
+    is_url,
     other_part,
-    parameters,
-    passed_on,
-    text_part,
+    pass_through,
+    unsourced_text,
 )
 
 PASSED = frozenset({"inlineData", "fileData"})
@@ -45,7 +45,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body:
-    """Without an id when the model gave none. Raises NotCarried for a part that is neither text nor media."""
+    """Builds the part, without an id when the model gave none. Raises UnsupportedPart for other than text and media."""
     answer: Body = {"id": call_ids.provider} if call_ids.provider else {}
     answer["name"] = result.tool_name
     answer["response"] = {"error" if native_is_error(result) else "output": receipt.text}
@@ -54,17 +54,17 @@ def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body
     return {"functionResponse": answer}
 
 
-def decode(body: JsonValue) -> Delivered:
-    """A response with neither `output` nor `error` is an output as a whole, as the API reads it."""
-    found = msgspec.convert(body, _Part).function_response
-    is_error = "output" not in found.response and "error" in found.response
-    said = found.response.get("error" if is_error else "output", found.response)
-    text = said if isinstance(said, str) else dump_json(said).decode()
-    return Delivered(
-        receipt=Receipt((text_part(text), *map(_part, found.parts))),
-        provider_call_id=found.id,
+def decode(body: JsonValue) -> DecodedBody:
+    """Like the API, treats a response with neither `output` nor `error` as the output."""
+    answer = msgspec.convert(body, _Part).function_response
+    is_error = "output" not in answer.response and "error" in answer.response
+    output = answer.response.get("error" if is_error else "output", answer.response)
+    text = output if isinstance(output, str) else dump_json(output).decode()
+    return DecodedBody(
+        receipt=Receipt((unsourced_text(text), *map(_part, answer.parts))),
+        provider_call_id=answer.id,
         is_error=is_error,
-        tool_name=found.name,
+        tool_name=answer.name,
     )
 
 
@@ -73,14 +73,14 @@ def declare(definition: ToolDefinition) -> Body:
     return {
         "name": definition.name,
         "description": definition.description,
-        "parametersJsonSchema": parameters(definition),
+        "parametersJsonSchema": input_schema(definition),
     }
 
 
 def _media(part: ImagePart | OtherPart) -> Block:
     if isinstance(part, OtherPart):
-        return passed_on(part, PASSED, "gemini")
-    if is_address(part):
+        return pass_through(part, PASSED, "gemini")
+    if is_url(part):
         return {"fileData": {"fileUri": part.data, "mimeType": part.media_type}}
     return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
 

@@ -2,8 +2,8 @@
 
     {"content": [blocks], "isError": true or false, "resultType": "complete"}
 
-The canonical result is not sent as `structuredContent`: a client may show that to its model, and the
-receipt is what the model is to see. `resultType` is mandatory from 2026-07-28 on; older peers ignore it.
+The canonical result is not sent as `structuredContent`: a client may show that to its model, which is to see the
+receipt. `resultType` is mandatory from 2026-07-28 on; older peers ignore it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from envelopes.schema.settlement import native_is_error
 from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
-    Blocks,
+    BlockCodec,
     Body,
     CallIds,
-    Delivered,
-    NotCarried,
+    DecodedBody,
     Transport,
+    UnsupportedPart,
     image_part,
-    is_address,
-    parameters,
+    input_schema,
+    is_url,
     read_text,
+    text_block,
 )
 
 
@@ -35,32 +36,28 @@ class _CallToolResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def encode(receipt: Receipt, result: CanonicalResult, _call_ids: CallIds) -> Body:
-    """Raises NotCarried for an image by address, and for a part of a kind that the protocol does not know."""
+    """Builds the result. Raises UnsupportedPart for an image by address, and for parts unknown to the protocol."""
     return {"content": BLOCKS.blocks(receipt), "isError": native_is_error(result), "resultType": "complete"}
 
 
-def decode(body: JsonValue) -> Delivered:
-    found = msgspec.convert(body, _CallToolResult)
-    return Delivered(receipt=BLOCKS.receipt(found.content), is_error=found.is_error)
+def decode(body: JsonValue) -> DecodedBody:
+    result = msgspec.convert(body, _CallToolResult)
+    return DecodedBody(receipt=BLOCKS.receipt(result.content), is_error=result.is_error)
 
 
 def declare(definition: ToolDefinition) -> Body:
-    """A `Tool` of `tools/list`. Without `outputSchema`: a server that names one must send `structuredContent`."""
+    """A `Tool` of `tools/list`, without `outputSchema`: a server that has one must send `structuredContent`."""
     return {
         "name": definition.name,
         "description": definition.description,
-        "inputSchema": parameters(definition),
+        "inputSchema": input_schema(definition),
         "annotations": {"readOnlyHint": definition.risk == "read-only"},
     }
 
 
-def _text(text: str) -> Block:
-    return {"type": "text", "text": text}
-
-
 def _image(part: ImagePart) -> Block:
-    if is_address(part):
-        raise NotCarried("mcp: an image block holds its data, not an address")
+    if is_url(part):
+        raise UnsupportedPart("mcp: an image block contains its data, not an address")
     return {"type": "image", "data": part.data, "mimeType": part.media_type}
 
 
@@ -71,9 +68,9 @@ def _read_image(block: Block) -> ImagePart | None:
     return None
 
 
-BLOCKS = Blocks(
+BLOCKS = BlockCodec(
     provider="mcp",
-    text=_text,
+    text=text_block,
     image=_image,
     readers={"text": read_text, "image": _read_image},
     passed=frozenset({"audio", "resource_link", "resource"}),

@@ -14,14 +14,15 @@ from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
-    Blocks,
+    BlockCodec,
     Body,
     CallIds,
-    Delivered,
-    NotCarried,
+    DecodedBody,
     Transport,
-    parameters,
+    UnsupportedPart,
+    input_schema,
     read_text,
+    text_block,
 )
 
 
@@ -32,13 +33,13 @@ class _ToolMessage(msgspec.Struct, frozen=True):
 
 
 def encode(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
-    """Raises NotCarried for any part but text: the API takes images from the user alone."""
+    """Builds the message. Raises UnsupportedPart for any part but text: the API takes images from the user only."""
     return {"role": "tool", "tool_call_id": call_ids.provider, "content": BLOCKS.content(receipt)}
 
 
-def decode(body: JsonValue) -> Delivered:
-    found = msgspec.convert(body, _ToolMessage)
-    return Delivered(receipt=BLOCKS.receipt(found.content), provider_call_id=found.tool_call_id)
+def decode(body: JsonValue) -> DecodedBody:
+    message = msgspec.convert(body, _ToolMessage)
+    return DecodedBody(receipt=BLOCKS.receipt(message.content), provider_call_id=message.tool_call_id)
 
 
 def declare(definition: ToolDefinition) -> Body:
@@ -48,20 +49,16 @@ def declare(definition: ToolDefinition) -> Body:
         "function": {
             "name": definition.name,
             "description": definition.description,
-            "parameters": parameters(definition),
+            "parameters": input_schema(definition),
         },
     }
 
 
-def _text(text: str) -> Block:
-    return {"type": "text", "text": text}
-
-
 def _image(part: ImagePart) -> Block:
-    raise NotCarried(f"openai_chat: a tool message holds no image ({part.media_type or 'by address'})")
+    raise UnsupportedPart(f"openai_chat: a tool message contains no image ({part.media_type or 'by address'})")
 
 
-BLOCKS = Blocks(provider="openai_chat", text=_text, image=_image, readers={"text": read_text})
+BLOCKS = BlockCodec(provider="openai_chat", text=text_block, image=_image, readers={"text": read_text})
 TRANSPORT = Transport(
     name="openai_chat", title="OpenAI Chat Completions", encode=encode, decode=decode, declare=declare
 )

@@ -3,8 +3,8 @@
     {"type": "function_call_output",    "call_id": …, "output": text or content}
     {"type": "custom_tool_call_output", "call_id": …, "output": text or content}
 
-Neither has an error flag: what went wrong stands in the receipt. A custom tool takes raw text instead
-of arguments: the one text field of a tool that has no other, such as the patch of ApplyPatch.
+Neither has an error flag: the receipt states the error. A custom tool takes raw text instead of arguments: the
+only field of a tool with one text field, such as the patch of ApplyPatch.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
     Block,
-    Blocks,
+    BlockCodec,
     Body,
     CallIds,
-    Delivered,
-    NotCarried,
+    DecodedBody,
     Transport,
+    UnsupportedPart,
     image_part,
-    is_address,
-    parameters,
+    input_schema,
+    is_url,
     read_text,
 )
 
@@ -41,7 +41,7 @@ class _Output(msgspec.Struct, frozen=True):
 
 
 def encode(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
-    """Raises NotCarried for a part of a kind that the API does not know."""
+    """Builds the item. Raises UnsupportedPart for parts unknown to the API."""
     return {"type": "function_call_output", "call_id": call_ids.provider, "output": BLOCKS.content(receipt)}
 
 
@@ -50,27 +50,27 @@ def encode_custom(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds)
     return {"type": "custom_tool_call_output", "call_id": call_ids.provider, "output": BLOCKS.content(receipt)}
 
 
-def decode(body: JsonValue) -> Delivered:
-    """Either of the two items."""
-    found = msgspec.convert(body, _Output)
-    return Delivered(receipt=BLOCKS.receipt(found.output), provider_call_id=found.call_id)
+def decode(body: JsonValue) -> DecodedBody:
+    """Reads either of the two items."""
+    item = msgspec.convert(body, _Output)
+    return DecodedBody(receipt=BLOCKS.receipt(item.output), provider_call_id=item.call_id)
 
 
 def declare(definition: ToolDefinition) -> Body:
-    """Not `strict`: that demands every field, and inputs here have fields that may be left out."""
+    """An entry of `tools`, not `strict`: that requires every field, and these inputs have optional ones."""
     return {
         "type": "function",
         "name": definition.name,
         "description": definition.description,
-        "parameters": parameters(definition),
+        "parameters": input_schema(definition),
         "strict": False,
     }
 
 
 def declare_custom(definition: ToolDefinition) -> Body:
-    """Raises NotCarried for a tool whose input is more than one text."""
-    if [field.get("type") for field in parameters(definition)["properties"].values()] != ["string"]:
-        raise NotCarried(f"openai_responses_custom: the input of {definition.name} is not one text")
+    """A custom entry of `tools`. Raises UnsupportedPart for a tool whose input is not one text."""
+    if [field.get("type") for field in input_schema(definition)["properties"].values()] != ["string"]:
+        raise UnsupportedPart(f"openai_responses_custom: the input of {definition.name} is not one text")
     return {
         "type": "custom",
         "name": definition.name,
@@ -84,7 +84,7 @@ def _text(text: str) -> Block:
 
 
 def _image(part: ImagePart) -> Block:
-    address = part.data if is_address(part) else f"data:{part.media_type};base64,{part.data}"
+    address = part.data if is_url(part) else f"data:{part.media_type};base64,{part.data}"
     return {"type": "input_image", "image_url": address, "detail": "auto"}
 
 
@@ -92,11 +92,11 @@ def _read_image(block: Block) -> ImagePart | None:
     address = block.get("image_url")
     if not isinstance(address, str):
         return None
-    found = DATA_ADDRESS.fullmatch(address)
-    return image_part(found["media_type"], found["data"]) if found else ImagePart("", address, 0)
+    inline = DATA_ADDRESS.fullmatch(address)
+    return image_part(inline["media_type"], inline["data"]) if inline else ImagePart("", address, 0)
 
 
-BLOCKS = Blocks(
+BLOCKS = BlockCodec(
     provider="openai_responses",
     text=_text,
     image=_image,

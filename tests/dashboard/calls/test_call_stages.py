@@ -93,7 +93,7 @@ def test_a_receipt_that_a_provider_cannot_carry_says_why(client: Client, run: Ru
     call = recorded(run, "Read", {"file_path": "/x.png"}, None, [PICTURE])
     page = body(client, call, "?right=wire-openai_chat")
     assert "OpenAI Chat Completions cannot carry this receipt" in page
-    assert "a tool message holds no image" in page
+    assert "a tool message contains no image" in page
     assert client.get(f"/calls/{call.pk}/?as=wire-openai_chat").status_code == 404
     assert client.get(f"/calls/{call.pk}/?as=wire-anthropic").json()["content"] == [PICTURE]
 

@@ -1,4 +1,4 @@
-"""What a provider is told of a tool: an entry that its own published types take, and that its API does not refuse."""
+"""Declarations of tools: entries that the provider's published types accept and that its API does not refuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from envelopes.families.registry import builtin, tools
-from envelopes.transports import Body, NotCarried, Transport, transport
+from envelopes.transports import Body, Transport, UnsupportedPart, transport
 from tests.envelopes.transports.test_transports import each, eager
 
 DEFINITIONS = tuple(tools().values())
@@ -46,23 +46,23 @@ def published_declaration(name: str) -> Callable[[Body], Any]:
 
 
 @each
-def test_every_tool_is_declared_in_a_form_that_the_provider_publishes(one: Transport) -> None:
+def test_every_tool_is_declared_in_a_form_that_the_provider_publishes(wire: Transport) -> None:
     for definition in DEFINITIONS:
-        if one.name == "openai_responses_custom" and len(definition.input.__struct_fields__) != 1:
-            with pytest.raises(NotCarried, match=definition.name):
-                one.declare(definition)
+        if wire.name == "openai_responses_custom" and len(definition.input.__struct_fields__) != 1:
+            with pytest.raises(UnsupportedPart, match=definition.name):
+                wire.declare(definition)
             continue
-        body = one.declare(definition)
-        assert published_declaration(one.name)(body) == body
+        body = wire.declare(definition)
+        assert published_declaration(wire.name)(body) == body
         assert definition.description in [body.get("description"), body.get("function", {}).get("description")]
 
 
 @each
-def test_no_declared_schema_has_at_its_top_what_providers_refuse(one: Transport) -> None:
+def test_no_declared_schema_has_at_its_top_what_providers_refuse(wire: Transport) -> None:
     conditional = [definition for definition in DEFINITIONS if definition.conditions]
     assert "oneOf" in builtin("UseWorkspace")[1].input_schema()
-    for definition in conditional if one.name != "openai_responses_custom" else ():
-        body = one.declare(definition)
+    for definition in conditional if wire.name != "openai_responses_custom" else ():
+        body = wire.declare(definition)
         (schema,) = (value for value in [*body.values(), *body.get("function", {}).values()] if is_schema(value))
         assert set(schema) <= {
             "title",

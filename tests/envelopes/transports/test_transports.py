@@ -1,4 +1,4 @@
-"""What goes on the wire: the receipt as it is, in a body that the providers' own published types accept."""
+"""Each transport sends the receipt unchanged, in a body that the provider's own published types accept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
 from envelopes.storage.file_store import MemorySink
-from envelopes.transports import TRANSPORTS, Body, CallIds, NotCarried, Transport, transport
+from envelopes.transports import TRANSPORTS, Body, CallIds, Transport, UnsupportedPart, transport
 from envelopes.variants import variants_for
 from tests.source import imports, modules
 
@@ -43,8 +43,8 @@ MIXED = Receipt(
         TextPart((Segment("behind", "label"),)),
     )
 )
-each = pytest.mark.parametrize("one", TRANSPORTS, ids=[one.name for one in TRANSPORTS])
-with_images = pytest.mark.parametrize("name", [one.name for one in TRANSPORTS if one.name != "openai_chat"])
+each = pytest.mark.parametrize("wire", TRANSPORTS, ids=[wire.name for wire in TRANSPORTS])
+with_images = pytest.mark.parametrize("name", [wire.name for wire in TRANSPORTS if wire.name != "openai_chat"])
 
 
 def failed(kind: str) -> CanonicalResult:
@@ -54,7 +54,7 @@ def failed(kind: str) -> CanonicalResult:
 
 @cache
 def published(name: str) -> Callable[[Body], Any]:
-    """The provider's own type for that body, as its client publishes it; gives back what it understood."""
+    """The provider's own type for that body, as its client publishes it; returns what it parsed."""
 
     def typed_dict(kind: Any) -> Callable[[Body], Any]:
         adapter = TypeAdapter(kind)
@@ -107,10 +107,10 @@ def sent_text(name: str, body: Body) -> str:
 
 
 @each
-def test_every_body_is_one_that_the_provider_publishes(one: Transport) -> None:
+def test_every_body_is_one_that_the_provider_publishes(wire: Transport) -> None:
     for receipt, canonical in RECEIPTS:
-        body = one.encode(receipt, canonical, IDS)
-        assert published(one.name)(body) == body
+        body = wire.encode(receipt, canonical, IDS)
+        assert published(wire.name)(body) == body
 
 
 @pytest.mark.parametrize(
@@ -137,25 +137,25 @@ def test_the_published_types_tell_a_wrong_body(name: str, wrong: Body) -> None:
 
 
 @each
-def test_the_text_on_the_wire_is_the_receipt_and_nothing_else(one: Transport) -> None:
+def test_the_text_on_the_wire_is_the_receipt_and_nothing_else(wire: Transport) -> None:
     for receipt, canonical in RECEIPTS:
-        assert sent_text(one.name, one.encode(receipt, canonical, IDS)) == receipt.text
+        assert sent_text(wire.name, wire.encode(receipt, canonical, IDS)) == receipt.text
 
 
 @each
-def test_a_transport_says_what_the_receipt_says_whatever_the_result_holds(one: Transport) -> None:
+def test_a_transport_says_what_the_receipt_says_whatever_the_result_holds(wire: Transport) -> None:
     """Two results that share tool and status give the same body: nothing but the receipt is consumed."""
     other = CanonicalResult(tool_name="Look", status="success", summary_text="another", result={"secret": "x"})
     receipt = text_receipt([Segment("what the model is to see", "value")])
-    assert one.encode(receipt, DONE, IDS) == one.encode(receipt, other, IDS)
+    assert wire.encode(receipt, DONE, IDS) == wire.encode(receipt, other, IDS)
 
 
 @each
-def test_any_variant_of_a_result_is_sent_as_it_is(one: Transport) -> None:
-    """What a provider gets may be JSON or not: it comes from the one canonical result."""
+def test_any_variant_of_a_result_is_sent_as_it_is(wire: Transport) -> None:
+    """JSON or text, every variant is rendered from the canonical result."""
     for variant in variants_for(FAMILIES[0]):
         receipt = render(SAMPLES[0][1], FAMILIES[0], FAMILIES[0].rendering, variant=variant)
-        assert sent_text(one.name, one.encode(receipt, SAMPLES[0][1], IDS)) == receipt.text
+        assert sent_text(wire.name, wire.encode(receipt, SAMPLES[0][1], IDS)) == receipt.text
 
 
 def test_nothing_but_the_transports_knows_a_provider() -> None:
@@ -170,12 +170,12 @@ def test_nothing_but_the_transports_knows_a_provider() -> None:
 
 
 @each
-def test_a_body_reads_back_as_what_was_sent(one: Transport) -> None:
+def test_a_body_reads_back_as_what_was_sent(wire: Transport) -> None:
     for receipt, canonical in RECEIPTS:
-        found = one.decode(one.encode(receipt, canonical, IDS))
-        assert found.receipt.text == receipt.text
-        assert found.provider_call_id in (IDS.provider, None)
-        assert found.tool_name in (canonical.tool_name, None)
+        decoded = wire.decode(wire.encode(receipt, canonical, IDS))
+        assert decoded.receipt.text == receipt.text
+        assert decoded.provider_call_id in (IDS.provider, None)
+        assert decoded.tool_name in (canonical.tool_name, None)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_the_native_flag_follows_the_kind_of_the_error(kind: str) -> None:
     """Nothing is wrong with a call that was skipped, so the model has nothing to repair."""
     flag = kind not in ("duplicate_tool_call", "non_retryable_tool_failure")
     receipt = text_receipt([Segment("no", "value")])
-    bodies = {one.name: one.encode(receipt, failed(kind), IDS) for one in TRANSPORTS}
+    bodies = {wire.name: wire.encode(receipt, failed(kind), IDS) for wire in TRANSPORTS}
     assert bodies["anthropic"]["is_error"] is flag
     assert bodies["mcp"]["isError"] is flag
     assert bodies["gemini"]["functionResponse"]["response"] == {"error" if flag else "output": "no"}
@@ -223,23 +223,23 @@ def test_images_go_as_the_provider_s_own_parts(name: str) -> None:
     body = transport(name).encode(MIXED, DONE, IDS)
     assert published(name)(body) == body
     assert sent_text(name, body) == MIXED.text
-    found = transport(name).decode(body).receipt
-    assert [part for part in found.parts if isinstance(part, ImagePart)] == [ImagePart("image/png", PIXEL, 9)]
+    decoded = transport(name).decode(body).receipt
+    assert [part for part in decoded.parts if isinstance(part, ImagePart)] == [ImagePart("image/png", PIXEL, 9)]
 
 
 def test_parts_keep_their_order_where_the_provider_has_one_list() -> None:
     for name in ("anthropic", "openai_responses", "openai_responses_custom", "mcp"):
-        found = transport(name).decode(transport(name).encode(MIXED, DONE, IDS)).receipt
-        assert [type(part) for part in found.parts] == [TextPart, ImagePart, TextPart], name
+        decoded = transport(name).decode(transport(name).encode(MIXED, DONE, IDS)).receipt
+        assert [type(part) for part in decoded.parts] == [TextPart, ImagePart, TextPart], name
 
 
 @each
-def test_several_texts_are_blocks_of_their_own_and_an_empty_one_is_none(one: Transport) -> None:
+def test_several_texts_are_blocks_of_their_own_and_an_empty_one_is_none(wire: Transport) -> None:
     parts = [TextPart((Segment(text, "value"),)) for text in ("first ", "", "second")]
-    body = one.encode(Receipt(tuple(parts)), DONE, IDS)
-    assert published(one.name)(body) == body
-    assert sent_text(one.name, body) == "first second"
-    assert len(one.decode(body).receipt.parts) == (1 if one.name == "gemini" else 2)
+    body = wire.encode(Receipt(tuple(parts)), DONE, IDS)
+    assert published(wire.name)(body) == body
+    assert sent_text(wire.name, body) == "first second"
+    assert len(wire.decode(body).receipt.parts) == (1 if wire.name == "gemini" else 2)
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_responses", "openai_responses_custom", "gemini"])
@@ -257,11 +257,11 @@ def test_an_image_by_address_stays_an_address(name: str) -> None:
         ("openai_chat", ImagePart("image/png", PIXEL, 8)),
         ("anthropic", ImagePart("image/svg+xml", PIXEL, 8)),
         ("mcp", ImagePart("image/png", "https://pictures.example/1.png", 0)),
-        *[(one.name, OtherPart("hologram", '{"type":"hologram"}')) for one in TRANSPORTS],
+        *[(wire.name, OtherPart("hologram", '{"type":"hologram"}')) for wire in TRANSPORTS],
     ],
 )
 def test_what_a_provider_cannot_hold_is_refused_and_never_dropped(name: str, part: ImagePart | OtherPart) -> None:
-    with pytest.raises(NotCarried, match=name.removesuffix("_custom")):
+    with pytest.raises(UnsupportedPart, match=name.removesuffix("_custom")):
         transport(name).encode(Receipt((part,)), DONE, IDS)
 
 
@@ -314,16 +314,16 @@ def test_a_block_that_is_no_text_and_no_image_is_kept_whole(name: str, block: di
 
 
 @each
-def test_a_body_of_another_provider_is_refused_with_its_place(one: Transport) -> None:
+def test_a_body_of_another_provider_is_refused_with_its_place(wire: Transport) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"\$|missing required field"):
-        one.decode({"type": "something_else"})
+        wire.decode({"type": "something_else"})
 
 
 @each
-def test_a_receipt_without_parts_is_an_empty_answer(one: Transport) -> None:
-    body = one.encode(Receipt(()), DONE, IDS)
-    assert published(one.name)(body) == body
-    assert one.decode(body).receipt.text == ""
+def test_a_receipt_without_parts_is_an_empty_answer(wire: Transport) -> None:
+    body = wire.encode(Receipt(()), DONE, IDS)
+    assert published(wire.name)(body) == body
+    assert wire.decode(body).receipt.text == ""
 
 
 def test_gemini_gets_no_id_when_the_model_gave_none() -> None:
@@ -333,11 +333,13 @@ def test_gemini_gets_no_id_when_the_model_gave_none() -> None:
 
 
 def test_every_module_that_has_a_transport_is_listed() -> None:
-    modules = [import_module(f"{transports.__name__}.{one.name}") for one in iter_modules(transports.__path__)]
-    assert {one.TRANSPORT.name for one in modules if hasattr(one, "TRANSPORT")} <= {one.name for one in TRANSPORTS}
+    modules = [import_module(f"{transports.__name__}.{module.name}") for module in iter_modules(transports.__path__)]
+    assert {module.TRANSPORT.name for module in modules if hasattr(module, "TRANSPORT")} <= {
+        wire.name for wire in TRANSPORTS
+    }
 
 
 def test_every_provider_is_found_by_its_name() -> None:
-    assert [transport(one.name) for one in TRANSPORTS] == list(TRANSPORTS)
+    assert [transport(wire.name) for wire in TRANSPORTS] == list(TRANSPORTS)
     with pytest.raises(KeyError):
         transport("telegraph")
