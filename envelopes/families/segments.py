@@ -13,7 +13,7 @@ import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment, SegmentSource
+from envelopes.schema.receipt import Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.variant import Renderer
 from envelopes.text.fit_receipt import fit
@@ -73,15 +73,14 @@ def value(canonical: CanonicalResult, pointer: str, text: str | None = None) -> 
     return Segment(text, "value", SegmentSource("canonical", pointer))
 
 
-def text_value(text: str, pointer: str) -> Segment:
-    """A whole string of the canonical envelope that the caller already has."""
-    return Segment(text, "value", SegmentSource("canonical", pointer, 0, len(text)))
+def text_value(text: str, pointer: str, start: int = 0, *, role: Role = "value") -> Segment:
+    """`text` as characters of the canonical string at `pointer`, from `start`; for a caller that has the string."""
+    return Segment(text, role, SegmentSource("canonical", pointer, start, start + len(text)))
 
 
 def preview(canonical: CanonicalResult, pointer: str) -> Segment:
     """A large text field, verbatim."""
-    text = _string(canonical, pointer)
-    return Segment(text, "preview", SegmentSource("canonical", pointer, 0, len(text)))
+    return text_value(_string(canonical, pointer), pointer, role="preview")
 
 
 def phrase(canonical: CanonicalResult, words: str, pointer: str = "/result") -> Iterable[Segment]:
@@ -160,7 +159,7 @@ def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
         if index:
             yield line_break()
             yield label(indent)
-        yield Segment(line, "value", SegmentSource("canonical", pointer, start, start + len(line)))
+        yield text_value(line, pointer, start)
         start += len(line) + 1
 
 
@@ -202,15 +201,14 @@ def error_receipt(canonical: CanonicalResult, details: tuple[tuple[str, str], ..
     if error is None:
         raise ValueError("error_receipt needs an envelope with an error")
     yield from phrase(canonical, "{tool_name} failed: ", "")
-    yield Segment(error.message, "headline", SegmentSource("canonical", "/error/message", 0, len(error.message)))
+    yield text_value(error.message, "/error/message", role="headline")
     yield from phrase(canonical, "\nKind: {kind}", "/error")
     yield from member_lines(canonical, details, "/error/details")
     yield from reason_line(canonical)
     if error.recovery_hint:
         yield line_break()
         yield label("Hint: ")
-        source = SegmentSource("canonical", "/error/recovery_hint", 0, len(error.recovery_hint))
-        yield Segment(error.recovery_hint, "hint", source)
+        yield text_value(error.recovery_hint, "/error/recovery_hint", role="hint")
     yield line_break()
     yield label("Retryable: ")
     yield value(canonical, "/error/retryable", "yes" if error.retryable else "no")

@@ -21,7 +21,7 @@ from envelopes.families.command.batch import batch_outcome
 from envelopes.families.command.results import outcome
 from envelopes.families.examples import load_examples
 from envelopes.families.file.patch import patch_outcome
-from envelopes.families.notification import notification_outcome
+from envelopes.families.notification.results import notification_outcome
 from envelopes.families.registry import builtin, samples
 from envelopes.families.task.results import (
     active_outcome,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families import FAMILIES
-from envelopes.families.notification import FAMILY, Delivery, OperatorNotification, notification_outcome
+from envelopes.families.notification import FAMILY
+from envelopes.families.notification.results import Delivery, OperatorNotification, notification_outcome
 from envelopes.families.registry import builtin, tools
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.families.registry import builtin, samples
-from envelopes.families.workspace import UseWorkspaceInput, WorkspaceResult
+from envelopes.families.workspace.results import WorkspaceResult
+from envelopes.families.workspace.tools import UseWorkspaceInput
 from tests.envelopes.built_in import (
     described_names,
     hold_to_its_limits,
