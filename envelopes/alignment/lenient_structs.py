@@ -2,6 +2,7 @@
 
 RecordedObject  gives the fields of a recorded object by type; a field of another type reads as missing
 RecordedText    the result of what no mapping knows: the recorded text, or the JSON as an outline
+read_struct     reads a result struct from the fields of a recorded object; link_names gives the links of the same
 tool_mapping    builds a ToolMapping that tries a failure first, then the family's reading, then RecordedText
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -67,6 +70,46 @@ class RecordedObject(msgspec.Struct, frozen=True):
 
     def has_any(self, names: tuple[str, ...]) -> bool:
         return isinstance(self.recorded, dict) and any(name in self.recorded for name in names)
+
+
+Result = TypeVar("Result", bound=msgspec.Struct)
+
+
+def read_struct(kind: type[Result], recorded: RecordedObject, names: Mapping[str, str], **members: Any) -> Result:
+    """Reads a struct whose fields are texts, numbers, flags and lists of texts.
+
+    `names` maps recorded names to fields; a field of another type than the struct's keeps its default. `members`
+    are given as they are.
+    """
+    readers = _readers(kind)
+    values = {field: readers[field](recorded, name) for name, field in names.items() if field not in members}
+    return kind(**{field: value for field, value in values.items() if value is not None}, **members)
+
+
+# A number may be an integer, so float stands before int.
+_READERS: dict[type, Callable[[RecordedObject, str], Any]] = {
+    str: RecordedObject.text,
+    bool: RecordedObject.flag,
+    float: RecordedObject.number,
+    int: RecordedObject.integer,
+}
+
+
+@cache
+def _readers(kind: type[msgspec.Struct]) -> dict[str, Callable[[RecordedObject, str], Any]]:
+    return {field.name: _find_reader(field.type) for field in msgspec.structs.fields(kind)}
+
+
+def _find_reader(declared: Any) -> Callable[[RecordedObject, str], Any]:
+    if get_origin(declared) is list:
+        return RecordedObject.strings
+    kinds = get_args(declared) or (declared,)
+    return next((reader for kind, reader in _READERS.items() if kind in kinds), RecordedObject.get)
+
+
+def link_names(names: Mapping[str, str], recorded: str = "", canonical: str = "/result") -> dict[str, str]:
+    """Links from the fields of the object at `recorded` to those of the object at `canonical`."""
+    return {f"{recorded}/{name}": f"{canonical}/{field}" for name, field in names.items()}
 
 
 Read = Callable[[Evidence, RecordedObject], Reading]

@@ -20,6 +20,7 @@ from envelopes.families import (
     workspace,
 )
 from envelopes.families.base import Family
+from envelopes.families.external.any_agent import FALLBACK_MAPPING, is_mcp_tool
 
 FAMILIES: tuple[Family, ...] = (
     command.FAMILY,
@@ -34,5 +35,6 @@ FAMILIES: tuple[Family, ...] = (
     notification.FAMILY,
     external.FAMILY,
 )
-FALLBACK = (external.FAMILY, external.FALLBACK)  # reads the tools that no family maps
-is_external = external.is_known
+FALLBACK = (external.FAMILY, FALLBACK_MAPPING)  # reads the tools that no family maps
+
+__all__ = ["FALLBACK", "FAMILIES", "is_mcp_tool"]

@@ -202,6 +202,11 @@ def _project_recorded_text(result: RecordedText, projector: Projector, policy: P
     return projector.text("text", result.text, policy.preview, role="recorded")
 
 
+def pick(result: msgspec.Struct, *names: str) -> ResultMembers:
+    """The fields of a result that are bounded by their nature, as they are."""
+    return {name: getattr(result, name) for name in names}
+
+
 def without_nulls(members: ResultMembers) -> ResultMembers:
     """The members that are there; null members of nested objects stay."""
     return {name: member for name, member in members.items() if member is not None}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from envelopes.alignment.mapping import ToolMapping
-from envelopes.families import FALLBACK, FAMILIES, is_external, plugins
+from envelopes.families import FALLBACK, FAMILIES, is_mcp_tool, plugins
 from envelopes.families.base import Family
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
@@ -96,7 +96,7 @@ def find_mapping(agent: str, tool: str) -> tuple[Family, ToolMapping]:
 
 def is_mapped(agent: str, tool: str) -> bool:
     """Tells whether a typed mapping names this tool, or its namespace convention does (`mcp__…`)."""
-    return (agent, tool) in _mappings() or is_external(agent, tool)
+    return (agent, tool) in _mappings() or is_mcp_tool(agent, tool)
 
 
 @cache

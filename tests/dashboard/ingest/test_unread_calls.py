@@ -14,6 +14,7 @@ from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.spans import Span
 from envelopes.families import command, external, registry
 from envelopes.families.base import Family
+from envelopes.families.external import any_agent
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, write
 
 pytestmark = pytest.mark.django_db
@@ -77,7 +78,7 @@ def test_a_call_that_even_the_fallback_cannot_read_does_not_stop_the_import(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator_client: Client
 ) -> None:
     def break_on_anything(evidence: Evidence) -> Reading:
-        return break_on(evidence) if evidence.has_result else external.FALLBACK.read(evidence)
+        return break_on(evidence) if evidence.has_result else any_agent.FALLBACK_MAPPING.read(evidence)
 
     worse = ToolMapping(agent="", tools=(), version=1, read=break_on_anything, align=align_nothing)
     monkeypatch.setattr("envelopes.halves.FALLBACK", (external.FAMILY, worse))

@@ -10,6 +10,7 @@ import pytest
 
 from envelopes.alignment.mapping import Evidence, Reading
 from envelopes.families import external, registry
+from envelopes.families.external import any_agent
 from envelopes.halves import Halves, lint_recorded, read_halves
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Segment, SegmentSource, TextPart
 from envelopes.schema.result import CanonicalResult
@@ -128,10 +129,11 @@ def test_a_call_that_no_mapping_can_read_is_kept_as_nothing_and_says_why(monkeyp
     def raises(evidence: Evidence) -> Reading:
         raise LookupError("odd")
 
-    of_nothing = external.FALLBACK.read
+    of_nothing = any_agent.FALLBACK_MAPPING.read
     broken = msgspec.structs.replace(registry.find_mapping("claude-code", "Bash")[1], read=raises)
     wary = msgspec.structs.replace(
-        external.FALLBACK, read=lambda evidence: of_nothing(evidence) if evidence.result is None else raises(evidence)
+        any_agent.FALLBACK_MAPPING,
+        read=lambda evidence: of_nothing(evidence) if evidence.result is None else raises(evidence),
     )
     monkeypatch.setitem(registry._mappings(), ("claude-code", "Bash"), (registry.family("command"), broken))
     monkeypatch.setattr("envelopes.halves.FALLBACK", (external.FAMILY, wary))

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.alignment.mapping import Evidence
-from envelopes.families.external import FALLBACK, FAMILY, is_known
+from envelopes.families.external import FAMILY
+from envelopes.families.external.any_agent import FALLBACK_MAPPING, is_mcp_tool
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
@@ -25,12 +26,12 @@ def recorded(result: JsonValue, receipt: str = "", *, is_error: bool | None = No
 
 
 def linked(result: JsonValue, receipt: str) -> list[tuple[str, str]]:
-    spans = FALLBACK.align(recorded(result, receipt), receipt)
+    spans = FALLBACK_MAPPING.align(recorded(result, receipt), receipt)
     return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
 
 
 def shown(result: JsonValue) -> str:
-    complete = FALLBACK.read(recorded(result)).complete
+    complete = FALLBACK_MAPPING.read(recorded(result)).complete
     return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
 
 
@@ -46,7 +47,7 @@ def shown(result: JsonValue) -> str:
     ],
 )
 def test_only_a_namespaced_tool_of_claude_code_has_a_typed_mapping(agent: str, tool: str, known: bool) -> None:  # noqa: FBT001
-    assert is_known(agent, tool) is known
+    assert is_mcp_tool(agent, tool) is known
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_texts_share_one_budget_and_each_cut_is_recorded() -> None:
     blocks = [{"type": "text", "text": "line of text\n" * 500}, {"type": "text", "text": "more of it\n" * 500}]
     sink = MemorySink()
 
-    projection = project(FALLBACK.read(recorded(blocks)).complete, FAMILY, FAMILY.projection, sink)
+    projection = project(FALLBACK_MAPPING.read(recorded(blocks)).complete, FAMILY, FAMILY.projection, sink)
     text = render(projection.canonical, FAMILY, FAMILY.rendering).text
 
     assert [cut.pointer for cut in projection.cuts] == ["/result/content/1/text"]
@@ -104,7 +105,7 @@ def test_texts_share_one_budget_and_each_cut_is_recorded() -> None:
 
 
 def test_a_flagged_failure_is_an_error_with_the_servers_own_words() -> None:
-    reading = FALLBACK.read(recorded([{"type": "text", "text": "no such issue"}], is_error=True))
+    reading = FALLBACK_MAPPING.read(recorded([{"type": "text", "text": "no such issue"}], is_error=True))
 
     assert reading.complete.error is not None
     assert reading.complete.error.message == "no such issue"
@@ -119,15 +120,15 @@ JSON = st.recursive(SCALAR, lambda child: st.lists(child, max_size=4) | st.dicti
 def test_any_json_of_any_tool_reads_renders_and_aligns(result: JsonValue, receipt: str, agent: str, tool: str) -> None:
     evidence = Evidence(agent=agent, tool=tool, args=result, result=result, has_result=True, receipt_text=receipt)
 
-    complete = FALLBACK.read(evidence).complete
+    complete = FALLBACK_MAPPING.read(evidence).complete
     canonical = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical
 
     assert len(render(canonical, FAMILY, FAMILY.rendering).text) <= FAMILY.rendering.characters
-    assert all(0 <= span.start < span.end <= len(receipt) for span in FALLBACK.align(evidence, receipt))
+    assert all(0 <= span.start < span.end <= len(receipt) for span in FALLBACK_MAPPING.align(evidence, receipt))
 
 
 def test_a_failure_that_utf8_cannot_hold_is_still_an_error() -> None:
-    complete = FALLBACK.read(recorded("Error: " + "x\ud800" * 3_000)).complete
+    complete = FALLBACK_MAPPING.read(recorded("Error: " + "x\ud800" * 3_000)).complete
 
     canonical = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical
 
@@ -145,7 +146,7 @@ def test_a_failure_that_utf8_cannot_hold_is_still_an_error() -> None:
 def test_a_value_that_is_too_large_becomes_a_shortened_outline_and_an_artifact(result: JsonValue, name: str) -> None:
     sink = MemorySink()
 
-    projection = project(FALLBACK.read(recorded(result)).complete, FAMILY, FAMILY.projection, sink)
+    projection = project(FALLBACK_MAPPING.read(recorded(result)).complete, FAMILY, FAMILY.projection, sink)
 
     ((path, whole),) = sink.texts.items()
     assert path.endswith(f"/{name}.txt")
@@ -156,7 +157,7 @@ def test_a_value_that_is_too_large_becomes_a_shortened_outline_and_an_artifact(r
 def test_structured_content_is_traced_wherever_a_server_put_it() -> None:
     beside = {"content": [{"type": "text", "text": "x"}], "mcpMeta": {"structuredContent": {"id": 7}}}
 
-    reading = FALLBACK.read(recorded(beside))
+    reading = FALLBACK_MAPPING.read(recorded(beside))
 
     assert reading.links["/mcpMeta/structuredContent"] == "/result/structured_content"
     assert linked(beside, '{"id": 7}') == [("/mcpMeta/structuredContent/id", "7")]

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from envelopes.families.base import Projected
-from envelopes.families.external import FAMILY, Block, Blocks, Value
+from envelopes.families.external import FAMILY
+from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.families.registry import builtin, samples, tools
 from envelopes.families.task.results import ActiveTasks, TaskCommand, TaskDigest
 from envelopes.families.web.results import FetchedPage
@@ -217,7 +218,7 @@ def test_a_kind_is_never_cut_even_where_nothing_else_is_left_to_cut() -> None:
 
 def test_a_list_from_a_package_of_its_own_is_kept_as_a_whole() -> None:
     family = msgspec.structs.replace(FAMILY, project=lambda *_: Projected(result=["x" * 50] * 1_000))
-    complete = CompleteOutput(tool_name="x.y", status="success", summary_text="a list", result=Value(1))
+    complete = CompleteOutput(tool_name="x.y", status="success", summary_text="a list", result=JsonResult(1))
     sink = MemorySink()
     projection = project(complete, family, family.projection, sink)
     (artifact,) = projection.canonical.artifacts
@@ -233,7 +234,7 @@ def test_an_error_that_fits_is_as_its_tool_made_it() -> None:
 
 @each("text", ["\ud800" * 30_000, "\x00" * 5_000, "é" * 24_000])
 def test_what_only_json_can_measure_is_measured(text: str) -> None:
-    complete = CompleteOutput(tool_name="x.y", status="success", summary_text="done", result=Value({"a": text}))
+    complete = CompleteOutput(tool_name="x.y", status="success", summary_text="done", result=JsonResult({"a": text}))
     sink = MemorySink()
     projection = project(complete, FAMILY, ProjectionPolicy(preview=50_000), sink)
     check_bounds(projection, sink)
@@ -245,7 +246,9 @@ def test_what_only_json_can_measure_is_measured(text: str) -> None:
 
 
 def test_many_blocks_are_counted_and_kept_together() -> None:
-    blocks = Blocks(content=tuple(Block(kind="text", text=f"block {number}\n" * 30) for number in range(300)))
+    blocks = ContentBlocks(
+        content=tuple(ContentBlock(kind="text", text=f"block {number}\n" * 30) for number in range(300))
+    )
     complete = CompleteOutput(tool_name="mcp__a__b", status="success", summary_text="300 blocks", result=blocks)
     sink = MemorySink()
     projection = project(complete, FAMILY, FAMILY.projection, sink)
@@ -296,7 +299,7 @@ def test_what_is_kept_of_a_result_can_be_read_line_by_line() -> None:
 
 def test_a_result_that_is_no_object_is_kept_elsewhere_as_a_whole() -> None:
     family = msgspec.structs.replace(FAMILY, project=lambda *_: Projected(result=["row"] * 9_000))
-    complete = CompleteOutput(tool_name="Ask", status="success", summary_text="done", result=Value(1))
+    complete = CompleteOutput(tool_name="Ask", status="success", summary_text="done", result=JsonResult(1))
     sink = MemorySink()
     projection = project(complete, family, ProjectionPolicy(), sink)
     assert result_of(projection).keys() == {"result_characters", "result_artifact"}

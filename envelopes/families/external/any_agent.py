@@ -1,0 +1,116 @@
+"""The mapping that reads any tool of any agent, and finds in its receipts what it recorded."""
+
+from __future__ import annotations
+
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.spans import Span
+from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
+from envelopes.schema.result import JsonValue
+
+
+def is_mcp_tool(agent: str, tool: str) -> bool:
+    """Tells whether a name is `mcp__server__tool` of Claude Code: such tools return content blocks."""
+    server, separator, name = tool.removeprefix("mcp__").partition("__")
+    return agent == "claude-code" and tool.startswith("mcp__") and bool(server and separator and name)
+
+
+def _read(evidence: Evidence) -> Reading:
+    if failure := read_failure(evidence):
+        return failure
+    pointer = _find_blocks(evidence.result)
+    if pointer is not None:
+        return _read_blocks(evidence, pointer)
+    if evidence.result is None or isinstance(evidence.result, str):
+        return read_untyped(evidence)
+    result, summary = JsonResult(evidence.result), f"{evidence.tool} returned a result"
+    return reading(evidence, result, summary, links={"": "/result/value"})
+
+
+def _find_blocks(result: JsonValue) -> str | None:
+    """Where the content blocks are: the result itself, or its `content`; None when it has none."""
+    if _is_blocks(result):
+        return ""
+    return "/content" if isinstance(result, dict) and _is_blocks(result.get("content")) else None
+
+
+def _is_blocks(value: JsonValue) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in value)
+    )
+
+
+def _recorded_blocks(result: JsonValue) -> list[RecordedObject]:
+    if isinstance(result, list):
+        return [RecordedObject(block) for block in result]
+    return RecordedObject(result).items("content")
+
+
+def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
+    recorded = _recorded_blocks(evidence.result)
+    blocks = tuple(_read_block(block) for block in recorded)
+    links = {pointer: "/result/content"}
+    links |= {f"{pointer}/{index}/text": f"/result/content/{index}/text" for index in range(len(blocks))}
+    structured_pointer, structured = _find_structured_content(evidence.result)
+    if structured_pointer:
+        links[structured_pointer] = "/result/structured_content"
+    outputs = tuple(
+        OutputField(f"{pointer}/{index}/text") for index, block in enumerate(recorded) if block.text("text")
+    )
+    count = f"{len(blocks)} content {'block' if len(blocks) == 1 else 'blocks'}"
+    characters = sum(len(block.text or "") for block in blocks)
+    return reading(
+        evidence,
+        ContentBlocks(content=blocks, structured_content=structured),
+        f"{evidence.tool} returned {count}, {characters} characters of text",
+        links=links,
+        outputs=outputs,
+    )
+
+
+def _read_block(block: RecordedObject) -> ContentBlock:
+    """MCP's image, audio and resource blocks, and the image blocks of the Messages API."""
+    source, resource = block.member("source"), block.member("resource")
+    data = block.text("data") or source.text("data") or resource.text("blob")
+    return ContentBlock(
+        kind=block.text("type") or "unknown",
+        text=block.text("text") if block.text("text") is not None else resource.text("text"),
+        uri=block.text("uri") or resource.text("uri"),
+        media_type=block.text("mimeType") or source.text("media_type") or resource.text("mimeType"),
+        data_characters=None if data is None else len(data),
+    )
+
+
+def _find_structured_content(result: JsonValue) -> tuple[str, JsonValue]:
+    """The pointer and the value of structured content; an empty pointer when there is none."""
+    recorded = RecordedObject(result)
+    for pointer, holder in (("", recorded), ("/mcpMeta", recorded.member("mcpMeta"))):
+        if (value := holder.get("structuredContent")) is not None:
+            return f"{pointer}/structuredContent", value
+    return "", None
+
+
+def _align(evidence: Evidence, text: str) -> list[Span]:
+    """A text part is one block's text; where several blocks fit, none is certain."""
+    if read_failure(evidence):
+        return align_failure(evidence, text)
+    pointer = _find_blocks(evidence.result)
+    if pointer is None:
+        return align_untyped(evidence, text)
+    matches = [
+        spans
+        for index, block in enumerate(_recorded_blocks(evidence.result))
+        if (spans := match_excerpt(text, block.text("text") or "", f"{pointer}/{index}/text"))
+    ]
+    if matches:
+        return matches[0] if len(matches) == 1 else []
+    structured_pointer, structured = _find_structured_content(evidence.result)
+    return match_json(text, structured, structured_pointer) if structured_pointer else []
+
+
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=1, read=_read, align=_align)

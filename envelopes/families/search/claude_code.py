@@ -1,0 +1,156 @@
+"""Claude Code's Grep, Glob, LS and LSP: what it recorded, and where its receipts took it from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from envelopes.alignment.excerpt import match_excerpt
+from envelopes.alignment.lenient_structs import (
+    RecordedObject,
+    link_groups,
+    link_names,
+    read_struct,
+    reading,
+    tool_mapping,
+)
+from envelopes.alignment.mapping import Evidence, OutputField, Reading
+from envelopes.alignment.spans import Span, match_items
+from envelopes.families.search.results import FileMatches, SymbolAnswer, TextMatches
+
+AGENT = "claude-code"
+GREP_NAMES = {
+    "mode": "mode",
+    "filenames": "filenames",
+    "content": "content",
+    "numFiles": "file_count",
+    "numLines": "line_count",
+    "numMatches": "match_count",
+    "appliedLimit": "applied_limit",
+    "appliedOffset": "applied_offset",
+}
+GLOB_NAMES = {
+    "filenames": "filenames",
+    "numFiles": "file_count",
+    "truncated": "truncated",
+    "durationMs": "duration_ms",
+}
+LSP_NAMES = {
+    "operation": "operation",
+    "result": "content",
+    "filePath": "path",
+    "resultCount": "result_count",
+    "fileCount": "file_count",
+}
+
+_PREVIEWED = r"(?:\A|\A<persisted-output>\n[^\n]*\n\nPreview \(first [^)\n]*\):\n)"
+_PAGES = r"(?:limit: (?P<appliedLimit>\d+))?(?:, )?(?:offset: (?P<appliedOffset>\d+))?"
+_FOUND_FILES = re.compile(rf"{_PREVIEWED}Found (?P<numFiles>\d+) files?(?: {_PAGES})?\n")
+_PAGINATION = re.compile(rf"\n\n\[Showing results with pagination = {_PAGES}\]\s*\Z")
+_TOTALS = re.compile(
+    r"\n\nFound (?P<numMatches>\d+) total occurrences? across (?P<numFiles>\d+) files?\."
+    rf"(?: with pagination = {_PAGES})?\s*\Z"
+)
+_LISTING = re.compile(_PREVIEWED)
+
+
+def _read_grep(evidence: Evidence, recorded: RecordedObject) -> Reading:
+    content = recorded.text("content")
+    mode = recorded.text("mode") or ("files_with_matches" if content is None else "content")
+    result = read_struct(TextMatches, recorded, GREP_NAMES, mode=mode)
+    outputs = () if content is None else (OutputField("/content"),)
+    return reading(evidence, result, _summarize_grep(result, evidence), links=link_names(GREP_NAMES), outputs=outputs)
+
+
+def _summarize_grep(result: TextMatches, evidence: Evidence) -> str:
+    pattern = RecordedObject(evidence.args).text("pattern")
+    sought = f" for {pattern!r}" if pattern else ""
+    if result.mode == "files_with_matches":
+        count = len(result.filenames) if result.file_count is None else result.file_count
+        return f"Found {_count(count, 'file')}{sought}" if count else f"No files found{sought}"
+    if result.mode == "count" and result.match_count is not None:
+        return f"Found {_count(result.match_count, 'match', 'matches')}{sought}"
+    if not result.content:
+        return f"No matches found{sought}"
+    lines = result.line_count if result.line_count is not None else result.content.rstrip("\n").count("\n") + 1
+    return f"Found {_count(lines, 'line')}{sought}"
+
+
+def _count(number: int, singular: str, plural: str = "") -> str:
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def _align_grep(recorded: RecordedObject, text: str) -> Iterable[Span]:
+    if listed := _FOUND_FILES.match(text):
+        return chain(link_groups(listed, recorded), match_items(text, listed.end(), _filenames(recorded), "/filenames"))
+    ending = _TOTALS.search(text) or _PAGINATION.search(text)
+    end = ending.start() if ending else len(text)
+    return [
+        *match_excerpt(text, recorded.text("content") or "", "/content", end=end),
+        *link_groups(ending, recorded),
+    ]
+
+
+def _filenames(recorded: RecordedObject) -> Iterator[str]:
+    """The names up to the first element that is no string: what follows cannot have been printed as one."""
+    for name in recorded.elements("filenames"):
+        if not isinstance(name, str):
+            break
+        yield name
+
+
+def _read_glob(evidence: Evidence, recorded: RecordedObject) -> Reading:
+    result = read_struct(FileMatches, recorded, GLOB_NAMES)
+    pattern = RecordedObject(evidence.args).text("pattern")
+    count = len(result.filenames) if result.file_count is None else result.file_count
+    summary = f"{_count(count, 'file') if count else 'No file'} found" + (f" for {pattern!r}" if pattern else "")
+    return reading(evidence, result, summary, links=link_names(GLOB_NAMES))
+
+
+def _align_glob(recorded: RecordedObject, text: str) -> Iterator[Span]:
+    start = _LISTING.match(text)
+    return match_items(text, start.end() if start else 0, _filenames(recorded), "/filenames")
+
+
+def _read_lsp(evidence: Evidence, recorded: RecordedObject) -> Reading:
+    result = read_struct(SymbolAnswer, recorded, LSP_NAMES)
+    counted = "" if result.result_count is None else f": {_count(result.result_count, 'result')}"
+    summary = f"{result.operation or evidence.tool}{counted}"
+    return reading(evidence, result, summary, links=link_names(LSP_NAMES), outputs=(OutputField("/result"),))
+
+
+def _align_lsp(recorded: RecordedObject, text: str) -> list[Span]:
+    return match_excerpt(text, recorded.text("result") or "", "/result")
+
+
+MAPPINGS = (
+    tool_mapping(
+        agent=AGENT,
+        tools=("Grep",),
+        version=1,
+        expects=("mode", "filenames", "content", "numFiles"),
+        read=_read_grep,
+        align=_align_grep,
+        lists=("filenames",),
+    ),
+    tool_mapping(
+        agent=AGENT,
+        tools=("Glob",),
+        version=1,
+        expects=("filenames", "numFiles"),
+        read=_read_glob,
+        align=_align_glob,
+        lists=("filenames",),
+    ),
+    tool_mapping(
+        agent=AGENT,
+        tools=("LSP",),
+        version=1,
+        expects=("result", "operation"),
+        read=_read_lsp,
+        align=_align_lsp,
+    ),
+    # A listing is recorded as one string, so the recorded text is all there is to type.
+    tool_mapping(agent=AGENT, tools=("LS",), version=1, expects=(), read=_read_glob, align=_align_glob),
+)

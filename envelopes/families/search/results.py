@@ -1,0 +1,74 @@
+"""What searches find, and the bounded forms. The counts are the source's own, where it recorded them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from envelopes.families.base import Projection, Projector, ResultMembers, pick
+from envelopes.schema.budget import ProjectionPolicy
+
+
+class TextMatches(msgspec.Struct, frozen=True, kw_only=True):
+    """Files, or lines, that contain a pattern. `mode` is content, files_with_matches or count.
+
+    Claude Code records 0 as the number of files in content mode.
+    """
+
+    mode: str
+    filenames: list[str] = []
+    content: str | None = None
+    file_count: int | None = None
+    line_count: int | None = None
+    match_count: int | None = None
+    applied_limit: int | None = None
+    applied_offset: int | None = None
+
+
+class FileMatches(msgspec.Struct, frozen=True, kw_only=True):
+    """Files whose names match."""
+
+    filenames: list[str] = []
+    file_count: int | None = None
+    truncated: bool | None = None
+    duration_ms: int | float | None = None
+
+
+class SymbolAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A language server's answer as the text that the agent made of it."""
+
+    operation: str | None = None
+    content: str = ""
+    path: str | None = None
+    result_count: int | None = None
+    file_count: int | None = None
+
+
+def _project_text_matches(result: TextMatches, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    text = result.content
+    content = {} if text is None else projector.text("content", text, policy.preview, role="content")
+    return {
+        **pick(result, "mode", "file_count", "line_count", "match_count", "applied_limit", "applied_offset"),
+        **projector.items("filenames", list(result.filenames), policy),
+        **content,
+    }
+
+
+def _project_file_matches(result: FileMatches, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return {
+        **pick(result, "file_count", "truncated", "duration_ms"),
+        **projector.items("filenames", list(result.filenames), policy),
+    }
+
+
+def _project_symbol_answer(result: SymbolAnswer, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return {
+        **pick(result, "operation", "path", "result_count", "file_count"),
+        **projector.text("content", result.content, policy.preview, role="content"),
+    }
+
+
+PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
+    TextMatches: _project_text_matches,
+    FileMatches: _project_file_matches,
+    SymbolAnswer: _project_symbol_answer,
+}
