@@ -22,7 +22,7 @@ from envelopes.schema.call import Iteration, Limits, RunPolicy, ToolCall
 from envelopes.schema.result import summarize
 from envelopes.schema.timestamps import format_instant
 from envelopes.schema.tool import ToolDefinition
-from envelopes.text.canonical_json import args_hash
+from envelopes.text.canonical_json import named_hash
 
 DEFAULT_MAX_ITERATIONS = 1_000  # OD-13, for a policy without a limit
 
@@ -89,7 +89,7 @@ def _build_call(
         step_id=step.id,
         tool=step.tool,
         args=args,
-        args_hash=args_hash(args),
+        args_hash=named_hash(args),
         attempt=1,
         timeout_ms=min(timeouts, default=None),
         cancellable=True,

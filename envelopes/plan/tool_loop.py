@@ -30,7 +30,7 @@ from envelopes.schema.outcome import (
 )
 from envelopes.schema.tool import RiskLevel
 from envelopes.storage.file_store import ArtifactSink
-from envelopes.text.canonical_json import NotCanonical, args_hash
+from envelopes.text.canonical_json import NotCanonical, named_hash
 
 Key: TypeAlias = tuple[str, str]
 
@@ -132,7 +132,7 @@ def _error_text(error: Any) -> str:
 
 def _key(tool: str, args: dict[str, Any]) -> Key | None:
     try:
-        return tool, args_hash(args)
+        return tool, named_hash(args)
     except NotCanonical:
         return None
 

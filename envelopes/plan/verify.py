@@ -22,7 +22,7 @@ from envelopes.plan.retries import on_error
 from envelopes.plan.schema import ActionPlan, Defaults, OnError, Step
 from envelopes.schema.call import Iteration, Limits, ToolCall, ToolResult
 from envelopes.schema.event import ExecutionEvent
-from envelopes.text.canonical_json import NotCanonical, args_hash
+from envelopes.text.canonical_json import NotCanonical, named_hash
 
 EndAndOutput: TypeAlias = tuple[StepEnd | None, Any]
 _ENDS: dict[str, StepEnd] = {"ok": "ok", "skipped": "skipped", "cancelled": "cancelled"}
@@ -129,7 +129,7 @@ def _differences(
     step: Step, attempts: Sequence[ToolCall], iteration: Iteration | None, args: dict[str, Any]
 ) -> Iterator[str]:
     for number, call in enumerate(attempts, start=1):
-        is_other_hash = call.args_hash is not None and call.args_hash != args_hash(args)
+        is_other_hash = call.args_hash is not None and call.args_hash != named_hash(args)
         problems = {
             f"attempt {call.attempt} is the call's attempt number {number}": call.attempt != number,
             f"its tool is {call.tool}, the step's is {step.tool}": call.tool != step.tool,

@@ -1,11 +1,11 @@
-"""What may be said of a command's text: a short preview without secrets, and its digest.
+"""A short preview of a command without secrets, and its digest.
 
-A command may hold credentials and whole scripts. A preview therefore has its heredocs and inline
-scripts replaced by a note, what looks like a secret by `[redacted]` (envelopes/text/credentials.py), its white
-space joined, and ends after 240 characters (spec/tools.md B.0). Redacting comes before cutting, so
-that no half of a secret escapes its pattern. The sha256 is over the command as it was given.
+A command may hold credentials and whole scripts. In its preview heredocs and inline scripts are replaced by a
+note and whatever looks like a secret by `[redacted]` (`envelopes.text.credentials`); white space is joined, and
+the preview ends after 240 characters (spec/tools.md B.0). Redacting comes before cutting, so that no half of a
+secret escapes its pattern. The sha256 is over the command as it was given.
 
-Every family that says something of a command says this, in the canonical result and so in each receipt.
+Every family previews commands with this, in the canonical result and so in each receipt.
 """
 
 from __future__ import annotations
@@ -40,36 +40,29 @@ class CommandPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preview_command(cmd: str) -> CommandPreview:
-    text, has_heredoc = _without_heredocs(cmd)
-    text, scripts = _INLINE_SCRIPT.subn(rf"\1{SCRIPT_NOTE}", text)
-    shown = " ".join(redact(text).split())
+    lines = cmd.split("\n")
+    outside = list(_without_heredocs(lines)) if "<<" in cmd else lines
+    text, scripts = _INLINE_SCRIPT.subn(rf"\1{SCRIPT_NOTE}", "\n".join(outside))
+    preview = " ".join(redact(text).split())
     return CommandPreview(
-        preview=shown if len(shown) <= PREVIEW_CHARACTERS else shown[: PREVIEW_CHARACTERS - 1] + "…",
+        preview=preview if len(preview) <= PREVIEW_CHARACTERS else preview[: PREVIEW_CHARACTERS - 1] + "…",
         digest=hashlib.sha256(cmd.encode("utf-8", "surrogatepass")).hexdigest(),
-        contains_heredoc=has_heredoc,
+        contains_heredoc=len(outside) != len(lines) or ("<<" in cmd and HEREDOC_NOTE in outside),
         contains_inline_script=scripts > 0,
     )
 
 
-def _without_heredocs(cmd: str) -> tuple[str, bool]:
-    if "<<" not in cmd:
-        return cmd, False
-    lines = cmd.split("\n")
-    kept = list(_kept_lines(lines))
-    return "\n".join(kept), len(kept) != len(lines) or HEREDOC_NOTE in kept
-
-
-def _kept_lines(lines: list[str]) -> Iterator[str]:
-    """The lines outside of heredocs. What has no closing line is none: `1 << shift` looks alike."""
-    places: dict[str, list[int]] = {}
+def _without_heredocs(lines: list[str]) -> Iterator[str]:
+    """The lines with a note for the text of each heredoc. One without a closing line is none: `1 << shift`."""
+    positions: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
-        places.setdefault(line.strip("\t"), []).append(number)
+        positions.setdefault(line.strip("\t"), []).append(number)
     at = 0
     while at < len(lines):
         yield lines[at]
         for words in _HEREDOC.findall(lines[at]):
             word = "".join(words)
-            ends = places.get(word, [])
+            ends = positions.get(word, [])
             following = bisect_right(ends, at)
             if following < len(ends):
                 yield HEREDOC_NOTE

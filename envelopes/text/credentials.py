@@ -1,10 +1,9 @@
-"""Credentials in a text, by one table of shapes.
+"""Finds credentials in a text by one table of shapes.
 
-    secrets_in   what is certainly one, by a shape that nothing else has; no guess by name is made
-    redacted     a command's text with whatever may be one replaced, by shape and by name
+    find_secrets   what is certainly a credential, by a shape that nothing else has, never by its name
+    redact         a command's text with whatever may be a credential replaced, by shape and by name
 
-The second errs on the side of hiding: a harmless `--sort-key name` loses its value in what is said of
-the command, never in the command.
+`redact` rather hides too much: a harmless `--sort-key name` loses its value in the preview of the command.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ REDACTED = "[redacted]"
 
 
 class SecretShape(msgspec.Struct, frozen=True):
-    """`pieces`: one of them is in every text that holds the shape, and is sought first: that costs a hundredth.
-    Those of one shape begin with the same letter.
+    """How one kind of credential looks.
 
-    `likely` is what may be one, cut short or of another release; None where only what is certain may.
+    Every text that contains the shape contains one of its `pieces`, which all begin with the same letter: looking
+    for these first costs a hundredth of the pattern. `certain` matches nothing else; `likely` also matches what is
+    cut short or of another release.
     """
 
     kind: str
@@ -69,41 +69,41 @@ SHAPES = (
     ),
     SecretShape("a Google key", ("AIza",), re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b"), r"\bAIza[\w-]{30,}"),
     SecretShape("a Stripe key", ("k_live_",), re.compile(r"\b[sr]k_live_[A-Za-z0-9]{24,}\b"), r"\b[sr]k_live_\w{16,}"),
-    # Documentation is full of them, so none is certain.
+    # Documentation is full of web tokens, so none is certain.
     SecretShape("a web token", ("eyJ",), None, r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
 )
-# Every repetition is bounded or stops at a character that the next attempt would need, so that a
-# command of a megabyte takes linear time.
+# Every repetition is bounded or stops at a character that the next attempt would need, so that a command of a
+# megabyte takes linear time.
 _NAME = r"(?:key(?!word|board)|token(?!iz)|secret|password|passwd|passphrase|pwd|credentials?|auth(?!or)|cookie)"
 _VALUE = r"(?:\\\"[^\"]*\"|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s'\"&;|)]+)"
 _BY_NAME = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
-        r"(?P<said>[a-z][a-z0-9+.-]{0,20}://)[^\s/'\"]*(?P<rest>@)",
-        r"(?P<said>\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s'\"]+(?P<rest>)",
-        rf"(?P<said>{_NAME}\w{{0,30}}\\?[\"']?\s{{0,4}}[:=]\s{{0,4}}){_VALUE}(?P<rest>)",
-        rf"(?P<said>(?<![\w-])--?[a-z0-9_-]{{0,40}}{_NAME}[a-z0-9_-]{{0,20}}\s+)(?!-){_VALUE}(?P<rest>)",
-        r"(?P<said>(?<![\w-])(?:-u\s*|--user[=\s])[\"']?[^\s:'\"/]{1,80}:)[^\s'\"]+(?P<rest>)",
-        rf"(?P<said>\bsshpass\s+-p\s*|\b(?:mysql|mysqldump|mariadb)\b[^\n;|]{{0,80}}?\s-p){_VALUE}(?P<rest>)",
+        r"(?P<before>[a-z][a-z0-9+.-]{0,20}://)[^\s/'\"]*(?P<after>@)",
+        r"(?P<before>\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s'\"]+(?P<after>)",
+        rf"(?P<before>{_NAME}\w{{0,30}}\\?[\"']?\s{{0,4}}[:=]\s{{0,4}}){_VALUE}(?P<after>)",
+        rf"(?P<before>(?<![\w-])--?[a-z0-9_-]{{0,40}}{_NAME}[a-z0-9_-]{{0,20}}\s+)(?!-){_VALUE}(?P<after>)",
+        r"(?P<before>(?<![\w-])(?:-u\s*|--user[=\s])[\"']?[^\s:'\"/]{1,80}:)[^\s'\"]+(?P<after>)",
+        rf"(?P<before>\bsshpass\s+-p\s*|\b(?:mysql|mysqldump|mariadb)\b[^\n;|]{{0,80}}?\s-p){_VALUE}(?P<after>)",
     )
 )
 _BY_SHAPE = re.compile("|".join(shape.likely for shape in SHAPES if shape.likely))
 _PASSWORD = re.compile(r"://[^\s/:@'\"<>$%{}*]{1,64}:[^\s/:@'\"<>$%{}*]{3,64}@[\w.-]+")
-LONGEST_SCHEME = 21
+_LONGEST_SCHEME = 21
 _SCHEME = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}\Z")
-# What documentation writes in a password's place.
-PLACEHOLDER = re.compile(r"EXAMPLE|example|x{4,}|X{4,}|\*{3}|:(?:pass(?:word)?|secret|pwd|token|user|PASSWORD)@")
+# What documentation writes in place of a password.
+_PLACEHOLDER = re.compile(r"EXAMPLE|example|x{4,}|X{4,}|\*{3}|:(?:pass(?:word)?|secret|pwd|token|user|PASSWORD)@")
 
 
 class ShapeGate(NamedTuple):
-    """Whether one of these shapes may be in a text, and the shapes: kind, and what is certainly one."""
+    """`has_piece` tests whether one of these shapes may be in a text; `shapes` are kinds with their certain pattern."""
 
     has_piece: Callable[[str], object]
     shapes: tuple[tuple[str, re.Pattern[str]], ...]
 
 
 def _gate(shapes: Sequence[SecretShape]) -> ShapeGate:
-    """Pieces that begin with the same letter are sought in one pass over the text."""
+    """A gate for shapes whose pieces begin with the same letter: one pass over the text looks for all of them."""
     pieces = sorted({piece for shape in shapes for piece in shape.pieces})
     needed = [piece for piece in pieces if not any(other != piece and other in piece for other in pieces)]
     either = re.compile("|".join(map(re.escape, needed))).search
@@ -111,16 +111,12 @@ def _gate(shapes: Sequence[SecretShape]) -> ShapeGate:
     return ShapeGate(has_piece, tuple((shape.kind, shape.certain) for shape in shapes if shape.certain))
 
 
-def _first_letter(shape: SecretShape) -> str:
-    return shape.pieces[0][0]
-
-
-_KNOWN = sorted((one for one in SHAPES if one.certain), key=_first_letter)
-GATES = tuple(_gate(list(shapes)) for _, shapes in groupby(_KNOWN, _first_letter))
+_BY_LETTER = sorted((shape for shape in SHAPES if shape.certain), key=lambda shape: shape.pieces[0][0])
+_GATES = tuple(_gate(list(shapes)) for _, shapes in groupby(_BY_LETTER, lambda shape: shape.pieces[0][0]))
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """`kind` says what it is; the characters themselves are never part of a message."""
+    """Characters [start, end) of a text. `kind` is for messages, which never contain the characters themselves."""
 
     kind: str
     start: int
@@ -128,32 +124,32 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 def find_secrets(text: str) -> Iterator[Secret]:
-    """In the order of the text. Those that overlap are one secret."""
+    """The secrets in the order of the text; those that overlap are one."""
     end = 0
     for start, stop, kind in sorted((*_shaped(text), *_in_addresses(text))):
-        if start >= end and not PLACEHOLDER.search(text[start:stop]):
+        if start >= end and not _PLACEHOLDER.search(text[start:stop]):
             yield Secret(kind, start, stop)
             end = stop
 
 
 def redact(text: str) -> str:
     """`text` with the values of `KEY=…`, `--token …`, headers, URL credentials and known tokens replaced."""
-    for named in _BY_NAME:
-        text = named.sub(rf"\g<said>{REDACTED}\g<rest>", text)
+    for pattern in _BY_NAME:
+        text = pattern.sub(rf"\g<before>{REDACTED}\g<after>", text)
     return _BY_SHAPE.sub(REDACTED, text)
 
 
 def _shaped(text: str) -> Iterator[tuple[int, int, str]]:
-    for has_piece, shapes in GATES:
+    for has_piece, shapes in _GATES:
         for kind, certain in shapes if has_piece(text) else ():
-            yield from ((found.start(), found.end(), kind) for found in certain.finditer(text))
+            yield from ((match.start(), match.end(), kind) for match in certain.finditer(text))
 
 
 def _in_addresses(text: str) -> Iterator[tuple[int, int, str]]:
-    """`scheme://user:password@host`, sought from its `://`, for a scheme may begin at any letter."""
+    """`scheme://user:password@host`, found by its `://`, because a scheme may begin at any letter."""
     if "://" not in text:
         return
-    for found in _PASSWORD.finditer(text):
-        scheme = _SCHEME.search(text, max(0, found.start() - LONGEST_SCHEME), found.start())
+    for match in _PASSWORD.finditer(text):
+        scheme = _SCHEME.search(text, max(0, match.start() - _LONGEST_SCHEME), match.start())
         if scheme:
-            yield scheme.start(), found.end(), "a password in an address"
+            yield scheme.start(), match.end(), "a password in an address"

@@ -1,4 +1,4 @@
-"""JSON as an indented outline: what a receipt shows of a value that no family knows (RFC-044).
+"""JSON as an indented outline, in which a receipt shows a value that no family knows (RFC-044).
 
     key: value
     list:
@@ -7,22 +7,24 @@
       first line
       second line
 
-Strings stand verbatim, line by line, so nothing is escaped and each line keeps its source.
+Strings are printed verbatim, line by line, so nothing is escaped and each line keeps its source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import join
 
 INDENT = "  "
+Line: TypeAlias = list[Segment]
 
 
 def outline(value: JsonValue, pointer: str) -> Iterator[Segment]:
-    """Segments of the outline, without a newline at either end. `pointer` is canonical."""
+    """Segments of the outline, without a newline at either end. `pointer` leads to `value` in the canonical result."""
     for index, line in enumerate(_lines(value, pointer, 0)):
         if index:
             yield Segment("\n", "break")
@@ -34,7 +36,7 @@ def outline_text(value: JsonValue) -> str:
 
 
 def scalar_text(value: JsonValue) -> str:
-    """A number or a word as JSON writes it."""
+    """A number, a word or a string as an outline prints it."""
     match value:
         case None:
             return "null"
@@ -42,9 +44,6 @@ def scalar_text(value: JsonValue) -> str:
             return "true" if value else "false"
         case _:
             return str(value)
-
-
-Line = list[Segment]
 
 
 def _lines(value: JsonValue, pointer: str, depth: int) -> Iterator[Line]:
@@ -56,9 +55,13 @@ def _lines(value: JsonValue, pointer: str, depth: int) -> Iterator[Line]:
             for index, child in enumerate(value):
                 yield from _entry("-", child, join(pointer, index), depth)
         case str() if "\n" in value:
-            yield from _string_lines(value, pointer, depth)
+            at = 0
+            for line in value.split("\n"):
+                source = SegmentSource("canonical", pointer, at, at + len(line))
+                yield [*_indent(depth), Segment(line, "value", source)] if line else []
+                at += len(line) + 1
         case _:
-            yield [*_indent(depth), *_said(value, pointer)] if value != "" else []
+            yield [*_indent(depth), *_scalar(value, pointer)] if value != "" else []
 
 
 def _entry(mark: str, child: JsonValue, pointer: str, depth: int) -> Iterator[Line]:
@@ -66,22 +69,14 @@ def _entry(mark: str, child: JsonValue, pointer: str, depth: int) -> Iterator[Li
         yield [*_indent(depth), Segment(mark, "label")]
         yield from _lines(child, pointer, depth + 1)
     else:
-        yield [*_indent(depth), Segment(f"{mark} ", "label"), *_said(child, pointer)]
+        yield [*_indent(depth), Segment(f"{mark} ", "label"), *_scalar(child, pointer)]
 
 
-def _said(value: JsonValue, pointer: str) -> Line:
-    """In one line: a string without a line break, or what holds nothing."""
+def _scalar(value: JsonValue, pointer: str) -> Line:
+    """A value that fits on one line: a string without a line break, a number, a word, or an empty container."""
     if not isinstance(value, str):
         return [Segment(scalar_text(value), "value", SegmentSource("canonical", pointer))]
     return [Segment(value, "value", SegmentSource("canonical", pointer, 0, len(value)))] if value else []
-
-
-def _string_lines(value: str, pointer: str, depth: int) -> Iterator[Line]:
-    at = 0
-    for line in value.split("\n"):
-        source = SegmentSource("canonical", pointer, at, at + len(line))
-        yield [*_indent(depth), Segment(line, "value", source)] if line else []
-        at += len(line) + 1
 
 
 def _indent(depth: int) -> Line:

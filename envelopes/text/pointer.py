@@ -6,6 +6,7 @@ from envelopes.schema.result import JsonValue
 
 
 def join(base: str, key: str | int) -> str:
+    """The pointer of a member or an item below `base`."""
     if isinstance(key, str) and ("~" in key or "/" in key):
         key = key.replace("~", "~0").replace("/", "~1")
     return f"{base}/{key}"

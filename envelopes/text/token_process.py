@@ -1,6 +1,6 @@
-"""Counts tokens in a process of its own; run as a program by `tokens`, never imported.
+"""Counts tokens in a process of its own. `tokens` runs it as a program; it is never imported.
 
-A line in is a JSON array of texts, a line out the JSON array of their counts. It ends with its input.
+Each input line is a JSON array of texts, each output line the JSON array of their counts. It ends with its input.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""The gate for foreign bytes: a value, or an Untrusted error that names the place.
+"""Parses JSON bytes that a foreign program wrote: a value, or an Untrusted error with the position.
 
-1. Bytes must be UTF-8; the error names the byte offset.
-2. msgspec reads the common case. What it refuses and JSON writers emit all the same (a lone
-   surrogate, NaN) is read by the standard library, so that nothing is lost to strictness.
-3. Nesting deeper than 200 and integers longer than 4,300 digits are refused with a reason:
-   either would end a worker later.
-4. Slices stay slices: `members` and `elements` give each value's own bytes, so that what is stored
-   is what was recorded: duplicate keys, 1.0 beside 1.00, huge integers. `admit` holds rules 1 and 3
-   for bytes that stay undecoded.
+1. Bytes must be UTF-8; the error has the byte offset.
+2. msgspec parses the usual case. What it refuses and JSON writers emit all the same (a lone surrogate, NaN)
+   is parsed by the standard library, so that nothing is lost to strictness.
+3. Nesting deeper than 200 and integers longer than 4,300 digits are refused: either would crash a worker later.
+4. `object_slices` and `array_slices` return each value's own bytes, so that what is stored is what was recorded:
+   duplicate keys, 1.0 beside 1.00, huge integers. `check_json` applies rules 1 and 3 to bytes that stay undecoded.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
@@ -27,8 +26,8 @@ DIGITS = 4300  # what Python itself converts (CVE-2020-10735)
 _WHITESPACE = " \t\r\n"
 _SPACE = re.compile(rf"[{_WHITESPACE}]*")
 _DECODER = json.JSONDecoder()
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -45,7 +44,7 @@ class Untrusted(ValueError):
 
 
 def decode_utf8(raw: bytes) -> str:
-    """Raises Untrusted with the byte at which it is none."""
+    """Raises Untrusted with the offset of the first byte that is not UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -61,48 +60,52 @@ def parse_json(raw: bytes) -> JsonValue:
 
 
 def parse_checked(raw: bytes) -> JsonValue:
-    """The same of bytes that lie within what `admit` let in: how deep they are was looked at then. Raises Untrusted."""
+    """The same for bytes that lie within what `check_json` passed, whose depth is known. Raises Untrusted."""
     try:
         value: JsonValue = msgspec.json.decode(raw)
     except RecursionError:
         decode_utf8(raw)
         raise Untrusted(f"nested deeper than {DEPTH}") from None
     except ValueError:  # msgspec's errors, and invalid UTF-8
-        value = _lenient(decode_utf8(raw))
+        text = decode_utf8(raw)
+        with _refusing():
+            value = json.loads(text)
     return value
 
 
 def parse_beginning(raw: bytes, lists: Collection[str], room: int, least: int) -> JsonValue:
-    """The same of a JSON object whose members of the names in `lists` may be long: of such a list about its first
-    `room` bytes, and `least` elements or more; all of it where it is shorter, or where its elements are not alike.
+    """Parses a JSON object of which the members named in `lists` may be long lists.
+
+    About the first `room` bytes of each such list are parsed, and at least `least` elements; all of a list that is
+    shorter, or whose elements are not alike. Raises Untrusted.
     """
     try:
-        found = _MEMBERS.decode(raw)
+        members = _OBJECT.decode(raw)
         return {
             name: (_first_elements(bytes(value), room, least) if name in lists else None) or parse_checked(bytes(value))
-            for name, value in found.items()
+            for name, value in members.items()
         }
     except (msgspec.MsgspecError, RecursionError):
         return parse_checked(raw)
 
 
 def _first_elements(raw: bytes, room: int, least: int) -> JsonValue:
-    """None where no end of an element was found. What is JSON with a bracket behind it was cut between two elements."""
+    """None where no end of an element was found. A cut that makes JSON with a bracket was between two elements."""
     ending = b"}," if raw[1:2] == b"{" else b'",'
     at = raw.find(ending, room)
     if not raw.startswith(b"[") or at < 0:
         return None
     try:
-        found: list[JsonValue] = msgspec.json.decode(raw[: at + 1] + b"]")
+        elements: list[JsonValue] = msgspec.json.decode(raw[: at + 1] + b"]")
     except ValueError:
         return None
-    return found if len(found) >= least else None
+    return elements if len(elements) >= least else None
 
 
 def check_json(raw: bytes) -> None:
-    """Raises Untrusted for bytes that no reader may keep even as a slice. Says nothing about syntax.
+    """Raises Untrusted for bytes that no reader may keep even undecoded. Does not check the syntax.
 
-    Cheap for what is ordinary: nothing is decoded unless the bytes look suspicious.
+    Cheap for ordinary bytes: nothing is decoded unless they look suspicious.
     """
     if not raw.isascii():
         decode_utf8(raw)
@@ -116,27 +119,27 @@ def object_slices(raw: bytes) -> dict[str, bytes]:
     """The members of the JSON object in `raw`, each value as its own bytes. The last of a repeated key wins."""
     text = decode_utf8(raw)
     try:
-        return {key: bytes(value) for key, value in _MEMBERS.decode(raw).items()}
+        return {key: bytes(value) for key, value in _OBJECT.decode(raw).items()}
     except (msgspec.MsgspecError, RecursionError):
-        return _members(text.rstrip(_WHITESPACE))
+        return _lenient_object(text.rstrip(_WHITESPACE))
 
 
 def array_slices(raw: bytes) -> list[bytes]:
     """The elements of the JSON array in `raw`, each as its own bytes."""
     text = decode_utf8(raw)
     try:
-        return [bytes(value) for value in _ELEMENTS.decode(raw)]
+        return [bytes(value) for value in _ARRAY.decode(raw)]
     except (msgspec.MsgspecError, RecursionError):
-        return _elements(text.rstrip(_WHITESPACE))
+        return _lenient_array(text.rstrip(_WHITESPACE))
 
 
-def join_object(found: dict[str, bytes]) -> bytes:
-    """The JSON object that has these members, the inverse of `members`."""
-    return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in found.items()) + b"}"
+def join_object(members: dict[str, bytes]) -> bytes:
+    """The JSON object with these members, the inverse of `object_slices`."""
+    return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in members.items()) + b"}"
 
 
 def dump_json(value: JsonValue) -> bytes:
-    """JSON of a tamed value: what UTF-8 or 64 bits cannot hold is written with escapes and digits."""
+    """JSON of a parsed value: what UTF-8 or 64 bits cannot hold is written with escapes and digits."""
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError):
@@ -148,116 +151,99 @@ def visible(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _lenient(text: str) -> JsonValue:
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turns what a parser of the standard library raises into Untrusted."""
     try:
-        value: JsonValue = json.loads(text)
+        yield
     except RecursionError:
         raise Untrusted(f"nested deeper than {DEPTH}") from None
     except json.JSONDecodeError as error:
         raise Untrusted(f"not JSON: {error.msg} at character {error.pos}") from None
     except ValueError as error:
         raise Untrusted(f"not readable: {error}") from None
-    return value
 
 
 def _is_deep(raw: bytes) -> bool:
-    """The running sum of opened and closed brackets; those inside strings do not count.
+    """Sums opening and closing brackets; those inside strings do not count.
 
-    Innermost pairs go first, all at once: what is ordinary is gone after a few rounds and need not be summed.
-    A round that takes hardly anything is a sign of depth, and 100 of them would take longer than the sum.
+    Innermost pairs are removed first, all at once: ordinary JSON is gone after a few rounds and need not be
+    summed. A round that removes hardly anything is a sign of depth, and 100 of them would take longer than the sum.
     """
     if len(raw) <= DEPTH or len(raw.translate(None, _NOT_OPENING)) <= DEPTH:
         return False
     unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
     structure = unescaped.translate(None, _NOT_STRUCTURE)
-    # Two quotes that meet may go: every bracket stays as far inside or outside of a string as it was.
+    # Two quotes that meet can be removed: every bracket stays inside or outside of a string.
     outside = b"".join(structure.replace(b'""', b"").split(b'"')[::2])
-    left, is_flat, rounds = outside, True, 0
-    while left and is_flat and rounds < DEPTH // 2:  # a round takes two levels at most
-        before, left = left, left.replace(b"[]", b"").replace(b"{}", b"")
-        is_flat, rounds = len(left) * 8 <= len(before) * 7, rounds + 1
+    rest, is_flat, rounds = outside, True, 0
+    while rest and is_flat and rounds < DEPTH // 2:  # a round removes two levels at most
+        before, rest = rest, rest.replace(b"[]", b"").replace(b"{}", b"")
+        is_flat, rounds = len(rest) * 8 <= len(before) * 7, rounds + 1
     steps = memoryview(outside.translate(_STEPS)).cast("b")
-    return bool(left) and max(accumulate(steps), default=0) > DEPTH
+    return bool(rest) and max(accumulate(steps), default=0) > DEPTH
 
 
 def _has_long_number(raw: bytes) -> bool:
-    """A run of that many digits covers at least one of the positions that are looked at."""
+    """True for a run of more than DIGITS digits, which covers at least one of the positions that are tested."""
     for at in range(DIGITS, len(raw), DIGITS + 1):
         if raw[at : at + 1].isdigit() and (raw[at - 64 : at].isdigit() or raw[at : at + 64].isdigit()):
             return _LONG_NUMBER.search(raw) is not None
     return False
 
 
-def _members(text: str) -> dict[str, bytes]:
+def _lenient_object(text: str) -> dict[str, bytes]:
     at = _open(text, "{", "object")
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     while text[at : at + 1] != "}":
-        key, at = _key(text, at)
-        end = _value_end(text, at)
-        found[key] = text[at:end].encode()
-        at = _next(text, end, "}")
+        if text[at : at + 1] != '"':
+            raise Untrusted(f"expected a key at character {at}")
+        with _refusing():
+            key, end = scanstring(text, at + 1)
+        at = _skip(text, end)
+        if text[at : at + 1] != ":":
+            raise Untrusted(f"expected ':' at character {at}")
+        members[key], at = _lenient_value(text, _skip(text, at + 1), "}")
     _close(text, at)
-    return found
+    return members
 
 
-def _elements(text: str) -> list[bytes]:
+def _lenient_array(text: str) -> list[bytes]:
     at = _open(text, "[", "array")
-    found: list[bytes] = []
+    elements: list[bytes] = []
     while text[at : at + 1] != "]":
-        end = _value_end(text, at)
-        found.append(text[at:end].encode())
-        at = _next(text, end, "]")
+        element, at = _lenient_value(text, at, "]")
+        elements.append(element)
     _close(text, at)
-    return found
+    return elements
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
 
 
 def _open(text: str, bracket: str, kind: str) -> int:
     at = _skip(text, 0)
     if text[at : at + 1] != bracket:
-        found = "NUL bytes, a hole that a crash or a full disk left" if text.startswith("\0") else ""
-        raise Untrusted(f"expected a JSON {kind}" + (f", found {found}" if found else ""))
+        hole = ", found NUL bytes, a hole that a crash or a full disk left" if text.startswith("\0") else ""
+        raise Untrusted(f"expected a JSON {kind}{hole}")
     return _skip(text, at + 1)
 
 
-def _key(text: str, at: int) -> tuple[str, int]:
-    if text[at : at + 1] != '"':
-        raise Untrusted(f"expected a key at character {at}")
-    try:
-        key, end = scanstring(text, at + 1)
-    except json.JSONDecodeError as error:
-        raise Untrusted(f"not JSON: {error.msg} at character {error.pos}") from None
-    at = _skip(text, end)
-    if text[at : at + 1] != ":":
-        raise Untrusted(f"expected ':' at character {at}")
-    return key, _skip(text, at + 1)
-
-
-def _value_end(text: str, at: int) -> int:
-    try:
-        return _DECODER.raw_decode(text, at)[1]
-    except RecursionError:
-        raise Untrusted(f"nested deeper than {DEPTH}") from None
-    except json.JSONDecodeError as error:
-        raise Untrusted(f"not JSON: {error.msg} at character {error.pos}") from None
-    except ValueError as error:
-        raise Untrusted(f"not readable: {error}") from None
-
-
-def _next(text: str, at: int, bracket: str) -> int:
-    at = _skip(text, at)
+def _lenient_value(text: str, at: int, bracket: str) -> tuple[bytes, int]:
+    """The bytes of the value at `at`, and where the next one begins, or the bracket that closes."""
+    with _refusing():
+        end = _DECODER.raw_decode(text, at)[1]
+    value, at = text[at:end].encode(), _skip(text, end)
     if text[at : at + 1] == bracket:
-        return at
+        return value, at
     if text[at : at + 1] != ",":
         raise Untrusted(f"expected ',' or '{bracket}' at character {at}")
     at = _skip(text, at + 1)
     if text[at : at + 1] == bracket:
         raise Untrusted(f"nothing between ',' and '{bracket}' at character {at}")
-    return at
+    return value, at
 
 
 def _close(text: str, at: int) -> None:

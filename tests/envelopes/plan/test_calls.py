@@ -14,7 +14,7 @@ from envelopes.plan.references import Scope, UnresolvedReference
 from envelopes.plan.schema import ActionPlan, Step, read_plan
 from envelopes.schema.call import Iteration, Limits, RunPolicy, Sandbox
 from envelopes.schema.timestamps import check_instant
-from envelopes.text.canonical_json import args_hash
+from envelopes.text.canonical_json import named_hash
 from envelopes.text.untrusted_json import Untrusted
 from tests.cases import each
 from tests.envelopes.settled import AT
@@ -60,7 +60,7 @@ def test_a_foreach_becomes_a_call_for_each_of_its_items_with_its_round_in_it() -
     ]
     assert [call.call_id for call in calls] == ["c1", "c2"]
     assert {call.loop_id for call in calls} == {"r1/file"}
-    assert [call.args_hash for call in calls] == [args_hash(call.args) for call in calls]
+    assert [call.args_hash for call in calls] == [named_hash(call.args) for call in calls]
 
 
 def test_a_call_says_what_it_belongs_to_and_takes_its_risk_from_the_tool() -> None:

@@ -24,7 +24,7 @@ from envelopes.plan.references import (
 )
 from envelopes.plan.schema import ActionPlan, Foreach, RetryPolicy, Step, read_plan
 from envelopes.schema.call import Iteration
-from envelopes.text.canonical_json import args_hash
+from envelopes.text.canonical_json import named_hash
 from envelopes.text.untrusted_json import Untrusted
 from tests.cases import each
 from tests.envelopes.settled import JSON, call, settled
@@ -168,12 +168,12 @@ def test_a_call_holds_the_arguments_that_were_resolved_and_their_hash() -> None:
         tool=step.tool,
         step_id=step.id,
         args=args,
-        args_hash=args_hash(args),
+        args_hash=named_hash(args),
         iteration=Iteration(index=0, item_name="item", item_value=rounds[0]),
     )
     written = calls.encode(resolved_call)
     assert written["args"] == {"path": "a.md", "content": "..."}
-    assert written["argsHash"] == args_hash({"path": "a.md", "content": "..."})
+    assert written["argsHash"] == named_hash({"path": "a.md", "content": "..."})
     assert written["iteration"] == {"index": 0, "itemName": "item", "itemValue": {"path": "a.md", "size": 3}}
 
 

@@ -12,7 +12,7 @@ from envelopes.plan.schema import ActionPlan, read_plan
 from envelopes.plan.verify import RebuiltRun, StepState, rebuild_run
 from envelopes.schema.call import Iteration, ToolCall, ToolResult
 from envelopes.schema.event import ExecutionEvent
-from envelopes.text.canonical_json import args_hash
+from envelopes.text.canonical_json import named_hash
 from tests.cases import each
 from tests.envelopes.plan.test_confirmation_audit import confirmed
 from tests.envelopes.settled import AT, call, settled
@@ -26,7 +26,7 @@ FILE = {
 }
 SUM = {"id": "sum", "tool": "Note", "args": {"text": "{$steps.file.okCount} of {$steps.file.count}"}}
 ITEMS = [{"path": "a.md"}, {"path": "b.md"}]
-LISTED = call(call_id="c1", step_id="list", tool="Glob", args={"in": "notes"}, args_hash=args_hash({"in": "notes"}))
+LISTED = call(call_id="c1", step_id="list", tool="Glob", args={"in": "notes"}, args_hash=named_hash({"in": "notes"}))
 
 
 def plan(*steps: dict[str, Any]) -> ActionPlan:
@@ -93,7 +93,7 @@ def test_a_call_that_the_plan_does_not_ask_for_is_named(changed: ToolCall, probl
 
 
 def test_masked_arguments_are_held_to_their_hash() -> None:
-    real = args_hash({**ITEMS[0], "as": 0})
+    real = named_hash({**ITEMS[0], "as": 0})
     masked = moved(0, "c2", args={"path": "…", "as": 0}, args_hash=real, redactions=("/path",))
     assert rebuilt(LISTED, masked, *CALLS[2:]).problems == ()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from envelopes.text.canonical_json import NotCanonical, args_hash, canonical_bytes, hash_value, named_hash
+from envelopes.text.canonical_json import NotCanonical, canonical_bytes, hash_value, named_hash
 from tests.envelopes.settled import JSON
 
 
@@ -77,7 +77,7 @@ def test_a_hash_is_the_sha256_of_the_bytes() -> None:
 
 
 def test_a_hash_that_travels_alone_names_its_scheme() -> None:
-    assert args_hash({"a": 1}) == "sha256:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
+    assert named_hash({"a": 1}) == "sha256:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
     assert named_hash(2**53) == f"sha256+exact:{hashlib.sha256(b'9007199254740992').hexdigest()}"
 
 
