@@ -15,7 +15,7 @@ from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.text.untrusted_json import Untrusted, parse_json
-from envelopes.variants import Variant, variant, variants_for
+from envelopes.variants import Variant, family_variant, variants_for
 from envelopes.variants.template import TemplateRefused
 
 PROBLEM_CHARACTERS = 200
@@ -67,7 +67,7 @@ def render_call(surfaces: Surfaces, name: str = "receipt") -> RenderedCall:
         raise UnansweredCall
     owner, canonical = load_canonical(surfaces)
     try:
-        chosen = variant(owner, name)
+        chosen = family_variant(owner, name)
     except KeyError:
         raise UnknownVariant(name, owner) from None
     return RenderedCall(owner, chosen, render(canonical, owner, chosen.policy, variant=chosen))

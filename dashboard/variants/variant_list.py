@@ -25,7 +25,7 @@ from envelopes.families.base import Family
 from envelopes.families.plugins import PluginOrigin
 from envelopes.families.registry import all_families, family, installed_families
 from envelopes.schema.variant import Variant
-from envelopes.variants import installed_variants, variant, variants_for
+from envelopes.variants import family_variant, installed_variants, variants_for
 
 RECORDED = "recorded"
 TEMPLATE = "template"
@@ -129,7 +129,7 @@ def load_current_variant(project_id: int, owner: str, variant_id: str) -> Varian
     if is_template(variant_id):
         return load_latest_version(project_id, variant_id)
     try:
-        return variant(family(owner), variant_id) if owner else None
+        return family_variant(family(owner), variant_id) if owner else None
     except KeyError:
         return None
 

@@ -1,8 +1,8 @@
-"""Variants that serve every family, and the list of all that one family has.
+"""Variants that serve every family, and the list of all variants of one family.
 
-Each is a renderer like a family's own: segments with pointers, within the policy, every cut stated.
-Installed packages add others (`envelopes.families.plugins`): an id `family/name` belongs to one family, any other
-serves all of them.
+Each is a renderer like a family's own: segments with pointers, within the policy, every cut stated. Installed
+packages add others (`envelopes.families.plugins`): a variant with the id `family/name` belongs to that family, any
+other serves all families.
 """
 
 from __future__ import annotations
@@ -25,72 +25,75 @@ VARIANTS: tuple[Variant, ...] = (
     markdown.VARIANT,
 )
 
-__all__ = ["VARIANTS", "Variant", "reload_plugins", "installed_variants", "variant", "variants_for"]
+__all__ = ["VARIANTS", "Variant", "family_variant", "installed_variants", "reload_plugins", "variants_for"]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def variants_for(family: Family) -> tuple[Variant, ...]:
-    """The receipt first, then the family's own, then the shared ones; each with the family's policy.
+    """The variants of a family: its receipt, its other renderers, the shared ones, and those of packages for it.
 
-    Behind them those of packages; one that is made for this family keeps its own policy.
+    Each has the family's policy; only a package's variant for this family keeps its own.
     """
-    own = sorted(family.renderers, key=lambda name: name != "receipt")
-    added = [plugin.value for plugin in installed_variants().plugins]
-    shared = [one for one in (*VARIANTS, *added) if "/" not in one.id and one.name not in family.renderers]
+    own = [
+        Variant(
+            id=f"{family.name}/{name}",
+            version=family.versions.get(name, 1),
+            title=name.replace("_", " ").capitalize(),
+            render=family.renderers[name],
+            policy=family.rendering,
+        )
+        for name in sorted(family.renderers, key=lambda name: name != "receipt")
+    ]
+    installed = [plugin.value for plugin in installed_variants().plugins]
+    others = [candidate for candidate in (*VARIANTS, *installed) if candidate.name not in family.renderers]
+    shared = [candidate for candidate in others if "/" not in candidate.id]
     return (
-        *(_own(family, name) for name in own),
-        *(msgspec.structs.replace(one, policy=family.rendering) for one in shared),
-        *(one for one in added if one.id.startswith(f"{family.name}/") and one.name not in family.renderers),
+        *own,
+        *(msgspec.structs.replace(candidate, policy=family.rendering) for candidate in shared),
+        *(candidate for candidate in others if candidate.id.startswith(f"{family.name}/")),
     )
 
 
 @cache
 def installed_variants() -> plugins.LoadedPlugins[Variant]:
-    """Looked for once a process."""
-    taken = {one.name for one in VARIANTS} | {"recorded", "none", "receipt"}
+    """Loads the variants of installed packages, once a process."""
+    taken = {candidate.name for candidate in VARIANTS} | {"recorded", "none", "receipt"}
 
-    def check(one: Variant) -> None:
-        _check(one, taken)
-        taken.add(one.id)
-        taken.add(one.name)
+    def check(candidate: Variant) -> None:
+        _check(candidate, taken)
+        taken.update((candidate.id, candidate.name))
 
     return plugins.load_plugins(plugins.VARIANTS, Variant, check)
 
 
 def reload_plugins() -> None:
-    """Forgets what packages added: for a process in which one is installed while it runs."""
+    """Clears the cache of installed variants, for a process in which a package was installed meanwhile."""
     installed_variants.cache_clear()
 
 
-def variant(family: Family, name: str) -> Variant:
-    """By name or by id. Raises KeyError for one that the family does not have."""
-    found = next((one for one in variants_for(family) if name in (one.name, one.id)), None)
-    if found is None:
-        raise KeyError(name)
-    return found
+def family_variant(family: Family, name: str) -> Variant:
+    """Finds a variant of the family by its name or id. Raises KeyError."""
+    for candidate in variants_for(family):
+        if name in (candidate.name, candidate.id):
+            return candidate
+    raise KeyError(name)
 
 
-def _own(family: Family, name: str) -> Variant:
-    return Variant(
-        id=f"{family.name}/{name}",
-        version=family.versions.get(name, 1),
-        title=name.replace("_", " ").capitalize(),
-        render=family.renderers[name],
-        policy=family.rendering,
-    )
-
-
-def _check(one: Variant, taken: set[str]) -> None:
+def _check(candidate: Variant, taken: set[str]) -> None:
     """Raises plugins.InvalidPlugin."""
-    held: tuple[tuple[object, type], ...] = ((one.id, str), (one.version, int), (one.policy, RenderPolicy))
-    for thing, kind in held:
-        if not isinstance(thing, kind):
-            raise plugins.InvalidPlugin(f"a {kind.__name__} is expected, not {type(thing).__name__}")
-    parts = one.id.split("/")
+    types: tuple[tuple[object, type], ...] = (
+        (candidate.id, str),
+        (candidate.version, int),
+        (candidate.policy, RenderPolicy),
+    )
+    for value, expected in types:
+        if not isinstance(value, expected):
+            raise plugins.InvalidPlugin(f"a {expected.__name__} is expected, not {type(value).__name__}")
+    parts = candidate.id.split("/")
     if len(parts) not in (1, 2) or not all(NAME.fullmatch(part) for part in parts):
-        raise plugins.InvalidPlugin(f"the id {one.id!r} is neither `name` nor `family/name` in lower-case words")
-    if one.id in taken or one.name in taken:
-        raise plugins.InvalidPlugin(f"there is a variant {one.name} already")
-    if not callable(one.render):
-        raise plugins.InvalidPlugin(f"{one.id}: its `render` is no function")
+        raise plugins.InvalidPlugin(f"the id {candidate.id!r} is neither `name` nor `family/name` in lower-case words")
+    if candidate.id in taken or candidate.name in taken:
+        raise plugins.InvalidPlugin(f"there is a variant {candidate.name} already")
+    if not callable(candidate.render):
+        raise plugins.InvalidPlugin(f"{candidate.id}: its `render` is not a function")

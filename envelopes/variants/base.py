@@ -1,4 +1,4 @@
-"""What the shared variants have in common: words of their own, and fields with their pointers."""
+"""Segments that the shared variants have in common: fields of the envelope with their pointers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from envelopes.schema.receipt import Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.outline import scalar_text
 
-INLINE_CHARACTERS = 200  # a longer string stands in a block of its own, which can be shortened
+INLINE_CHARACTERS = 200  # a longer string gets a block of its own, which can be shortened
 
 
-def words(text: str) -> Segment:
-    return Segment(text, "label")
-
-
-def field(value: JsonValue, pointer: str, role: Role = "value") -> Segment:
+def field_segment(value: JsonValue, pointer: str, role: Role = "value") -> Segment:
     """The string at `pointer` of the envelope, verbatim; any other scalar as JSON writes it."""
     if isinstance(value, str):
         return Segment(value, role, SegmentSource("canonical", pointer, 0, len(value)))
@@ -28,14 +24,14 @@ def is_block(value: JsonValue) -> bool:
     return isinstance(value, str) and ("\n" in value or len(value) > INLINE_CHARACTERS)
 
 
-def half(canonical: CanonicalResult) -> tuple[str, JsonValue]:
-    """The half that is there under its name; of an error, the members that say something."""
+def result_or_error(canonical: CanonicalResult) -> tuple[str, JsonValue]:
+    """The name and the value of the result or of the error; an error without its empty fields."""
     if canonical.error is None:
         return "result", canonical.result
-    members = msgspec.structs.asdict(canonical.error)
-    return "error", {name: value for name, value in members.items() if value is not None}
+    fields = msgspec.structs.asdict(canonical.error)
+    return "error", {name: value for name, value in fields.items() if value is not None}
 
 
-def paths(canonical: CanonicalResult) -> Iterator[Segment]:
+def artifact_paths(canonical: CanonicalResult) -> Iterator[Segment]:
     for index, artifact in enumerate(canonical.artifacts):
-        yield field(artifact.path, f"/artifacts/{index}/path")
+        yield field_segment(artifact.path, f"/artifacts/{index}/path")

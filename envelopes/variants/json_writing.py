@@ -1,9 +1,9 @@
-"""JSON text whose characters keep their sources, and which is shortened before it is written (RFC-066).
+"""Writes JSON whose characters keep their sources, and shortens it before it is written (RFC-066).
 
-    sourced     a value -> a tree whose leaves know their pointers
-    tightened   strings and lists of a tree cut to a size; what is cut says so where it is cut
-    written     a tree -> segments; their text is what json.dumps writes
-    bounded     all three: the loosest of the steps that fits
+    with_sources   a value -> a tree whose leaves have their pointers
+    shrink         strings, lists and objects of a tree cut to a size; each cut is stated where it is
+    write_json     a tree -> segments; their text equals that of json.dumps
+    render_json    a tree within a policy: shrunk by the largest limits that fit
 
 An escape in a string has the string's pointer but no range: it is not a slice of the field.
 """
@@ -27,7 +27,7 @@ PLAIN = re.compile(r'(?P<plain>[^\x00-\x1f"\\]+)|[\x00-\x1f"\\]+')
 PLAIN_ASCII = re.compile(r"(?P<plain>[ !#-\[\]-~]+)|[^ !#-\[\]-~]+")
 
 
-class Step(msgspec.Struct, frozen=True):
+class ShrinkLimits(msgspec.Struct, frozen=True):
     """The most characters of one string, elements of one list, and members of one object."""
 
     characters: int
@@ -35,120 +35,116 @@ class Step(msgspec.Struct, frozen=True):
     members: int
 
 
-# The loosest first. An envelope has six members, and an object loses some only when nothing else helps.
-STEPS = (
-    Step(4_000, 200, 200),
-    Step(2_000, 100, 200),
-    Step(1_000, 50, 200),
-    Step(400, 20, 100),
-    Step(200, 10, 50),
-    Step(80, 4, 50),
-    Step(40, 2, 12),
-    Step(20, 1, 6),
+# From large to small. An envelope has six members, and an object loses some only when nothing else helps.
+SHRINK_STEPS = (
+    ShrinkLimits(4_000, 200, 200),
+    ShrinkLimits(2_000, 100, 200),
+    ShrinkLimits(1_000, 50, 200),
+    ShrinkLimits(400, 20, 100),
+    ShrinkLimits(200, 10, 50),
+    ShrinkLimits(80, 4, 50),
+    ShrinkLimits(40, 2, 12),
+    ShrinkLimits(20, 1, 6),
 )
 
 
-class Text(msgspec.Struct, frozen=True):
+class JsonString(msgspec.Struct, frozen=True):
     """A string before it is escaped."""
 
     segments: tuple[Segment, ...]
 
 
-Tree: TypeAlias = dict[str, "Tree"] | list["Tree"] | Text | Segment
+Tree: TypeAlias = dict[str, "Tree"] | list["Tree"] | JsonString | Segment
 
 
-def sourced(value: JsonValue, pointer: str) -> Tree:
+def with_sources(value: JsonValue, pointer: str) -> Tree:
     match value:
         case dict():
-            return {key: sourced(child, join(pointer, key)) for key, child in value.items()}
+            return {key: with_sources(child, join(pointer, key)) for key, child in value.items()}
         case list():
-            return [sourced(child, join(pointer, index)) for index, child in enumerate(value)]
+            return [with_sources(child, join(pointer, index)) for index, child in enumerate(value)]
         case str():
-            return Text((Segment(value, "value", SegmentSource("canonical", pointer, 0, len(value))),))
+            return JsonString((Segment(value, "value", SegmentSource("canonical", pointer, 0, len(value))),))
         case _:
             return Segment(json.dumps(value), "value", SegmentSource("canonical", pointer))
 
 
-def own(text: str) -> Text:
-    return Text((Segment(text, "label"),))
-
-
-def bounded(tree: Tree, policy: RenderPolicy, *, ascii_only: bool) -> list[Segment]:
-    """Within the policy. Below the size of the tightest step the text is cut at its end, and says so."""
-    segments = list(written(tree, ascii_only=ascii_only))
+def render_json(tree: Tree, policy: RenderPolicy, *, ascii_only: bool) -> list[Segment]:
+    """Writes the tree within the policy. Where even the smallest limits do not fit, the end is cut and states so."""
+    segments = list(write_json(tree, ascii_only=ascii_only))
     if _length(segments) > policy.characters:
-        segments = _loosest_that_fits(tree, policy, ascii_only=ascii_only)
+        segments = _write_largest_that_fits(tree, policy, ascii_only=ascii_only)
     return fit(segments, policy)
 
 
-def _loosest_that_fits(tree: Tree, policy: RenderPolicy, *, ascii_only: bool) -> list[Segment]:
-    """Looked for by halves, as each step is smaller than the one before; the tightest where none fits."""
-    low, high = 0, len(STEPS) - 1
-    found: dict[int, list[Segment]] = {}
+def _write_largest_that_fits(tree: Tree, policy: RenderPolicy, *, ascii_only: bool) -> list[Segment]:
+    """Finds the limits by bisection, as each step is smaller than the one before; the smallest where none fits."""
+    low, high = 0, len(SHRINK_STEPS) - 1
+    written: dict[int, list[Segment]] = {}
     while low < high:
         middle = (low + high) // 2
-        found[middle] = list(written(tightened(tree, STEPS[middle], policy), ascii_only=ascii_only))
-        low, high = (low, middle) if _length(found[middle]) <= policy.characters else (middle + 1, high)
-    return found.get(low) or list(written(tightened(tree, STEPS[low], policy), ascii_only=ascii_only))
+        written[middle] = list(write_json(shrink(tree, SHRINK_STEPS[middle], policy), ascii_only=ascii_only))
+        low, high = (low, middle) if _length(written[middle]) <= policy.characters else (middle + 1, high)
+    return written.get(low) or list(write_json(shrink(tree, SHRINK_STEPS[low], policy), ascii_only=ascii_only))
 
 
 def _length(segments: list[Segment]) -> int:
     return sum(len(segment.text) for segment in segments)
 
 
-def tightened(tree: Tree, step: Step, policy: RenderPolicy) -> Tree:
+def shrink(tree: Tree, limits: ShrinkLimits, policy: RenderPolicy) -> Tree:
     match tree:
-        case Text():
-            parts = (_cut(segment, step.characters, policy) for segment in tree.segments)
-            return Text(tuple(segment for part in parts for segment in part))
+        case JsonString():
+            segments: list[Segment] = []
+            for segment in tree.segments:
+                is_long = len(segment.text) > limits.characters
+                segments += cut_segment(segment, limits.characters, policy) if is_long else [segment]
+            return JsonString(tuple(segments))
         case dict():
-            first = {key: tightened(child, step, policy) for key, child in list(tree.items())[: step.members]}
+            first = {key: shrink(child, limits, policy) for key, child in list(tree.items())[: limits.members]}
             return first if len(first) == len(tree) else first | {"…": _omitted(len(tree), len(first))}
         case list():
-            head = [tightened(child, step, policy) for child in tree[: step.elements]]
+            head = [shrink(child, limits, policy) for child in tree[: limits.elements]]
             return head if len(head) == len(tree) else [*head, _omitted(len(tree), len(head))]
         case _:
             return tree
 
 
-def written(tree: Tree, *, ascii_only: bool) -> Iterator[Segment]:
+def write_json(tree: Tree, *, ascii_only: bool) -> Iterator[Segment]:
     match tree:
-        case Text():
+        case JsonString():
             yield Segment('"', "label")
             for segment in tree.segments:
-                yield from _escaped(segment, PLAIN_ASCII if ascii_only else PLAIN)
+                yield from _escape(segment, PLAIN_ASCII if ascii_only else PLAIN)
             yield Segment('"', "label")
         case dict():
             for index, (key, child) in enumerate(tree.items()):
                 yield Segment(f"{', ' if index else '{'}{json.dumps(key, ensure_ascii=ascii_only)}: ", "label")
-                yield from written(child, ascii_only=ascii_only)
+                yield from write_json(child, ascii_only=ascii_only)
             yield Segment("}" if tree else "{}", "label")
         case list():
             for index, child in enumerate(tree):
                 yield Segment(", " if index else "[", "label")
-                yield from written(child, ascii_only=ascii_only)
+                yield from write_json(child, ascii_only=ascii_only)
             yield Segment("]" if tree else "[]", "label")
         case _:
             yield tree
 
 
-def _cut(segment: Segment, characters: int, policy: RenderPolicy) -> list[Segment]:
-    return cut_segment(segment, characters, policy) if len(segment.text) > characters else [segment]
+def _omitted(total: int, shown: int) -> JsonString:
+    return JsonString((Segment(f"[receipt shortened here: first {shown} of {total}]", "marker"),))
 
 
-def _omitted(total: int, shown: int) -> Text:
-    return Text((Segment(f"[receipt shortened here: first {shown} of {total}]", "marker"),))
-
-
-def _escaped(segment: Segment, pieces: re.Pattern[str]) -> Iterator[Segment]:
+def _escape(segment: Segment, runs: re.Pattern[str]) -> Iterator[Segment]:
+    """Splits a segment into runs of plain characters, which keep their ranges, and escapes, which have none."""
     source = segment.source
-    for piece in pieces.finditer(segment.text):
+    for run in runs.finditer(segment.text):
+        text = run[0] if run["plain"] else json.dumps(run[0])[1:-1]
         if source is None or source.start is None:
-            yield Segment(piece[0] if piece["plain"] else json.dumps(piece[0])[1:-1], segment.role, source)
-        elif piece["plain"]:
-            place = SegmentSource(
-                source.document, source.pointer, source.start + piece.start(), source.start + piece.end()
-            )
-            yield Segment(piece[0], segment.role, place)
+            run_source = source
+        elif run["plain"]:
+            start = source.start
+            run_source = SegmentSource(source.document, source.pointer, start + run.start(), start + run.end())
         else:
-            yield Segment(json.dumps(piece[0])[1:-1], segment.role, SegmentSource(source.document, source.pointer))
+            run_source = SegmentSource(source.document, source.pointer)
+        yield Segment(text, segment.role, run_source)

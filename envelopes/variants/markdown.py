@@ -1,6 +1,6 @@
 """Markdown: the outcome in bold, the fields as a list, long texts in fences.
 
-A fence is longer than any run of backticks in its text, so no output can close it.
+A fence is longer than any run of backticks in its text, so that no output can close it.
 """
 
 from __future__ import annotations
@@ -8,47 +8,49 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from envelopes.families.segments import label, line_break
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
 from envelopes.text.pointer import join
-from envelopes.variants.base import field, half, is_block, paths, words
+from envelopes.variants.base import artifact_paths, field_segment, is_block, result_or_error
 
 INDENT = "  "
-SHORTEST = "```"
-TICKS = re.compile(r"`+")
-NEW_LINE = Segment("\n", "break")
-ENDED = {"success": "succeeded", "error": "failed"}
+SHORTEST_FENCE = "```"
+BACKTICKS = re.compile(r"`+")
+VERBS = {"success": "succeeded", "error": "failed"}
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    return fit(_written(canonical), policy, tail=_artifacts(canonical))
+    return fit(_body(canonical), policy, tail=_artifacts(canonical))
 
 
-def _written(canonical: CanonicalResult) -> Iterator[Segment]:
-    yield words("**")
-    yield field(canonical.tool_name, "/tool_name")
-    yield words(" ")
-    yield Segment(ENDED[canonical.status], "headline", SegmentSource("canonical", "/status"))
-    yield words("**")
-    # An error's message is a member below; where it is the summary too, it is said once (RFC-107).
+def _body(canonical: CanonicalResult) -> Iterator[Segment]:
+    yield label("**")
+    yield field_segment(canonical.tool_name, "/tool_name")
+    yield label(" ")
+    yield Segment(VERBS[canonical.status], "headline", SegmentSource("canonical", "/status"))
+    yield label("**")
+    # An error's message is a field below; where it is also the summary, it is written once (RFC-107).
     if canonical.error is None or canonical.error.message != canonical.summary_text:
-        yield Segment("\n\n", "break")
-        yield field(canonical.summary_text, "/summary_text", "preview" if is_block(canonical.summary_text) else "value")
-    name, found = half(canonical)
-    members = found if isinstance(found, dict) else {name: found}
-    if members:
-        yield NEW_LINE
-    for key, value in members.items():
-        pointer = join(f"/{name}", key) if isinstance(found, dict) else f"/{name}"
+        yield line_break(2)
+        yield field_segment(
+            canonical.summary_text, "/summary_text", "preview" if is_block(canonical.summary_text) else "value"
+        )
+    name, content = result_or_error(canonical)
+    fields = content if isinstance(content, dict) else {name: content}
+    if fields:
+        yield line_break()
+    for key, value in fields.items():
+        pointer = join(f"/{name}", key) if isinstance(content, dict) else f"/{name}"
         yield from _entry(f"- {key}:", value, pointer, 0)
 
 
 def _entry(mark: str, value: JsonValue, pointer: str, depth: int) -> Iterator[Segment]:
-    yield NEW_LINE
-    yield words(f"{INDENT * depth}{mark}")
+    yield line_break()
+    yield label(f"{INDENT * depth}{mark}")
     match value:
         case dict() if value:
             for key, child in value.items():
@@ -59,42 +61,42 @@ def _entry(mark: str, value: JsonValue, pointer: str, depth: int) -> Iterator[Se
         case str() if is_block(value):
             yield from _fence(value, pointer)
         case _:
-            yield words(" ")
-            yield field(value, pointer)
+            yield label(" ")
+            yield field_segment(value, pointer)
 
 
 def _item(value: JsonValue, pointer: str, number: int, depth: int) -> Iterator[Segment]:
-    """A flat object stands on one line, a deep one below its number."""
+    """A flat object is written on one line, a nested one below its number."""
     if not (isinstance(value, dict | list) and value):
         yield from _entry("-", value, pointer, depth)
-    elif isinstance(value, list) or any(_is_deep(child) for child in value.values()):
+    elif isinstance(value, list) or any(_is_nested(child) for child in value.values()):
         yield from _entry(f"- {number}:", value, pointer, depth)
     else:
-        yield NEW_LINE
-        yield words(f"{INDENT * depth}-")
+        yield line_break()
+        yield label(f"{INDENT * depth}-")
         for index, (key, child) in enumerate(value.items()):
-            yield words(f"{',' if index else ''} {key}: ")
-            yield field(child, join(pointer, key))
+            yield label(f"{',' if index else ''} {key}: ")
+            yield field_segment(child, join(pointer, key))
 
 
-def _is_deep(value: JsonValue) -> bool:
+def _is_nested(value: JsonValue) -> bool:
     return is_block(value) or (isinstance(value, dict | list) and bool(value))
 
 
 def _fence(text: str, pointer: str) -> Iterator[Segment]:
-    """At the left edge whatever the depth: indented, each line would carry the renderer's blanks."""
-    longest = max(map(len, TICKS.findall(text))) if SHORTEST in text else 0
-    fence = "`" * (longest + 1) if longest else SHORTEST
-    yield words(f"\n{fence}\n")
-    yield field(text, pointer, "preview")
-    yield words(fence if text.endswith("\n") else f"\n{fence}")
+    """Writes a fence without indentation at any depth, so that the lines of the text stay verbatim."""
+    longest = max(map(len, BACKTICKS.findall(text))) if SHORTEST_FENCE in text else 0
+    fence = "`" * (longest + 1) if longest else SHORTEST_FENCE
+    yield label(f"\n{fence}\n")
+    yield field_segment(text, pointer, "preview")
+    yield label(fence if text.endswith("\n") else f"\n{fence}")
 
 
 def _artifacts(canonical: CanonicalResult) -> Iterator[Segment]:
     if canonical.artifacts:
-        yield words("\n\nArtifacts:\n")
-    for path in paths(canonical):
-        yield words("\n- ")
+        yield label("\n\nArtifacts:\n")
+    for path in artifact_paths(canonical):
+        yield label("\n- ")
         yield path
 
 

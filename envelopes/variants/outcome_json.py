@@ -1,10 +1,10 @@
 """The tool-loop strings of `outcome_to_model_content` (OUT-031 to OUT-040), from an envelope alone.
 
-What the envelope does not keep is not made up:
+What the envelope does not contain is replaced:
 
-* of a timeout the message that was stored stands in the place of the elapsed milliseconds;
-* a result that has artifacts, and was bounded or is over 12,000 characters, is the reference to the first
-  of them; else the output is the result, with its artifacts inside it.
+* a timeout has its stored message instead of the elapsed milliseconds;
+* a result that has artifacts, and was bounded or is over 12,000 characters, becomes a reference to the first of
+  them; any other output is the result, with its artifacts inside it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from envelopes.schema.result import CanonicalResult, JsonValue, ToolError, summa
 from envelopes.schema.settlement import envelope_situation
 from envelopes.schema.variant import Variant
 from envelopes.text.pointer import text_at
-from envelopes.variants.json_writing import Text, Tree, bounded, own, sourced
+from envelopes.variants.json_writing import JsonString, Tree, render_json, with_sources
 
-# Where a member may come from; it does where it equals the field, or ends in it ("Blocked: …").
+# The fields that a member may come from: it does if it equals the field, or ends in it ("Blocked: …").
 POINTERS = {
     "status": ("/status",),
     "error": ("/error/message", "/error/kind"),
@@ -43,21 +43,23 @@ POINTERS = {
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    outcome = outcome_of(canonical)
+    outcome = build_outcome(canonical)
     if isinstance(outcome, ToolExecutionResult):
-        tree = _output(canonical)
+        tree = _output_tree(canonical)
     else:
-        content = _content(outcome, canonical)
-        tree = {name: _member(name, value, canonical) for name, value in content.items()}
-    return bounded(tree, policy, ascii_only=True)
+        content: dict[str, Any] = json.loads(outcome_to_model_content(outcome))
+        if isinstance(outcome, ToolTimeout) and canonical.error is not None:
+            content["error"] = canonical.error.message
+        tree = {name: _member_tree(name, value, canonical) for name, value in content.items()}
+    return render_json(tree, policy, ascii_only=True)
 
 
-def outcome_of(canonical: CanonicalResult) -> ToolOutcome:
-    """Without a call's id and times, which an envelope does not hold: for the model's content alone."""
+def build_outcome(canonical: CanonicalResult) -> ToolOutcome:
+    """Builds an outcome for the model's content only: without the call's id and times, which no envelope has."""
     tool, error = canonical.tool_name, canonical.error
     if error is not None:
         return _failure(tool, error)
-    output = _nested(canonical)
+    output = _output(canonical)
     if canonical.artifacts and (_is_bounded(canonical.result) or not fits_inline(output)):
         return ToolArtifactReference("", tool, canonical.artifacts[0].path, summarize(canonical.summary_text))
     return ToolExecutionResult("", tool, output, 0)
@@ -74,15 +76,8 @@ def _failure(tool: str, error: ToolError) -> ToolOutcome:
     return ToolFailure("", tool, error.message, error.retryable)
 
 
-def _content(outcome: ToolOutcome, canonical: CanonicalResult) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(outcome_to_model_content(outcome))
-    if isinstance(outcome, ToolTimeout) and canonical.error is not None:
-        content["error"] = canonical.error.message
-    return content
-
-
-def _nested(canonical: CanonicalResult) -> Any:
-    """The output: the result, and in it the artifacts that the envelope keeps beside it (spec/model.md E-4)."""
+def _output(canonical: CanonicalResult) -> Any:
+    """The result, with the artifacts that the envelope has beside it inside it (spec/model.md E-4)."""
     document = canonical.to_json()
     result = document["result"]
     if not canonical.artifacts or not isinstance(result, dict):
@@ -90,16 +85,15 @@ def _nested(canonical: CanonicalResult) -> Any:
     return result | {"artifacts": document["artifacts"]}
 
 
-def _output(canonical: CanonicalResult) -> Tree:
-    tree = sourced(canonical.result, "/result")
-    nested = _nested(canonical)
+def _output_tree(canonical: CanonicalResult) -> Tree:
+    tree = with_sources(canonical.result, "/result")
     if isinstance(tree, dict) and canonical.artifacts:
-        return tree | {"artifacts": sourced(nested["artifacts"], "/artifacts")}
+        return tree | {"artifacts": with_sources(canonical.to_json()["artifacts"], "/artifacts")}
     return tree
 
 
 def _is_bounded(value: JsonValue) -> bool:
-    """A flag says so; a family without flags for it names the artifact or the number of what is left out."""
+    """Bounded by a `truncated` flag; in a family without flags, by an artifact or a number of omitted items."""
     if isinstance(value, list):
         return any(map(_is_bounded, value))
     if not isinstance(value, dict):
@@ -109,9 +103,9 @@ def _is_bounded(value: JsonValue) -> bool:
     return any(marks) or any(map(_is_bounded, value.values()))
 
 
-def _member(name: str, value: JsonValue, canonical: CanonicalResult) -> Tree:
+def _member_tree(name: str, value: JsonValue, canonical: CanonicalResult) -> Tree:
     if name == "retryable":
-        return sourced(value, "/error/retryable")
+        return with_sources(value, "/error/retryable")
     if not isinstance(value, str):
         return Segment(json.dumps(value), "label")
     document = canonical.to_json()
@@ -120,8 +114,8 @@ def _member(name: str, value: JsonValue, canonical: CanonicalResult) -> Tree:
         if field and value.endswith(field):
             source = SegmentSource("canonical", pointer, 0, len(field))
             before = (Segment(value[: -len(field)], "label"),) if value != field else ()
-            return Text((*before, Segment(field, "value", source)))
-    return own(value)
+            return JsonString((*before, Segment(field, "value", source)))
+    return JsonString((Segment(value, "label"),))
 
 
 VARIANT = Variant(id="outcome_json", version=1, title="Outcome as JSON", render=render)

@@ -1,7 +1,7 @@
-"""Tags around verbatim text, like XML: nothing is escaped, so nothing has to be unescaped.
+"""Tags around verbatim text, like XML without escapes.
 
-When a text holds the closing tag of any member, all tags get a number (`stdout-2`): no output can close
-one of them or end the result.
+When a text contains the closing tag of any field, all tags get a number (`stdout-2`): no output can close a tag or
+end the result.
 """
 
 from __future__ import annotations
@@ -10,87 +10,89 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
+from envelopes.families.segments import label, line_break
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
 from envelopes.text.pointer import join
-from envelopes.variants.base import field, half, is_block, paths, words
+from envelopes.variants.base import artifact_paths, field_segment, is_block, result_or_error
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 CLOSING = re.compile(r"</([\w.-]+)>")
-NEW_LINE = Segment("\n", "break")
 OUTER = "tool_result"
-OWN_TAGS = frozenset({OUTER, "summary", "member", "item"})  # the others are names of the envelope's members
+OWN_TAGS = frozenset({OUTER, "summary", "member", "item"})  # all other tags are names of fields
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    written = _Tags(_free_mark(canonical))
-    return fit(written.outcome(canonical), policy, tail=written.end(canonical))
+    writer = _TagWriter(_free_suffix(canonical))
+    return fit(writer.body(canonical), policy, tail=writer.end(canonical))
 
 
-class _Tags:
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
+class _TagWriter:
+    """Writes tags whose names end in `suffix`."""
 
-    def outcome(self, canonical: CanonicalResult) -> Iterator[Segment]:
-        yield words(f"<{OUTER}{self._mark}>\n<status{self._mark}>")
-        yield field(canonical.status, "/status", "headline")
-        yield words(f"</status{self._mark}>")
+    def __init__(self, suffix: str) -> None:
+        self._suffix = suffix
+
+    def body(self, canonical: CanonicalResult) -> Iterator[Segment]:
+        yield label(f"<{OUTER}{self._suffix}>\n<status{self._suffix}>")
+        yield field_segment(canonical.status, "/status", "headline")
+        yield label(f"</status{self._suffix}>")
         yield from self._member("tool_name", canonical.tool_name, "/tool_name")
         yield from self._member("summary", canonical.summary_text, "/summary_text")
-        name, value = half(canonical)
+        name, value = result_or_error(canonical)
         yield from self._member(name, value, f"/{name}")
 
     def end(self, canonical: CanonicalResult) -> Iterator[Segment]:
         if canonical.artifacts:
-            yield words(f"\n<artifacts{self._mark}>")
-            for path in paths(canonical):
-                yield words(f"\n<path{self._mark}>")
+            yield label(f"\n<artifacts{self._suffix}>")
+            for path in artifact_paths(canonical):
+                yield label(f"\n<path{self._suffix}>")
                 yield path
-                yield words(f"</path{self._mark}>")
-            yield words(f"\n</artifacts{self._mark}>")
-        yield words(f"\n</{OUTER}{self._mark}>")
+                yield label(f"</path{self._suffix}>")
+            yield label(f"\n</artifacts{self._suffix}>")
+        yield label(f"\n</{OUTER}{self._suffix}>")
 
     def _member(self, name: str, value: JsonValue, pointer: str) -> Iterator[Segment]:
-        """On lines of its own. A name that cannot be a tag stands behind the tag of a `member`."""
+        """Writes a field on lines of its own. A name that cannot be a tag follows the tag `member`."""
         is_plain = PLAIN_NAME.fullmatch(name)
-        tag = f"{name if is_plain else 'member'}{self._mark}"
-        yield NEW_LINE
-        yield words(f"<{tag}>" if is_plain else f"<{tag}>{name}: ")
+        tag = f"{name if is_plain else 'member'}{self._suffix}"
+        yield line_break()
+        yield label(f"<{tag}>" if is_plain else f"<{tag}>{name}: ")
         yield from self._content(value, pointer)
-        yield words(f"</{tag}>")
+        yield label(f"</{tag}>")
 
     def _content(self, value: JsonValue, pointer: str) -> Iterator[Segment]:
         match value:
             case dict() if value:
                 for key, child in value.items():
                     yield from self._member(key, child, join(pointer, key))
-                yield NEW_LINE
+                yield line_break()
             case list() if value:
                 for index, child in enumerate(value):
                     yield from self._member("item", child, join(pointer, index))
-                yield NEW_LINE
+                yield line_break()
             case str() if is_block(value):
-                yield NEW_LINE
-                yield field(value, pointer, "preview")
+                yield line_break()
+                yield field_segment(value, pointer, "preview")
                 if not value.endswith("\n"):
-                    yield NEW_LINE
+                    yield line_break()
             case _:
-                yield field(value, pointer)
+                yield field_segment(value, pointer)
 
 
-def _free_mark(canonical: CanonicalResult) -> str:
-    """What the tags end in, so that none of their closing tags stands in a text or in a name."""
+def _free_suffix(canonical: CanonicalResult) -> str:
+    """Finds a suffix for the tags, so that none of their closing tags occurs in a text or in a name."""
     document = canonical.to_json()
     names = list(_names(document))
     taken = {name for text in (*_strings(document), *names) if "</" in text for name in CLOSING.findall(text)}
     if not taken:
         return ""
     tags = OWN_TAGS | set(names)
-    marks = ("" if number == 1 else f"-{number}" for number in count(1))
-    return next(mark for mark in marks if not any(tag + mark in taken for tag in tags))
+    suffixes = ("" if number == 1 else f"-{number}" for number in count(1))
+    return next(suffix for suffix in suffixes if not any(tag + suffix in taken for tag in tags))
 
 
 def _strings(value: JsonValue) -> Iterator[str]:

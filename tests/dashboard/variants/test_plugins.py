@@ -107,7 +107,7 @@ BROKEN = {
     ),
     "no function": (
         VARIANT.format(id="terse", body=WRITES).replace("render=render", "render='text'"),
-        "terse: its `render` is no function",
+        "terse: its `render` is not a function",
     ),
     "odd id": (VARIANT.format(id="<script>", body=WRITES), "the id '<script>' is neither"),
 }

@@ -23,7 +23,7 @@ from envelopes.schema.receipt import Receipt, Segment, SegmentSource, text_recei
 from envelopes.schema.result import CanonicalResult
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount, count_tokens
-from envelopes.variants import variant, variants_for
+from envelopes.variants import family_variant, variants_for
 
 ROWS = [Segment(f"row {number}\n", "value", SegmentSource("canonical", f"/result/{number}")) for number in range(50)]
 CEILING = 12_000
@@ -40,7 +40,7 @@ def first_rows(characters: int) -> Receipt:
 
 
 def writer(canonical: CanonicalResult, owner: Family, name: str) -> Write:
-    chosen = variant(owner, name)
+    chosen = family_variant(owner, name)
 
     def write(characters: int) -> Receipt:
         return render(canonical, owner, RenderPolicy(characters=characters), variant=chosen)
@@ -75,7 +75,7 @@ def test_a_field_stands_whole_at_every_budget_that_was_tried_from_the_one_that_i
 @pytest.mark.parametrize("owner", FAMILIES, ids=lambda one: one.name)
 def test_a_budget_in_tokens_is_kept_by_receipts_and_by_json(owner: Family) -> None:
     canonical = largest_sample(owner)
-    for one in (variants_for(owner)[0], variant(owner, "canonical_json")):
+    for one in (variants_for(owner)[0], family_variant(owner, "canonical_json")):
         write = writer(canonical, owner, one.name)
         found = sweep(write, CEILING)
         for part in (0.8, 0.3):

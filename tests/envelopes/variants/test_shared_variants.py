@@ -27,7 +27,7 @@ from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, Too
 from envelopes.schema.variant import Variant
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
-from envelopes.variants import VARIANTS, variant, variants_for
+from envelopes.variants import VARIANTS, family_variant, variants_for
 
 LIMITS = (0, 1, 80, 400, 2_000)
 SAMPLES = [
@@ -67,7 +67,7 @@ def failed(kind: str = "tool_execution_failed", message: str = "it broke", **fie
 def written(name: str, canonical: CanonicalResult, characters: int = 12_000) -> Receipt:
     external = family("external")
     policy = RenderPolicy(characters=characters)
-    return render(canonical, external, policy, variant=variant(external, name))
+    return render(canonical, external, policy, variant=family_variant(external, name))
 
 
 def assert_sourced(receipt: Receipt, document: JsonValue) -> None:
@@ -142,7 +142,7 @@ def test_any_envelope_is_written_within_its_policy_and_the_same_each_time(
 @pytest.mark.parametrize("name", ["tagged", "markdown"])
 def test_a_readable_variant_leaves_no_field_out_and_escapes_nothing(name: str) -> None:
     for owner, canonical in SAMPLES:
-        text = render(canonical, owner, ROOMY, variant=variant(owner, name)).text
+        text = render(canonical, owner, ROOMY, variant=family_variant(owner, name)).text
         half = canonical.result if canonical.error is None else msgspec.to_builtins(canonical.error)
         kept = [leaf for leaf in leaves(half) if canonical.error is None or leaf != "null"]
         assert not [leaf for leaf in kept if leaf not in text]
@@ -151,14 +151,14 @@ def test_a_readable_variant_leaves_no_field_out_and_escapes_nothing(name: str) -
 
 def test_the_envelope_as_json_is_what_json_dumps_writes() -> None:
     for owner, canonical in SAMPLES:
-        text = render(canonical, owner, ROOMY, variant=variant(owner, "canonical_json")).text
+        text = render(canonical, owner, ROOMY, variant=family_variant(owner, "canonical_json")).text
         assert text == json.dumps(canonical.to_json(), ensure_ascii=False)
 
 
 @given(result=JSON)
 def test_any_result_as_json_is_what_json_dumps_writes(result: JsonValue) -> None:
     for name, value in (("canonical_json", succeeded(result).to_json()), ("outcome_json", result)):
-        shown = render(succeeded(result), family("external"), ROOMY, variant=variant(family("external"), name))
+        shown = render(succeeded(result), family("external"), ROOMY, variant=family_variant(family("external"), name))
         assert shown.text == json.dumps(value, ensure_ascii=name == "outcome_json")
 
 
@@ -319,7 +319,7 @@ def test_a_family_may_write_a_shared_variant_in_its_own_way() -> None:
         renderers=family("external").renderers | {"markdown": lambda *_: [Segment("own", "label")]},
         versions={"markdown": 3},
     )
-    found = variant(own, "markdown")
+    found = family_variant(own, "markdown")
     assert (found.id, found.version) == ("external/markdown", 3)
     assert [one.name for one in variants_for(own)].count("markdown") == 1
     assert render(succeeded({}), own, RenderPolicy(), variant=found).text == "own"
@@ -332,9 +332,9 @@ def test_every_module_that_has_a_variant_is_listed() -> None:
 
 def test_a_variant_is_found_by_name_and_by_id() -> None:
     command = family("command")
-    assert variant(command, "receipt") == variant(command, "command/receipt") == variants_for(command)[0]
+    assert family_variant(command, "receipt") == family_variant(command, "command/receipt") == variants_for(command)[0]
     with pytest.raises(KeyError, match="telegram"):
-        variant(command, "telegram")
+        family_variant(command, "telegram")
 
 
 def test_every_variant_has_a_hash_of_its_own() -> None:
@@ -353,7 +353,7 @@ def test_the_hash_follows_id_version_and_policy_and_nothing_else() -> None:
 def test_the_receipt_by_name_and_as_an_object_are_one() -> None:
     for owner, canonical in SAMPLES:
         by_name = render(canonical, owner, owner.rendering)
-        assert render(canonical, owner, owner.rendering, variant=variant(owner, "receipt")) == by_name
+        assert render(canonical, owner, owner.rendering, variant=family_variant(owner, "receipt")) == by_name
 
 
 def test_a_variant_that_passes_its_policy_is_a_fault_and_is_not_cut() -> None:
