@@ -132,16 +132,22 @@ class Projector:
             self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
         return shown.text, shown.cut is None
 
-    def line(self, field: str, text: str, budget: int) -> str:
-        """The beginning of a short text, ended by an ellipsis where it was cut; nothing is written."""
-        if len(text) <= budget:
+    def line(self, field: str, text: str | None, budget: int) -> str | None:
+        """The beginning of a short text, ended by an ellipsis where it was cut; nothing is written. None stays None."""
+        if text is None or len(text) <= budget:
             return text
         shown, cut = clip(text, budget, len(text))
         self.cuts.append(FieldCut(f"/result/{field}", cut))
         return shown
 
-    def text(self, field: str, text: str, budget: int, *, role: str) -> dict[str, JsonValue]:
-        """`field` with its preview, and `<field>_artifact` with its index when it was cut."""
+    def one_line(self, field: str, text: str | None, budget: int) -> str | None:
+        """As `line`, with its line breaks as blanks, so that it cannot pass for a line of the receipt's own."""
+        return None if text is None else self.line(field, " ".join(text.split()), budget)
+
+    def text(self, field: str, text: str | None, budget: int, *, role: str) -> dict[str, JsonValue]:
+        """`field` with its preview, and `<field>_artifact` with its index when it was cut. Nothing for None."""
+        if text is None:
+            return {}
         shown, artifact = self.preview(field, text, budget, role=role)
         return {field: shown} if artifact is None else {field: shown, f"{field}_artifact": artifact}
 
@@ -151,19 +157,32 @@ class Projector:
             self.cuts.append(FieldCut(f"/result/{field}", Cut("lines", len(items), ((0, limit),))))
         return items[:limit]
 
-    def items(self, field: str, items: list[JsonValue], policy: ProjectionPolicy) -> dict[str, JsonValue]:
-        """`field` with the items that fit by number and by size, and `<field>_omitted` when some did not."""
-        limit = count_fitting((text_size(item) for item in items), rows=policy.rows, characters=policy.preview)
+    def items(
+        self, field: str, items: list[JsonValue], policy: ProjectionPolicy, *, characters: int | None = None
+    ) -> dict[str, JsonValue]:
+        """`field` with the items that fit by number and by size, and `<field>_omitted` when some did not.
+
+        `characters` is a budget of the field's own, instead of the policy's for a preview.
+        """
+        budget = policy.preview if characters is None else characters
+        limit = count_fitting((text_size(item) for item in items), rows=policy.rows, characters=budget)
         shown = self.rows(field, items, limit)
         return {field: shown} if len(shown) == len(items) else {field: shown, f"{field}_omitted": len(items) - limit}
 
     def build_items(
-        self, field: str, items: Sequence[Item], policy: ProjectionPolicy, build: Callable[[Item, str], JsonValue]
+        self,
+        field: str,
+        items: Sequence[Item],
+        policy: ProjectionPolicy,
+        build: Callable[[Item, str], JsonValue],
+        *,
+        characters: int | None = None,
     ) -> dict[str, JsonValue]:
         """As `items`, for those that `build(item, its field)` shortens in parts. Omitted items leave no cuts."""
+        budget = policy.preview if characters is None else characters
         before = len(self.cuts)
         built = [build(item, f"{field}/{index}") for index, item in enumerate(items[: policy.rows])]
-        limit = count_fitting((text_size(item) for item in built), rows=policy.rows, characters=policy.preview)
+        limit = count_fitting((text_size(item) for item in built), rows=policy.rows, characters=budget)
         start = len(f"/result/{field}/")
         self.cuts[before:] = [cut for cut in self.cuts[before:] if int(cut.pointer[start:].partition("/")[0]) < limit]
         if limit == len(items):

@@ -1,4 +1,4 @@
-"""Typed results of the memory family, and their bounded projection."""
+"""The results of MemorySearch and MemoryGet and their bounded forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.families.base import FieldCut, Projector, ResultMembers, project_by_type
+from envelopes.families.base import FieldCut, Projection, Projector, ResultMembers, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text
@@ -56,65 +56,60 @@ class ReadMemory(msgspec.Struct, frozen=True, kw_only=True):
     memory: Memory
 
 
-def _found(found: FoundMemories, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+def _project_found(result: FoundMemories, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     return {
-        "query": projector.line("query", found.query, policy.details),
-        **projector.build_items("results", found.results, policy, partial(_row, projector, policy)),
+        "query": projector.line("query", result.query, policy.details),
+        **projector.build_items("results", result.results, policy, partial(_project_row, projector, policy)),
     }
 
 
-def _row(projector: Projector, policy: ProjectionPolicy, found: FoundMemory, field: str) -> JsonValue:
-    """What a row leaves out is behind MemoryGet, so that nothing is written for it."""
+def _project_row(projector: Projector, policy: ProjectionPolicy, found: FoundMemory, field: str) -> JsonValue:
+    """MemoryGet gives what a row leaves out, so nothing is written for it."""
     return {
-        **_place(projector, found, field),
+        **_project_place(projector, found, field),
         "snippet": projector.line(f"{field}/snippet", found.snippet, SNIPPET_CHARACTERS),
         "score": found.score,
-        **_metadata(projector, policy, found, field),
+        **_project_metadata(projector, policy, found, field),
     }
 
 
-def _read(found: ReadMemory, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    memory = found.memory
+def _project_read(result: ReadMemory, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    memory = result.memory
     content, artifact = projector.preview("memory/content", memory.content, policy.preview, role="memory")
-    cut: dict[str, JsonValue] = {"content_truncated": True, "content_artifact": artifact}
+    cut: ResultMembers = {"content_truncated": True, "content_artifact": artifact}
+    place = _project_place(projector, memory, "memory")
+    metadata = _project_metadata(projector, policy, memory, "memory")
+    if "metadata" not in metadata:
+        metadata["metadata_artifact"] = projector.store("metadata", outline_text(memory.metadata))
     return {
         "memory": {
-            **_place(projector, memory, "memory"),
+            **place,
             "content": content,
             "truncated": memory.truncated,
             **({} if artifact is None else cut),
-            **_kept_metadata(projector, policy, memory),
+            **metadata,
         }
     }
 
 
-def _place(projector: Projector, one: Remembered, field: str) -> dict[str, JsonValue]:
-    row: dict[str, JsonValue] = {
-        "kind": one.kind,
-        "source_ref": one.source_ref,
-        "scope_kind": one.scope_kind,
-        "workspace_id": one.workspace_id,
-        "agent_id": one.agent_id,
-        "source_path": one.source_path,
-        "title": projector.line(f"{field}/title", one.title, TITLE_CHARACTERS),
-        "updated_at": one.updated_at,
-    }
-    return {name: member for name, member in row.items() if member is not None}
+def _project_place(projector: Projector, memory: Remembered, field: str) -> ResultMembers:
+    return without_nulls(
+        {
+            **pick(memory, "kind", "source_ref", "scope_kind", "workspace_id", "agent_id", "source_path"),
+            "title": projector.line(f"{field}/title", memory.title, TITLE_CHARACTERS),
+            "updated_at": memory.updated_at,
+        }
+    )
 
 
-def _metadata(projector: Projector, policy: ProjectionPolicy, one: Remembered, field: str) -> dict[str, JsonValue]:
+def _project_metadata(
+    projector: Projector, policy: ProjectionPolicy, memory: Remembered, field: str
+) -> dict[str, JsonValue]:
     """The metadata, or how many members it has when it is larger than the details of an error may be."""
-    if len(json.dumps(one.metadata)) <= policy.details:
-        return {"metadata": one.metadata}
-    projector.cuts.append(FieldCut(f"/result/{field}/metadata", Cut("lines", len(one.metadata), ())))
-    return {"metadata_omitted": len(one.metadata)}
+    if len(json.dumps(memory.metadata)) <= policy.details:
+        return {"metadata": memory.metadata}
+    projector.cuts.append(FieldCut(f"/result/{field}/metadata", Cut("lines", len(memory.metadata), ())))
+    return {"metadata_omitted": len(memory.metadata)}
 
 
-def _kept_metadata(projector: Projector, policy: ProjectionPolicy, memory: Memory) -> dict[str, JsonValue]:
-    members = _metadata(projector, policy, memory, "memory")
-    if "metadata" not in members:
-        members["metadata_artifact"] = projector.store("metadata", outline_text(memory.metadata))
-    return members
-
-
-project = project_by_type({FoundMemories: _found, ReadMemory: _read})
+PROJECTIONS: dict[type[msgspec.Struct], Projection] = {FoundMemories: _project_found, ReadMemory: _project_read}

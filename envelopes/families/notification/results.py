@@ -53,8 +53,8 @@ def _project_notification(
     text = projector.text("text", result.text, policy.details, role="notification")
     for index, delivery in enumerate(listed["deliveries"]):
         if "reason" in delivery:
-            reason = " ".join(delivery["reason"].split())
-            delivery["reason"] = projector.line(f"deliveries/{index}/reason", reason, REASON_CHARACTERS)
+            field = f"deliveries/{index}/reason"
+            delivery["reason"] = projector.one_line(field, delivery["reason"], REASON_CHARACTERS)
     return {
         "notification_id": result.notification_id,
         "status": result.status,

@@ -44,12 +44,10 @@ class SymbolAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _project_text_matches(result: TextMatches, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    text = result.content
-    content = {} if text is None else projector.text("content", text, policy.preview, role="content")
     return {
         **pick(result, "mode", "file_count", "line_count", "match_count", "applied_limit", "applied_offset"),
         **projector.items("filenames", list(result.filenames), policy),
-        **content,
+        **projector.text("content", result.content, policy.preview, role="content"),
     }
 
 
