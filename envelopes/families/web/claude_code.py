@@ -1,38 +1,38 @@
-"""What Claude Code recorded of WebFetch and WebSearch, and where its receipts took it from."""
+"""Claude Code's WebFetch and WebSearch: what it recorded, and where its receipts took it from."""
 
 from __future__ import annotations
 
+import re
+
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json_at
-from envelopes.alignment.lenient_structs import RecordedObject, reading, tool_mapping
+from envelopes.alignment.lenient_structs import RecordedObject, link_names, read_struct, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span, match_at
-from envelopes.families.web.results import Link, Page, SearchResults
+from envelopes.families.web.results import Link, RecordedPage, RecordedSearch
 from envelopes.text.outline import outline_text
 
 AGENT = "claude-code"
+FETCH_NAMES = {
+    "url": "url",
+    "code": "status",
+    "codeText": "status_text",
+    "bytes": "bytes_read",
+    "durationMs": "duration_ms",
+    "result": "text",
+}
+
+_QUERY = 'Web search results for query: "'
+_LINKS = "Links: "
+_REST_OF_JSON = re.compile(r'["\n\]}]*')
+_REMINDER = "\n\nREMINDER: You MUST include the sources above"
 
 
 def _read_fetch(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    page = Page(
-        url=recorded.text("url"),
-        status=recorded.integer("code"),
-        status_text=recorded.text("codeText"),
-        bytes_read=recorded.integer("bytes"),
-        duration_ms=recorded.number("durationMs"),
-        text=recorded.text("result") or "",
-    )
-    links = {
-        "/url": "/result/url",
-        "/code": "/result/status",
-        "/codeText": "/result/status_text",
-        "/bytes": "/result/bytes_read",
-        "/durationMs": "/result/duration_ms",
-        "/result": "/result/text",
-    }
+    page = read_struct(RecordedPage, recorded, FETCH_NAMES)
     status = f" with status {page.status}" if page.status is not None else ""
-    said = f"Fetched {page.url or 'a page'}{status}"
-    return reading(evidence, page, said, links=links, outputs=(OutputField("/result"),))
+    summary = f"Fetched {page.url or 'a page'}{status}"
+    return reading(evidence, page, summary, links=link_names(FETCH_NAMES), outputs=(OutputField("/result"),))
 
 
 def _align_fetch(recorded: RecordedObject, text: str) -> list[Span]:
@@ -41,33 +41,28 @@ def _align_fetch(recorded: RecordedObject, text: str) -> list[Span]:
 
 def _read_search(evidence: Evidence, recorded: RecordedObject) -> Reading:
     links = {"/query": "/result/query", "/durationSeconds": "/result/duration_seconds"}
-    found: list[Link] = []
+    pages: list[Link] = []
     texts: list[str] = []
     outputs: list[OutputField] = []
     for index, item in enumerate(recorded.items("results")):
         pointer = f"/results/{index}"
         if isinstance(item.get("content"), list):
             for row, entry in enumerate(item.items("content")):
-                links[f"{pointer}/content/{row}"] = f"/result/results/{len(found)}"
-                found.append(Link(entry.text("title") or "", entry.text("url") or ""))
+                links[f"{pointer}/content/{row}"] = f"/result/results/{len(pages)}"
+                pages.append(Link(entry.text("title") or "", entry.text("url") or ""))
         else:
             texts.append(item.recorded if isinstance(item.recorded, str) else outline_text(item.recorded))
             links[pointer] = "/result/text"
             outputs.append(OutputField(pointer))
-    result = SearchResults(
+    result = RecordedSearch(
         query=recorded.text("query"),
-        results=tuple(found),
+        results=tuple(pages),
         text="\n\n".join(texts),
         duration_seconds=recorded.number("durationSeconds"),
     )
     sought = f" for {result.query!r}" if result.query else ""
-    said = f"{len(found) or 'No'} web {'result' if len(found) == 1 else 'results'}{sought}"
-    return reading(evidence, result, said, links=links, outputs=tuple(outputs))
-
-
-_QUERY = 'Web search results for query: "'
-_LINKS = "Links: "
-_REMINDER = "\n\nREMINDER: You MUST include the sources above"
+    summary = f"{len(pages) or 'No'} web {'result' if len(pages) == 1 else 'results'}{sought}"
+    return reading(evidence, result, summary, links=links, outputs=tuple(outputs))
 
 
 def _align_search(recorded: RecordedObject, text: str) -> list[Span]:
@@ -88,11 +83,11 @@ def _align_search(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 def _align_result(text: str, at: int, item: RecordedObject, pointer: str) -> list[Span]:
-    """What stands between two results is white space and the rest of the JSON before."""
+    """One result. Between two of them are white space and the rest of the JSON before, and nothing else."""
     if isinstance(item.recorded, str):
-        start = _after(text, at, '"\n]}')
         end = text.rfind(_REMINDER)
-        whole = match_at(text, start, item.recorded.strip(), pointer)
+        rest = _REST_OF_JSON.match(text, at)
+        whole = match_at(text, rest.end() if rest else at, item.recorded.strip(), pointer)
         if whole is None or (end >= 0 and whole.end > end):
             return []
         offset = len(item.recorded) - len(item.recorded.lstrip())
@@ -104,13 +99,7 @@ def _align_result(text: str, at: int, item: RecordedObject, pointer: str) -> lis
     return match_json_at(text, start + len(_LINKS), content, f"{pointer}/content")[0]
 
 
-def _after(text: str, at: int, skipped: str) -> int:
-    while at < len(text) and text[at] in skipped:
-        at += 1
-    return at
-
-
-TOOLS = (
+MAPPINGS = (
     tool_mapping(
         agent=AGENT,
         tools=("WebFetch",),

@@ -1,14 +1,14 @@
-"""Typed results of the web family, and their bounded projection.
+"""The results of tools that read the web, and their bounded forms.
 
 Text from the web is untrusted: whoever wrote the page may have written orders to the model into it.
-What WebFetch of ours brings is wrapped in the canonical result already, so that no renderer can send
+The text that our WebFetch brings is wrapped in the canonical result already, so that no renderer can send
 it bare:
 
     <untrusted-web-content id="1f0c…" source="https://…">
     the text
     </untrusted-web-content id="1f0c…">
 
-The id follows from the text. A page cannot hold its own hash, so it cannot forge the last line.
+The id is a hash of the text. A page cannot contain its own hash, so it cannot forge the last line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.families.base import Projector, ResultMembers, project_by_type
+from envelopes.families.base import Projection, Projector, ResultMembers, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue
 
@@ -30,8 +30,8 @@ URL_CHARACTERS = 2_000
 SNIPPET_CHARACTERS = 300
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """One address as a foreign agent recorded it, and the text that was made of it."""
+class RecordedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One address as a foreign agent recorded it, and the text that it made of the page."""
 
     url: str | None = None
     status: int | None = None
@@ -46,7 +46,7 @@ class Link(msgspec.Struct, frozen=True):
     url: str
 
 
-class SearchResults(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedSearch(msgspec.Struct, frozen=True, kw_only=True):
     """Links as a foreign agent recorded them, and the text that was written about them."""
 
     query: str | None = None
@@ -111,50 +111,39 @@ class FoundPages(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: str
 
 
-def _page(found: Page, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+def _project_page(result: RecordedPage, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     return {
-        "url": found.url,
-        "status": found.status,
-        "status_text": found.status_text,
-        "bytes_read": found.bytes_read,
-        "duration_ms": found.duration_ms,
-        **projector.text("text", found.text, policy.preview, role="text"),
+        **pick(result, "url", "status", "status_text", "bytes_read", "duration_ms"),
+        **projector.text("text", result.text, policy.preview, role="text"),
     }
 
 
-def _search_results(found: SearchResults, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+def _project_search(result: RecordedSearch, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     return {
-        "query": found.query,
-        "duration_seconds": found.duration_seconds,
-        **projector.items("results", _links(found.results), policy),
-        **projector.text("text", found.text, policy.preview, role="text"),
+        **pick(result, "query", "duration_seconds"),
+        **projector.items("results", _list_links(result.results), policy),
+        **projector.text("text", result.text, policy.preview, role="text"),
     }
 
 
-def _links(links: Iterable[Link]) -> list[JsonValue]:
-    return [{"title": link.title, "url": link.url} for link in links]
+def _list_links(links: Iterable[Link]) -> list[JsonValue]:
+    return [pick(link, "title", "url") for link in links]
 
 
-def _fetched_page(found: FetchedPage, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    shown, artifact = projector.preview("text", found.text, policy.preview, role="page")
+def _project_fetched(result: FetchedPage, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    shown, artifact = projector.preview("text", result.text, policy.preview, role="page")
     projector.seal("text")  # cut through its last line, the page could go on as if it were the receipt
     return {
-        "url": projector.line("url", found.url, URL_CHARACTERS),
-        "final_url": projector.line("final_url", found.final_url, URL_CHARACTERS),
-        "status": found.status,
-        "content_type": found.content_type,
-        "bytes_read": found.bytes_read,
-        "truncated": found.truncated,
-        "sha256": found.sha256,
-        "fetched_at": found.fetched_at,
-        "source": found.source,
-        "text": wrapped(shown, found.text, found.final_url),
+        "url": projector.line("url", result.url, URL_CHARACTERS),
+        "final_url": projector.line("final_url", result.final_url, URL_CHARACTERS),
+        **pick(result, "status", "content_type", "bytes_read", "truncated", "sha256", "fetched_at", "source"),
+        "text": wrap_untrusted(shown, result.text, result.final_url),
         "text_truncated": True if artifact is not None else None,
         "text_artifact": artifact,
     }
 
 
-def wrapped(shown: str, text: str, source: str) -> str:
+def wrap_untrusted(shown: str, text: str, source: str) -> str:
     """`shown`, the whole or a preview of `text`, between two lines that `text` cannot forge."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     place = "".join(character for character in source if character.isprintable() and character not in '"<>')
@@ -163,49 +152,50 @@ def wrapped(shown: str, text: str, source: str) -> str:
     )
 
 
-def _found_pages(found: FoundPages, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    aside = msgspec.structs.replace(policy, preview=policy.preview // 5)
-    hits = msgspec.structs.replace(policy, preview=policy.preview - 2 * aside.preview)
+def _project_found(result: FoundPages, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    """Of the preview budget, attempts and citations get a fifth each and the hits the rest."""
+    aside = policy.preview // 5
+    attempts, hits, citations = result.provider_attempts, result.results, _list_links(result.citations)
     return {
-        "query": projector.line("query", found.query, policy.details),
-        "provider": found.provider,
-        "mode": found.mode,
-        **projector.build_items("provider_attempts", found.provider_attempts, aside, partial(_attempt, projector)),
-        "winning_provider": found.winning_provider,
-        **projector.build_items("results", found.results, hits, partial(_hit, projector)),
-        **projector.items("citations", _links(found.citations), aside),
-        "fetched_at": found.fetched_at,
+        "query": projector.line("query", result.query, policy.details),
+        **pick(result, "provider", "mode"),
+        **projector.build_items(
+            "provider_attempts", attempts, policy, partial(_project_attempt, projector), characters=aside
+        ),
+        "winning_provider": result.winning_provider,
+        **projector.build_items(
+            "results", hits, policy, partial(_project_hit, projector), characters=policy.preview - 2 * aside
+        ),
+        **projector.items("citations", citations, policy, characters=aside),
+        "fetched_at": result.fetched_at,
     }
 
 
-def _attempt(projector: Projector, attempt: Attempt, field: str) -> JsonValue:
-    message = attempt.error_message
-    return _present(
-        provider=attempt.provider,
-        status=attempt.status,
-        result_count=attempt.result_count,
-        error_kind=attempt.error_kind,
-        error_message=None if message is None else projector.line(f"{field}/error_message", message, LINE_CHARACTERS),
-        provider_kind=attempt.provider_kind,
-        capabilities=list(attempt.capabilities) or None,
+def _project_attempt(projector: Projector, attempt: Attempt, field: str) -> JsonValue:
+    return without_nulls(
+        {
+            **pick(attempt, "provider", "status", "result_count", "error_kind"),
+            "error_message": projector.line(f"{field}/error_message", attempt.error_message, LINE_CHARACTERS),
+            "provider_kind": attempt.provider_kind,
+            "capabilities": list(attempt.capabilities) or None,
+        }
     )
 
 
-def _hit(projector: Projector, hit: Hit, field: str) -> JsonValue:
-    snippet = hit.snippet
-    return _present(
-        title=projector.line(f"{field}/title", hit.title, LINE_CHARACTERS),
-        url=hit.url,
-        snippet=None if snippet is None else projector.line(f"{field}/snippet", snippet, SNIPPET_CHARACTERS),
-        source=hit.source,
-        published_at=hit.published_at,
+def _project_hit(projector: Projector, hit: Hit, field: str) -> JsonValue:
+    return without_nulls(
+        {
+            "title": projector.line(f"{field}/title", hit.title, LINE_CHARACTERS),
+            "url": hit.url,
+            "snippet": projector.line(f"{field}/snippet", hit.snippet, SNIPPET_CHARACTERS),
+            **pick(hit, "source", "published_at"),
+        }
     )
 
 
-def _present(**members: JsonValue) -> JsonValue:
-    return {name: member for name, member in members.items() if member is not None}
-
-
-project = project_by_type(
-    {Page: _page, SearchResults: _search_results, FetchedPage: _fetched_page, FoundPages: _found_pages}
-)
+PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
+    FetchedPage: _project_fetched,
+    FoundPages: _project_found,
+    RecordedPage: _project_page,
+    RecordedSearch: _project_search,
+}

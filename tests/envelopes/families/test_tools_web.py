@@ -11,7 +11,7 @@ import pytest
 
 from envelopes.families.registry import builtin, samples
 from envelopes.families.web import FAMILY
-from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link, Page
+from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link, RecordedPage
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
@@ -156,7 +156,9 @@ def test_text_of_10000_characters_is_kept_whole_and_one_more_goes_to_an_artifact
 
 
 def test_what_a_foreign_agent_fetched_is_shown_as_it_was_recorded() -> None:
-    page = CompleteOutput(tool_name="WebFetch", status="success", summary_text="Fetched", result=Page(text="bare"))
+    page = CompleteOutput(
+        tool_name="WebFetch", status="success", summary_text="Fetched", result=RecordedPage(text="bare")
+    )
     assert canonical(page)["result"] == {"text": "bare"}
 
 
