@@ -24,7 +24,7 @@ from dashboard.calls.stages import Rail, rail
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.evidence.fidelity import Fidelity, of_receipt
 from dashboard.evidence.lint_findings import LintPane, lint_pane, lint_reach
-from dashboard.ingest.run_stats import do_halves_disagree
+from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, Receipt, Run
 from dashboard.text.escaping import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
@@ -160,7 +160,7 @@ def _verdicts(call: Call) -> list[Verdict]:
         verdicts.append(Verdict(text="waited for a person", tone="wait"))
     if call.is_cut:
         verdicts.append(Verdict(text="cut before the model", tone="warn"))
-    if do_halves_disagree(call):
+    if halves_disagree(call):
         verdicts.append(Verdict(text="halves disagree", tone="warn"))
     if call.is_disagreeing:
         verdicts.append(Verdict(text="sources disagree", tone="warn"))

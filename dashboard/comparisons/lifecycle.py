@@ -17,7 +17,7 @@ from django.utils import timezone
 from dashboard.comparisons.cells import packed_ids
 from dashboard.comparisons.frozen_columns import column_rows
 from dashboard.filters.language import Query, parse
-from dashboard.ingest.bulk import insert
+from dashboard.ingest.bulk import bulk_insert
 from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
 from dashboard.text.column_values import column_text
 from dashboard.variants.variant_list import bind_columns
@@ -107,7 +107,7 @@ def start_comparison(
             call_count=len(ids),
         )
         ComparisonColumn.objects.bulk_create(column_rows(comparison, columns))
-        insert(ComparisonBatch, list(_batches(comparison, ids)))
+        bulk_insert(ComparisonBatch, list(_batches(comparison, ids)))
     return comparison
 
 

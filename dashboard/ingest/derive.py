@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.ingest.bulk import fresh
+from dashboard.ingest.bulk import unsaved_row
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation, identity
 from dashboard.text.column_values import column_int, column_text
 from envelopes.families.registry import family
@@ -139,7 +139,7 @@ def _projection(call: Call, halves: Halves, observation: Observation | None) -> 
     policy = family(halves.family).projection.fingerprint
     data = dump_json(halves.projection.canonical.to_json())
     subject = observation.pk.bytes if observation else b""
-    return fresh(
+    return unsaved_row(
         CanonicalProjection,
         id=identity.derived(
             "projection", call.pk.bytes, subject, halves.mapping, policy, hashlib.sha256(data).digest()
@@ -180,7 +180,7 @@ def _role(pointer: str) -> str:
 
 def _field_artifact(call: Call, result: Observation, pointer: str, role: str, path: str, text: str) -> Artifact:
     raw = text.encode("utf-8", "surrogatepass")
-    return fresh(
+    return unsaved_row(
         Artifact,
         id=identity.derived("artifact", call.pk.bytes, "field", result.sha256, pointer),
         project_id=call.project_id,

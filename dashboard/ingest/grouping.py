@@ -1,6 +1,6 @@
-"""The records of one batch, gathered by call: what becomes rows, before anything is written.
+"""Groups the records of a batch by call and run, before any row is written.
 
-Order is free: a result may come before its call, and either may already be stored.
+Records may come in any order: a result may precede its call, and either may already be stored.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from envelopes.recordings.base import (
     SupersedeRecord,
 )
 
-OfCall: TypeAlias = CallRecord | ResultRecord | ReceiptRecord | SupersedeRecord | ArtifactRecord
+CallScoped: TypeAlias = CallRecord | ResultRecord | ReceiptRecord | SupersedeRecord | ArtifactRecord
 
 
 @dataclass
 class CallDraft:
-    """What a batch says about one call. `owner` is the run that it was met in first."""
+    """A batch's records of one call. `owner` is the run of the first of them, `call` the best call record."""
 
     id: UUID
     external_id: str
@@ -42,20 +42,22 @@ class CallDraft:
 
     @property
     def answered_line(self) -> int:
-        """Where it stands while nothing else tells."""
-        told: list[ResultRecord | ReceiptRecord | SupersedeRecord]
-        told = [*self.results, *self.receipts, *self.superseded]
-        return min((one.line for one in told), default=0)
+        """The line at which the call is listed until its own record is imported."""
+        answers: list[ResultRecord | ReceiptRecord | SupersedeRecord]
+        answers = [*self.results, *self.receipts, *self.superseded]
+        return min((answer.line for answer in answers), default=0)
 
     @property
-    def is_of_nobody(self) -> bool:
-        """It was only said that its receipt went: a recording that does not hold the call says nothing of it."""
-        told = self.calls or self.results or self.receipts or self.artifacts
-        return not told and all(one.content is None for one in self.superseded)
+    def is_orphan(self) -> bool:
+        """True when the batch only says that a receipt was removed: without its call there is nothing to store."""
+        has_records = self.calls or self.results or self.receipts or self.artifacts
+        return not has_records and all(record.content is None for record in self.superseded)
 
 
 @dataclass
 class Drafts:
+    """All records of a batch: of runs by run, of calls by call id; `stamps` are the times of each run's records."""
+
     runs: dict[str, list[RunRecord]] = field(default_factory=dict)
     calls: dict[UUID, CallDraft] = field(default_factory=dict)
     members: dict[tuple[str, UUID], CallRecord] = field(default_factory=dict)
@@ -64,8 +66,8 @@ class Drafts:
     stamps: dict[str, list[str]] = field(default_factory=dict)
 
 
-class Gatherer:
-    """Sorts records into drafts; one instance a batch."""
+class RecordGrouper:
+    """Sorts the records of one batch into `drafts`."""
 
     def __init__(self, project: int, format_: Format) -> None:
         self._project = project
@@ -78,23 +80,26 @@ class Gatherer:
         match record:
             case RunRecord():
                 self.drafts.runs[record.run].append(record)
-                self._stamp(record.run, record.started_at)
-                self._stamp(record.run, record.ended_at)
+                self._add_stamp(record.run, record.started_at)
+                self._add_stamp(record.run, record.ended_at)
             case MessageRecord():
                 self.drafts.messages.append(record)
-                self._stamp(record.run, record.at)
+                self._add_stamp(record.run, record.at)
             case EventRecord():
                 self.drafts.events.append(record)
-                self._stamp(record.run, record.at)
+                self._add_stamp(record.run, record.at)
             case _:
                 self._add_to_call(record)
 
-    def _add_to_call(self, record: OfCall) -> None:
-        draft = self._draft(record)
+    def _add_to_call(self, record: CallScoped) -> None:
+        key = self.call_id(record.owner or record.run, record.call)
+        draft = self.drafts.calls.setdefault(key, CallDraft(key, record.call, record.run))
         match record:
             case CallRecord():
                 draft.calls.append(record)
-                draft.call = _better(draft.call, record)
+                # The call's own message beats a parent's progress line; of equals the first stays.
+                if draft.call is None or (draft.call.origin == "progress" and record.origin == "message"):
+                    draft.call = record
                 self.drafts.members.setdefault((record.run, draft.id), record)
             case ResultRecord():
                 draft.results.append(record)
@@ -105,13 +110,9 @@ class Gatherer:
             case ArtifactRecord():
                 draft.artifacts.append(record)
         if not isinstance(record, ArtifactRecord):
-            self._stamp(record.run, record.at)
+            self._add_stamp(record.run, record.at)
 
-    def _draft(self, record: OfCall) -> CallDraft:
-        key = self.call_id(record.owner or record.run, record.call)
-        return self.drafts.calls.setdefault(key, CallDraft(key, record.call, record.run))
-
-    def _stamp(self, run: str, at: str | None) -> None:
+    def _add_stamp(self, run: str, at: str | None) -> None:
         if at is not None:
             self.drafts.stamps.setdefault(run, []).append(at)
 
@@ -121,10 +122,3 @@ class Gatherer:
             joins = self._format.is_global_call_id(call)
             self._ids[key] = identity.call_id(self._project, self._format.namespace, run, call, joins=joins)
         return self._ids[key]
-
-
-def _better(known: CallRecord | None, new: CallRecord) -> CallRecord:
-    """The call's own message line beats a parent's progress line, and the first of equals stays."""
-    if known is None or (known.origin == "progress" and new.origin == "message"):
-        return new
-    return known

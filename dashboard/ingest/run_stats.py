@@ -1,30 +1,47 @@
-"""A run's counts, strip and facets, from its calls' metadata. Never reads a payload."""
+"""A run's counts, outcome strip and facets, computed from its calls' metadata. Never reads a payload.
+
+store_stats(run, rows)       a run whose calls are all in memory
+refresh_stats(run)           a stored run: its calls' metadata is read again
+refresh_related(calls, ...)  other runs that list these calls: a fork whose copy was answered later
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
-from dashboard.models import Call, Run
-from dashboard.text.column_values import column_text
+from django.db.models import Q
+
+from dashboard.ingest.bulk import bulk_insert, unsaved_row
+from dashboard.models import Call, Run, RunCall, RunFacet
+from dashboard.text.column_values import column_text, milliseconds_between
 
 STRIP_LETTERS = 120
-SUMS = (
-    "call_count",
-    "own_call_count",
-    "progress_call_count",
-    "failed_count",
-    "cut_count",
-    "unanswered_count",
-)
-SEVERITY = "owucex"  # within one bucket of a long run the worst shows
+SEVERITY = "owucex"  # the letters of a strip; in a long run each stands for many calls and shows the worst of them
 
 
-class Kind(NamedTuple):
-    """What calls are told apart by: a run of thousands has some dozens of kinds."""
+class CallOutcome(Protocol):
+    """What decides how a call is marked: the same for a Call and for bare rows of its columns."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def source_error(self) -> bool | None: ...
+    @property
+    def exit_status(self) -> int | None: ...
+    @property
+    def is_cut(self) -> bool: ...
+    @property
+    def is_waiting(self) -> bool: ...
+    @property
+    def has_failed(self) -> bool: ...
+
+
+class CallKind(NamedTuple):
+    """The columns that count. A run of thousands of calls has some dozens of kinds, so each is judged once."""
 
     inherited: bool
     tool: str
@@ -44,58 +61,119 @@ class Kind(NamedTuple):
         return self.status == Call.Status.ERROR or bool(self.source_error) or bool(self.exit_status)
 
 
-COLUMNS = (*Kind._fields[1:], "tokens", "receipt_characters")
-columns_of: Callable[[Call], tuple[Any, ...]] = attrgetter(*COLUMNS)
+STAT_COLUMNS = (*CallKind._fields[1:], "tokens", "receipt_characters")
+stat_columns: Callable[[Call], tuple[Any, ...]] = attrgetter(*STAT_COLUMNS)
 
 
-@dataclass
-class Tally:
+class RunStats(NamedTuple):
+    """Columns of the run, and how many calls each facet (kind, value) has."""
+
     columns: dict[str, Any]
-    facets: Counter[tuple[str, str]] = field(default_factory=Counter)
+    facets: Counter[tuple[str, str]]
 
 
-def tally(run: Run, rows: Iterable[tuple[Any, ...]]) -> Tally:
-    """`rows` are inherited and COLUMNS of each call in run order, gone through once and not held: a run may
-    have many. An inherited call counts for its own run only.
+def store_stats(run: Run, rows: Iterable[tuple[Any, ...]]) -> None:
+    _save(run, compute_stats(run, rows), stored_facets={})
+
+
+def refresh_stats(run: Run) -> None:
+    _save(run, _load_stats(run), stored_facets=_facets_by_key(run))
+
+
+def refresh_related(calls: Collection[UUID], detached: Collection[UUID], *, but: Collection[UUID]) -> None:
+    """Refreshes the runs that list these calls and those in `detached`, which listed one before, except `but`.
+
+    A run whose counts do not change is not written, and its revision stays.
+    """
+    if not calls:
+        return
+    lists_one = Q(pk__in=RunCall.objects.filter(call__in=calls).values("run"))
+    related = lists_one | Q(pk__in=detached) if detached else lists_one
+    for run in Run.objects.select_for_update().filter(related).exclude(pk__in=but):
+        stats = _load_stats(run)
+        if any(getattr(run, column) != value for column, value in stats.columns.items()):
+            run.revision += 1
+            _save(run, stats, stored_facets=_facets_by_key(run))
+
+
+def _load_stats(run: Run) -> RunStats:
+    """Reads plain values and no instances: each batch of a run that goes on does this again."""
+    members = RunCall.objects.filter(run=run).order_by("ordinal", "id")
+    rows: Any = members.values_list("inherited", *(f"call__{column}" for column in STAT_COLUMNS))
+    return compute_stats(run, rows.iterator(chunk_size=2_000))
+
+
+def _facets_by_key(run: Run) -> dict[tuple[str, str], RunFacet]:
+    return {(facet.kind, facet.value): facet for facet in run.facets.all()}
+
+
+def _save(run: Run, stats: RunStats, *, stored_facets: dict[tuple[str, str], RunFacet]) -> None:
+    """Replaces facets that changed, deletes those that no longer hold, and leaves the others alone."""
+    for column, value in stats.columns.items():
+        setattr(run, column, value)
+    run.duration_ms = milliseconds_between(run.started_at, run.ended_at or run.last_at) or 0
+    run.save(force_update=True)
+    unchanged = {
+        key
+        for key, facet in stored_facets.items()
+        if key in stats.facets and (facet.count, facet.sort_at) == (stats.facets[key], run.sort_at)
+    }
+    if changed := stored_facets.keys() - unchanged:
+        RunFacet.objects.filter(pk__in=[stored_facets[key].pk for key in changed]).delete()
+    new_facets = [
+        unsaved_row(
+            RunFacet,
+            run_id=run.pk,
+            project_id=run.project_id,
+            kind=kind,
+            value=value,
+            sort_at=run.sort_at,
+            count=count,
+        )
+        for (kind, value), count in stats.facets.items()
+        if (kind, value) not in unchanged
+    ]
+    bulk_insert(RunFacet, new_facets)
+
+
+def compute_stats(run: Run, rows: Iterable[tuple[Any, ...]]) -> RunStats:
+    """`rows` are `inherited` and STAT_COLUMNS of each call in run order; they are read once, as there may be many.
+
+    An inherited call counts as an own call only in the run that it comes from.
     """
     amounts = {"token_count": 0, "receipt_characters": 0}
     letters: list[str] = []
-    letter: dict[tuple[Any, ...], str] = {}
+    letter_by_key: dict[tuple[Any, ...], str] = {}
     counts: Counter[tuple[Any, ...]] = Counter()
-    for *found, tokens, characters in rows:
-        key = tuple(found)
+    for *columns, tokens, characters in rows:
+        key = tuple(columns)
         counts[key] += 1
-        letters.append(letter.get(key) or letter.setdefault(key, letter_of(Kind(*key))))
+        letters.append(letter_by_key.get(key) or letter_by_key.setdefault(key, outcome_letter(CallKind(*key))))
         amounts["token_count"] += tokens
         amounts["receipt_characters"] += characters
-    kinds = [(Kind(*key), count) for key, count in counts.items()]
-    is_exact = letters and all(kind.token_certainty == "exact" for kind, _ in kinds)
-    return Tally(
-        {**_sums(kinds), **amounts, "token_certainty": "exact" if is_exact else "estimate", "strip": strip_of(letters)},
-        _facets(run, kinds),
-    )
+    kinds = [(CallKind(*key), count) for key, count in counts.items()]
+    is_exact = bool(kinds) and all(kind.token_certainty == "exact" for kind, _ in kinds)
+    certainty = "exact" if is_exact else "estimate"
+    derived = {**_sum_kinds(kinds), **amounts, "token_certainty": certainty, "strip": build_strip(letters)}
+    return RunStats(derived, _count_facets(run, kinds))
 
 
-def _sums(kinds: Sequence[tuple[Kind, int]]) -> dict[str, int]:
-    sums = Counter(dict.fromkeys(SUMS, 0))
-    for kind, count in kinds:
-        sums.update({name: count * holds for name, holds in _counts(kind).items()})
-    return sums
+def _sum_kinds(kinds: Sequence[tuple[CallKind, int]]) -> dict[str, int]:
+    def total(holds: Callable[[CallKind], bool]) -> int:
+        return sum(count for kind, count in kinds if holds(kind))
 
-
-def _counts(kind: Kind) -> dict[str, bool]:
     return {
-        "call_count": True,
-        "own_call_count": not kind.inherited and kind.origin == "message",
-        "progress_call_count": kind.origin == "progress",
-        "failed_count": kind.has_failed,
-        "cut_count": kind.is_cut,
-        "unanswered_count": kind.status == Call.Status.UNKNOWN,
+        "call_count": sum(count for _, count in kinds),
+        "own_call_count": total(lambda kind: not kind.inherited and kind.origin == "message"),
+        "progress_call_count": total(lambda kind: kind.origin == "progress"),
+        "failed_count": total(lambda kind: kind.has_failed),
+        "cut_count": total(lambda kind: kind.is_cut),
+        "unanswered_count": total(lambda kind: kind.status == Call.Status.UNKNOWN),
     }
 
 
-def letter_of(call: Kind | Call) -> str:
-    """o ok, e failed, c cut, x failed and cut, w waited on a person, u unanswered."""
+def outcome_letter(call: CallOutcome) -> str:
+    """o succeeded, e failed, c cut, x failed and cut, w waited for a person, u unanswered."""
     if call.status == Call.Status.UNKNOWN:
         return "u"
     if call.has_failed:
@@ -105,43 +183,39 @@ def letter_of(call: Kind | Call) -> str:
     return "w" if call.is_waiting else "o"
 
 
-def do_halves_disagree(call: Kind | Call) -> bool:
-    """Whether the model was told of a failure where there was none, or of none where there was one.
+def halves_disagree(call: CallOutcome) -> bool:
+    """True when the model was told of a failure that did not happen, or was not told of one that did.
 
-    A source that says nothing of it told nothing; a command that exits with 1 has failed in both halves.
+    A source without an error flag told it nothing. A command that exits with 1 has failed in both halves.
     """
     if call.source_error is None or call.status == Call.Status.UNKNOWN:
         return False
     return call.source_error != (call.status == Call.Status.ERROR or bool(call.exit_status))
 
 
-def strip_of(letters: Sequence[str]) -> str:
-    """One letter a call; a longer run is put into 120 buckets, each showing its worst."""
+def build_strip(letters: Sequence[str]) -> str:
+    """One letter a call. A longer run has 120 letters, each the worst of an equal share of the calls."""
     if len(letters) <= STRIP_LETTERS:
         return "".join(letters)
     edges = [index * len(letters) // STRIP_LETTERS for index in range(STRIP_LETTERS + 1)]
-    buckets = [letters[start:end] for start, end in zip(edges, edges[1:], strict=False)]
-    return "".join(max(bucket, key=SEVERITY.index) for bucket in buckets)
+    shares = [letters[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return "".join(max(share, key=SEVERITY.index) for share in shares)
 
 
-def _facets(run: Run, kinds: Sequence[tuple[Kind, int]]) -> Counter[tuple[str, str]]:
-    found = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
-    facets = Counter({(kind, value): 1 for kind, value in found if value})
+def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tuple[str, str]]:
+    run_facets = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
+    facets = Counter({(kind, value): 1 for kind, value in run_facets if value})
     facets["state", "child" if run.parent_id else "top"] = 1
     for call, count in kinds:
-        told = [("tool", column_text(call.tool, 200)), ("family", call.family)]
-        told += [("state", state) for state in _states(call)]
-        facets.update(dict.fromkeys(told, count))
+        states = {
+            "failed": call.has_failed,
+            "cut": call.is_cut,
+            "unanswered": call.status == Call.Status.UNKNOWN,
+            "retried": call.attempt > 1,
+            "halves": halves_disagree(call),
+            "disagree": call.is_disagreeing,
+        }
+        facets["tool", column_text(call.tool, 200)] += count
+        facets["family", call.family] += count
+        facets.update({("state", state): count for state, holds in states.items() if holds})
     return facets
-
-
-def _states(call: Kind) -> list[str]:
-    found = {
-        "failed": call.has_failed,
-        "cut": call.is_cut,
-        "unanswered": call.status == Call.Status.UNKNOWN,
-        "retried": call.attempt > 1,
-        "halves": do_halves_disagree(call),
-        "disagree": call.is_disagreeing,
-    }
-    return [state for state, holds in found.items() if holds]

@@ -1,8 +1,8 @@
-"""A file on disk, and which source it is: found again by its bytes, read from where it stood.
+"""Files on disk: which of them are recordings, which source a file continues, and its lines in batches.
 
-`Source.prefix_sha256` covers the first 4 KiB and the last 4 KiB before the offset. A followed file
-is therefore known again without reading it; a fork that copies another's beginning is not mistaken
-for it, because its name differs and it goes on where the other ends.
+`Source.prefix_sha256` covers the first 4 KiB and the last 4 KiB before the offset, so a followed file is recognised
+without reading it. A fork that copies the beginning of another file is not mistaken for it: its name differs, and it
+continues where the other ends.
 """
 
 from __future__ import annotations
@@ -12,35 +12,46 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from dashboard.artifacts.ingest import RESULTS_FOLDER
 from dashboard.models import Project, Source
 from dashboard.text.column_values import column_text
-from envelopes.recordings.base import SourceLine
+from envelopes.recordings import UnknownFormat, detect_format
+from envelopes.recordings.base import BYTE_ORDER_MARK, Format, SourceLine, SourcePath, is_blank
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
-LONGEST_PATH = 1_024
-WINDOW = 4_096
+PATH_CHARACTERS = 1_024
+WINDOW_BYTES = 4_096
 HEAD_BYTES = 65_536
 LATER_HEADS = 16
-LONGEST_LINE = 64 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
 
 
-class NoRegularFile(OSError):
-    """A folder, pipe, socket or device: it cannot be read again from where it stood."""
+class NotARegularFile(OSError):
+    """A folder, pipe, socket or device: it cannot be read again from an offset."""
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Whole lines, and behind them the start of one that has no newline yet."""
+class LineBatch:
+    """Consecutive whole lines up to the byte `end`; `incomplete` is a last line without its end, behind them.
+
+    `is_too_long`: the only line is longer than MAX_LINE_BYTES, and only its beginning is here.
+    """
 
     lines: list[SourceLine]
-    rest: SourceLine | None
-    is_too_long: bool = False  # its only line passes 64 MiB, and only the beginning of it is here
+    end: int
+    incomplete: SourceLine | None = None
+    is_too_long: bool = False
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -49,26 +60,52 @@ def open_regular(path: Path) -> BinaryIO:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
-    raise NoRegularFile(errno.EINVAL, "not a regular file; save what it gives as a file and import that")
+    raise NotARegularFile(errno.EINVAL, "not a regular file; save what it gives as a file and import that")
+
+
+def is_recording(name: str, folder: str) -> bool:
+    """By the file's name. Outputs that a session stores beside itself are not, though they may be lines of JSON."""
+    return (name.endswith(".jsonl") or name == "run.json") and folder != RESULTS_FOLDER
+
+
+def find_recordings(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
+    """The files to import, those of a folder before those of its subfolders. The flag: the path was given itself.
+
+    A folder that cannot be listed is yielded like a file, so that opening it fails with the reason.
+    """
+    for path in paths:
+        if not path.is_dir():
+            yield path, True
+            continue
+        errors: list[OSError] = []
+        files = [
+            Path(folder) / name
+            for folder, _, names in os.walk(path, onerror=errors.append, followlinks=False)
+            for name in names
+            if is_recording(name, Path(folder).name)
+        ]
+        files += [Path(os.fsdecode(error.filename)) for error in errors]
+        for file in sorted(files, key=lambda file: (len(file.parts), file.name != "run.json", str(file))):
+            yield file, False
 
 
 def prefix_sha256(file: BinaryIO, offset: int) -> str:
     digest = hashlib.sha256()
     descriptor = file.fileno()
-    digest.update(os.pread(descriptor, min(WINDOW, offset), 0))
-    start = max(0, offset - WINDOW)
+    digest.update(os.pread(descriptor, min(WINDOW_BYTES, offset), 0))
+    start = max(0, offset - WINDOW_BYTES)
     digest.update(os.pread(descriptor, offset - start, start))
     return digest.hexdigest()
 
 
 def head_sha256(head: bytes) -> str:
-    return hashlib.sha256(head.split(b"\n", 1)[0][:WINDOW]).hexdigest()
+    return hashlib.sha256(head.split(b"\n", 1)[0][:WINDOW_BYTES]).hexdigest()
 
 
 def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Source | None:
-    """The source that this file continues, or is a copy of; None for a file not met before."""
+    """The source that this file continues, or is a copy of; None for a new one."""
     size = os.fstat(file.fileno()).st_size
-    path = column_text(path, LONGEST_PATH)
+    path = column_text(path, PATH_CHARACTERS)
     for candidate in Source.objects.filter(project=project, path=path).order_by("-id"):
         if candidate.offset == 0 or _is_prefix(candidate, file, size):
             return candidate
@@ -83,46 +120,75 @@ def _is_prefix(source: Source, file: BinaryIO, size: int) -> bool:
     return 0 < source.offset <= size and prefix_sha256(file, source.offset) == source.prefix_sha256
 
 
-def stretches(file: BinaryIO, *, offset: int, number: int) -> Iterator[Stretch]:
-    """The file from `offset` on, in stretches of about 4 MiB; `number` is that of the next line.
+def read_line_batches(file: BinaryIO, *, offset: int, number: int) -> Iterator[LineBatch]:
+    """The lines from `offset` on, in batches of about 4 MiB; `number` is that of the first line.
 
-    A line that is too long is a stretch of its own: what is kept of it is not as long as it was.
+    A line that is too long is a batch of its own, because its length differs from that of its stored beginning.
     """
     file.seek(offset)
     lines: list[SourceLine] = []
     size = 0
-    while raw := file.readline(LONGEST_LINE):
-        is_too_long = len(raw) == LONGEST_LINE and not raw.endswith(b"\n")
+    while raw := file.readline(MAX_LINE_BYTES):
+        is_too_long = len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n")
         if lines and (is_too_long or size + len(raw) > BATCH_BYTES or len(lines) >= BATCH_LINES):
-            yield Stretch(lines, None)
+            yield LineBatch(lines, offset)
             lines, size = [], 0
         line = SourceLine(number, offset, _skip_line(file, raw) if is_too_long else raw)
-        offset = file.tell()
         if not line.raw.endswith(b"\n"):
-            yield Stretch(lines, line)
+            if _is_whole_json(line.raw):
+                yield LineBatch([*lines, line], offset + len(line.raw))
+            else:
+                yield LineBatch(lines, offset, incomplete=line)
             return
+        offset = file.tell()
+        number += 1
         if is_too_long:
-            yield Stretch([line], None, is_too_long=True)
+            yield LineBatch([line], offset, is_too_long=True)
         else:
             lines.append(line)
             size += len(raw)
-        number += 1
     if lines:
-        yield Stretch(lines, None)
+        yield LineBatch(lines, offset)
 
 
 def _skip_line(file: BinaryIO, start: bytes) -> bytes:
-    """Reads on to the newline and keeps only the first 64 KiB, marked as the beginning of the line."""
+    """Reads on to the newline; returns only the first 64 KiB, with the newline of the line."""
     while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n"):
         continue
     return start[:HEAD_BYTES] + (b"\n" if raw else b"")
 
 
-def later_heads(file: BinaryIO) -> Iterator[bytes]:
-    """What begins at the first line behind the first 64 KiB, and so on: a few more looks at a file, 64 KiB each."""
+def _is_whole_json(raw: bytes) -> bool:
+    """A last line without a newline is whole when it is one JSON object or array, with NaN in it or not."""
+    raw = raw.removeprefix(BYTE_ORDER_MARK)
+    if not raw.rstrip().endswith((b"}", b"]")):
+        return False
+    with suppress(msgspec.DecodeError, RecursionError):
+        msgspec.json.decode(raw, type=msgspec.Raw)
+        return True
+    try:
+        parse_json(raw)
+    except Untrusted:
+        return False
+    return True
+
+
+def detect_file_format(file: BinaryIO, head: bytes, path: SourcePath) -> Format:
+    """Detects it by the first lines or, when those are too long or damaged, by later ones. Raises UnknownFormat."""
+    try:
+        return detect_format(head, path)
+    except UnknownFormat:
+        for later in _later_heads(file):
+            with suppress(UnknownFormat):
+                return detect_format(later, path)
+        raise
+
+
+def _later_heads(file: BinaryIO) -> Iterator[bytes]:
+    """64 KiB from the first line behind the first 64 KiB, and so on: a few more looks at the file."""
     file.seek(HEAD_BYTES - 1)
     for _ in range(LATER_HEADS):
-        while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n") and file.tell() < LONGEST_LINE:
+        while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n") and file.tell() < MAX_LINE_BYTES:
             continue
         if not (head := file.read(HEAD_BYTES)):
             return
@@ -130,27 +196,27 @@ def later_heads(file: BinaryIO) -> Iterator[bytes]:
         file.seek(-1, os.SEEK_CUR)
 
 
-def is_recording(name: str, folder: str) -> bool:
-    """By its name. The outputs that a session keeps beside itself are none, though they may be lines of JSON."""
-    return (name.endswith(".jsonl") or name == "run.json") and folder != RESULTS_FOLDER
+def explain_unknown_format(path: Path) -> str:
+    """What to do with a file of unknown format, as far as its first bytes tell; else empty."""
+    with open_regular(path) as file:
+        head = file.read(HEAD_BYTES)
+    if is_blank(head):
+        return "the file begins with blank lines only" if head else "the file is empty"
+    if head.startswith(COMPRESSED):
+        return "not a recording, it is compressed: unpack it and import what it holds"
+    return "the text is UTF-16: save it as UTF-8 and import that" if head.startswith(UTF_16) else ""
 
 
-def recordings_under(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
-    """Files to try, parents before their subfolders; the flag says that the file was named itself.
-
-    A folder that cannot be listed is yielded like a file: opening it fails with the reason.
-    """
-    for path in paths:
-        if not path.is_dir():
-            yield path, True
-            continue
-        closed: list[OSError] = []
-        found = [
-            Path(folder) / name
-            for folder, _, names in os.walk(path, onerror=closed.append, followlinks=False)
-            for name in names
-            if is_recording(name, Path(folder).name)
-        ]
-        found += [Path(os.fsdecode(error.filename)) for error in closed]
-        for one in sorted(found, key=lambda each: (len(each.parts), each.name != "run.json", str(each))):
-            yield one, False
+def read_refused_file(path: Path) -> tuple[bytes, dict[str, int]]:
+    """The beginning of a refused file and its lines by kind; nothing for a file that cannot be opened."""
+    rejected = blank = 0
+    try:
+        with open_regular(path) as file:
+            raw = file.read(HEAD_BYTES)
+            for batch in read_line_batches(file, offset=0, number=1):
+                lines = [*batch.lines, *([batch.incomplete] if batch.incomplete else [])]
+                blank_lines = sum(is_blank(line.raw) for line in lines)
+                rejected, blank = rejected + len(lines) - blank_lines, blank + blank_lines
+    except OSError:
+        return b"", {}
+    return raw, {"rejected": rejected, "blank": blank}

@@ -1,6 +1,6 @@
-"""What a batch leaves of its source: the raw bytes, and the lines that were refused.
+"""A source's own rows: the source, its raw bytes, and the lines that were refused.
 
-Called by `recording` within its transaction, and by nothing else.
+Called by `write` within its transaction, but for `new_source` and `refuse_file`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,37 @@ from collections.abc import Callable, Sequence
 
 import pyzstd
 
-from dashboard.models import Observation, Problem, Source, SourceChunk
+from dashboard.models import Observation, Problem, Project, Source, SourceChunk
 from dashboard.text.column_values import column_text
+from envelopes.recordings import find_format
 from envelopes.recordings.base import LineProblem, SourceLine
 
-RAW_SHOWN = 65_536  # of a refused line; the whole stays in the source's chunks
-LEVEL = 3
-NOT_READ = "kept and shown as recorded, but not understood: "
+RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's chunks
+ZSTD_LEVEL = 3
+NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
 
 class SourceMoved(RuntimeError):
     """Another process read this source meanwhile; nothing of the batch was written."""
 
 
+def new_source(project: Project, *, path: str, format_name: str, inode: int, head_sha256: str) -> Source:
+    """Not saved yet: its first batch saves it, so that a source and its rows are one commit."""
+    return Source(
+        project=project,
+        path=column_text(path, 1024),
+        format=format_name,
+        namespace=find_format(format_name).namespace,
+        inode=inode,
+        head_sha256=head_sha256,
+    )
+
+
 def save_new(source: Source, *, is_known: Callable[[], bool]) -> None:
-    """The file may have been refused before, while it was a stump that no reader knew."""
+    """Saves it, and deletes the problems of the same file from when no reader knew it yet.
+
+    Raises SourceMoved when `is_known`: another process has begun the same source.
+    """
     if is_known():
         raise SourceMoved(f"{source.path} was begun by another process")
     Problem.objects.filter(project=source.project_id, source=None, file=source.path).delete()
@@ -31,33 +47,36 @@ def save_new(source: Source, *, is_known: Callable[[], bool]) -> None:
 
 
 def claim(source: Source, *, start: int) -> None:
-    """Locks the source's row, so that two imports of one file cannot both go on from `start`."""
+    """Locks the source's row, so that two imports of one file cannot both continue from `start`."""
     stored = Source.objects.select_for_update().filter(pk=source.pk).first()
     if stored is None:
-        raise SourceMoved(f"{source.path} was forgotten meanwhile")
+        raise SourceMoved(f"{source.path} was deleted meanwhile")
     if stored.offset != start:
         raise SourceMoved(f"{source.path} is at byte {stored.offset}, the batch starts at {start}")
-    source.left_bytes = stored.left_bytes  # the other may have met the beginning of a line
+    source.left_bytes = stored.left_bytes  # another process may have read the beginning of a line
 
 
-def keep_raw(source: Source, lines: Sequence[SourceLine]) -> None:
+def store_raw(source: Source, lines: Sequence[SourceLine]) -> None:
     if not lines:
         return
     raw = b"".join(line.raw for line in lines)
-    first = lines[0]
+    data = pyzstd.compress(raw, ZSTD_LEVEL)
     SourceChunk.objects.create(
-        source=source, offset=first.offset, size=len(raw), first_line=first.number, data=pyzstd.compress(raw, LEVEL)
+        source=source, offset=lines[0].offset, size=len(raw), first_line=lines[0].number, data=data
     )
 
 
-def keep_refusals(
-    source: Source, refusals: Sequence[LineProblem], lines: Sequence[SourceLine], incomplete: SourceLine | None
+def store_problems(
+    source: Source, problems: Sequence[LineProblem], lines: Sequence[SourceLine], incomplete: SourceLine | None
 ) -> None:
-    """An incomplete last line is a problem only until its end arrives."""
+    """An incomplete last line is a problem only until its end is written."""
     if source.left_bytes:
         source.problems.filter(is_incomplete=True).delete()
-    raws = {line.number: line.raw for line in lines}
-    rows = [_problem(source, one.line, one.path, one.reason, raws.get(one.line, one.raw)) for one in refusals]
+    raw_by_line = {line.number: line.raw for line in lines}
+    rows = [
+        _problem(source, problem.line, problem.path, problem.reason, raw_by_line.get(problem.line, problem.raw))
+        for problem in problems
+    ]
     if incomplete is not None:
         size = len(incomplete.raw)
         reason = f"incomplete last line: {size} bytes without their end; it is read when the rest is there"
@@ -66,27 +85,25 @@ def keep_refusals(
     Problem.objects.bulk_create(rows)
 
 
-def keep_notes(calls: Sequence[tuple[str, Observation, str]], source: Source) -> None:
-    """What a mapping could not read of each call: its own id, what was read, and the note, empty for nothing.
+def store_notes(calls: Sequence[tuple[str, Observation, str]], source: Source) -> None:
+    """Stores what a mapping could not read: (the call's own id, the observation, a note that may be empty).
 
-    Told once however often a call is read again. The line was accepted and its bytes are kept: such a
-    problem refuses nothing.
+    Replaces earlier notes of the same calls. The line was accepted and its bytes are stored: such a problem refuses
+    nothing.
     """
-    noted = {(one.source_id or source.pk, one.line, _place(call)): (one, note) for call, one, note in calls}
-    sources = {of for of, _, _ in noted}
-    found = Problem.objects.filter(source__in=sources, path__in={place for _, _, place in noted})
-    stale = [pk for pk, *key in found.values_list("pk", "source_id", "line", "path") if tuple(key) in noted]
+    notes = {
+        (observation.source_id or source.pk, observation.line, column_text(f"call {call}", 500)): (observation, note)
+        for call, observation, note in calls
+    }
+    sources = Source.objects.in_bulk({source_id for source_id, _, _ in notes})
+    stored = Problem.objects.filter(source__in=sources, path__in={path for _, _, path in notes})
+    stale = [pk for pk, *key in stored.values_list("pk", "source_id", "line", "path") if tuple(key) in notes]
     Problem.objects.filter(pk__in=stale).delete()
-    named = Source.objects.in_bulk(sources)
     Problem.objects.bulk_create(
-        _problem(named[key[0]], key[1], key[2], f"{NOT_READ}{note}", bytes(one.data))
-        for key, (one, note) in noted.items()
+        _problem(sources[source_id], line, path, f"{NOT_MAPPED}{note}", bytes(observation.data))
+        for (source_id, line, path), (observation, note) in notes.items()
         if note
     )
-
-
-def _place(call: str) -> str:
-    return column_text(f"call {call}", 500)
 
 
 def _problem(source: Source, line: int, path: str, reason: str, raw: bytes) -> Problem:
@@ -97,6 +114,13 @@ def _problem(source: Source, line: int, path: str, reason: str, raw: bytes) -> P
         line=line,
         path=column_text(path, 500),
         reason=column_text(reason, 1000),
-        raw=raw[:RAW_SHOWN],
+        raw=raw[:RAW_BYTES],
         raw_size=len(raw),
     )
+
+
+def refuse_file(project: Project, *, path: str, reason: str, raw: bytes) -> None:
+    """Stores a problem for a whole file that no reader knows, once however often the file is imported."""
+    key = {"project": project, "file": column_text(path, 1024), "reason": column_text(reason, 1000), "line": 0}
+    if not Problem.objects.filter(**key).exists():
+        Problem.objects.create(**key, path="$", raw=raw[:RAW_BYTES], raw_size=len(raw))

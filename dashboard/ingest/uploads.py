@@ -18,7 +18,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from dashboard.ingest.importer import Report, import_paths
+from dashboard.ingest.importer import ImportReport, import_paths
 from dashboard.models import Project, Run
 
 DEEPEST = 12  # folders
@@ -118,7 +118,7 @@ def _shown(path: Path, root: Path) -> str:
     return path.resolve().relative_to(root).as_posix()
 
 
-def _imported(project: Project, report: Report) -> Imported:
+def _imported(project: Project, report: ImportReport) -> Imported:
     runs = project.runs.filter(pk__in=[UUID(key) for key in report.run_ids[:RUNS_SHOWN]]).order_by("-sort_at", "-id")
     return Imported(
         files=report.files,

@@ -1,65 +1,164 @@
-"""Follows recordings that grow, and files that they name. A recording is read from where it stood, never anew."""
+"""Follows recordings that grow, and the files that they name.
+
+A recording is continued where it was read to. A named file, for instance the output of a background task, is stored
+by its content, so a longer file is another content that replaces the artifact's. Storing costs as much as the file is
+long, so a file rests BACKOFF_FACTOR times as long before the next time. When its run is over it is stored once more,
+because what was written since the last time belongs to it.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
+from uuid import UUID
 
+from django.db.models import QuerySet
+from django.utils import timezone
 from watchfiles import watch
 
-from dashboard.ingest.growing_files import Growing
-from dashboard.ingest.importer import Report, Retry, import_paths
+from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed, open_named_file
+from dashboard.ingest.importer import ImportReport, Retry, import_paths
+from dashboard.ingest.missing_artifacts import replace_content
 from dashboard.ingest.source_files import is_recording
-from dashboard.models import Project
+from dashboard.models import Artifact, Project
+from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 
-SETTLE_MS = 500  # what was written between the import and the watch's beginning is looked for after this
+logger = logging.getLogger(__name__)
+STARTUP_MS = 500  # after this, what was written between the import and the watch's start is imported
+MAX_GROWING_FILES = 200
+POLL_SECONDS = 1.0
+BACKOFF_FACTOR = 20
+NOT_STORED = (0, 0, 0)  # no file has this version, so the next poll tries again
 
 
 def follow(
     project: Project,
     paths: Sequence[Path],
     *,
-    tell: Callable[[Report], None],
+    on_report: Callable[[ImportReport], None],
     format_name: str | None = None,
     stop: Event | None = None,
 ) -> None:
-    """Runs until interrupted or until `stop` is set; `tell` gets one report a round of changes.
+    """Runs until interrupted or until `stop` is set; calls `on_report` after each round of changes.
 
-    A changed file is called as the import called it, whatever the watcher calls it: under another name
-    its refused lines would be told a second time.
+    A changed file keeps the path that the import gave it, whatever the watcher calls it: under another path its
+    refused lines would be reported a second time.
     """
-    named = {path.resolve(): path for path in paths if not path.is_dir()}
+    files = {path.resolve(): path for path in paths if not path.is_dir()}
     folders = {path.resolve(): path for path in paths if path.is_dir()}
-    watched = {path.parent for path in named} | set(folders)
-    settled = False
     rounds = watch(
-        *watched,
+        *{path.parent for path in files},
+        *folders,
         stop_event=stop,
         debounce=200,
         step=50,
-        rust_timeout=SETTLE_MS,
+        rust_timeout=STARTUP_MS,
         yield_on_timeout=True,
         recursive=bool(folders),
     )
-    growing = Growing(project)
-    for changes in rounds:
-        changed = sorted({Path(name) for _, name in changes})
-        found = [_as_given(path, named, folders) for path in changed] if settled else list(paths)
-        wanted = [path for path in found if path is not None]
-        settled = True
-        if wanted:
-            tell(import_paths(project, wanted, format_name=format_name, retry=Retry.NOTHING))
-        growing.look()
+    growing = GrowingFiles(project)
+    changed: list[Path] = list(paths)  # the first round imports everything once more
+    for number, changes in enumerate(rounds):
+        if number:
+            given = (_path_as_given(Path(name), files, folders) for name in sorted({name for _, name in changes}))
+            changed = [path for path in given if path is not None]
+        if changed:
+            on_report(import_paths(project, changed, format_name=format_name, retry=Retry.NOTHING))
+        growing.poll()
 
 
-def _as_given(path: Path, named: Mapping[Path, Path], folders: Mapping[Path, Path]) -> Path | None:
-    """None for what is no recording, or gone by now."""
+def _path_as_given(path: Path, files: Mapping[Path, Path], folders: Mapping[Path, Path]) -> Path | None:
+    """None for a file that is not a recording, or no longer there."""
     if not path.is_file():
         return None
-    if path in named:
-        return named[path]
+    if path in files:
+        return files[path]
     above = next((folder for folder in folders if folder in path.parents), None)
     if above is None or not is_recording(path.name, path.parent.name):
         return None
     return folders[above] / path.relative_to(above)
+
+
+@dataclass(frozen=True)
+class _FileState:
+    """A file at its last poll. `version` is its inode, size and time of change (ns)."""
+
+    version: tuple[int, int, int]
+    next_poll: float = 0.0
+
+
+class GrowingFiles:
+    """Stores files named by live runs again when they grow.
+
+    While nothing grows, `poll` costs a query and a stat per file, once a second.
+    """
+
+    def __init__(self, project: Project, clock: Callable[[], float] = time.monotonic) -> None:
+        self._project = project
+        self._clock = clock
+        self._states: dict[UUID, _FileState] = {}
+        self._next_poll = 0.0
+
+    def poll(self) -> int:
+        """Returns how many artifacts got other content."""
+        now = self._clock()
+        if now < self._next_poll:
+            return 0
+        self._next_poll = now + POLL_SECONDS
+        of_live_runs = _named_files().filter(
+            project=self._project,
+            call__run__ended_at=None,
+            call__run__last_at__gte=timezone.now() - IDLE_BEFORE_ASSUMED_ENDED,
+        )
+        live = {row.pk: row for row in of_live_runs.order_by("-call__started_at", "pk")[:MAX_GROWING_FILES]}
+        ended = _named_files().filter(pk__in=self._states.keys() - live.keys()).order_by("pk")
+        return sum(map(self._poll_file, live.values())) + sum(map(self._poll_last, ended))
+
+    def _poll_last(self, artifact: Artifact) -> bool:
+        """Polls a file of an ended run at once, and forgets it unless the store failed."""
+        self._states[artifact.pk] = replace(self._states[artifact.pk], next_poll=0.0)
+        is_replaced = self._poll_file(artifact)
+        if self._states[artifact.pk].version != NOT_STORED:
+            del self._states[artifact.pk]
+        return is_replaced
+
+    def _poll_file(self, artifact: Artifact) -> bool:
+        before = self._states.get(artifact.pk)
+        if artifact.call.source is None or (before and self._clock() < before.next_poll):
+            return False
+        descriptor = open_named_file(Path(artifact.call.source.path), artifact.path)
+        if descriptor is None:
+            return False
+        status = os.fstat(descriptor)
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if before is None:  # the import may have stored it a moment ago
+            is_unchanged = artifact.state == Artifact.State.PRESENT and artifact.size == status.st_size
+        else:
+            is_unchanged = before.version == version
+        if is_unchanged:
+            os.close(descriptor)
+            self._states[artifact.pk] = _FileState(version)
+            return False
+        start = self._clock()
+        try:
+            is_replaced = replace_content(artifact, descriptor)
+        except QuotaExceeded as refusal:  # tried again when the file changes
+            logger.warning("%s grew and was not stored: %s", artifact.path, refusal)
+            is_replaced = False
+        except (StoreFailed, OSError) as error:
+            logger.warning("%s grew and could not be stored; the next poll retries: %s", artifact.path, error)
+            is_replaced, version = False, NOT_STORED
+        end = self._clock()
+        self._states[artifact.pk] = _FileState(version, end + BACKOFF_FACTOR * (end - start))
+        return is_replaced
+
+
+def _named_files() -> QuerySet[Artifact]:
+    """Artifacts that are files, but for those whose content retention removed."""
+    files = Artifact.objects.filter(observation=None).exclude(state=Artifact.State.REMOVED)
+    return files.select_related("call__source")

@@ -149,7 +149,7 @@ class Outcome(Protocol):
 
 def letter_of(one: Outcome) -> str:
     """By the rule that a run's strip follows."""
-    return run_stats.letter_of(cast(Call, one))
+    return run_stats.outcome_letter(cast(Call, one))
 
 
 def in_order(run: Run | Given, terms: Sequence[Term] = ()) -> Ordered:
@@ -272,7 +272,7 @@ def _flags(one: Facts) -> str:
     flags += [f"try {one.attempt}"] if one.attempt > 1 else []
     flags += ONLY.get(one.origin, [])
     flags += ["inherited"] if one.inherited else []
-    flags += ["halves disagree"] if run_stats.do_halves_disagree(cast(Call, one)) else []
+    flags += ["halves disagree"] if run_stats.halves_disagree(cast(Call, one)) else []
     flags += ["sources disagree"] if one.is_disagreeing else []
     return ", ".join(flags + (["replaced later"] if one.is_superseded else []))
 

@@ -11,7 +11,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.ingest.write import forget_run
+from dashboard.ingest.deletion import delete_run
 from dashboard.runs.facets import forget_counts
 from dashboard.runs.peek import peek_at
 from dashboard.runs.run_list import ListState, run_page, sidebar
@@ -48,6 +48,6 @@ def delete(request: OperatorRequest, pk: UUID) -> HttpResponse:
         raise PermissionDenied("Only operators of the project delete runs.")
     if request.method != "POST":
         return render(request, "runs/delete.html", {"run": run, "child_count": run.children.count()})
-    forget_run(run)
+    delete_run(run)
     forget_counts(request.project)
     return redirect("run-list")

@@ -99,7 +99,7 @@ class _Pool:
         """One transaction of runs, each (name, number of calls, seed)."""
         from django.db import transaction
 
-        from dashboard.ingest.bulk import insert, insert_values
+        from dashboard.ingest.bulk import bulk_insert, bulk_insert_values
         from dashboard.models import Call, Run, RunCall, RunFacet
 
         runs, calls, members, facets = [], [], [], []
@@ -112,12 +112,12 @@ class _Pool:
             calls += own
             members += [RunCall(run_id=run.pk, call_id=call.pk, ordinal=call.line) for call in own]
         with transaction.atomic():
-            insert(Run, runs)
-            insert(Call, calls)
-            insert(RunCall, members)
-            insert(RunFacet, facets)
+            bulk_insert(Run, runs)
+            bulk_insert(Call, calls)
+            bulk_insert(RunCall, members)
+            bulk_insert(RunFacet, facets)
             for model, rows in copies.items():
-                insert_values(model, rows)
+                bulk_insert_values(model, rows)
 
     def _run(self, name: str, seed: int) -> Any:
         from dashboard.models import Run
@@ -164,10 +164,10 @@ class _Pool:
 
 
 def _counted(run: Any, calls: Sequence[Any]) -> list[Any]:
-    from dashboard.ingest.run_stats import columns_of, tally
+    from dashboard.ingest.run_stats import compute_stats, stat_columns
     from dashboard.models import RunFacet
 
-    counted = tally(run, [(False, *columns_of(call)) for call in calls])
+    counted = compute_stats(run, [(False, *stat_columns(call)) for call in calls])
     for column, content in counted.columns.items():
         setattr(run, column, content)
     return [

@@ -97,7 +97,7 @@ def told_of(importing: subprocess.Popen[str]) -> int:
     code, report, err = report_of(importing)
     if report["unstored"]:
         assert code == 1
-        assert f"recordings not in whole: {report['unstored']}" in err
+        assert f"recordings not imported in whole: {report['unstored']}" in err
         reasons = [one["reason"] for one in report["problems"]]
         assert any("could not be stored: the bucket d" in reason for reason in reasons)
     else:

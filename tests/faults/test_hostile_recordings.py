@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.ingest.importer import Report, import_paths
+from dashboard.ingest.importer import ImportReport, import_paths
 from dashboard.models import Call, Project, Receipt
 from envelopes.text.tokens import count_tokens
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session
@@ -67,7 +67,7 @@ def audit_around(folder: Path, *values: bytes) -> dict[Path, bytes]:
     return found
 
 
-def imported(project: Project, files: Mapping[Path, bytes]) -> Report:
+def imported(project: Project, files: Mapping[Path, bytes]) -> ImportReport:
     """Twice: every line is told of each time, and the second time nothing is new."""
     for path, raw in files.items():
         path.write_bytes(raw)

@@ -132,16 +132,16 @@ READ_AS_SOMEBODY_ELSE = """
 import os, sys, django
 from pathlib import Path
 django.setup()
-from dashboard.ingest.importer import _untaken
-from dashboard.ingest.source_files import open_regular, recordings_under
+from dashboard.ingest.source_files import read_refused_file
+from dashboard.ingest.source_files import open_regular, find_recordings
 if os.geteuid() == 0:  # root may read everything
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
-for path, _ in recordings_under([Path(sys.argv[1])]):
+for path, _ in find_recordings([Path(sys.argv[1])]):
     try:
         open_regular(path).close()
         print("open", path.name)
     except OSError as error:
-        print(error.strerror, path.name, _untaken(path))
+        print(error.strerror, path.name, read_refused_file(path))
 """
 
 

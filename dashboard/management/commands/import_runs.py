@@ -1,4 +1,4 @@
-"""Takes in recordings: files, folders, and with --watch whatever is added to them."""
+"""Imports recordings: files, folders, and with --watch what is added to them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import re
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,98 +25,97 @@ from rich.progress import (
 
 from dashboard.accounts.access import DEFAULT_PROJECT, get_or_create_project
 from dashboard.artifacts.ingest import artifact_roots
-from dashboard.ingest import importer, watch
-from dashboard.ingest.importer import Report, Retry, import_paths
+from dashboard.ingest import watch
+from dashboard.ingest.importer import ImportProgress, ImportReport, Retry, import_paths
 from dashboard.management.console import terminal_text
 from dashboard.models import Project
 from envelopes.recordings import RECORDINGS
 
+PROBLEMS_PRINTED = 20
+
 
 class Command(RichCommand):
     help = (
-        "Import recorded agent runs. Importing again adds only what is new. Ends with status 1 when the artifact store "
-        "did not take a file; lines that cannot be read are told, and no failure."
+        "Imports recorded agent runs. Importing again adds only what is new. Refused lines are printed and are no "
+        "failure; the exit status is 1 when the artifact store failed."
     )
     requires_system_checks: list[str] = []  # they look at our code, not at the user's store, and load every page for it
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders")
-        parser.add_argument("--format", choices=[one.name for one in RECORDINGS], help="instead of by content")
+        names = [recording.name for recording in RECORDINGS]
+        parser.add_argument("--format", choices=names, help="detected from the content unless given")
         parser.add_argument("--project", default=DEFAULT_PROJECT)
         parser.add_argument(
-            "--artifacts-root", action="append", default=[], metavar="FOLDER", help="take in files named below it, too"
+            "--artifacts-root",
+            action="append",
+            default=[],
+            metavar="FOLDER",
+            help="also store files in this folder that a recording names",
         )
         parser.add_argument(
-            "--retry-artifacts", action="store_true", help="take in again what is lost or damaged in the store, too"
+            "--retry-artifacts", action="store_true", help="also store files again that the artifact store has lost"
         )
         parser.add_argument("--watch", action="store_true", help="follow the files until interrupted")
         parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        options["paths"] = [_existing(name) for name in options["paths"]]
-        roots = [_existing(name) for name in options["artifacts_root"]]
+        paths = [_existing_path(name) for name in options["paths"]]
+        roots = [_existing_path(name) for name in options["artifacts_root"]]
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options["project"]):
             raise CommandError("a project's name has letters, digits, - and _, 64 at most")
         project = get_or_create_project(options["project"])
-        _map_no_pages()
+        if connection.vendor == "sqlite":
+            with connection.cursor() as cursor:
+                # Pages that SQLite maps count as memory of this process, which should not grow with the store.
+                cursor.execute("PRAGMA mmap_size=0")
         with artifact_roots(roots):
-            self._import(project, options)
+            report = self._import(project, paths, options)
+            if options["watch"]:
+                self._follow(project, paths, options)
+            elif report.unstored:
+                raise CommandError(f"the artifact store failed; recordings not imported in whole: {report.unstored}")
 
-    def _import(self, project: Project, options: dict[str, Any]) -> None:
-        with _Bar(self, is_quiet=options["json"]) as bar:
-            retry = Retry.LOST if options["retry_artifacts"] else Retry.MISSING
-            report = import_paths(
-                project, options["paths"], format_name=options["format"], progress=bar.show, retry=retry
-            )
+    def _import(self, project: Project, paths: Sequence[Path], options: dict[str, Any]) -> ImportReport:
+        retry = Retry.LOST if options["retry_artifacts"] else Retry.MISSING
+        with _ProgressBar(self, is_quiet=options["json"]) as bar:
+            report = import_paths(project, paths, format_name=options["format"], progress=bar.update, retry=retry)
         if options["json"]:
             self.stdout.write(json.dumps(report.to_json()))
         else:
-            self._tell(report)
-        if options["watch"]:
-            self._follow(project, options)
-        elif report.unstored:
-            raise CommandError(f"the artifact store did not take all files; recordings not in whole: {report.unstored}")
+            self._print_report(report)
+        return report
 
-    def _follow(self, project: Project, options: dict[str, Any]) -> None:
-        """Ctrl-C is how following ends; a batch that it interrupts is read again the next time."""
-        tell = self._tell_nothing if options["json"] else self._tell_watched
+    def _follow(self, project: Project, paths: Sequence[Path], options: dict[str, Any]) -> None:
+        """Runs until Ctrl-C. A batch that this interrupts is read again the next time."""
+
+        def print_changes(report: ImportReport) -> None:
+            if any(report.added.values()) and not options["json"]:
+                self._print_report(report)
+
         try:
-            watch.follow(project, options["paths"], format_name=options["format"], tell=tell)
+            watch.follow(project, paths, format_name=options["format"], on_report=print_changes)
         except KeyboardInterrupt:
             self.stderr.write("Stopped. What was read is stored.")
 
-    def _tell(self, report: Report) -> None:
+    def _print_report(self, report: ImportReport) -> None:
         added, lines = report.added, report.lines
         self.stdout.write(
             f"{report.files} files: {added['runs']} runs, {added['calls']} calls, {added['results']} results, "
             f"{added['receipts']} receipts added; lines: {lines['accepted']} accepted, "
             f"{lines['rejected']} rejected, {lines['blank']} blank"
         )
-        if report.taken_later:
-            self.stdout.write(f"{report.taken_later} files were taken in that had been missing or had grown")
-        for problem in report.problems[:20]:
-            place = f"{problem['file']}:{problem['line']} {problem['path']}"
-            self.stderr.write(terminal_text(f"{place}: {problem['reason']}"))
-        if len(report.problems) > 20:
-            self.stderr.write(f"and {len(report.problems) - 20} more problems; all are on /problems/")
-
-    def _tell_watched(self, report: Report) -> None:
-        if any(report.added.values()):
-            self._tell(report)
-
-    def _tell_nothing(self, _report: Report) -> None:
-        """With --json, stdout holds the one document."""
+        if report.stored_later:
+            self.stdout.write(f"{report.stored_later} files were stored that had been missing or had grown")
+        for problem in report.problems[:PROBLEMS_PRINTED]:
+            line = f"{problem['file']}:{problem['line']} {problem['path']}: {problem['reason']}"
+            self.stderr.write(terminal_text(line))
+        if len(report.problems) > PROBLEMS_PRINTED:
+            self.stderr.write(f"and {len(report.problems) - PROBLEMS_PRINTED} more problems; all are on /problems/")
 
 
-def _map_no_pages() -> None:
-    """Pages that SQLite maps count as memory of this process, which should not grow with the store."""
-    if connection.vendor == "sqlite":
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA mmap_size=0")
-
-
-def _existing(name: str) -> Path:
-    """An empty name is none: `Path("")` would be the folder that the command was started in."""
+def _existing_path(name: str) -> Path:
+    """Refuses an empty name: `Path("")` would be the folder that the command was started in."""
     try:
         os.stat(name)
     except OSError as error:
@@ -123,8 +123,8 @@ def _existing(name: str) -> Path:
     return Path(name)
 
 
-class _Bar:
-    """Bytes, calls and rate on a terminal; nothing when --json or when nobody watches."""
+class _ProgressBar:
+    """Bytes, calls and rate on a terminal; nothing with --json or without a terminal."""
 
     def __init__(self, command: Command, *, is_quiet: bool) -> None:
         self._bar = Progress(
@@ -140,14 +140,14 @@ class _Bar:
         )
         self._task: TaskID | None = None
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> _ProgressBar:
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def show(self, progress: importer.Progress) -> None:
+    def update(self, progress: ImportProgress) -> None:
         name = terminal_text(progress.path.rsplit("/", 1)[-1])
         if self._task is None:
             self._task = self._bar.add_task(name, total=progress.bytes_total, calls=0)

@@ -40,7 +40,7 @@ def session(folder: Path, number: int, outputs: dict[str, bytes]) -> Path:
 
 def imported(path: Path, project: str = "default", *, is_unstored: bool = False) -> dict[str, Any]:
     out = io.StringIO()
-    with pytest.raises(CommandError, match="not in whole") if is_unstored else nullcontext():
+    with pytest.raises(CommandError, match="not imported in whole") if is_unstored else nullcontext():
         call_command("import_runs", str(path), "--project", project, "--json", stdout=out)
     report: dict[str, Any] = json.loads(out.getvalue())
     return report
@@ -64,9 +64,9 @@ def test_what_is_over_the_quota_is_refused_and_the_rest_is_in(
     (problem,) = report["problems"]
     assert (problem["line"], problem["path"]) == (4, "file /home/x/tool-results/b.txt")
     assert problem["reason"] == (
-        "the file that it names was not taken in: 2,000 bytes, and the project holds 1,000 of 2,500: "
+        "the file that it names was not stored: 2,000 bytes, and the project holds 1,000 of 2,500: "
         "free space with prune_artifacts, or raise COUNTERFOIL_ARTIFACT_QUOTA, and import the recording again; "
-        "the line itself was"
+        "the line itself was imported"
     )
     assert len(configured_store().sizes()) == 2
     assert configured_store().check() == ()
@@ -151,7 +151,7 @@ def test_a_store_that_is_down_is_not_tried_with_every_recording(
     reasons = [problem["reason"] for problem in report["problems"]]
     assert len(reasons) == 4
     assert "could not be stored: the bucket does not answer: " in reasons[0]
-    assert "This one and 2 more were not read" in reasons[3]
+    assert "Import this one and 2 more again" in reasons[3]
     assert not Artifact.objects.exists()
     settings.ARTIFACT_CACHE = tmp_path / "another cache"
     assert imported(tmp_path / "all")["unstored"] == 0

@@ -15,7 +15,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dashboard.artifacts.stores import configured_store
-from dashboard.ingest.growing_files import Growing
+from dashboard.ingest.watch import GrowingFiles
 from dashboard.models import Artifact, Run, Source
 from envelopes.storage.file_store import MissingArtifact
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
@@ -54,11 +54,11 @@ class Watch:
 
     def __init__(self, artifact: Artifact) -> None:
         self.now = 0.0
-        self.growing = Growing(artifact.project, lambda: self.now)
+        self.growing = GrowingFiles(artifact.project, lambda: self.now)
 
     def look(self) -> int:
         self.now += 1_000
-        return self.growing.look()
+        return self.growing.poll()
 
 
 @pytest.fixture
@@ -228,13 +228,13 @@ def test_a_run_that_is_over_is_looked_after_once_more_and_not_followed(
 
 
 def test_a_large_file_rests_between_two_looks(artifact: Artifact, file: Path) -> None:
-    times = iter([10.0, 10.0, 13.0, 13.0, 20.0, 20.0, 80.0, 80.0, 80.0, 80.0, 80.0])  # as often as it asks
-    growing = Growing(artifact.project, lambda: next(times))
+    times = iter([10.0, 10.0, 13.0, 20.0, 20.0, 80.0, 80.0, 80.0, 80.0])  # one for each question
+    growing = GrowingFiles(artifact.project, lambda: next(times))
     write(file, b"one\n")
-    assert growing.look() == 1  # took 3 seconds
+    assert growing.poll() == 1  # took 3 seconds
     write(file, b"one\ntwo\n")
-    assert growing.look() == 0
-    assert growing.look() == 1
+    assert growing.poll() == 0
+    assert growing.poll() == 1
 
 
 def test_a_file_that_outgrows_the_quota_stays_as_it_was(

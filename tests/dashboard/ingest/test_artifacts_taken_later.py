@@ -108,11 +108,11 @@ def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp
     with pytest.raises(NoContent):
         content("a.txt")
     assert imported(path)["taken_later"] == 0
-    assert again(path) == "1 files were taken in that had been missing or had grown"
+    assert again(path) == "1 files were stored that had been missing or had grown"
     assert content("a.txt") == large
     for damage in (b"cut short", changed(content_beside(name))):
         put_beside(name, damage)
-        assert "taken in" in again(path)
+        assert "were stored" in again(path)
         assert content("a.txt") == large
     assert again(path) == ""
 
@@ -137,7 +137,7 @@ def hash_of(name: str) -> str:
 def again(path: Path) -> str:
     out = io.StringIO()
     call_command("import_runs", str(path), "--retry-artifacts", stdout=out)
-    return "".join(line for line in out.getvalue().splitlines() if "taken in" in line)
+    return "".join(line for line in out.getvalue().splitlines() if "were stored" in line)
 
 
 @pytest.mark.parametrize("artifact_store", ["bucket"], indirect=True)
@@ -148,7 +148,7 @@ def test_a_store_that_cannot_be_asked_what_it_lost_is_told(
     imported(path)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     settings.ARTIFACT_CACHE = tmp_path / "of another process"
-    with pytest.raises(CommandError, match="recordings not in whole: 1"):
+    with pytest.raises(CommandError, match="recordings not imported in whole: 1"):
         call_command("import_runs", str(path), "--retry-artifacts", stdout=io.StringIO(), stderr=io.StringIO())
     assert states() == {"a.txt": "present"}
 

@@ -12,8 +12,8 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
+from dashboard.ingest.deletion import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import forget_run
 from dashboard.models import Artifact, Call, Observation, Project, Run, RunFacet, Source, SourceChunk
 from tests.dashboard.factories import create_project
 from tests.dashboard.ingest.test_import_order import AGENT_LINES, FAMILY, FORK, PARENT_LINES
@@ -45,7 +45,7 @@ def test_a_run_of_2_000_calls_goes_in_a_few_seconds_and_nothing_else_does(projec
     for name, lines in ((SESSION, large), (FORK, fork), (other, own)):
         import_paths(project, [write(tmp_path / f"{name}.jsonl", list(lines))])
     begin = time.process_time()  # a busy machine must not fail it
-    forget_run(Run.objects.get(external_id=SESSION))
+    delete_run(Run.objects.get(external_id=SESSION))
     assert time.process_time() - begin < 10
     assert dict(Run.objects.values_list("external_id", "call_count")) == {FORK: 501, other: 1}
     assert (Call.objects.count(), Call.objects.filter(run__external_id=FORK).count()) == (502, 501)
@@ -66,7 +66,7 @@ def test_stored_files_that_nothing_refers_to_are_removed(
     assert set(stored_files()) - before == {shared, own}
     for session, left in ((SESSION, {shared, own}), (third, {shared}), (FORK, set())):
         with django_capture_on_commit_callbacks(execute=True):
-            forget_run(Run.objects.get(external_id=session))
+            delete_run(Run.objects.get(external_id=session))
         assert set(stored_files()) - before == left
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_another_project_holds_stays(
     for one in (project, create_project("other")):
         import_paths(one, [path])
     with django_capture_on_commit_callbacks(execute=True):
-        forget_run(project.runs.get())
+        delete_run(project.runs.get())
     assert Artifact.objects.get().sha256 in stored_files()
 
 
@@ -86,7 +86,7 @@ def test_importing_again_brings_back_a_run_whose_recording_still_feeds_another(
 ) -> None:
     path = write(tmp_path / f"{SESSION}.jsonl", PARENT_LINES)
     import_paths(project, [path])
-    forget_run(Run.objects.get(external_id=SESSION))
+    delete_run(Run.objects.get(external_id=SESSION))
     assert list(Run.objects.values_list("external_id", flat=True)) == [f"{SESSION}/abc"]
     assert list(RunFacet.objects.filter(kind="state", value__in=["top", "child"]).values_list("value", flat=True)) == [
         "top"
@@ -105,7 +105,7 @@ def test_the_pages_of_what_stays_open(gone: str, project: Project, tmp_path: Pat
     write(tmp_path / f"{SESSION}.jsonl", PARENT_LINES)
     write(tmp_path / f"{FORK}.jsonl", [*PARENT_LINES, *FAMILY[FORK]])
     import_paths(project, [tmp_path])
-    forget_run(Run.objects.get(external_id={"parent": SESSION, "child": f"{SESSION}/abc", "fork": FORK}[gone]))
+    delete_run(Run.objects.get(external_id={"parent": SESSION, "child": f"{SESSION}/abc", "fork": FORK}[gone]))
     for run in Run.objects.all():
         assert operator_client.get(f"/runs/{run.pk}/").status_code == 200
         assert operator_client.get(f"/runs/{run.pk}/model/").status_code == 200
@@ -116,6 +116,6 @@ def test_the_pages_of_what_stays_open(gone: str, project: Project, tmp_path: Pat
 def test_a_run_that_is_imported_again_after_its_deletion_is_as_it_was(project: Project, tmp_path: Path) -> None:
     path = write(tmp_path / f"{SESSION}.jsonl", short_session())
     first = import_paths(project, [path])
-    forget_run(Run.objects.get())
+    delete_run(Run.objects.get())
     assert not Source.objects.exists()
     assert import_paths(project, [path]).added == first.added

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.ingest.importer import Progress, Report, import_paths
+from dashboard.ingest.importer import ImportProgress, ImportReport, import_paths
 from dashboard.models import Call, Message, Observation, Project, Receipt, Run, RunCall, Source
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write
@@ -234,9 +234,9 @@ def test_an_import_that_another_one_overtakes_goes_on_behind_it(project: Project
     """Between two batches of the first import a second one reads the whole file."""
     long = [answers(f"toolu_{n}", f"{n}" * 3_000_000) for n in range(3)]
     path = write(tmp_path / f"{SESSION}.jsonl", [*short_session(), *long])
-    overtaking: list[Report] = []
+    overtaking: list[ImportReport] = []
 
-    def overtake(_progress: Progress) -> None:
+    def overtake(_progress: ImportProgress) -> None:
         if not overtaking:
             overtaking.append(import_paths(project, [path]))
 

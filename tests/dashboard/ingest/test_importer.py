@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from dashboard.ingest.importer import Report, import_paths
-from dashboard.ingest.write import forget_run
+from dashboard.ingest.deletion import delete_run
+from dashboard.ingest.importer import ImportReport, import_paths
 from dashboard.models import (
     Artifact,
     Call,
@@ -28,7 +28,7 @@ from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_sess
 pytestmark = pytest.mark.django_db
 
 
-def take(project: Project, *paths: Path) -> Report:
+def take(project: Project, *paths: Path) -> ImportReport:
     return import_paths(project, list(paths))
 
 
@@ -331,10 +331,10 @@ def test_an_unknown_file_is_one_problem_and_the_others_are_read(project: Project
 
 def test_a_forgotten_run_takes_with_it_what_only_it_refers_to(project: Project, session: Path, tmp_path: Path) -> None:
     take(project, session, write(tmp_path / f"{FORK}.jsonl", [*short_session(FORK), asks("toolu_09", session=FORK)]))
-    forget_run(Run.objects.get(external_id=SESSION))
+    delete_run(Run.objects.get(external_id=SESSION))
     assert set(Call.objects.values_list("external_id", flat=True)) == {"toolu_01", "toolu_02", "toolu_03", "toolu_09"}
     assert set(Call.objects.values_list("run__external_id", flat=True)) == {FORK}
-    forget_run(Run.objects.get())
+    delete_run(Run.objects.get())
     assert counts() == dict.fromkeys(counts(), 0)
     assert not Source.objects.exists()
 

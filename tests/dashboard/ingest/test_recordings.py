@@ -12,7 +12,7 @@ from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
 from dashboard.accounts.access import get_or_create_project
-from dashboard.ingest.importer import Report, import_paths
+from dashboard.ingest.importer import ImportReport, import_paths
 from dashboard.models import Call, Observation, Receipt, RunCall
 from envelopes.families.registry import is_mapped
 from envelopes.text.tokens import count_tokens
@@ -42,7 +42,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="module")
-def report(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Report]:
+def report(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[ImportReport]:
     """Brought in once; what a test adds to it is taken back after that test, and all of it after the last."""
     del django_db_setup
     count_tokens("")  # with the vocabulary here, no import starts a process to count beside it
@@ -56,7 +56,9 @@ def selected(surface: str) -> dict[str, bytes]:
     return {key: bytes(data) for key, data in rows.values_list("call__external_id", "data")}
 
 
-def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(report: Report, folder: Path) -> None:
+def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(
+    report: ImportReport, folder: Path
+) -> None:
     asked = {block["id"] for block, _, _ in blocks(folder, "tool_use")}
     stored = set(Call.objects.filter(origin="message").values_list("external_id", flat=True))
     assert stored == asked
@@ -79,7 +81,7 @@ def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(re
     )
 
 
-def test_every_line_is_accounted_for(report: Report, folder: Path) -> None:
+def test_every_line_is_accounted_for(report: ImportReport, folder: Path) -> None:
     lines = sum(path.read_bytes().count(b"\n") for path in folder.rglob("*.jsonl"))
     ends = sum(not path.read_bytes().endswith(b"\n") for path in folder.rglob("*.jsonl"))
     assert sum(report.lines.values()) == lines + ends
@@ -87,18 +89,18 @@ def test_every_line_is_accounted_for(report: Report, folder: Path) -> None:
     assert report.problems == []
 
 
-def test_calls_known_only_from_progress_lines_belong_to_the_child_run(report: Report) -> None:
+def test_calls_known_only_from_progress_lines_belong_to_the_child_run(report: ImportReport) -> None:
     apart = Call.objects.filter(origin="progress")
     assert apart.count() == report.seen["calls"] - Call.objects.filter(origin="message").count() - joined(report)
     assert all("/" in name for name in apart.values_list("run__external_id", flat=True))
 
 
-def joined(report: Report) -> int:
+def joined(report: ImportReport) -> int:
     """Calls that a progress line and a subagent's own file both speak of."""
     return report.seen["calls"] - report.added["calls"]
 
 
-def test_importing_again_adds_nothing(report: Report, folder: Path) -> None:
+def test_importing_again_adds_nothing(report: ImportReport, folder: Path) -> None:
     before = (Call.objects.count(), Observation.objects.count(), RunCall.objects.count())
     again = import_paths(get_or_create_project(), [folder])
     assert sum(again.added.values()) == 0
@@ -106,7 +108,7 @@ def test_importing_again_adds_nothing(report: Report, folder: Path) -> None:
     assert before == (Call.objects.count(), Observation.objects.count(), RunCall.objects.count())
 
 
-def test_at_least_95_percent_of_the_calls_have_a_typed_mapping(report: Report) -> None:
+def test_at_least_95_percent_of_the_calls_have_a_typed_mapping(report: ImportReport) -> None:
 
     tools = list(Call.objects.filter(origin="message").values_list("tool", flat=True))
     rest = sorted({tool for tool in tools if not is_mapped("claude-code", tool)})

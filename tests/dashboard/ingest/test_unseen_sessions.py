@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.ingest.importer import Report, import_paths
+from dashboard.ingest.importer import ImportReport, import_paths
 from dashboard.models import Call, Event, Message, Observation, Problem, Project, Receipt, Run, RunCall
 from tests.dashboard.sessions import SESSION, answers, asks, write
 from tests.dashboard.unseen import RECORDINGS, Recorded
@@ -70,7 +70,7 @@ def test_every_page_of_a_recording_that_nobody_has_seen_opens(
     assert faults_of_pages(operator_client, project) == []
 
 
-def assert_every_line_is_told(recorded: Recorded, report: Report, folder: Path) -> None:
+def assert_every_line_is_told(recorded: Recorded, report: ImportReport, folder: Path) -> None:
     files = {name: raw for name, raw in recorded.files.items() if name.endswith(READ)}
     assert report.files == len(files)
     assert sum(report.lines.values()) == sum(

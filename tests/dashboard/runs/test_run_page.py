@@ -13,7 +13,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.filters.language import parse
-from dashboard.ingest.run_stats import do_halves_disagree, letter_of
+from dashboard.ingest.run_stats import halves_disagree, outcome_letter
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.runs.overview import LETTER, overview_of
 from dashboard.runs.run_detail import Ask, run_page
@@ -340,8 +340,8 @@ def test_the_database_gives_each_call_the_letter_that_the_tally_gives(run: Run) 
         for status, flag, code, cut, waits in kinds
     ]
     asked = dict(Call.objects.filter(run=run).annotate(letter=LETTER).values_list("id", "letter"))
-    assert asked == {call.pk: letter_of(call) for call in calls}
-    told_otherwise = {call.pk for call in calls if do_halves_disagree(call)}
+    assert asked == {call.pk: outcome_letter(call) for call in calls}
+    told_otherwise = {call.pk for call in calls if halves_disagree(call)}
     assert len(told_otherwise) == 24
     assert set(parse("state:halves", over="calls").calls(run).values_list("pk", flat=True)) == told_otherwise
 

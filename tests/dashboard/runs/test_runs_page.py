@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from dashboard.ingest import run_counts
+from dashboard.ingest import run_stats
 from dashboard.models import Project, Run
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_user
 
@@ -117,7 +117,7 @@ def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project
     create_run(project, title="Odd run", facets={"state": ["disagree"]})
     halves = create_run(project, title="Halves run")
     create_call(halves, status="success", source_error=True)
-    run_counts.renew(halves)
+    run_stats.refresh_stats(halves)
     names = ("Failed run", "Cut run", "Open run", "Odd run")
     assert shown(text_of(client, "/runs/?preset=errors"), *names) == ["Failed run"]
     assert shown(text_of(client, "/runs/?preset=cut"), *names) == ["Cut run"]

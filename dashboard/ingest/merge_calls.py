@@ -1,0 +1,275 @@
+"""Merges what a batch reports of a call with its stored rows: observations, receipts, and which one is selected."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import msgspec
+
+from dashboard.ingest.bulk import unsaved_row
+from dashboard.ingest.grouping import CallDraft
+from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source, identity
+from dashboard.text.column_values import column_int, column_text, column_time, milliseconds_between
+from dashboard.variants.fingerprints import text_sha256
+from dashboard.variants.variant_list import load_current_variant
+from envelopes.families.registry import all_families
+from envelopes.halves import parse_parts
+from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
+from envelopes.text.untrusted_json import Untrusted, join_object, parse_checked, parse_json
+
+# The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
+FIDELITY_RANK = {
+    name: rank
+    for rank, name in enumerate(
+        (
+            "exact",
+            "structured",
+            "recorded",
+            "bounded",
+            "reconstructed",
+            "stringified",
+            "parsed_from_receipt",
+            "inflated",
+        )
+    )
+}
+MAX_ATTEMPT = 2**31 - 1  # of the column
+POLICY_CHARACTERS = 16
+SHA256_DIGITS = 64
+
+
+@dataclass
+class CallRows:
+    """All rows of a call. `new_*` are those that this batch adds, `changed_*` the stored ones that it alters."""
+
+    call: Call
+    is_new: bool
+    observations: list[Observation]
+    receipts: list[Receipt]
+    was_answer_alone: bool = False  # stored without a record of the call itself
+    is_copy: bool = False  # its run only copied it: a fork was imported before the session that it came from
+    new_observations: list[Observation] = field(default_factory=list)
+    new_receipts: list[Receipt] = field(default_factory=list)
+    changed_observations: list[Observation] = field(default_factory=list)
+    changed_receipts: list[Receipt] = field(default_factory=list)
+    fingerprints: list[ReceiptFingerprint] = field(default_factory=list)
+
+    @property
+    def selected(self) -> dict[str, Observation]:
+        """One observation per surface; of the receipts the current one, or the last when all were superseded."""
+        selected = {row.surface: row for row in self.observations if row.selected and row.surface != "receipt"}
+        current = [row for row in self.receipts if row.superseded_at is None and row.superseded_line is None]
+        if receipts := current or self.receipts:
+            selected.update(("receipt", row) for row in self.observations if row.pk == receipts[-1].observation_id)
+        return selected
+
+    def surface(self, name: str) -> list[Observation]:
+        return [row for row in self.observations if row.surface == name]
+
+
+def new_call(draft: CallDraft, *, project: int, namespace: str, run: UUID) -> Call:
+    """A call with its ids only. Its tool stays empty until a record of the call itself is merged."""
+    return unsaved_row(
+        Call,
+        id=draft.id,
+        project_id=project,
+        namespace=namespace,
+        external_id=column_text(draft.external_id, 300),
+        run_id=run,
+        tool="",
+        family="external",
+        origin="answer",
+        line=draft.answered_line,
+    )
+
+
+class CallMerge:
+    """Merges one draft into the rows of its call."""
+
+    def __init__(self, rows: CallRows, source: Source) -> None:
+        self.rows = rows
+        self.call = rows.call
+        self.source = source
+
+    def apply(self, draft: CallDraft, run_ids: dict[str, UUID]) -> None:
+        for call in draft.calls:
+            self._observe("args", call.args, "structured", call.line, call.at)
+        if draft.call is not None:
+            self._merge_call(draft.call, run_ids[draft.call.run])
+        for result in draft.results:
+            self._merge_result(result, run_ids)
+        for receipt in draft.receipts:
+            self._merge_receipt(receipt)
+        for superseded in draft.superseded:
+            self._supersede(superseded)
+        self._select_observations()
+        self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
+
+    def _merge_call(self, record: CallRecord, run: UUID) -> None:
+        self.call.started_at = self.call.started_at or column_time(record.at)
+        # A record is nearer than the stored one when it is the call's own message, or in the call's own session.
+        is_nearer = (self.call.origin == "progress" and record.origin == "message") or (
+            self.rows.is_copy and not record.inherited
+        )
+        if self.call.tool and not is_nearer:
+            return
+        self.call.tool = column_text(record.tool, 200)
+        self.call.step = column_text(record.step, 200)
+        self.call.attempt = max(1, min(record.attempt, MAX_ATTEMPT))
+        self.call.origin = record.origin
+        self.call.line = record.line
+        self.call.source_id = self.source.pk
+        self.call.run_id = run
+
+    def _merge_result(self, record: ResultRecord, run_ids: dict[str, UUID]) -> None:
+        if record.result is not None:
+            self._observe("result", record.result, record.fidelity, record.line, record.at)
+        elif record.error is not None:
+            self._observe("result", record.error, "structured", record.line, record.at)
+        if record.effects or record.extra:  # the rest of a settlement, with fields that are unknown to us
+            status = msgspec.json.encode(record.status) if record.status else None
+            members = {"status": status, "effects": record.effects, "extra": record.extra}
+            rest = join_object({name: raw for name, raw in members.items() if raw})
+            self._observe("timing", rest, "structured", record.line, record.at)
+        if record.is_error is not None:
+            self.call.source_error = record.is_error
+        self.call.started_at = column_time(record.started_at) or self.call.started_at
+        self.call.ended_at = self.call.ended_at or column_time(record.at)
+        if record.duration_ms is not None and record.duration_ms >= 0:
+            self.call.tool_ms = column_int(record.duration_ms)
+        if record.child_run is not None:
+            self.call.child_run = run_ids.get(record.child_run) or self.call.child_run
+
+    def _merge_receipt(self, record: ReceiptRecord) -> None:
+        self.call.ended_at = self.call.ended_at or column_time(record.at)
+        if record.fidelity == "absent":
+            return
+        observation, is_new = self._observe("receipt", record.content, record.fidelity, record.line, record.at)
+        if not is_new or self.rows.receipts:
+            return
+        receipt = self._add_receipt(observation, record.line, record.at)
+        if record.extra and (fingerprint := read_fingerprint(self.call.project_id, receipt, record)):
+            self.rows.fingerprints.append(fingerprint)
+
+    def _supersede(self, record: SupersedeRecord) -> None:
+        for receipt in self.rows.receipts:
+            if receipt.superseded_line is None and receipt.line < record.line:
+                receipt.superseded_at = column_time(record.at)
+                receipt.superseded_line = record.line
+                receipt.superseded_reason = column_text(record.reason, 200)
+                if receipt not in self.rows.new_receipts:
+                    self.rows.changed_receipts.append(receipt)
+                self.call.is_superseded = True
+        if record.content is not None:
+            observation, is_new = self._observe("receipt", record.content, "recorded", record.line, record.at)
+            if is_new:
+                self._add_receipt(observation, record.line, record.at)
+
+    def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None) -> tuple[Observation, bool]:
+        """The observation with these bytes, and whether it is new."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        key = identity.observation_id(self.call.pk, surface, sha256)
+        known = next((row for row in self.rows.observations if row.pk == key), None)
+        if known is not None:
+            return known, False
+        observation = unsaved_row(
+            Observation,
+            id=key,
+            call_id=self.call.pk,
+            surface=surface,
+            source_id=self.source.pk,
+            line=line,
+            data=data,
+            sha256=sha256,
+            size=len(data),
+            fidelity=fidelity,
+            observed_at=column_time(at),
+            selected=True,
+        )
+        self.rows.observations.append(observation)
+        self.rows.new_observations.append(observation)
+        return observation, True
+
+    def _add_receipt(self, observation: Observation, line: int, at: str | None) -> Receipt:
+        seq = len(self.rows.receipts) + 1
+        receipt = unsaved_row(
+            Receipt,
+            id=identity.derived("receipt", self.call.pk.bytes, observation.sha256, seq),
+            call_id=self.call.pk,
+            seq=seq,
+            observation_id=observation.pk,
+            fidelity=observation.fidelity,
+            at=column_time(at),
+            line=line,
+        )
+        self.rows.receipts.append(receipt)
+        self.rows.new_receipts.append(receipt)
+        return receipt
+
+    def _select_observations(self) -> None:
+        """Selects one observation of each surface, and marks the call when its sources contradict each other."""
+        for surface in ("args", "result"):
+            observations = self.rows.surface(surface)
+            best = min(observations, key=lambda row: FIDELITY_RANK.get(row.fidelity, 99), default=None)
+            for observation in observations:
+                if observation.selected == (observation is best):
+                    continue
+                observation.selected = observation is best
+                if observation not in self.rows.new_observations:
+                    self.rows.changed_observations.append(observation)
+        # A receipt that replaced an earlier one contradicts nothing.
+        replaced = {receipt.observation_id for receipt in self.rows.receipts if receipt.seq > 1}
+        receipts = [row for row in self.rows.surface("receipt") if row.pk not in replaced]
+        surfaces = (self.rows.surface("args"), self.rows.surface("result"), receipts)
+        self.call.is_disagreeing = any(_differ(observations) for observations in surfaces)
+
+
+def _differ(observations: list[Observation]) -> bool:
+    """The same JSON in other spacing is another observation and does not differ."""
+    return len(observations) > 1 and len({_normalized(bytes(row.data)) for row in observations}) > 1
+
+
+def _normalized(data: bytes) -> str | bytes:
+    try:
+        return json.dumps(parse_checked(data), sort_keys=True)
+    except Untrusted:
+        return data
+
+
+def read_fingerprint(project_id: int, receipt: Receipt, record: ReceiptRecord) -> ReceiptFingerprint | None:
+    """Reads from a record which of our variants wrote its receipt, not saved yet.
+
+    A record has to state the variant's id and version, the hash of its policy and the hash of the canonical result.
+    None for a receipt that lacks one of them or was written by another renderer: drift compares with what this
+    system would write today, so it needs to know what it wrote.
+    """
+    try:
+        extra = parse_json(record.extra or b"null")
+    except Untrusted:
+        return None
+    if not isinstance(extra, dict):
+        return None
+    renderer, policy, canonical = (extra.get(name) for name in ("renderer", "render_policy", "canonical_sha256"))
+    if not isinstance(renderer, dict) or not isinstance(policy, str) or not isinstance(canonical, str):
+        return None
+    name, version = renderer.get("id"), str(renderer.get("version"))
+    digest = canonical.rpartition(":")[2]
+    if not isinstance(name, str) or not version.isdecimal():
+        return None
+    if len(digest) != SHA256_DIGITS or len(policy) > POLICY_CHARACTERS:
+        return None
+    owner = name.partition("/")[0] if "/" in name else all_families()[0].name  # shared variants serve every family
+    if load_current_variant(project_id, owner, name) is None:
+        return None
+    text = "".join(part for part in parse_parts(parse_json(record.content)) if isinstance(part, str))
+    return ReceiptFingerprint(
+        receipt=receipt,
+        variant=name,
+        version=int(version[:9]),
+        policy=policy,
+        canonical_sha256=digest,
+        text_sha256=text_sha256(text),
+    )
