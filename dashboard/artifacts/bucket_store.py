@@ -198,7 +198,7 @@ class BucketStore:
     def _upload(self, file: IncomingFile, copied: ContentCopy) -> None:
         plain, compressed = stored_names(copied.stored.sha256)
         file.flush()
-        if not copied.is_worth(self._compress_from):
+        if not copied.is_compressed(self._compress_from):
             self.bucket.put(plain, Path(file.name))
             return
         file.seek(0)

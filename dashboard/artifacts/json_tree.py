@@ -16,7 +16,7 @@ from dashboard.artifacts.content import Content
 from dashboard.artifacts.search import number
 from dashboard.text.text_markup import escape, escape_decoded
 from envelopes.storage.encoding import MARKS, decode, whole_characters
-from envelopes.storage.json_members import MOST, JsonMember, Kind, MemberCursor, NotJson, list_members
+from envelopes.storage.json_members import MOST, SKIPPED, JsonMember, Kind, MemberCursor, NotJson, list_members
 
 ROOM = 64 * 1024  # bytes on one page
 AT_ONCE = 1024 * 1024  # bytes that are passed over for the first members; the page asks for what is behind them
@@ -83,7 +83,7 @@ def tree_of(content: Content, query: QueryDict) -> Branch:
     offset = number(query, "value") or _behind_mark(content.head)
     begin = _cursor(query) if "from" in query else None
     try:
-        return _Grower(content, 0 if begin else AT_ONCE).branch(offset, begin, 0)
+        return _Grower(content, SKIPPED if begin else AT_ONCE).branch(offset, begin, 0)
     except NotJson as bad:
         return Branch(kind="word", start=offset, fault=bad.offset)
 

@@ -1,7 +1,7 @@
-"""Files that are whole or not there, and on disk before anybody is told of them.
+"""Files that are either complete or absent, and on disk before anything refers to them.
 
-A file is written under another name, fsynced, renamed, and its folder fsynced: without the last two
-steps a power cut takes back what was acknowledged (reliability.md section 7).
+A file is written under another name, fsynced and renamed, and then its folder is fsynced: without the fsyncs a
+power cut can lose what was acknowledged (reliability.md section 7).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IncomingFile: TypeAlias = "tempfile._TemporaryFileWrapper[bytes]"
 
 @contextmanager
 def incoming(root: Path) -> Iterator[IncomingFile]:
-    """A temporary file in the folder, gone at the end unless it was published."""
+    """A temporary file in the folder, removed at the end unless it was published."""
     with tempfile.NamedTemporaryFile(dir=root, prefix=INCOMING, delete=False) as file:
         try:
             yield file
@@ -29,7 +29,7 @@ def incoming(root: Path) -> Iterator[IncomingFile]:
 
 
 def publish(file: IncomingFile, target: Path) -> None:
-    """The caller syncs the folder, once for all that it publishes there."""
+    """Moves a finished file into place. The caller syncs the folder, once for all that it publishes there."""
     file.flush()
     os.fsync(file.fileno())
     os.replace(file.name, target)
@@ -51,6 +51,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def list_names(folder: Path) -> list[str]:
+    """The names in a folder; none for a folder that does not exist."""
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -58,13 +59,19 @@ def list_names(folder: Path) -> list[str]:
 
 
 def find_unfinished(folder: Path, seconds: float) -> tuple[Path, ...]:
-    """What `incoming` left there when its process was killed, so long ago that nobody lives who writes to it."""
-    paths = (folder / name for name in list_names(folder) if name.startswith(INCOMING))
-    return tuple(path for path in paths if _is_older(path, seconds))
+    """Files that a killed process left there at least `seconds` ago, so that no process writes to them any more."""
+    before = time.time() - seconds
+    unfinished: list[Path] = []
+    for name in list_names(folder):
+        path = folder / name
+        if name.startswith(INCOMING) and (status := read_status(path)) is not None and status.st_mtime < before:
+            unfinished.append(path)
+    return tuple(unfinished)
 
 
-def _is_older(path: Path, seconds: float) -> bool:
+def read_status(path: Path) -> os.stat_result | None:
+    """The status of a file itself, not of what a link leads to; None for one that is not there."""
     try:
-        return path.lstat().st_mtime < time.time() - seconds
+        return path.lstat()
     except FileNotFoundError:
-        return False
+        return None

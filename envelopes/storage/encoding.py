@@ -1,7 +1,7 @@
-"""In which encoding bytes are text: said by a mark or by the bytes themselves, guessed, or not at all.
+"""The encoding in which bytes are text: stated by a mark, detected, guessed, or none.
 
-A guess is labelled as one wherever it is shown, and the operator can switch: charset-normalizer took
-text in cp1251 for cp1250 when it was tried.
+A guess is labelled as one wherever it is shown, and the operator can switch: charset-normalizer took text in
+cp1251 for cp1250 when it was tried.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 SNIFFED = 64 * 1024
-FEW = 4  # bytes that are no UTF-8, in text that is
-# Every one but UTF-16 keeps ASCII, so that a byte 0A ends a line in it and in nothing else.
+FEW = 4  # bytes that are not UTF-8, in text that is
+# In all but UTF-16 the bytes of ASCII mean ASCII, so that a byte 0A ends a line and nothing else does.
 ENCODINGS = {
     "utf-8": "UTF-8",
     "utf-16-le": "UTF-16, little end first",
@@ -38,7 +38,7 @@ Certainty: TypeAlias = Literal["stated", "fits", "guess"]
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """`stated` by a mark at the beginning; `fits`: the head is valid UTF-8; otherwise a guess. No name: no text."""
+    """`stated` by a mark at the beginning; `fits`: the head is valid UTF-8; else a guess. No name: not text."""
 
     name: str
     certainty: Certainty = "guess"
@@ -49,18 +49,19 @@ class Encoding(msgspec.Struct, frozen=True):
 
 
 def detect_encoding(head: bytes) -> Encoding:
-    """From the first bytes, SNIFFED of them or all."""
+    """Detects the encoding of content from its first SNIFFED bytes, or from all of a shorter one."""
     for mark, name in MARKS.items():
         if head.startswith(mark):
             return Encoding(name, "stated")
-    wide = _wide(head)
-    if wide or _looks_binary(head):
+    wide = _detect_utf16(head)
+    # Text with a stray NUL is still text: one byte in fifty may be a control character.
+    if wide or len(head.translate(None, TEXT)) * 50 > len(head):
         return Encoding(wide)
-    return Encoding("utf-8", "fits") if _is_utf8(head) else Encoding(_guessed(head))
+    return Encoding("utf-8", "fits") if _is_utf8(head) else Encoding(_guess(head))
 
 
 def decode(data: bytes, name: str) -> str:
-    """Never fails: bytes that are no text become lone surrogates, and half a pair of UTF-16 U+FFFD."""
+    """Decodes without failing: other bytes become lone surrogates, and half a pair of UTF-16 U+FFFD."""
     return data.decode(name, "replace" if name.startswith("utf-16") else "surrogateescape")
 
 
@@ -74,7 +75,7 @@ def whole_characters(data: bytes) -> bytes:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """The head may end within a character."""
+    """True for UTF-8, which may be cut within a character."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -82,13 +83,8 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
-def _looks_binary(head: bytes) -> bool:
-    """Text with a stray NUL is still text: one byte in fifty may be a control character."""
-    return len(head.translate(None, TEXT)) * 50 > len(head)
-
-
-def _wide(head: bytes) -> str:
-    """UTF-16 of mostly Latin letters: every second byte is NUL."""
+def _detect_utf16(head: bytes) -> str:
+    """UTF-16 of mostly Latin letters, in which every second byte is NUL."""
     even, odd = head[0::2].count(0), head[1::2].count(0)
     half = max(1, len(head) // 2)
     if odd * 10 > half * 7 and even * 20 < half:
@@ -96,20 +92,20 @@ def _wide(head: bytes) -> str:
     return "utf-16-be" if even * 10 > half * 7 and odd * 20 < half else ""
 
 
-def _guessed(head: bytes) -> str:
-    """A few bad bytes in UTF-8 are bad bytes; otherwise what charset-normalizer says, Latin letters else."""
+def _guess(head: bytes) -> str:
+    """UTF-8 with a few bad bytes, else the guess of charset-normalizer, else cp1252."""
     text = head.decode("utf-8", "surrogateescape")
-    wrong = sum("\udc80" <= character <= "\udcff" for character in text)
-    if wrong < FEW or wrong * 4 <= sum(byte > 127 for byte in head):
+    bad = sum("\udc80" <= character <= "\udcff" for character in text)
+    if bad < FEW or bad * 4 <= sum(byte > 127 for byte in head):
         return "utf-8"
     try:
         from charset_normalizer import from_bytes
     except ImportError:
         return "cp1252"
-    return _guessed_by(from_bytes, head[:4096])
+    return _guess_by(from_bytes, head[:4096])
 
 
-@lru_cache(64)  # windows of one output are asked for one after the other, and a guess costs as much as the page
-def _guessed_by(from_bytes: Callable[..., Any], head: bytes) -> str:
+@lru_cache(64)  # windows of one output follow each other, and a guess takes as long as the page
+def _guess_by(from_bytes: Callable[..., Any], head: bytes) -> str:
     best = from_bytes(head, cp_isolation=list(ENCODINGS)).best()
     return NAMES.get(codecs.lookup(best.encoding).name, "cp1252") if best else "cp1252"

@@ -1,11 +1,11 @@
-"""Where a large field goes when only a preview of it fits (RFC-059, RFC-079).
+"""Stores for large fields of which only a preview fits into a canonical result (RFC-059, RFC-079).
 
-    ArtifactSink   what a projector writes to
-    MemorySink     keeps the texts; for tests and for projections that are computed to be looked at
+    ArtifactSink   the protocol that a projector writes to
+    MemorySink     keeps the texts in memory: for tests, and for projections that are only looked at
     FileStore      a folder of files named by their content, on disk before anything refers to them
 
-The sinks agree on the path of a text: it follows from the role and the content (RFC-085). What a store
-of another kind needs to be the same (names, hashes, checks) are functions here.
+All sinks give a text the same path, which follows from its role and content (RFC-085). What every store must do
+alike (names, hashes, checks) are functions of this module.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -31,30 +32,38 @@ from envelopes.storage.durable_files import (
     list_names,
     make_folder,
     publish,
+    read_status,
     sync_folder,
 )
 from envelopes.storage.line_index import INDEX_NAME, IndexBuilder, IndexFolder, LineIndex, load_index
 from envelopes.storage.seekable import Damaged, compress, load_zstd, open_frames
 
 COMPRESS_FROM = 1024 * 1024  # bytes
-INDEX_FROM = 1024 * 1024  # bytes; the lines of what is smaller are counted when they are asked for
+INDEX_FROM = 1024 * 1024  # bytes; the lines of smaller content are counted when they are needed
 CHUNK = 1024 * 1024
 COMPRESSED = ".zst"
-NO_FILE = "it is no regular file"
-# What was once put leaves its folder: a row that names content says that this is not where it was put.
+NO_FILE = "it is not a regular file"
+# Content leaves its folder behind: where a row names content and there is no folder, this is another disk.
 NEVER_USED = "nothing was ever stored in the store's folder; is its disk mounted?"
-LINKED = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR)  # a link, a folder's place taken, a socket
-LOCK = "lock"  # of those who use the store; no artifact
+LINKED = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR)  # a link, a file instead of a folder, a socket
+LOCK = "lock"  # the file that processes lock; not an artifact
 VIRTUAL = re.compile(r"artifacts/([0-9a-f]{16,64})/[^/]+")
 STORED_NAME = re.compile(r"([0-9a-f]{64})(?:\.zst)?")
 
 
 class ArtifactSink(Protocol):
     def write(self, role: str, text: str) -> ArtifactRef:
-        """Keep `text` whole and say under which virtual path (never an OS path, spec/model.md E-5)."""
+        """Stores `text` whole and returns its virtual path, which is never an OS path (spec/model.md E-5)."""
 
 
 class MemorySink:
+    """A sink that keeps its texts in memory, by virtual path.
+
+    >>> sink = MemorySink()
+    >>> sink.texts[sink.write("stdout", "3 passed").path]
+    '3 passed'
+    """
+
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
@@ -65,11 +74,11 @@ class MemorySink:
 
 
 class MissingArtifact(LookupError):
-    """Nothing is stored under this path, or more than one thing begins with its digits. The store said so."""
+    """The store has nothing under this path, or more than one content with its digits."""
 
 
 class StoreUnreachable(OSError):
-    """The store cannot be asked now, and nothing follows from that about what it holds."""
+    """The store cannot be reached now, from which nothing follows about its content."""
 
 
 class StoredContent(msgspec.Struct, frozen=True):
@@ -81,19 +90,26 @@ class StoredContent(msgspec.Struct, frozen=True):
 
 
 class StoreFault(msgspec.Struct, frozen=True):
-    """What `FileStore.check` found. `name` is relative to the store's folder."""
+    """A problem that a check of a store found. `name` is relative to the store's folder."""
 
     name: str
     reason: str
 
 
 class FileStore:
-    """`<root>/<first two digits>/<sha256>`, the same content once.
+    """A folder of files `<root>/<first two digits>/<sha256>`, which stores equal content once.
 
-    Text from `compress_from` bytes on is kept as `<sha256>.zst` in the seekable format of zstd, so a
-    window anywhere in it costs one frame; None keeps everything as it is. Beside content of
-    `INDEX_FROM` bytes and more lies `<sha256>.lines`, where its lines begin. A write returns when file
-    and folders are fsynced. One that is killed leaves a file `incoming-…` at most, and `check` names it.
+    Text of `compress_from` bytes and more is stored as `<sha256>.zst` in the seekable format of zstd, so that a
+    window anywhere in it costs one frame; None stores everything as it is. Content of `INDEX_FROM` bytes and more
+    has an index of its lines beside it, `<sha256>.lines`. A write returns when file and folders are fsynced. One
+    that is killed leaves at most a file `incoming-…`, which `check` reports.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     store = FileStore(Path(folder), compress_from=None)
+    ...     reference = store.write("stdout", "line 1\nline 2\n")
+    ...     store.read_window(reference.path, 7, 6)
+    b'line 2'
     """
 
     def __init__(self, root: Path, *, compress_from: int | None = COMPRESS_FROM) -> None:
@@ -107,7 +123,7 @@ class FileStore:
         return artifact_reference(role, self.put(io.BytesIO(encode_text(text))).sha256)
 
     def put(self, content: BinaryIO) -> StoredContent:
-        """Copies the content in, a chunk at a time. Raises OSError, and then nothing is stored."""
+        """Stores the content, a chunk at a time. Raises OSError, and then nothing is stored."""
         make_folder(self.root)
         with incoming(self.root) as file:
             copied = copy_content(content, file)
@@ -116,7 +132,7 @@ class FileStore:
             make_folder(folder)
             is_fresh = not self._holds(stored)
             if is_fresh:
-                if copied.is_worth(self._compress_from):
+                if copied.is_compressed(self._compress_from):
                     self._publish_compressed(file, folder / f"{stored.sha256}{COMPRESSED}")
                 else:
                     publish(file, folder / stored.sha256)
@@ -129,15 +145,15 @@ class FileStore:
         return stored
 
     def is_untouched(self, sha256: str) -> bool:
-        """By its dates: not written to since it was held against its hash, which False does not deny.
+        """True when the file's times show no change since it was verified. False does not mean that there was one.
 
-        Of compressed content always true: a frame that was changed cannot be read.
+        Always true for compressed content: a frame that was changed cannot be read.
         """
         changed_at = _changed_at(self.root / sha256[:2] / sha256)
         return changed_at is None or self.indexes.is_sealed(sha256, changed_at)
 
     def verify(self, sha256: str) -> bool:
-        """Reads all of it, and remembers where it is what its name says. Raises as `open` does."""
+        """Compares all of the content with its hash, and records a success. Raises as `open` does."""
         changed_at = _changed_at(self.root / sha256[:2] / sha256)
         with self.open(sha256) as stream:
             is_same = hash_stream(stream) == sha256
@@ -148,25 +164,24 @@ class FileStore:
     def open(self, path: str) -> BinaryIO:
         """The content under a virtual path or a sha256, as a stream that can seek.
 
-        Links are not followed, neither a file nor a folder. Raises MissingArtifact; Damaged for what is no
-        file or not the one that was written; Unreachable; any other OSError is of this one file.
+        Links are not followed, neither to a file nor to a folder. Raises MissingArtifact; Damaged for what is not a
+        regular file or not the one that was written; StoreUnreachable; any other OSError is about this one file.
         """
-        return self._opened(self._name(path))
+        return self._open_stored(self._name(path))
 
     def glance(self, sha256: str, size: int) -> None:
-        """Whether content of that size seems to lie there: nothing of it is read.
+        """Checks that content of that size is there, without reading it.
 
-        Raises what `open` raises, and Damaged for a file of another size that is kept as it is.
+        Raises what `open` raises, and Damaged for an uncompressed file of another size.
         """
         for name in stored_names(sha256):
-            try:
-                found = os.lstat(self.root / name)
-            except FileNotFoundError:
+            status = read_status(self.root / name)
+            if status is None:
                 continue
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(status.st_mode):
                 raise Damaged(NO_FILE)
-            if found.st_size != size and not name.endswith(COMPRESSED):
-                raise Damaged(wrong_size(found.st_size, size))
+            if status.st_size != size and not name.endswith(COMPRESSED):
+                raise Damaged(wrong_size(status.st_size, size))
             return
         self._name(sha256)
 
@@ -177,28 +192,29 @@ class FileStore:
             return stream.read(size)
 
     def check(self) -> tuple[StoreFault, ...]:
-        """Reads everything and names what is not the content that its name says, and what is no artifact.
+        """Reads everything; reports content that does not have the hash of its name, and files that are no artifacts.
 
-        Raises Unreachable: a store that cannot be asked has no faults to be told of.
+        Raises StoreUnreachable: about a store that cannot be read nothing is known.
         """
-        return tuple(fault for name in sorted(self._names()) if (fault := self._checked(name)) is not None)
+        return tuple(fault for name in sorted(self._names()) if (fault := self._check_file(name)) is not None)
 
     def sizes(self) -> dict[str, int]:
-        """What each content (sha256) takes on the disk, with its indexes; one of which only an index is left, too."""
+        """Bytes on disk by content (sha256), indexes included, also those of content that is gone."""
         sizes: dict[str, int] = {}
         for name in self._names():
             if sha256 := parse_stored_name(name):
-                sizes[sha256] = sizes.get(sha256, 0) + _size(self.root / name)
+                status = read_status(self.root / name)
+                sizes[sha256] = sizes.get(sha256, 0) + (status.st_size if status else 0)
         return sizes
 
     def remove(self, sha256: str) -> None:
-        """Content and indexes. Whoever calls it knows that nothing refers to them."""
+        """Removes content and indexes. The caller has made sure that nothing refers to them."""
         for name in self._names_in(sha256[:2]):
             if parse_stored_name(name) == sha256:
                 (self.root / name).unlink(missing_ok=True)
 
     def unfinished(self, seconds: float) -> tuple[Path, ...]:
-        """What writes that were killed so long ago left."""
+        """Files of writes that were killed at least `seconds` ago."""
         return find_unfinished(self.root, seconds)
 
     def _name(self, path: str) -> str:
@@ -211,12 +227,12 @@ class FileStore:
             raise MissingArtifact(path)
         return f"{digits[:2]}/{min(names)}"
 
-    def _opened(self, name: str) -> BinaryIO:
+    def _open_stored(self, name: str) -> BinaryIO:
         descriptor = _open_below(self.root, name)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise Damaged(NO_FILE)
-        # Unbuffered: a window says how much it wants, and a buffer would read that much beside it.
+        # Unbuffered: a window asks for all that it needs, and a buffer would read as much again.
         stream: BinaryIO = cast("BinaryIO", os.fdopen(descriptor, "rb", buffering=0))
         if not name.endswith(COMPRESSED):
             return stream
@@ -227,7 +243,7 @@ class FileStore:
             raise
 
     def _holds(self, stored: StoredContent) -> bool:
-        """Whether a file of that content is there. One of another size was damaged and is written anew."""
+        """True for content that is there. A file of another size is damaged and is written anew."""
         try:
             with self.open(stored.sha256) as stream:
                 return stream.seek(0, os.SEEK_END) == stored.size
@@ -256,7 +272,7 @@ class FileStore:
     def _names_in(self, folder: str) -> Iterator[str]:
         return (f"{folder}/{name}" for name in self._listed(folder))
 
-    def _checked(self, name: str) -> StoreFault | None:
+    def _check_file(self, name: str) -> StoreFault | None:
         if name.startswith(INCOMING):
             return StoreFault(name, "left by a write that did not end")
         sha256 = parse_stored_name(name)
@@ -265,21 +281,21 @@ class FileStore:
         if not stat.S_ISREG(os.lstat(self.root / name).st_mode):
             return StoreFault(name, "is not a regular file")
         if INDEX_NAME.fullmatch(name[3:]):
-            kept = any((self.root / one).exists() for one in stored_names(sha256))
-            return None if kept else StoreFault(name, "is the index of nothing")
+            has_content = any((self.root / stored).exists() for stored in stored_names(sha256))
+            return None if has_content else StoreFault(name, "is the index of nothing")
         changed_at = _changed_at(self.root / name)
-        fault = check_content(name, sha256, lambda: self._opened(name), lambda size: self._index(sha256, size))
+        fault = check_content(name, sha256, partial(self._open_stored, name), partial(self._load_index, sha256))
         if fault is None and changed_at is not None and not name.endswith(COMPRESSED):
             self.indexes.seal(sha256, changed_at)
         return fault
 
-    def _index(self, sha256: str, size: int) -> LineIndex | None:
+    def _load_index(self, sha256: str, size: int) -> LineIndex | None:
         path = self.indexes.path(sha256)
         return load_index(path, size) if path.exists() else None
 
 
 def hash_stream(stream: BinaryIO) -> str:
-    """Of all that comes; afterwards the stream is at its beginning."""
+    """The sha256 of all that the stream has; afterwards the stream is at its beginning."""
     digest = hashlib.sha256()
     while chunk := stream.read(CHUNK):
         digest.update(chunk)
@@ -295,12 +311,14 @@ def _changed_at(file: Path) -> int | None:
 
 
 class ContentCopy(msgspec.Struct, frozen=True):
+    """Content that was copied, and what was learned of it on the way."""
+
     stored: StoredContent
-    is_text: bool  # it holds no NUL
+    is_text: bool  # it has no NUL
     index: LineIndex
 
-    def is_worth(self, compress_from: int | None) -> bool:
-        """Whether it is kept compressed."""
+    def is_compressed(self, compress_from: int | None) -> bool:
+        """True for content that a store with this limit compresses."""
         return self.is_text and compress_from is not None and self.stored.size >= compress_from
 
 
@@ -317,15 +335,16 @@ def copy_content(content: BinaryIO, target: IncomingFile) -> ContentCopy:
 
 
 def check_content(
-    name: str, sha256: str, opened: Callable[[], BinaryIO], kept_index: Callable[[int], LineIndex | None]
+    name: str, sha256: str, open_content: Callable[[], BinaryIO], load: Callable[[int], LineIndex | None]
 ) -> StoreFault | None:
-    """Reads one content whole. `kept_index` gives the index beside content of that size, None where there is none.
+    """Reads one content and its index whole and compares them.
 
-    Raises Unreachable, for of what cannot be asked nothing is known; any other failure to read is the fault.
+    `load` gives the index beside content of that size, None where there is none. Raises StoreUnreachable, which
+    tells nothing about the content; any other failure to read is the fault.
     """
     digest, builder = hashlib.sha256(), IndexBuilder()
     try:
-        with opened() as stream:
+        with open_content() as stream:
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
                 builder.add(chunk)
@@ -335,23 +354,23 @@ def check_content(
         return StoreFault(name, f"cannot be read ({type(error).__name__}: {error})")
     if digest.hexdigest() != sha256:
         return StoreFault(name, f"holds content with sha256 {digest.hexdigest()}")
-    return _index_fault(f"{sha256[:2]}/{sha256}.lines", builder.finished(), kept_index)
+    return _check_index(f"{sha256[:2]}/{sha256}.lines", builder.finished(), load)
 
 
-def _index_fault(name: str, counted: LineIndex, kept_index: Callable[[int], LineIndex | None]) -> StoreFault | None:
+def _check_index(name: str, counted: LineIndex, load: Callable[[int], LineIndex | None]) -> StoreFault | None:
     try:
-        kept = kept_index(counted.size)
+        index = load(counted.size)
     except StoreUnreachable:
         raise
     except Exception as error:
         return StoreFault(name, f"cannot be read ({type(error).__name__})")
-    if kept is None or (kept.lines == counted.lines and list(kept.before) == list(counted.before)):
+    if index is None or (index.lines == counted.lines and list(index.before) == list(counted.before)):
         return None
     return StoreFault(name, "is not the index of this content")
 
 
-def wrong_size(found: int, stored: int) -> str:
-    return f"{found:,} bytes, where {stored:,} were stored"
+def wrong_size(actual: int, stored: int) -> str:
+    return f"{actual:,} bytes, where {stored:,} were stored"
 
 
 def parse_digits(path: str) -> str:
@@ -364,33 +383,26 @@ def parse_digits(path: str) -> str:
 
 
 def stored_names(sha256: str) -> tuple[str, str]:
-    """Where content may lie in a store: as it is, and compressed."""
+    """The two names that content may have in a store: as it is, and compressed."""
     return f"{sha256[:2]}/{sha256}", f"{sha256[:2]}/{sha256}{COMPRESSED}"
 
 
 def parse_stored_name(name: str) -> str | None:
-    """The content that a name in a store is of, as content or as its index; None when it is no such name."""
+    """The sha256 in the name of content or of its index; None for any other name."""
     folder, _, own = name.rpartition("/")
-    found = STORED_NAME.fullmatch(own) or INDEX_NAME.fullmatch(own)
-    return found[1] if found and own[:2] == folder else None
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except FileNotFoundError:
-        return 0
+    match = STORED_NAME.fullmatch(own) or INDEX_NAME.fullmatch(own)
+    return match[1] if match and own[:2] == folder else None
 
 
 def _open_below(root: Path, name: str) -> int:
     """A descriptor of `<folder>/<file>` in the root, without following a link at either. Raises as `open` does."""
     folder, _, own = name.rpartition("/")
     try:
-        held = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            return os.open(own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
+            return os.open(own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
         finally:
-            os.close(held)
+            os.close(descriptor)
     except FileNotFoundError:
         raise MissingArtifact(name) from None
     except OSError as error:

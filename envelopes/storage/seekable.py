@@ -1,7 +1,7 @@
-"""Compressed files with windows: zstd in its seekable format, read a frame at a time.
+"""Compressed files in zstd's seekable format, of which any window is read a frame at a time.
 
-Written by pyzstd. Read here, for pyzstd walks the table of frames in Python whenever a file is opened:
-20 ms for 4 GB of content, where a window itself costs less than one.
+pyzstd writes them. They are read here, because pyzstd walks the table of frames in Python whenever a file is
+opened: 20 ms for 4 GB of content, while a window itself takes less than 1 ms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import accumulate
 from types import ModuleType
 from typing import IO, Any, BinaryIO
 
-FRAME = 256 * 1024  # bytes of content in a frame: what a jump into the middle has to decompress
+FRAME = 256 * 1024  # bytes of content in a frame, which a jump into the middle has to decompress
 CHUNK = 1024 * 1024
 FOOTER = struct.Struct("<IBI")
 HEADER = struct.Struct("<II")
@@ -23,16 +23,16 @@ CHECKSUMS, RESERVED = 0x80, 0x7C
 
 
 class Damaged(OSError):
-    """The file is not what was written: cut short, or other bytes."""
+    """The file is not what was written: it is cut short, or has other bytes."""
 
 
 def load_zstd() -> ModuleType:
-    """Imported where it is used. Raises ModuleNotFoundError with what to do about it."""
+    """The pyzstd module, imported only when it is used. Raises ModuleNotFoundError with the remedy."""
     try:
         import pyzstd
     except ImportError:
-        said = "pyzstd, which compresses large artifacts, is not installed: install it, or pass compress_from=None"
-        raise ModuleNotFoundError(said, name="pyzstd") from None
+        message = "pyzstd, which compresses large artifacts, is not installed: install it, or pass compress_from=None"
+        raise ModuleNotFoundError(message, name="pyzstd") from None
     return pyzstd
 
 
@@ -51,7 +51,7 @@ def open_frames(file: BinaryIO) -> BinaryIO:
 
 
 class Seekable(io.RawIOBase):
-    """A place in so many bytes, which `readinto` reads from and moves on."""
+    """Base of a stream of `size` bytes: a subclass reads in `readinto` at `_at`, and advances it."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -73,24 +73,24 @@ class Seekable(io.RawIOBase):
 
 
 class _Frames(Seekable):
-    """Holds one decompressed frame at a time, whatever the size of the file."""
+    """The content of a compressed file. One decompressed frame is in memory at a time."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._decompress = load_zstd().decompress
         self._error = load_zstd().ZstdError
-        self._starts, self._ends_at = _table(file)
-        super().__init__(self._ends_at[-1])
-        self._held = -1
+        self._starts, self._contents = _read_table(file)
+        super().__init__(self._contents[-1])
+        self._number = -1
         self._frame = b""
 
     def readinto(self, buffer: Any) -> int:
         if self._at >= self._size:
             return 0
-        number = bisect_right(self._ends_at, self._at) - 1
-        if number != self._held:
-            self._frame, self._held = self._read_frame(number), number
-        inside = self._at - self._ends_at[number]
+        number = bisect_right(self._contents, self._at) - 1
+        if number != self._number:
+            self._frame, self._number = self._read_frame(number), number
+        inside = self._at - self._contents[number]
         count = min(len(buffer), len(self._frame) - inside)
         buffer[:count] = memoryview(self._frame)[inside : inside + count]
         self._at += count
@@ -108,20 +108,20 @@ class _Frames(Seekable):
             frame: bytes = self._decompress(self._file.read(end - start))
         except self._error as error:
             raise Damaged(f"frame {number}: {error}") from None
-        if len(frame) != self._ends_at[number + 1] - self._ends_at[number]:
+        if len(frame) != self._contents[number + 1] - self._contents[number]:
             raise Damaged(f"frame {number} holds {len(frame)} bytes")
         return frame
 
 
-def _table(file: BinaryIO) -> tuple[list[int], list[int]]:
-    """Where each frame begins in the file, and where in the content; one more at the end."""
+def _read_table(file: BinaryIO) -> tuple[list[int], list[int]]:
+    """The byte at which each frame begins in the file, and in the content; both with the end as well."""
     size = file.seek(0, os.SEEK_END)
-    count, descriptor, magic = _unpacked(file, FOOTER, size - FOOTER.size)
+    count, descriptor, magic = _unpack(file, FOOTER, size - FOOTER.size)
     entry = 12 if descriptor & CHECKSUMS else 8
     begins = size - FOOTER.size - count * entry - HEADER.size
     if magic != FOOTER_MAGIC or descriptor & RESERVED or begins < 0:
         raise Damaged("it does not end in a table of frames")
-    table_magic, length = _unpacked(file, HEADER, begins)
+    table_magic, length = _unpack(file, HEADER, begins)
     step = entry // 4
     numbers = struct.unpack(f"<{count * step}I", file.read(count * entry))
     starts = list(accumulate(numbers[0::step], initial=0))
@@ -130,7 +130,7 @@ def _table(file: BinaryIO) -> tuple[list[int], list[int]]:
     return starts, list(accumulate(numbers[1::step], initial=0))
 
 
-def _unpacked(file: BinaryIO, form: struct.Struct, at: int) -> tuple[Any, ...]:
+def _unpack(file: BinaryIO, form: struct.Struct, at: int) -> tuple[Any, ...]:
     if at < 0:
         raise Damaged("it is too short for a table of frames")
     file.seek(at)

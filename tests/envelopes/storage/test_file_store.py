@@ -114,7 +114,7 @@ def test_a_glance_tells_what_is_gone_or_has_another_size(store: FileStore) -> No
     with pytest.raises(MissingArtifact):
         store.glance(sha256, 6)
     file.symlink_to(store.root)
-    with pytest.raises(Damaged, match="no regular file"):
+    with pytest.raises(Damaged, match="not a regular file"):
         store.glance(sha256, 6)
 
 
@@ -172,7 +172,7 @@ def test_a_link_in_the_store_is_not_followed(store: FileStore, tmp_path: Path) -
     kept = store.root / files(store)[0]
     kept.unlink()
     kept.symlink_to(tmp_path / "secret")
-    with pytest.raises(Damaged, match="no regular file"), store.open(path):
+    with pytest.raises(Damaged, match="not a regular file"), store.open(path):
         pass
     assert [fault.reason for fault in store.check()] == ["is not a regular file"]
 
@@ -182,7 +182,7 @@ def test_a_pipe_in_the_store_is_not_waited_for(store: FileStore) -> None:
     kept = store.root / files(store)[0]
     kept.unlink()
     os.mkfifo(kept)
-    with pytest.raises(Damaged, match="no regular file"):
+    with pytest.raises(Damaged, match="not a regular file"):
         store.read_window(path, 0, 9)
 
 
@@ -241,7 +241,7 @@ def test_a_folder_that_is_a_link_is_not_followed(store: FileStore, tmp_path: Pat
     sha256 = store.put(io.BytesIO(b"hello\n")).sha256
     (store.root / sha256[:2]).rename(tmp_path / "elsewhere")
     (store.root / sha256[:2]).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Damaged, match="no regular file"):
+    with pytest.raises(Damaged, match="not a regular file"):
         store.open(sha256)
 
 
