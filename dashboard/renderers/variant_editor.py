@@ -17,7 +17,7 @@ from envelopes.families.base import Family
 from envelopes.families.registry import family
 from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.text.tokens import TokenCount, count_tokens
-from envelopes.variants.template import TemplateRefused, check
+from envelopes.variants.template import TemplateRefused, check_template
 
 BEGINNING = """{{ summary_text | headline }}
 {% for member in result %}
@@ -118,7 +118,7 @@ def _about(project: Project, owner: Family, query: Mapping[str, str]) -> tuple[S
 def _yielded(owner: Family, about: Subject, draft: Draft) -> Yielded:
     source = draft.source.replace("\r\n", "\n")
     try:
-        check(source)
+        check_template(source)
     except TemplateRefused as refused:
         return Yielded(reason=f"{refused.reason}.", line=refused.line)
     ceiling = int(draft.characters) if draft.characters.isdigit() and len(draft.characters) < 6 else 0

@@ -16,7 +16,7 @@ from envelopes.families.base import Family
 from envelopes.schema.budget import RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.schema.variant import Variant
 from envelopes.variants import variants_for
-from envelopes.variants.template import TemplateRefused, check, template_variant
+from envelopes.variants.template import TemplateRefused, check_template, template_variant
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 VERSIONED = re.compile(r"([a-z][a-z0-9_]{0,39})@([0-9]{1,6})")
@@ -134,7 +134,7 @@ def save_version(
         )
     source = source.replace("\r\n", "\n")  # browsers send lines of a textarea with both characters
     try:
-        check(source)
+        check_template(source)
     except TemplateRefused as refused:
         raise TemplateNotSaved(f"{refused.reason}.", refused.line) from None
     row = TemplateVariant(

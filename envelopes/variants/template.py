@@ -1,12 +1,12 @@
-"""Variants written as templates: their text keeps its sources, and they run in a process of their own.
+"""Variants written as templates, which run in a process of their own and keep the sources of their text.
 
-    check(source)                        raises TemplateRefused with the line
-    template_variant(…)                  a Variant like any other; its hash is over the text too
+    check_template(source)   raises TemplateRefused with the line
+    template_variant(…)      a Variant like any other; its hash includes the source
 
-A template sees the envelope and nothing else, and knows no budget: it is run once for an envelope, and the
-policy shortens what it wrote like any receipt (`fit`). The process is started when it is first needed, serves
-one request after the other, and is ended and replaced when it works too long on an answer. Its work is measured,
-not the clock: where others keep the machine busy, a template that is in order would be stopped for their sake.
+A template sees only the envelope and no budget: it is run once for an envelope, and the policy shortens its text
+like any receipt (`fit`). The process is started on first use, serves one request after the other, and is ended and
+replaced when an answer takes too much work. Processor time is measured, not the clock: on a busy machine a correct
+template must not be stopped because of other processes.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
 from envelopes.variants.base import is_block
 
-WORKER = Path(__file__).with_name("template_worker.py")
-WORKS = 0.9  # seconds of its own that an answer may take
-WAITS = 10.0  # seconds on the clock, for a machine that gives the process no time
-STARTS_WITHIN = 20.0
-SOURCE = 64 * 1024  # characters of a template
-ANSWER = 16 * 1024 * 1024  # bytes
-REMEMBERED = 8
+PROGRAM = Path(__file__).with_name("template_worker.py")
+WORK_SECONDS = 0.9  # processor time for one answer
+WAIT_SECONDS = 10.0  # on the clock, for a machine that gives the process no time
+START_SECONDS = 20.0
+MAX_SOURCE_CHARACTERS = 64 * 1024
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+CACHED_RENDERINGS = 8
 ROLES = frozenset(get_args(Role))
 
 
 class TemplateRefused(ValueError):
-    """`line` counts from 1; None where no line is to blame."""
+    """A template that cannot be parsed or run. `line` counts from 1; None where the reason belongs to no line."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(f"line {line}: {reason}" if line else reason)
@@ -51,76 +51,31 @@ class TemplateRefused(ValueError):
         self.line = line
 
 
-def check(source: str) -> None:
-    """Raises TemplateRefused for a text that is no template of this language."""
-    if not source.strip():
-        raise TemplateRefused("the template is empty", 1)
-    if len(source) > SOURCE:
-        raise TemplateRefused(f"it has {len(source):,} characters; at most {SOURCE:,} are taken")
-    _asked(json.dumps({"source": source}))
+class _TimeLimit:
+    """The limits of one answer: `work` seconds of processor time, `wait` seconds on the clock."""
 
+    def __init__(self, process: int, work: float, wait: float) -> None:
+        self._process, self._work, self._wait = process, work, wait
+        self._started, self._used = time.monotonic(), used_seconds(process)
 
-def template_variant(variant_id: str, version: int, title: str, source: str, policy: RenderPolicy) -> Variant:
-    def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-        return fit(_written(source, json.dumps(canonical.to_json())), policy)
+    def remaining(self) -> float:
+        """Seconds in which no limit can be reached: a process works no longer than the time that passes."""
+        work = self._work - (used_seconds(self._process) - self._used)
+        wait = self._started + self._wait - time.monotonic()
+        return max(0.01, min(work, wait))
 
-    digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
-    return Variant(id=variant_id, version=version, title=title, render=render, policy=policy, digest=digest)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _written(source: str, canonical: str) -> tuple[Segment, ...]:
-    """The same text and envelope give the same segments, so a search for a budget runs the template once."""
-    return tuple(_segments(_asked(f'{{"source": {json.dumps(source)}, "canonical": {canonical}}}')))
-
-
-def _segments(pieces: Iterable[list[Any]]) -> Iterable[Segment]:
-    for text, pointer, start, end, role in pieces:
-        source = None if pointer is None else SegmentSource("canonical", pointer, start, end)
-        yield Segment(text, _role(text, role, source), source)
-
-
-def _role(text: str, role: str, source: SegmentSource | None) -> Role:
-    if role in ROLES:
-        return role  # type: ignore[return-value]
-    if source is None:
-        return "break" if not text.strip("\n") else "label"
-    return "preview" if is_block(text) else "value"
-
-
-def _asked(request: str) -> list[list[Any]]:
-    """`request` is JSON on one line. Raises TemplateRefused."""
-    answer = _WORKER.ask(request)
-    if "reason" in answer:
-        raise TemplateRefused(answer["reason"], answer["line"])
-    found: list[list[Any]] = answer["pieces"]
-    return found
-
-
-class _Watch:
-    """Over one answer: `works` seconds of the process's own, `waits` seconds on the clock."""
-
-    def __init__(self, process: int, works: float, waits: float) -> None:
-        self._process, self._works, self._waits = process, works, waits
-        self._began, self._since = time.monotonic(), spent(process)
-
-    def rest(self) -> float:
-        """How long nothing can be amiss: no process works for longer than the clock goes on."""
-        left = (self._works - (spent(self._process) - self._since), self._began + self._waits - time.monotonic())
-        return max(0.01, min(left))
-
-    def look(self) -> None:
+    def check(self) -> None:
         """Raises TemplateRefused."""
-        if spent(self._process) - self._since >= self._works:
-            raise TemplateRefused(f"it worked for longer than {self._works:g} seconds and was stopped")
-        if time.monotonic() - self._began >= self._waits:
-            raise TemplateRefused(f"it did not answer within {self._waits:g} seconds and was stopped")
+        if used_seconds(self._process) - self._used >= self._work:
+            raise TemplateRefused(f"it worked for longer than {self._work:g} seconds and was stopped")
+        if time.monotonic() - self._started >= self._wait:
+            raise TemplateRefused(f"it did not answer within {self._wait:g} seconds and was stopped")
 
 
-def spent(process: int) -> float:
-    """Seconds that a process has worked, the system's work for it with it; where no clock tells, those that passed.
+def used_seconds(process: int) -> float:
+    """Processor seconds that a process has used, in user and system mode; without such a clock, monotonic time.
 
-    The number of the clock is what clock_getcpuclockid(3) makes on Linux: Python has that for threads alone.
+    The clock's number is that of clock_getcpuclockid(3) on Linux, which Python has for threads only.
     """
     try:
         return time.clock_gettime(~process << 3 | 2)
@@ -128,34 +83,42 @@ def spent(process: int) -> float:
         return time.monotonic()
 
 
-class _Worker:
-    """One process at a time, one request at a time."""
+class TemplateProcess:
+    """Runs templates in one process at a time, one request at a time."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, program: Path = PROGRAM, *, work_seconds: float = WORK_SECONDS, wait_seconds: float = WAIT_SECONDS
+    ) -> None:
+        self.work_seconds, self.wait_seconds = work_seconds, wait_seconds
+        self.process: subprocess.Popen[bytes] | None = None
+        self._program = program
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def ask(self, request: str) -> dict[str, Any]:
+    def request(self, request: str) -> list[list[Any]]:
+        """Returns the pieces of the answer. `request` is JSON on one line. Raises TemplateRefused."""
         with self._lock:
-            process = self._running()
+            process = self._running_process()
             try:
-                line = self._exchanged(process, request.encode() + b"\n", WORKS, WAITS)
+                line = self._exchange(process, request.encode() + b"\n", self.work_seconds, self.wait_seconds)
             except TemplateRefused:
-                self._end(process)
+                self.stop()
                 raise
-            answer: dict[str, Any] = json.loads(line)
-            return answer
+        answer: dict[str, Any] = json.loads(line)
+        if "reason" in answer:
+            raise TemplateRefused(answer["reason"], answer["line"])
+        pieces: list[list[Any]] = answer["pieces"]
+        return pieces
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        """A process that a fork left to us belongs to the parent: it is not ours to talk to."""
-        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
-            return self._process
+    def _running_process(self) -> subprocess.Popen[bytes]:
+        """Starts a process unless one is running. After a fork the process belongs to the parent and is not used."""
+        if self.process is not None and self._owner == os.getpid() and self.process.poll() is None:
+            return self.process
         if find_spec("liquid") is None:
             raise TemplateRefused("template variants need the package python-liquid, which is not installed")
         self._owner = os.getpid()
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-I", str(WORKER), json.dumps(sys.path)],
+        self.process = process = subprocess.Popen(
+            [sys.executable, "-I", str(self._program), json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -163,39 +126,86 @@ class _Worker:
             close_fds=True,
         )
         try:
-            if self._exchanged(process, b"", STARTS_WITHIN, STARTS_WITHIN) == b"ready\n":
+            if self._exchange(process, b"", START_SECONDS, START_SECONDS) == b"ready\n":
                 return process
         except TemplateRefused:
-            self._end(process)  # else its late greeting would pass for an answer
+            self.stop()  # its late "ready" would be taken for an answer
             raise
-        self._end(process)
+        self.stop()
         raise TemplateRefused("the process for templates did not start")
 
-    def _exchanged(self, process: subprocess.Popen[bytes], request: bytes, works: float, waits: float) -> bytes:
+    def _exchange(self, process: subprocess.Popen[bytes], request: bytes, work: float, wait: float) -> bytes:
         assert process.stdin is not None  # it was started with pipes
         assert process.stdout is not None
-        found = b""
-        watch = _Watch(process.pid, works, waits)
-        with selectors.DefaultSelector() as ready:
-            ready.register(process.stdout, selectors.EVENT_READ)
+        answer = b""
+        limit = _TimeLimit(process.pid, work, wait)
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
             try:
                 process.stdin.write(request)
                 process.stdin.flush()
             except BrokenPipeError:
                 raise TemplateRefused("it ended its process") from None
-            while not found.endswith(b"\n"):
-                while not ready.select(watch.rest()):
-                    watch.look()
+            while not answer.endswith(b"\n"):
+                while not selector.select(limit.remaining()):
+                    limit.check()
                 part = os.read(process.stdout.fileno(), 1 << 16)
-                if not part or len(found) > ANSWER:
+                if not part or len(answer) > MAX_ANSWER_BYTES:
                     raise TemplateRefused("it ended its process, by memory or by size")
-                found += part
-        return found
+                answer += part
+        return answer
 
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        process.kill()
-        process.communicate()
-        self._process = None
+    def stop(self) -> None:
+        """Ends the running process, if any; the next request starts another one."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
 
 
-_WORKER = _Worker()
+TEMPLATE_PROCESS = TemplateProcess()
+
+
+def check_template(source: str, process: TemplateProcess = TEMPLATE_PROCESS) -> None:
+    """Raises TemplateRefused for a text that is not a template of this language."""
+    if not source.strip():
+        raise TemplateRefused("the template is empty", 1)
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        raise TemplateRefused(f"it has {len(source):,} characters; at most {MAX_SOURCE_CHARACTERS:,} are allowed")
+    process.request(json.dumps({"source": source}))
+
+
+def template_variant(
+    variant_id: str,
+    version: int,
+    title: str,
+    source: str,
+    policy: RenderPolicy,
+    process: TemplateProcess = TEMPLATE_PROCESS,
+) -> Variant:
+    def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
+        return fit(_render(source, json.dumps(canonical.to_json()), process), policy)
+
+    digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+    return Variant(id=variant_id, version=version, title=title, render=render, policy=policy, digest=digest)
+
+
+@lru_cache(maxsize=CACHED_RENDERINGS)
+def _render(source: str, canonical: str, process: TemplateProcess) -> tuple[Segment, ...]:
+    """The same source and envelope give the same segments, so a search for a budget runs the template once."""
+    pieces = process.request(f'{{"source": {json.dumps(source)}, "canonical": {canonical}}}')
+    return tuple(_segments(pieces))
+
+
+def _segments(pieces: Iterable[list[Any]]) -> Iterable[Segment]:
+    for text, pointer, start, end, role in pieces:
+        source = None if pointer is None else SegmentSource("canonical", pointer, start, end)
+        yield Segment(text, _segment_role(text, role, source), source)
+
+
+def _segment_role(text: str, role: str, source: SegmentSource | None) -> Role:
+    if role in ROLES:
+        return role  # type: ignore[return-value]
+    if source is None:
+        return "break" if not text.strip("\n") else "label"
+    return "preview" if is_block(text) else "value"

@@ -1,9 +1,9 @@
-"""The language of template variants: Liquid with few tags, few filters, and strings that know where they are from.
+"""The language of template variants: Liquid with few tags, few filters, and strings that keep their sources.
 
-Needs the standard library and python-liquid alone, and runs in a process of its own (`template_worker`).
-A `Tracked` string is a list of pieces, each with the pointer of the field and the characters of it that it
-is. Filters that take a part keep both; filters that reword keep the pointer; anything else loses the source:
-no link is better than a false one. `true` and `false` have no source.
+Needs only the standard library and python-liquid, and runs in a process of its own (`template_worker`). A
+`TrackedText` is a list of pieces, each with the pointer of its field and its range in that field. Filters that take
+a part keep both; filters that change the text keep the pointer; any other operation loses the source, because no
+link is better than a false one. `true` and `false` have no source.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ TAGS = frozenset(
     ("content", "output", "illegal", "if", "unless", "case", "for", "break", "continue", "assign", "capture", "echo")
     + ("liquid", "comment", "#")
 )
-KEPT_FILTERS = (
+BUILTIN_FILTERS = (
     *("abs", "at_least", "at_most", "ceil", "floor", "round", "plus", "minus", "times", "divided_by", "modulo"),
     *("default", "size", "first", "last", "map", "where", "reject", "compact", "concat", "reverse", "sort", "uniq"),
     *("sum", "find", "has"),
 )
-OUTPUT = 400_000  # characters that a template may write
-LOCALS = 8_000_000  # bytes that it may hold in variables
-LOOPS = 200_000  # rounds of nested loops together
-REPEATS = 1_000
-STRING = 1_000_000  # characters of one text
-PIECES = 50_000
+MAX_OUTPUT = 400_000  # characters that a template may write
+MAX_LOCALS = 8_000_000  # bytes of its variables
+MAX_ITERATIONS = 200_000  # of nested loops together
+MAX_REPEATS = 1_000  # replacements of one filter, or blanks of an indentation
+MAX_TEXT = 1_000_000  # characters of one text
+MAX_PIECES = 50_000  # of one text
 
 
-class Piece(NamedTuple):
+class TrackedPiece(NamedTuple):
+    """A text and its field, None for the template's own words. The range is None where it is not a slice of it."""
+
     text: str
     pointer: str | None = None
     start: int | None = None
@@ -46,193 +48,192 @@ class Piece(NamedTuple):
     role: str = ""
 
 
-def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Without empty ones; words of the template's own that follow each other are one piece."""
-    kept: list[Piece] = []
-    for piece in pieces:
-        before = kept[-1] if kept else None
-        if before and piece.pointer is None and before.pointer is None and piece.role == before.role:
-            kept[-1] = Piece(before.text + piece.text, role=piece.role)
-        elif piece.text:
-            kept.append(piece)
-    return tuple(kept)
+class TrackedText(str):
+    """A string and the pieces that it consists of."""
 
+    pieces: tuple[TrackedPiece, ...]
 
-class Tracked(str):
-    """A string and the pieces that it is made of."""
-
-    pieces: tuple[Piece, ...]
-
-    def __new__(cls, pieces: Iterable[Piece]) -> Tracked:
-        kept = _joined(pieces)
-        if len(kept) > PIECES or sum(len(piece.text) for piece in kept) > STRING:
+    def __new__(cls, pieces: Iterable[TrackedPiece]) -> TrackedText:
+        merged = _merge_pieces(pieces)
+        if len(merged) > MAX_PIECES or sum(len(piece.text) for piece in merged) > MAX_TEXT:
             raise OutputStreamLimitError("a text that it makes is too long", token=None)
-        made = super().__new__(cls, "".join(piece.text for piece in kept))
-        made.pieces = kept
-        return made
+        text = super().__new__(cls, "".join(piece.text for piece in merged))
+        text.pieces = merged
+        return text
 
-    def cut(self, start: int, end: int) -> Tracked:
-        """Characters [start, end), each still where it was."""
-        found, at = [], 0
+    def cut(self, start: int, end: int) -> TrackedText:
+        """Characters [start, end), each with its source."""
+        parts, at = [], 0
         for piece in self.pieces:
             first, last = max(start - at, 0), min(end - at, len(piece.text))
             if first < last:
-                place = piece._replace(text=piece.text[first:last])
+                part = piece._replace(text=piece.text[first:last])
                 if piece.start is not None:
-                    place = place._replace(start=piece.start + first, end=piece.start + last)
-                found.append(place)
+                    part = part._replace(start=piece.start + first, end=piece.start + last)
+                parts.append(part)
             at += len(piece.text)
-        return Tracked(found)
+        return TrackedText(parts)
 
-    def reworded(self, text: str) -> Tracked:
-        """Another text for the same field: no slice of it, but from it."""
+    def replaced_by(self, text: str) -> TrackedText:
+        """Another text from the same field, which is not a slice of it."""
         pointers = {piece.pointer for piece in self.pieces}
-        return Tracked([Piece(text, pointers.pop() if len(pointers) == 1 else None)])
+        return TrackedText([TrackedPiece(text, pointers.pop() if len(pointers) == 1 else None)])
+
+
+def _merge_pieces(pieces: Iterable[TrackedPiece]) -> tuple[TrackedPiece, ...]:
+    """Removes empty pieces, and joins pieces without source that follow each other."""
+    merged: list[TrackedPiece] = []
+    for piece in pieces:
+        before = merged[-1] if merged else None
+        if before and piece.pointer is None and before.pointer is None and piece.role == before.role:
+            merged[-1] = TrackedPiece(before.text + piece.text, role=piece.role)
+        elif piece.text:
+            merged.append(piece)
+    return tuple(merged)
 
 
 class TrackedInt(int):
-    tracked: Tracked
+    tracked: TrackedText
 
     def __str__(self) -> str:
         return self.tracked
 
 
 class TrackedFloat(float):
-    tracked: Tracked
+    tracked: TrackedText
 
     def __str__(self) -> str:
         return self.tracked
 
 
-def tracked(value: Any, pointer: str = "") -> Any:
-    """The same JSON value with leaves that know their pointers."""
+def track(value: Any, pointer: str = "") -> Any:
+    """Returns the same JSON value with leaves that have their pointers."""
     match value:
         case str():
-            return Tracked([Piece(value, pointer, 0, len(value))])
+            return TrackedText([TrackedPiece(value, pointer, 0, len(value))])
         case bool() | None:
             return value
         case int() | float():
-            made = TrackedInt(value) if isinstance(value, int) else TrackedFloat(value)
-            made.tracked = Tracked([Piece(json.dumps(value), pointer)])
-            return made
+            number = TrackedInt(value) if isinstance(value, int) else TrackedFloat(value)
+            number.tracked = TrackedText([TrackedPiece(json.dumps(value), pointer)])
+            return number
         case dict():
-            return {key: tracked(child, f"{pointer}/{_token(key)}") for key, child in value.items()}
+            # Escaped here: the process imports nothing of the library.
+            keys = {key: key.replace("~", "~0").replace("/", "~1") for key in value}
+            return {key: track(child, f"{pointer}/{keys[key]}") for key, child in value.items()}
         case _:
-            return [tracked(child, f"{pointer}/{index}") for index, child in enumerate(value)]
-
-
-def _token(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+            return [track(child, f"{pointer}/{index}") for index, child in enumerate(value)]
 
 
 class _Buffer(StringIO):
-    """Collects what is written, with its pieces."""
+    """Collects the output with its pieces."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.size = 0
         self.limit = limit
-        self.pieces: list[Piece] = []
+        self.pieces: list[TrackedPiece] = []
 
     def write(self, text: str, /) -> int:
         self.size += len(text)
         if self.size > self.limit:
-            raise OutputStreamLimitError(f"it writes more than {OUTPUT:,} characters", token=None)
+            raise OutputStreamLimitError(f"it writes more than {MAX_OUTPUT:,} characters", token=None)
         self.pieces.extend(_pieces(text))
         return len(text)
 
-    def getvalue(self) -> Tracked:
-        return Tracked(self.pieces)
+    def getvalue(self) -> TrackedText:
+        return TrackedText(self.pieces)
 
 
 class _Context(RenderContext):
     def get_buffer(self, buf: Any = None) -> _Buffer:
-        return _Buffer(OUTPUT - (buf.size if isinstance(buf, _Buffer) else 0))
+        return _Buffer(MAX_OUTPUT - (buf.size if isinstance(buf, _Buffer) else 0))
 
 
 class _Template(BoundTemplate):
     context_class = _Context
 
     def _get_buffer(self) -> _Buffer:
-        return _Buffer(OUTPUT)
+        return _Buffer(MAX_OUTPUT)
 
 
 class _Language(Environment):
     template_class = _Template
-    loop_iteration_limit = LOOPS
-    local_namespace_limit = LOCALS
+    loop_iteration_limit = MAX_ITERATIONS
+    local_namespace_limit = MAX_LOCALS
     context_depth_limit = 20
     block_nesting_limit = 20
 
     def setup_tags_and_filters(self, *, extra: bool = False) -> None:
         super().setup_tags_and_filters(extra=False)
         self.tags = {name: tag for name, tag in self.tags.items() if name in TAGS}
-        self.filters = {name: self.filters[name] for name in KEPT_FILTERS} | FILTERS
+        self.filters = {name: self.filters[name] for name in BUILTIN_FILTERS} | FILTERS
 
 
 @lru_cache(maxsize=8)  # a comparison renders the same text for call after call
-def parsed(source: str) -> BoundTemplate:
-    """Raises LiquidError, with the token where it is wrong."""
+def parse_template(source: str) -> BoundTemplate:
+    """Parses a template. Raises LiquidError with its line."""
     template = LANGUAGE.from_string(source)
-    found = template.analyze()
-    for variables in found.variables.values():
-        for one in variables:
-            if any(str(segment).startswith("_") for segment in one.segments):
-                raise _at(source, one.span.index, "names that begin with an underscore are not reachable")
-    for name, spans in found.filters.items():
+    analysis = template.analyze()
+    for variables in analysis.variables.values():
+        for variable in variables:
+            if any(str(segment).startswith("_") for segment in variable.segments):
+                reason = "names that begin with an underscore are not reachable"
+                raise _error_at(source, variable.span.index, reason)
+    for name, spans in analysis.filters.items():
         if name not in LANGUAGE.filters:
-            raise _at(source, spans[0].index, f"there is no filter {name!r}")
-    for name, variables in found.globals.items():
+            raise _error_at(source, spans[0].index, f"there is no filter {name!r}")
+    for name, variables in analysis.globals.items():
         if name not in ROOTS:
-            said = f"there is no {name!r}: a template has {', '.join(sorted(ROOTS))}, and what it assigns"
-            raise _at(source, variables[0].span.index, said)
+            reason = f"there is no {name!r}: a template has {', '.join(sorted(ROOTS))}, and what it assigns"
+            raise _error_at(source, variables[0].span.index, reason)
     return template
 
 
-def _at(source: str, index: int, reason: str) -> LiquidError:
+def _error_at(source: str, index: int, reason: str) -> LiquidError:
     error = LiquidError(reason, token=None)
     error.line = source.count("\n", 0, max(index, 0)) + 1  # type: ignore[attr-defined]
     return error
 
 
-def written(source: str, canonical: dict[str, Any]) -> list[Piece]:
-    """Raises LiquidError, RecursionError and MemoryError."""
-    template = parsed(source)
-    context = _Context(template, globals=tracked(canonical))
-    buffer = _Buffer(OUTPUT)
+def render_template(source: str, canonical: dict[str, Any]) -> list[TrackedPiece]:
+    """Runs a template over an envelope. Raises LiquidError, RecursionError and MemoryError."""
+    template = parse_template(source)
+    context = _Context(template, globals=track(canonical))
+    buffer = _Buffer(MAX_OUTPUT)
     template.render_with_context(context, buffer)
     return buffer.pieces
 
 
-def line_of(error: LiquidError) -> int | None:
-    known = getattr(error, "line", None)
-    if known is not None:
-        return int(known)
+def error_line(error: LiquidError) -> int | None:
+    line = getattr(error, "line", None)
+    if line is not None:
+        return int(line)
     token = error.token
     return None if token is None or token.start_index < 0 else token.source.count("\n", 0, token.start_index) + 1
 
 
-def _pieces(value: Any) -> tuple[Piece, ...]:
-    """Of anything that Liquid may put out."""
+def _pieces(value: Any) -> tuple[TrackedPiece, ...]:
+    """The pieces of any value that Liquid may output."""
     match value:
-        case Tracked():
+        case TrackedText():
             return value.pieces
         case TrackedInt() | TrackedFloat():
             return value.tracked.pieces
         case str():
-            return (Piece(value),) if value else ()
+            return (TrackedPiece(value),) if value else ()
         case None | Undefined():
             return ()
         case bool():
-            return (Piece(str(value).lower()),)
+            return (TrackedPiece(str(value).lower()),)
         case list():
-            return tuple(piece for one in value for piece in _pieces(one))
+            return tuple(piece for element in value for piece in _pieces(element))
         case _:
-            return (Piece(str(value)),)
+            return (TrackedPiece(str(value)),)
 
 
-def _text(value: Any) -> Tracked:
-    return value if isinstance(value, Tracked) else Tracked(_pieces(value))
+def _text(value: Any) -> TrackedText:
+    return value if isinstance(value, TrackedText) else TrackedText(_pieces(value))
 
 
 def _number(value: Any, most: int) -> int:
@@ -242,68 +243,69 @@ def _number(value: Any, most: int) -> int:
         return 0
 
 
-def _split(value: Any, separator: Any = "\n") -> list[Tracked]:
+def _split(value: Any, separator: Any = "\n") -> list[TrackedText]:
     text, mark = _text(value), str(separator) or "\n"
-    found, at = [], 0
+    parts, at = [], 0
     while (end := text.find(mark, at)) >= 0:
-        found.append(text.cut(at, end))
+        parts.append(text.cut(at, end))
         at = end + len(mark)
-    return [*found, text.cut(at, len(text))]
+    return [*parts, text.cut(at, len(text))]
 
 
-def _strip(value: Any, *, left: bool = True, right: bool = True) -> Tracked:
+def _strip(value: Any, *, left: bool = True, right: bool = True) -> TrackedText:
     text = _text(value)
     start = len(text) - len(text.lstrip()) if left else 0
     return text.cut(start, len(text.rstrip()) if right else len(text))
 
 
-def _lines(value: Any, count: Any, *, from_end: bool) -> Tracked:
-    """Whole lines of one end, and how many there are when that is not all of them."""
-    text, wanted = _text(value), _number(count, 1_000_000)
+def _lines(value: Any, count: Any, *, from_end: bool) -> TrackedText:
+    """Whole lines from one end, and a marker with their number when that is not all of them."""
+    text, limit = _text(value), _number(count, 1_000_000)
     ends = [0]
     while (end := text.find("\n", ends[-1])) >= 0:
         ends.append(end + 1)
     if ends[-1] < len(text):
         ends.append(len(text))
     total = len(ends) - 1
-    if total <= wanted:
+    if total <= limit:
         return text
-    said = Piece(f"[showing {'last' if from_end else 'first'} {wanted} of {total} lines]", role="marker")
+    marker = TrackedPiece(f"[showing {'last' if from_end else 'first'} {limit} of {total} lines]", role="marker")
     if from_end:
-        return Tracked([said, Piece("\n", role="marker"), *text.cut(ends[total - wanted], len(text)).pieces])
-    return Tracked([*text.cut(0, ends[wanted]).pieces, said])
+        line_break = TrackedPiece("\n", role="marker")
+        return TrackedText([marker, line_break, *text.cut(ends[total - limit], len(text)).pieces])
+    return TrackedText([*text.cut(0, ends[limit]).pieces, marker])
 
 
-def _join(values: Any, separator: Any = " ") -> Tracked:
+def _join(values: Any, separator: Any = " ") -> TrackedText:
     between = _pieces(separator)
-    found: list[Piece] = []
-    for index, one in enumerate(values if isinstance(values, list | tuple) else [values]):
-        found.extend((*between, *_pieces(one)) if index else _pieces(one))
-    return Tracked(found)
+    pieces: list[TrackedPiece] = []
+    for index, value in enumerate(values if isinstance(values, list | tuple) else [values]):
+        pieces.extend((*between, *_pieces(value)) if index else _pieces(value))
+    return TrackedText(pieces)
 
 
-def _indent(value: Any, width: Any = 2) -> Tracked:
-    space = " " * _number(width, REPEATS)
+def _indent(value: Any, width: Any = 2) -> TrackedText:
+    space = " " * _number(width, MAX_REPEATS)
     return _join([_join([space, line], "") for line in _split(value)], "\n")
 
 
-def _slice(value: Any, start: Any, length: Any = 1) -> Tracked:
+def _slice(value: Any, start: Any, length: Any = 1) -> TrackedText:
     text = _text(value)
     at = start if isinstance(start, int) and start >= 0 else max(0, len(text) + int(start))
     return text.cut(at, at + _number(length, len(text)))
 
 
-def _with_role(role: str) -> Callable[[Any], Tracked]:
-    return lambda value: Tracked(piece._replace(role=role) for piece in _pieces(value))
+def _with_role(role: str) -> Callable[[Any], TrackedText]:
+    return lambda value: TrackedText(piece._replace(role=role) for piece in _pieces(value))
 
 
-def _reworded(change: Callable[[str], str]) -> Callable[[Any], Tracked]:
-    return lambda value: _text(value).reworded(change(str.__str__(_text(value))))
+def _with_text(change: Callable[[str], str]) -> Callable[[Any], TrackedText]:
+    return lambda value: _text(value).replaced_by(change(str.__str__(_text(value))))
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
-    "append": lambda value, other: Tracked((*_pieces(value), *_pieces(other))),
-    "prepend": lambda value, other: Tracked((*_pieces(other), *_pieces(value))),
+    "append": lambda value, other: TrackedText((*_pieces(value), *_pieces(other))),
+    "prepend": lambda value, other: TrackedText((*_pieces(other), *_pieces(value))),
     "join": _join,
     "split": _split,
     "lines": _split,
@@ -314,11 +316,13 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "first_lines": lambda value, count: _lines(value, count, from_end=False),
     "last_lines": lambda value, count: _lines(value, count, from_end=True),
     "indent": _indent,
-    "upcase": _reworded(str.upper),
-    "downcase": _reworded(str.lower),
-    "capitalize": _reworded(str.capitalize),
-    "replace": lambda value, old, new="": _text(value).reworded(str(_text(value)).replace(str(old), str(new), REPEATS)),
-    "json": lambda value: _text("").reworded(json.dumps(value, ensure_ascii=False)),
+    "upcase": _with_text(str.upper),
+    "downcase": _with_text(str.lower),
+    "capitalize": _with_text(str.capitalize),
+    "replace": lambda value, old, new="": _text(value).replaced_by(
+        str(_text(value)).replace(str(old), str(new), MAX_REPEATS)
+    ),
+    "json": lambda value: _text("").replaced_by(json.dumps(value, ensure_ascii=False)),
     "headline": _with_role("headline"),
     "hint": _with_role("hint"),
     "label": _with_role("label"),

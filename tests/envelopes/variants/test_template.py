@@ -17,8 +17,14 @@ import pytest
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
-from envelopes.variants import template
-from envelopes.variants.template import TemplateRefused, check, template_variant
+from envelopes.variants.template import (
+    TEMPLATE_PROCESS,
+    TemplateProcess,
+    TemplateRefused,
+    check_template,
+    template_variant,
+    used_seconds,
+)
 
 OUT = "one\ntwo\nthree\n"
 RESULT = {"exit_status": 101, "flag": True, "out": OUT, "items": [{"a": "x"}, {"a": "y"}], "a/b": "slash"}
@@ -31,13 +37,21 @@ def repeated(times: int, body: str, name: str = "i") -> str:
 
 
 def segments(source: str, canonical: CanonicalResult = CANONICAL, **policy: Any) -> list[Segment]:
-    one = template_variant("template/command/x", 1, "X", source, RenderPolicy(**policy))
-    return list(one.render(canonical, one.policy))
+    variant = template_variant("template/command/x", 1, "X", source, RenderPolicy(**policy))
+    return list(variant.render(canonical, variant.policy))
+
+
+def text(source: str, process: TemplateProcess = TEMPLATE_PROCESS) -> str:
+    variant = template_variant("template/command/x", 1, "X", source, RenderPolicy(), process)
+    return "".join(segment.text for segment in variant.render(CANONICAL, variant.policy))
 
 
 def links(source: str) -> list[tuple[str, str, int | None, int | None]]:
-    found = segments(source)
-    return [(one.text, one.source.pointer, one.source.start, one.source.end) for one in found if one.source]
+    return [
+        (segment.text, segment.source.pointer, segment.source.start, segment.source.end)
+        for segment in segments(source)
+        if segment.source
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,26 +81,25 @@ def test_what_a_template_yields_keeps_its_sources(source: str, expected: list[tu
 
 
 def test_every_linked_slice_is_the_characters_that_it_names() -> None:
-    for text, pointer, start, end in links("{{ result.out | indent: 2 }}|{{ result.out | first_lines: 2 }}"):
+    for linked, pointer, start, end in links("{{ result.out | indent: 2 }}|{{ result.out | first_lines: 2 }}"):
         assert pointer == "/result/out"
-        assert OUT[start:end] == text
+        assert OUT[start:end] == linked
 
 
 def test_a_cut_of_a_template_says_how_much_there_was() -> None:
-    text = "".join(one.text for one in segments("{{ result.out | first_lines: 2 }}"))
-    assert text == "one\ntwo\n[showing first 2 of 3 lines]"
+    assert text("{{ result.out | first_lines: 2 }}") == "one\ntwo\n[showing first 2 of 3 lines]"
 
 
 def test_roles_follow_what_a_template_says_and_what_it_shows() -> None:
-    found = segments("{{ summary_text | headline }}\n{{ status }} is it\n{{ result.out }}")
-    assert [one.role for one in found] == ["headline", "break", "value", "label", "preview"]
+    written = segments("{{ summary_text | headline }}\n{{ status }} is it\n{{ result.out }}")
+    assert [segment.role for segment in written] == ["headline", "break", "value", "label", "preview"]
 
 
 def test_the_policy_shortens_what_a_template_wrote() -> None:
     long = CanonicalResult(tool_name="X", status="success", summary_text="s", result={"out": "line\n" * 2_000})
-    found = segments("{{ result.out }}", long, characters=500)
-    assert sum(len(one.text) for one in found) <= 500
-    assert any("receipt shortened here" in one.text for one in found)
+    shortened = "".join(segment.text for segment in segments("{{ result.out }}", long, characters=500))
+    assert len(shortened) <= 500
+    assert "receipt shortened here" in shortened
 
 
 @pytest.mark.parametrize(
@@ -100,12 +113,12 @@ def test_the_policy_shortens_what_a_template_wrote() -> None:
         ("{% render 'x' %}", 1, "unexpected tag 'render'"),
         ("x\n{{ result.__class__.__mro__ }}", 2, "names that begin with an underscore are not reachable"),
         ("{{ result['__class__'] }}", 1, "names that begin with an underscore"),
-        ("x" * 70_000, None, "at most 65,536 are taken"),
+        ("x" * 70_000, None, "at most 65,536 are allowed"),
     ],
 )
 def test_what_is_no_template_is_refused_with_its_line(source: str, line: int | None, reason: str) -> None:
     with pytest.raises(TemplateRefused) as refused:
-        check(source)
+        check_template(source)
     assert refused.value.line == line
     assert reason in refused.value.reason
 
@@ -122,36 +135,44 @@ HOSTILE = {
 }
 
 
+@pytest.fixture
+def templates() -> Iterator[TemplateProcess]:
+    """A process for templates of this test alone."""
+    process = TemplateProcess()
+    yield process
+    process.stop()
+
+
 def work_of_templates() -> float:
-    """Seconds that processes for templates have worked, the one that runs and all that were ended."""
+    """Processor seconds of the process for templates that runs, and of all that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    running = template._WORKER._process
+    running = TEMPLATE_PROCESS.process
     alive = running is not None and running.poll() is None
-    return ended.ru_utime + ended.ru_stime + (template.spent(running.pid) if running and alive else 0.0)
+    return ended.ru_utime + ended.ru_stime + (used_seconds(running.pid) if running and alive else 0.0)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_template_is_stopped_with_a_reason_and_the_next_one_runs(name: str) -> None:
-    assert "".join(one.text for one in segments("{{ status }} again")) == "success again"
+    assert text("{{ status }} again") == "success again"
     before = work_of_templates()
     with pytest.raises(TemplateRefused) as refused:
         segments(HOSTILE[name])
     assert refused.value.reason
-    assert work_of_templates() - before < 1  # of work: on a machine that nobody else uses, also on the clock
-    assert "".join(one.text for one in segments("{{ summary_text }}")) == "it ran"
+    assert work_of_templates() - before < 1  # processor time: on a busy machine more passes on the clock
+    assert text("{{ summary_text }}") == "it ran"
 
 
-def test_a_process_that_the_machine_gives_no_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "".join(one.text for one in segments("{{ status }}, twice")) == "success, twice"
-    process = template._WORKER._process
+def test_a_process_that_the_machine_gives_no_time_is_waited_for(templates: TemplateProcess) -> None:
+    assert text("{{ status }}, twice", templates) == "success, twice"
+    process = templates.process
     assert process is not None
-    monkeypatch.setattr(template, "WORKS", 0.1)
+    templates.work_seconds = 0.1
     process.send_signal(signal.SIGSTOP)
-    goes_on = threading.Timer(0.4, process.send_signal, [signal.SIGCONT])
-    goes_on.start()
-    assert "".join(one.text for one in segments("{{ status }}, late")) == "success, late"
-    goes_on.join()
-    assert template._WORKER._process is process, "it was not replaced"
+    resume = threading.Timer(0.4, process.send_signal, [signal.SIGCONT])
+    resume.start()
+    assert text("{{ status }}, late", templates) == "success, late"
+    resume.join()
+    assert templates.process is process, "it was not replaced"
 
 
 def test_where_no_clock_tells_a_processs_work_the_time_that_passes_stands_for_it(
@@ -160,39 +181,40 @@ def test_where_no_clock_tells_a_processs_work_the_time_that_passes_stands_for_it
     def no_clock(_clock: int) -> float:
         raise OSError(22, "Invalid argument")
 
-    assert template.spent(os.getpid()) <= time.process_time() + 0.1
+    assert used_seconds(os.getpid()) <= time.process_time() + 0.1
     monkeypatch.setattr(time, "clock_gettime", no_clock)
-    assert abs(template.spent(os.getpid()) - time.monotonic()) < 1
+    assert abs(used_seconds(os.getpid()) - time.monotonic()) < 1
 
 
 def test_an_attribute_is_not_reachable_by_a_name_that_is_made_at_run_time() -> None:
     source = "{% assign k = '_class_' | prepend: '_' | append: '_' %}[{{ result[k] }}{{ status[k] }}]"
-    assert "".join(one.text for one in segments(source)) == "[]"
+    assert text(source) == "[]"
 
 
 def test_the_hash_of_a_variant_is_over_its_text_too() -> None:
-    one, other = (template_variant("template/command/x", 1, "X", text, RenderPolicy()) for text in ("a", "b"))
-    assert one.hash != other.hash
-    assert one.hash == template_variant("template/command/x", 1, "Y", "a", RenderPolicy()).hash
+    first, other = (template_variant("template/command/x", 1, "X", source, RenderPolicy()) for source in ("a", "b"))
+    assert first.hash != other.hash
+    assert first.hash == template_variant("template/command/x", 1, "Y", "a", RenderPolicy()).hash
 
 
 @pytest.fixture
-def broken_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file: what it holds is run instead of the process for templates, and that process is back afterwards."""
-    program, asked = tmp_path / "program.py", template._Worker()
-    monkeypatch.setattr(template, "WORKER", program)
-    monkeypatch.setattr(template, "_WORKER", asked)
-    monkeypatch.setattr(template, "WORKS", 0.2)
-    monkeypatch.setattr(template, "WAITS", 0.5)
-    yield program
-    assert asked._process is None  # whatever went wrong, nothing of it is left running
+def program(tmp_path: Path) -> Path:
+    """A file that runs instead of the program of templates."""
+    return tmp_path / "program.py"
+
+
+@pytest.fixture
+def broken(program: Path) -> Iterator[TemplateProcess]:
+    process = TemplateProcess(program, work_seconds=0.2, wait_seconds=0.5)
+    yield process
+    assert process.process is None, "whatever failed, no process is left running"
 
 
 READY = "import os, time\n{}\nprint('ready', flush=True)\n{}\ntime.sleep(9)"
 
 
 @pytest.mark.parametrize(
-    ("program", "reason"),
+    ("source", "reason"),
     [
         ("print('hello')", "the process for templates did not start"),
         ("raise SystemExit(1)", "it ended its process, by memory or by size"),
@@ -201,27 +223,27 @@ READY = "import os, time\n{}\nprint('ready', flush=True)\n{}\ntime.sleep(9)"
         (READY.format("os.close(0)", ""), "it ended its process"),
     ],
 )
-def test_a_process_that_fails_is_named_ended_and_replaced(broken_program: Path, program: str, reason: str) -> None:
-    broken_program.write_text(program)
-    for _ in range(2):  # the second one is another process: nothing of the first passes for its answer
+def test_a_process_that_fails_is_named_ended_and_replaced(
+    broken: TemplateProcess, program: Path, source: str, reason: str
+) -> None:
+    program.write_text(source)
+    for _ in range(2):  # the second one is another process: output of the first is not taken for its answer
         with pytest.raises(TemplateRefused) as refused:
-            check("{{ status }}")
+            check_template("{{ status }}", broken)
         assert refused.value.reason == reason
 
 
-def test_a_process_that_works_on_without_end_is_ended_by_its_work(
-    broken_program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the language's own clock does not run, within one long step of the interpreter."""
-    monkeypatch.setattr(template, "WAITS", 30)
-    broken_program.write_text(READY.format("", "while True: pass"))
+def test_a_process_that_works_on_without_end_is_ended_by_its_work(broken: TemplateProcess, program: Path) -> None:
+    """Also where the process's own timer does not fire, within one long step of the interpreter."""
+    broken.wait_seconds = 30
+    program.write_text(READY.format("", "while True: pass"))
     with pytest.raises(TemplateRefused, match=r"it worked for longer than 0\.2 seconds and was stopped"):
-        check("{{ status }}")
+        check_template("{{ status }}", broken)
 
 
 def test_without_the_language_a_template_is_refused_by_the_name_of_its_package(
-    broken_program: Path, monkeypatch: pytest.MonkeyPatch
+    broken: TemplateProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "liquid", None)
     with pytest.raises(TemplateRefused, match="python-liquid, which is not installed"):
-        check("{{ status }}")
+        check_template("{{ status }}", broken)
