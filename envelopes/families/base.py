@@ -96,7 +96,8 @@ class Projector:
     """Collects previews, cuts and artifacts while a family builds its bounded result.
 
     `preview`, `excerpt`, `line` and lists are the only ways to shorten something, so no family can cut a
-    field without recording it (RFC-079 to RFC-083, RFC-090). A field is a pointer below `/result/`.
+    field without recording it (RFC-079 to RFC-083, RFC-090). A field is a pointer below `/result/`; the methods
+    that give members name them by its last part.
     """
 
     def __init__(self, sink: ArtifactSink) -> None:
@@ -149,7 +150,8 @@ class Projector:
         if text is None:
             return {}
         shown, artifact = self.preview(field, text, budget, role=role)
-        return {field: shown} if artifact is None else {field: shown, f"{field}_artifact": artifact}
+        name = field.rpartition("/")[2]
+        return {name: shown} if artifact is None else {name: shown, f"{name}_artifact": artifact}
 
     def rows(self, field: str, items: list[JsonValue], limit: int) -> list[JsonValue]:
         """The first `limit` items of the field."""
@@ -167,7 +169,7 @@ class Projector:
         budget = policy.preview if characters is None else characters
         limit = count_fitting((text_size(item) for item in items), rows=policy.rows, characters=budget)
         shown = self.rows(field, items, limit)
-        return {field: shown} if len(shown) == len(items) else {field: shown, f"{field}_omitted": len(items) - limit}
+        return _with_omitted(field, shown, len(items))
 
     def build_items(
         self,
@@ -185,10 +187,9 @@ class Projector:
         limit = count_fitting((text_size(item) for item in built), rows=policy.rows, characters=budget)
         start = len(f"/result/{field}/")
         self.cuts[before:] = [cut for cut in self.cuts[before:] if int(cut.pointer[start:].partition("/")[0]) < limit]
-        if limit == len(items):
-            return {field: built}
-        self.cuts.append(FieldCut(f"/result/{field}", Cut("lines", len(items), ((0, limit),))))
-        return {field: built[:limit], f"{field}_omitted": len(items) - limit}
+        if limit < len(items):
+            self.cuts.append(FieldCut(f"/result/{field}", Cut("lines", len(items), ((0, limit),))))
+        return _with_omitted(field, built[:limit], len(items))
 
     def done(self, result: JsonValue) -> Projected:
         return Projected(
@@ -219,6 +220,11 @@ def project_by_type(
 
 def _project_recorded_text(result: RecordedText, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     return projector.text("text", result.text, policy.preview, role="recorded")
+
+
+def _with_omitted(field: str, shown: list[JsonValue], total: int) -> ResultMembers:
+    name = field.rpartition("/")[2]
+    return {name: shown} if len(shown) == total else {name: shown, f"{name}_omitted": total - len(shown)}
 
 
 def pick(result: msgspec.Struct, *names: str) -> ResultMembers:

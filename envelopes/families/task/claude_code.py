@@ -1,4 +1,4 @@
-"""What Claude Code recorded of TaskOutput and TaskStop, under all their names, and how it printed it."""
+"""Claude Code's TaskOutput and TaskStop, under all their names: what it recorded, and how it printed it."""
 
 from __future__ import annotations
 
@@ -6,40 +6,29 @@ import re
 
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
-from envelopes.alignment.lenient_structs import RecordedObject, link_groups, reading, tool_mapping
+from envelopes.alignment.lenient_structs import (
+    RecordedObject,
+    link_groups,
+    link_names,
+    read_struct,
+    reading,
+    tool_mapping,
+)
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span
 from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
 
 AGENT = "claude-code"
-
-
-def _read_output(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    task = recorded.member("task")
-    output, result = task.text("output") or "", task.text("result")
-    found = TaskRead(
-        retrieval_status=recorded.text("retrieval_status"),
-        task_id=task.text("task_id"),
-        kind=task.text("task_type"),
-        status=task.text("status"),
-        summary=task.text("description"),
-        exit_status=task.integer("exitCode"),
-        output=output,
-        result_summary=None if result == output else result,
-        failure=task.text("error"),
-    )
-    links = {
-        "/retrieval_status": "/result/retrieval_status",
-        "/task/task_id": "/result/task/task_id",
-        "/task/task_type": "/result/task/kind",
-        "/task/status": "/result/task/status",
-        "/task/description": "/result/task/summary",
-        "/task/exitCode": "/result/task/exit_status",
-        "/task/output": "/result/task/output_preview",
-        "/task/result": "/result/task/" + ("output_preview" if result == output else "result_summary"),
-        "/task/error": "/result/task/failure",
-    }
-    return reading(evidence, found, read_outcome(found), links=links, outputs=(OutputField("/task/output"),))
+TASK_NAMES = {
+    "task_id": "task_id",
+    "task_type": "kind",
+    "status": "status",
+    "description": "summary",
+    "exitCode": "exit_status",
+    "output": "output",
+    "result": "result_summary",
+    "error": "failure",
+}
 
 
 _TAG = r"<{0}>(?P<{1}>[^<\n]*)</{0}>"
@@ -53,12 +42,30 @@ _TASK_TAGS = tuple(
         ("exit_code", "exitCode"),
     )
 )
-_TEXT_TAGS = (("output", "output"), ("error", "error"))
+
+
+def _read_output(evidence: Evidence, recorded: RecordedObject) -> Reading:
+    task = recorded.member("task")
+    is_repeated = task.text("result") == (task.text("output") or "")
+    result = read_struct(
+        TaskRead,
+        task,
+        TASK_NAMES,
+        retrieval_status=recorded.text("retrieval_status"),
+        result_summary=None if is_repeated else task.text("result"),
+    )
+    links = {
+        "/retrieval_status": "/result/retrieval_status",
+        **link_names(TASK_NAMES, "/task", "/result/task"),
+        "/task/output": "/result/task/output_preview",
+        "/task/result": f"/result/task/{'output_preview' if is_repeated else 'result_summary'}",
+    }
+    return reading(evidence, result, read_outcome(result), links=links, outputs=(OutputField("/task/output"),))
 
 
 def _align_output(recorded: RecordedObject, text: str) -> list[Span]:
     """Tags in front of the output are the runtime's; tags inside the output are the task's."""
-    head_end = min((at for tag, _ in _TEXT_TAGS if (at := text.find(f"<{tag}>\n")) >= 0), default=len(text))
+    head_end = min((at for tag in ("output", "error") if (at := text.find(f"<{tag}>\n")) >= 0), default=len(text))
     head, task = text[:head_end], recorded.member("task")
     spans = link_groups(_RETRIEVAL.match(head), recorded)
     for tag in _TASK_TAGS:
@@ -80,7 +87,7 @@ def _align_texts(task: RecordedObject, text: str, at: int) -> list[Span]:
 
 
 def _read_stop(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    found = TaskStopped(
+    result = TaskStopped(
         task_id=recorded.text("task_id") or recorded.text("shell_id"),
         kind=recorded.text("task_type"),
         command=recorded.text("command"),
@@ -93,15 +100,14 @@ def _read_stop(evidence: Evidence, recorded: RecordedObject) -> Reading:
         "/command": "/result/task/command/cmd",
         "/message": "/result/message",
     }
-    said = f"Stop requested for task {found.task_id or '(no id)'}"
-    return reading(evidence, found, said, links=links)
+    return reading(evidence, result, f"Stop requested for task {result.task_id or '(no id)'}", links=links)
 
 
 def _align_stop(recorded: RecordedObject, text: str) -> list[Span]:
     return match_json(text, recorded.recorded, "") or match_excerpt(text, recorded.text("message") or "", "/message")
 
 
-FOREIGN = (
+MAPPINGS = (
     tool_mapping(
         agent=AGENT,
         tools=("TaskOutput", "AgentOutputTool"),

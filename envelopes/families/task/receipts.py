@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.segments import (
@@ -13,28 +13,47 @@ from envelopes.families.segments import (
     item_lines,
     label,
     line_break,
+    marked_values,
     member_line,
+    member_lines,
+    phrase,
     text_block,
     text_value,
     value,
 )
-from envelopes.families.task.results import NO_ID, NO_STATUS, counted, verdict
+from envelopes.families.task.results import NO_ID, NO_STATUS, count_tasks, verdict
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.fit_receipt import fit
 
-DETAILS = (("Field", "field"), ("Task", "task_id"), ("Status", "status"))
+ERROR_DETAILS = (("Field", "field"), ("Task", "task_id"), ("Status", "status"))
+TASK_LINES = (
+    ("Task", "task_id"),
+    ("Kind", "kind"),
+    ("Status", "status"),
+    ("Exit status", "exit_status"),
+    ("Exit status", "command/exit_status"),
+)
+STATE_LINES = (
+    ("Input goes to", "command/input_target"),
+    ("Child agent", "child_agent_id"),
+    ("Phase", "child_observability/phase"),
+    ("Waiting for", "child_observability/waiting_reason"),
+    ("Blocked by", "child_observability/blocked_reason"),
+    ("Updated", "updated_at"),
+)
 _FIELD = re.compile(r"\{(\w+)\}")
-_FIELDS = {"task": ("/result/task/task_id", NO_ID), "status": ("/result/task/status", NO_STATUS)}
+_FIELDS = {"task": ("task_id", NO_ID), "status": ("status", NO_STATUS)}
 
 
 def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error is not None:
-        error = error_receipt(canonical, DETAILS)
-        return fit(error, policy, tail=artifact_lines(canonical))
+        return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical))
     body = list(_body(canonical))
-    return fit(body, policy, tail=_artifacts(canonical, is_ended=body[-1].text.endswith("\n")))
+    # The artifacts follow one blank line, whether or not the output ended its last line itself.
+    is_open = canonical.artifacts and not body[-1].text.endswith("\n")
+    return fit(body, policy, tail=(*([line_break()] if is_open else []), *artifact_lines(canonical)))
 
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
@@ -49,37 +68,26 @@ def _body(canonical: CanonicalResult) -> Iterable[Segment]:
             return _output(canonical)
         case {"task": dict()}:
             return _state(canonical)
-    return _text(canonical)
+    return [headline(canonical.summary_text), *text_block(canonical, "/result/text")]
 
 
-def _artifacts(canonical: CanonicalResult, *, is_ended: bool) -> Iterator[Segment]:
-    """After one blank line, whether or not the output ended its last line itself."""
-    if canonical.artifacts:
-        if not is_ended:
-            yield line_break()
-        yield from artifact_lines(canonical)
-
-
-def _list(canonical: CanonicalResult) -> Iterator[Segment]:
-    found = RecordedObject(canonical.result)
-    number = len(found.items("tasks")) + (found.integer("tasks_omitted") or 0)
-    yield headline(counted(number), "/result/tasks")
+def _list(canonical: CanonicalResult) -> Iterable[Segment]:
+    result = RecordedObject(canonical.result)
+    number = len(result.items("tasks")) + (result.integer("tasks_omitted") or 0)
+    yield headline(count_tasks(number), "/result/tasks")
     yield from item_lines(canonical, "/result/tasks", _row)
 
 
-def _row(task: JsonValue, pointer: str) -> Iterator[Segment]:
-    found = RecordedObject(task)
-    yield text_value(found.text("id") or "", f"{pointer}/id")
-    for mark, member in ((" [", "kind"), ("] ", "status"), (": ", "summary")):
-        if text := found.text(member):
-            yield label(mark)
-            yield text_value(text, f"{pointer}/{member}")
+def _row(item: JsonValue, pointer: str) -> Iterable[Segment]:
+    task = RecordedObject(item)
+    yield text_value(task.text("id") or "", f"{pointer}/id")
+    yield from marked_values(task, pointer, ((" [", "kind"), ("] ", "status"), (": ", "summary")))
 
 
-def _output(canonical: CanonicalResult) -> Iterator[Segment]:
+def _output(canonical: CanonicalResult) -> Iterable[Segment]:
     retrieval = RecordedObject(canonical.result).text("retrieval_status")
-    said_at = "/result/task" if retrieval is None else "/result/retrieval_status"
-    yield from _sentence(canonical, verdict(retrieval), said_at)
+    pointer = "/result/task" if retrieval is None else "/result/retrieval_status"
+    yield from _sentence(canonical, verdict(retrieval), pointer)
     yield from member_line(canonical, "Retrieval", "/result/retrieval_status")
     yield from _task_lines(canonical)
     yield from _failure(canonical)
@@ -88,66 +96,49 @@ def _output(canonical: CanonicalResult) -> Iterator[Segment]:
     yield from text_block(canonical, "/result/task/result_summary", "Result")
 
 
-def _failure(canonical: CanonicalResult) -> Iterator[Segment]:
-    at = "/result/task/failure_artifact"
-    found = RecordedObject(canonical.result).member("task").member("failure_artifact")
-    if found.text("summary") is None:
+def _failure(canonical: CanonicalResult) -> Iterable[Segment]:
+    pointer = "/result/task/failure_artifact"
+    if RecordedObject(canonical.result).member("task").member("failure_artifact").text("summary") is None:
         return
-    yield line_break()
-    yield label("Failure: ")
-    yield value(canonical, f"{at}/summary")
-    for title, member in (("Failure kind", "kind"), ("Failure category", "category")):
-        yield from member_line(canonical, title, f"{at}/{member}")
-    yield from item_lines(canonical, f"{at}/source_chain", _cause)
+    yield from phrase(canonical, "\nFailure: {summary}", pointer)
+    yield from member_lines(canonical, (("Failure kind", "kind"), ("Failure category", "category")), pointer)
+    yield from item_lines(canonical, f"{pointer}/source_chain", _cause)
 
 
-def _cause(cause: JsonValue, pointer: str) -> Iterator[Segment]:
+def _cause(cause: JsonValue, pointer: str) -> Iterable[Segment]:
     yield label("Caused by: ")
     yield text_value(str(cause), pointer)
 
 
-def _state(canonical: CanonicalResult) -> Iterator[Segment]:
+def _state(canonical: CanonicalResult) -> Iterable[Segment]:
     yield from _sentence(canonical, "Task {task} is {status}", "/result/task")
     yield from _task_lines(canonical)
-    yield from member_line(canonical, "Input goes to", "/result/task/command/input_target")
-    yield from member_line(canonical, "Child agent", "/result/task/child_agent_id")
-    for title, member in (("Phase", "phase"), ("Waiting for", "waiting_reason"), ("Blocked by", "blocked_reason")):
-        yield from member_line(canonical, title, f"/result/task/child_observability/{member}")
-    yield from member_line(canonical, "Updated", "/result/task/updated_at")
+    yield from member_lines(canonical, STATE_LINES, "/result/task")
     yield from text_block(canonical, "/result/task/child_observability/last_progress", "Progress")
     yield from text_block(canonical, "/result/task/child_observability/last_result", "Report")
 
 
-def _input(canonical: CanonicalResult) -> Iterator[Segment]:
-    found = RecordedObject(canonical.result)
-    if found.flag("accepted_input"):
+def _input(canonical: CanonicalResult) -> Iterable[Segment]:
+    result = RecordedObject(canonical.result)
+    if result.flag("accepted_input"):
         yield from _sentence(canonical, "Input delivered to task {task}", "/result/accepted_input")
-        yield from _written(canonical, found.integer("bytes_written"))
+        if (number := result.integer("bytes_written")) is not None:
+            yield from phrase(canonical, " ({bytes_written} byte)" if number == 1 else " ({bytes_written} bytes)")
     else:
         yield headline("Input not accepted: ", "/result/accepted_input")
-        yield from _refusal(canonical, found.text("refusal"))
+        if result.text("refusal"):
+            yield value(canonical, "/result/refusal")
+        else:
+            yield from _sentence(canonical, "task {task} is {status}", "/result/task")
     yield from member_line(canonical, "Target", "/result/input_target")
     yield from _task_lines(canonical)
 
 
-def _written(canonical: CanonicalResult, number: int | None) -> Iterator[Segment]:
-    if number is not None:
-        yield label(" (")
-        yield value(canonical, "/result/bytes_written")
-        yield label(" byte)" if number == 1 else " bytes)")
-
-
-def _refusal(canonical: CanonicalResult, refusal: str | None) -> Iterable[Segment]:
-    if refusal:
-        return [value(canonical, "/result/refusal")]
-    return _sentence(canonical, "task {task} is {status}", "/result/task")
-
-
-def _stop(canonical: CanonicalResult) -> Iterator[Segment]:
-    found = RecordedObject(canonical.result)
-    force = found.flag("force_stop_requested")
+def _stop(canonical: CanonicalResult) -> Iterable[Segment]:
+    result = RecordedObject(canonical.result)
+    force = result.flag("force_stop_requested")
     words = "Force stop requested for task {task}" if force else "Stop requested for task {task}"
-    if found.member("task").text("status") == "cancelled":
+    if result.member("task").text("status") == "cancelled":
         words = "Task {task} cancelled"
     yield from _sentence(canonical, words, "/result/stop_requested")
     yield from _task_lines(canonical)
@@ -156,20 +147,8 @@ def _stop(canonical: CanonicalResult) -> Iterator[Segment]:
     yield from text_block(canonical, "/result/message")
 
 
-def _text(canonical: CanonicalResult) -> Iterator[Segment]:
-    yield headline(canonical.summary_text)
-    yield from text_block(canonical, "/result/text")
-
-
-def _task_lines(canonical: CanonicalResult) -> Iterator[Segment]:
-    for title, member in (
-        ("Task", "task_id"),
-        ("Kind", "kind"),
-        ("Status", "status"),
-        ("Exit status", "exit_status"),
-        ("Exit status", "command/exit_status"),
-    ):
-        yield from member_line(canonical, title, f"/result/task/{member}")
+def _task_lines(canonical: CanonicalResult) -> Iterable[Segment]:
+    yield from member_lines(canonical, TASK_LINES, "/result/task")
     accepts_input = RecordedObject(canonical.result).member("task").member("command").flag("accepts_input")
     if accepts_input is not None:
         yield line_break()
@@ -178,14 +157,12 @@ def _task_lines(canonical: CanonicalResult) -> Iterator[Segment]:
     yield from member_line(canonical, "Summary", "/result/task/summary")
 
 
-def _sentence(canonical: CanonicalResult, words: str, pointer: str) -> Iterator[Segment]:
-    """`words`, with {task} and {status} in the very characters of their fields."""
-    for index, piece in enumerate(_FIELD.split(words)):
-        if index % 2 == 0:
-            if piece:
-                yield headline(piece, pointer)
-            continue
-        at, missing = _FIELDS[piece]
-        name = at.rpartition("/")[2]
-        said = RecordedObject(canonical.result).member("task").text(name)
-        yield value(canonical, at) if said else label(missing)
+def _sentence(canonical: CanonicalResult, words: str, pointer: str) -> Iterable[Segment]:
+    """`words` as a headline, with the task's id and status in place of {task} and {status}."""
+    task = RecordedObject(canonical.result).member("task")
+    for index, part in enumerate(_FIELD.split(words)):
+        if index % 2:
+            name, missing = _FIELDS[part]
+            yield value(canonical, f"/result/task/{name}") if task.text(name) else label(missing)
+        elif part:
+            yield headline(part, pointer)

@@ -1,24 +1,37 @@
-"""Typed results of the task family and the outcome of each in one sentence.
+"""The results of tools that look after background tasks, their bounded forms and their outcomes in a sentence.
 
-    TaskRead       what a task has written so far, and how the wait for it ended
-    TaskStopped    a task that a foreign agent was asked to stop
-    ActiveTasks    the tasks of this agent that have not ended
-    TaskState      one task as it stands, metadata only
-    InputOffered   what a task that reads input was sent, or why it took none
-    StopRequested  a task that was asked to stop
+Canonical `result`, by tool; an index `<field>_artifact` beside a preview points into `artifacts` (RFC-087):
 
-A wait that timed out, a refused input and a failed task are verdicts inside a success: the call worked.
+    TaskOutput   retrieval_status, task {…, output_preview, output_truncated, output_artifact?, failure_artifact?}
+    TaskList     tasks [digest], tasks_omitted?, tasks_artifact?
+    TaskStatus   task {snapshot}
+    TaskInput    task {snapshot}, accepted_input, input_target?, bytes_written?, refusal?
+    TaskStop     task {snapshot}, stop_requested, force_stop_requested
 """
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.schema.follow_up_handles import ChildSupervision
+from envelopes.families.base import Projection, Projector, ResultMembers, pick, without_nulls
+from envelopes.schema.budget import ProjectionPolicy
+from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, to_members
 from envelopes.schema.result import JsonValue, ToolError, summarize
+from envelopes.text.command_preview import preview_command
+from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.preview import FileText
+
+LISTED_TASKS = 50
+ROWS_SHARE = 2  # the receipt has half of a row: neither its times nor the command's identity
+LINE_CHARACTERS = 200  # spec/model.md E-8: summary 200
+LONG_TEXTS = {
+    "command": ("result_summary",),
+    "child_observability": ("waiting_reason", "blocked_reason", "last_progress", "last_result"),
+}
 
 TaskStatus: TypeAlias = Literal["queued", "running", "cancelling", "completed", "failed", "cancelled", "interrupted"]
 InputTarget: TypeAlias = Literal["stdin", "tty", "child"]
@@ -62,6 +75,8 @@ class TaskRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskStopped(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that a foreign agent was asked to stop."""
+
     task_id: str | None = None
     kind: str | None = None
     command: str | None = None
@@ -164,34 +179,36 @@ def verdict(retrieval_status: str | None) -> str:
     return VERDICTS.get(retrieval_status or "", UNKNOWN_VERDICT)
 
 
-def read_outcome(found: TaskRead) -> str:
-    words = verdict(found.retrieval_status).replace("{task}", found.task_id or NO_ID)
-    return summarize(words.replace("{status}", found.status or NO_STATUS))
+def read_outcome(result: TaskRead) -> str:
+    words = verdict(result.retrieval_status).replace("{task}", result.task_id or NO_ID)
+    return summarize(words.replace("{status}", result.status or NO_STATUS))
 
 
-def active_outcome(found: ActiveTasks) -> str:
-    return counted(len(found.tasks))
+def active_outcome(result: ActiveTasks) -> str:
+    return count_tasks(len(result.tasks))
 
 
-def counted(number: int) -> str:
+def count_tasks(number: int) -> str:
     return {0: "No active tasks", 1: "1 active task"}.get(number, f"{number} active tasks")
 
 
-def state_outcome(found: TaskState) -> str:
-    return summarize(f"Task {found.task.task_id} is {found.task.status}")
+def state_outcome(result: TaskState) -> str:
+    return summarize(f"Task {result.task.task_id} is {result.task.status}")
 
 
-def input_outcome(found: InputOffered) -> str:
-    if not found.accepted_input:
-        return summarize(f"Input not accepted: {found.refusal or f'task {found.task.task_id} is {found.task.status}'}")
-    return summarize(f"Input delivered to task {found.task.task_id}")
+def input_outcome(result: InputOffered) -> str:
+    if not result.accepted_input:
+        return summarize(
+            f"Input not accepted: {result.refusal or f'task {result.task.task_id} is {result.task.status}'}"
+        )
+    return summarize(f"Input delivered to task {result.task.task_id}")
 
 
-def stop_outcome(found: StopRequested) -> str:
-    if found.task.status == "cancelled":
-        return summarize(f"Task {found.task.task_id} cancelled")
-    words = "Force stop" if found.force_stop_requested else "Stop"
-    return summarize(f"{words} requested for task {found.task.task_id}")
+def stop_outcome(result: StopRequested) -> str:
+    if result.task.status == "cancelled":
+        return summarize(f"Task {result.task.task_id} cancelled")
+    words = "Force stop" if result.force_stop_requested else "Stop"
+    return summarize(f"{words} requested for task {result.task.task_id}")
 
 
 def unknown_task(task_id: str) -> ToolError:
@@ -212,3 +229,166 @@ def task_not_running(task: TaskSnapshot) -> ToolError:
         recovery_hint="read its result with TaskOutput; start the work again if it is still needed",
         retryable=False,
     )
+
+
+def _project_read(result: TaskRead, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    task: ResultMembers = {
+        **pick(result, "task_id", "kind", "status"),
+        **projector.text("task/summary", result.summary, policy.details, role="summary"),
+        "exit_status": result.exit_status,
+        **_project_output(result, projector, policy),
+    }
+    if result.failure is not None:
+        # The index has a name of its own: `failure_artifact` is our own record of why a task failed.
+        shown, artifact = projector.preview("task/failure", result.failure, policy.details, role="failure")
+        task |= {"failure": shown, "failure_text_artifact": artifact}
+    if result.failure_artifact is not None:
+        task["failure_artifact"] = _project_failure(result.failure_artifact, projector, policy)
+    task["child_supervision"] = to_members(result.child_supervision)
+    return {"retrieval_status": result.retrieval_status, "task": without_nulls(task)}
+
+
+def _project_output(result: TaskRead, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    """The preview, where the whole is, and the task's report unless the output has it already (RFC-107)."""
+    budget = policy.preview if result.child_supervision is None else min(policy.preview, CHILD_REPORT_CHARACTERS)
+    field, output = "task/output_preview", result.output
+    path = output.path if isinstance(output, FileText) else result.log_path
+    artifact: int | None
+    if isinstance(output, str) and path is None:
+        shown, artifact = projector.preview(field, output, budget, role="output")
+    else:
+        shown, artifact = projector.preview_stored(field, output, budget, path=path or "")
+    report = (result.result_summary or "").strip()
+    whole = output.strip() if isinstance(output, str) else ""
+    is_repeated = report in (whole, (result.summary or "").strip()) or report in shown
+    return {
+        "output_preview": shown,
+        "output_truncated": (output.characters if isinstance(output, FileText) else len(output)) > budget,
+        "output_artifact": artifact,
+        **projector.text(
+            "task/result_summary", None if is_repeated else result.result_summary, policy.details, role="result_summary"
+        ),
+    }
+
+
+def _project_failure(failure: FailureArtifact, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
+    """Causes and metadata share no budget: each gets the details'."""
+    field = "task/failure_artifact"
+    causes, metadata = list(failure.source_chain), list(failure.metadata.items())
+    sizes = (min(len(cause), LINE_CHARACTERS) for cause in causes)
+    shown_causes = count_fitting(sizes, rows=policy.rows, characters=policy.details)
+    projector.rows(f"{field}/source_chain", list(causes), shown_causes)
+    sizes = (len(json.dumps(member)) for member in metadata)
+    shown_metadata = count_fitting(sizes, rows=policy.rows, characters=policy.details)
+    projector.rows(f"{field}/metadata", [name for name, _ in metadata], shown_metadata)
+    lines: list[JsonValue] = [
+        projector.line(f"{field}/source_chain/{index}", cause, LINE_CHARACTERS)
+        for index, cause in enumerate(causes[:shown_causes])
+    ]
+    return without_nulls(
+        {
+            **msgspec.structs.asdict(failure),
+            "summary": projector.line(f"{field}/summary", failure.summary, policy.details),
+            "source_chain": lines if causes else None,
+            "source_chain_omitted": len(causes) - shown_causes or None,
+            "metadata": dict(metadata[:shown_metadata]) if metadata else None,
+            "metadata_omitted": len(metadata) - shown_metadata or None,
+        }
+    )
+
+
+def _project_stopped(result: TaskStopped, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    command = None if result.command is None else {"cmd": preview_command(result.command).preview}
+    return {
+        "task": without_nulls({"task_id": result.task_id, "kind": result.kind, "command": command}),
+        "stop_requested": True,
+        **projector.text("message", result.message, policy.details, role="message"),
+    }
+
+
+def _project_list(result: ActiveTasks, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    """At most 50 rows (spec/tools.md B.1). The whole list is stored when some rows are omitted.
+
+    Rows are counted by what the receipt has of them: names and times of the envelope are the same in each row.
+    """
+    sizes = (
+        len(task.id) + len(task.kind) + len(task.status) + min(len(task.summary or ""), LINE_CHARACTERS)
+        for task in result.tasks
+    )
+    rows = count_fitting(sizes, rows=min(policy.rows, LISTED_TASKS), characters=policy.preview)
+    budget = ROWS_SHARE * policy.preview
+    few = msgspec.structs.replace(policy, rows=rows)
+    listed = projector.build_items("tasks", result.tasks, few, partial(_project_row, projector), characters=budget)
+    if "tasks_omitted" in listed:
+        # One task a line, so that a slice of the artifact is readable.
+        lines = "\n".join(json.dumps(to_members(task), ensure_ascii=False) for task in result.tasks)
+        listed["tasks_artifact"] = projector.store("tasks", lines)
+    return listed
+
+
+def _project_row(projector: Projector, task: TaskDigest, field: str) -> JsonValue:
+    """The command of a row is only its identity; TaskStatus gives the rest."""
+    identity = {} if task.command is None else _identify(task.command)
+    return without_nulls(
+        {
+            **pick(task, "id", "kind", "status"),
+            "summary": projector.one_line(f"{field}/summary", task.summary, LINE_CHARACTERS),
+            **pick(task, "updated_at", "wait_policy"),
+            "command": identity or None,
+        }
+    )
+
+
+def _identify(command: TaskCommand) -> ResultMembers:
+    """A preview of the command's text without secrets, and the digest of the whole."""
+    if command.cmd is None:
+        return without_nulls({"cmd_digest": command.cmd_digest})
+    text = preview_command(command.cmd)
+    return {"cmd": text.preview, "cmd_digest": command.cmd_digest or text.digest}
+
+
+def _project_state(result: TaskState, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return {"task": _project_snapshot(result.task, projector, policy)}
+
+
+def _project_input(result: InputOffered, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    refusal = None if result.accepted_input else result.refusal
+    return {
+        "task": _project_snapshot(result.task, projector, policy),
+        **pick(result, "accepted_input", "input_target", "bytes_written"),
+        "refusal": projector.one_line("refusal", refusal, LINE_CHARACTERS),
+    }
+
+
+def _project_stop(result: StopRequested, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return {
+        "task": _project_snapshot(result.task, projector, policy),
+        "stop_requested": True,
+        "force_stop_requested": result.force_stop_requested,
+    }
+
+
+def _project_snapshot(task: TaskSnapshot, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
+    members = msgspec.structs.asdict(task) | {
+        "summary": projector.one_line("task/summary", task.summary, LINE_CHARACTERS),
+        "child_supervision": to_members(task.child_supervision),
+    }
+    for name, long_texts in LONG_TEXTS.items():
+        if (part := getattr(task, name)) is not None:
+            nested = msgspec.structs.asdict(part)
+            for text in long_texts:
+                nested |= projector.text(f"task/{name}/{text}", nested[text], policy.details, role=text)
+            members[name] = without_nulls(nested)
+    if task.command is not None:
+        members["command"] |= _identify(task.command)
+    return without_nulls(members)
+
+
+PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
+    TaskRead: _project_read,
+    TaskStopped: _project_stopped,
+    ActiveTasks: _project_list,
+    TaskState: _project_state,
+    InputOffered: _project_input,
+    StopRequested: _project_stop,
+}

@@ -9,7 +9,7 @@ import msgspec
 from envelopes.families.task.results import ActiveTasks, InputOffered, StopRequested, TaskRead, TaskState
 from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
-# What tasks are called elsewhere, and what their results say: the message of the refusal tells which.
+# Names that tasks have elsewhere, and fields of their results: the message of a refusal names the right one.
 MISNAMED = {"id": "task_id", "shell_id": "task_id", "bash_id": "task_id", "timeout": "timeout_ms"}
 RESULT_ONLY = ("task", "status", "kind", "exit_status", "retrieval_status", "output_preview", "task_handle")
 HINT = 'give the task_id that a task handle or TaskList shows, for example {"task_id": "task_7"}'
