@@ -2,12 +2,12 @@
 
     encode, decode               ToolCall, ToolResult, ExecutionEvent <-> a JSON object
     encode_lines, decode_lines   the same <-> JSONL (calls.jsonl, results.jsonl, events.jsonl)
-    result_of, settlement_of     ToolResult <-> Settlement, under the mapping table
+    to_result, to_settlement     Settlement <-> ToolResult, by the mapping table
 
-1. What is None is not written; a null reads as not given.
-2. Arguments, data, details, payloads and a foreach's item are foreign JSON: kept as they are.
+1. None is not written; a null is read as absent.
+2. Arguments, data, details, payloads and a foreach's item are foreign JSON and stay unchanged.
 3. A member that CALL does not name is kept in `extra` where its object has one, and refused elsewhere.
-4. Ours beyond CALL's names: see `_EXTENSIONS`. They are written only where there is something to say.
+4. Members beyond CALL's are in `_EXTENSIONS`. They are written only where they have a value.
 """
 
 from __future__ import annotations
@@ -35,11 +35,15 @@ Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent
 Kind = TypeVar("Kind", ToolCall, ToolResult, ExecutionEvent)
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """`names`: field -> its name on the wire. `members`: fields that are objects, or lists of objects."""
+class WireShape(msgspec.Struct, frozen=True):
+    """The wire form of one struct.
+
+    `names` maps fields to their names on the wire, `members` the fields that are objects, or lists of objects, to
+    their shapes. Other members are kept in `extra` where the shape `is_open`.
+    """
 
     names: dict[str, str]
-    members: dict[str, Shape] = {}
+    members: dict[str, WireShape] = {}
     is_open: bool = False
 
 
@@ -47,16 +51,20 @@ def _same(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-_ENTRY = Shape(_same("path", "kind") | {"before_etag": "beforeEtag", "after_etag": "afterEtag", "trashed": "trashed"})
-_EFFECTS = Shape(
+_ENTRY = WireShape(
+    _same("path", "kind") | {"before_etag": "beforeEtag", "after_etag": "afterEtag", "trashed": "trashed"}
+)
+_EFFECTS = WireShape(
     {"side_effects_observed": "sideEffectsObserved", **_same("created", "modified", "deleted", "renamed")},
     {
         **dict.fromkeys(("created", "modified", "deleted"), _ENTRY),
-        "renamed": Shape({"from_path": "from", "to_path": "to"}),
+        "renamed": WireShape({"from_path": "from", "to_path": "to"}),
     },
 )
-_SANDBOX = Shape({"enabled": "enabled", "allowed_roots": "allowedRoots", "deny_patterns": "denyPatterns"}, is_open=True)
-_LIMITS = Shape(
+_SANDBOX = WireShape(
+    {"enabled": "enabled", "allowed_roots": "allowedRoots", "deny_patterns": "denyPatterns"}, is_open=True
+)
+_LIMITS = WireShape(
     {
         "max_concurrency": "maxConcurrency",
         "max_attempts": "maxAttempts",
@@ -68,14 +76,14 @@ _LIMITS = Shape(
     },
     is_open=True,
 )
-_POLICY = Shape(
+_POLICY = WireShape(
     {"confirmations_required": "confirmationsRequired", **_same("sandbox", "limits")},
     {"sandbox": _SANDBOX, "limits": _LIMITS},
     is_open=True,
 )
 _IDENTITY = {"call_id": "callId", "run_id": "runId", "step_id": "stepId", "tool": "tool", "attempt": "attempt"}
 _PROVIDER = {"provider_call_id": "providerCallId"}
-_CALL = Shape(
+_CALL = WireShape(
     {
         **_IDENTITY,
         "args": "args",
@@ -98,9 +106,9 @@ _CALL = Shape(
         **_same("coercions", "redactions"),
     },
     {
-        "iteration": Shape({"index": "index", "item_name": "itemName", "item_value": "itemValue"}),
+        "iteration": WireShape({"index": "index", "item_name": "itemName", "item_value": "itemValue"}),
         "policy": _POLICY,
-        "coercions": Shape(_same("pointer", "before", "after")),
+        "coercions": WireShape(_same("pointer", "before", "after")),
     },
     is_open=True,
 )
@@ -112,7 +120,7 @@ _EXTENSIONS = {
     "deadline_at": "deadlineAt",
     **_PROVIDER,
 }
-_RESULT = Shape(
+_RESULT = WireShape(
     {
         **_IDENTITY,
         **_same("status", "ok", "data"),
@@ -127,13 +135,15 @@ _RESULT = Shape(
         **_EXTENSIONS,
     },
     {
-        "error": Shape(_same("code", "message", "details", "retryable", "kind") | {"recovery_hint": "recoveryHint"}),
+        "error": WireShape(
+            _same("code", "message", "details", "retryable", "kind") | {"recovery_hint": "recoveryHint"}
+        ),
         "effects": _EFFECTS,
-        "data_ref": Shape({"artifact_id": "artifactId", "summary": "summary", "size_bytes": "sizeBytes"}),
+        "data_ref": WireShape({"artifact_id": "artifactId", "summary": "summary", "size_bytes": "sizeBytes"}),
     },
     is_open=True,
 )
-_EVENT = Shape(
+_EVENT = WireShape(
     {
         **_same("type", "timestamp", "level", "message", "tool", "payload", "seq"),
         "run_id": "runId",
@@ -142,34 +152,34 @@ _EVENT = Shape(
     },
     is_open=True,
 )
-_SHAPES: dict[type[Record], Shape] = {ToolCall: _CALL, ToolResult: _RESULT, ExecutionEvent: _EVENT}
-# A foreach may run over nulls, and an argument may be coerced from or to one.
+_SHAPES: dict[type[Record], WireShape] = {ToolCall: _CALL, ToolResult: _RESULT, ExecutionEvent: _EVENT}
+# The item of a foreach may be null, and an argument may be coerced from or to null.
 _NULLABLE = {"item_value", "before", "after"}
-_LEFT_OUT_WHEN_EMPTY = {"coercions", "redactions"}
+_OMITTED_WHEN_EMPTY = {"coercions", "redactions"}
 
 
 def encode(record: Record) -> dict[str, JsonValue]:
-    """Keys in the map's order, then what `extra` holds."""
-    return _renamed(msgspec.structs.asdict(record), _SHAPES[type(record)])
+    """Writes a record: keys in the order of the map, then those of `extra`."""
+    return _encode_fields(msgspec.structs.asdict(record), _SHAPES[type(record)])
 
 
 def decode(document: JsonValue, kind: type[Kind]) -> Kind:
-    """Raises Untrusted with the path in the document's own names."""
+    """Reads a record. Raises Untrusted with the path in the document's own names."""
     try:
-        return msgspec.convert(_restored(document, _SHAPES[kind], "$"), kind, strict=True)
+        return msgspec.convert(_decode_fields(document, _SHAPES[kind], "$"), kind, strict=True)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
-        raise Untrusted(_wired(reason), _wired(path.rstrip("`") or "$")) from None
+        raise Untrusted(_use_wire_names(reason), _use_wire_names(path.rstrip("`") or "$")) from None
 
 
 def encode_lines(records: Iterable[Record]) -> Iterator[bytes]:
-    """One line a record, each with its newline."""
+    """Writes one line for each record, with its newline."""
     for record in records:
         yield dump_json(encode(record)) + b"\n"
 
 
 def decode_lines(raw: bytes, kind: type[Kind]) -> Iterator[Kind]:
-    """Blank lines are passed over. Raises Untrusted, its reason beginning with the line's number."""
+    """Reads one record a line and skips blank lines. Raises Untrusted with the line's number in the reason."""
     for number, line in enumerate(raw.split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -179,20 +189,13 @@ def decode_lines(raw: bytes, kind: type[Kind]) -> Iterator[Kind]:
             raise Untrusted(f"line {number}: {error.reason}", error.path) from None
 
 
-def result_of(call: ToolCall, settled: Settlement, tool: ToolDefinition | None = None) -> ToolResult:
-    """What the settlement says in CALL's words. A skip has no error there, but its reason in `user_message`.
+def to_result(call: ToolCall, settled: Settlement, tool: ToolDefinition | None = None) -> ToolResult:
+    """Builds CALL's result of a settlement. A skip has no error there, but its reason in `user_message`.
 
-    Raises InvalidCall for data that `tool` does not return, where its definition is given.
+    With `tool`, raises InvalidCall for data that the tool does not return.
     """
-    result = _result_of(call, settled)
-    if tool is not None:
-        check_data(result, tool)
-    return result
-
-
-def _result_of(call: ToolCall, settled: Settlement) -> ToolResult:
     failed = settled.end != "ok"
-    return ToolResult(
+    result = ToolResult(
         call_id=call.call_id,
         run_id=call.run_id,
         step_id=call.step_id,
@@ -216,10 +219,16 @@ def _result_of(call: ToolCall, settled: Settlement) -> ToolResult:
         deadline_at=settled.deadline_at,
         provider_call_id=call.provider_call_id,
     )
+    if tool is not None:
+        check_data(result, tool)
+    return result
 
 
-def settlement_of(result: ToolResult) -> Settlement:
-    """Raises InvalidSettlement. A foreign result reads as `call_situation` says; a missing retryable is its kind's."""
+def to_settlement(result: ToolResult) -> Settlement:
+    """Builds the settlement of a result. Raises InvalidSettlement.
+
+    The situation of a foreign result follows from `call_situation`, a missing `retryable` from the error's kind.
+    """
     row = call_situation(result.status, result.error.code if result.error else None)
     phase = result.phase or ("pre_dispatch" if result.denied_reason else row.phase)
     error = None if result.ok else _tool_error(result, row)
@@ -263,49 +272,49 @@ def _call_error(settled: Settlement) -> CallError | None:
 
 
 def _tool_error(result: ToolResult, row: Situation) -> ToolError:
-    found = result.error
-    if found is None:
+    recorded = result.error
+    if recorded is None:
         kind = BY_NAME[result.denied_reason].kind if result.denied_reason in BY_NAME else "skipped"
         return ToolError(kind=kind or "skipped", message=result.user_message or row.name, retryable=False)
-    kind = found.kind or found.code.lower()
+    kind = recorded.kind or recorded.code.lower()
     return ToolError(
         kind=kind,
-        message=found.message,
-        details=found.details,
-        recovery_hint=found.recovery_hint,
-        retryable=kind in RETRYABLE_KINDS if found.retryable is None else found.retryable,
+        message=recorded.message,
+        details=recorded.details,
+        recovery_hint=recorded.recovery_hint,
+        retryable=kind in RETRYABLE_KINDS if recorded.retryable is None else recorded.retryable,
     )
 
 
 def _recorded_code(result: ToolResult, error: ToolError | None) -> str | None:
-    """Kept where the kind would give another, and with a skip, which else writes none."""
+    """The recorded code where the error's kind would give another one, and for a skip, which has no code."""
     if result.error is None or error is None:
         return None
     is_derived = result.status != "skipped" and result.error.code == call_code(error.kind)
     return None if is_derived else result.error.code
 
 
-def _renamed(fields: dict[str, Any], shape: Shape) -> dict[str, JsonValue]:
+def _encode_fields(fields: dict[str, Any], shape: WireShape) -> dict[str, JsonValue]:
     document: dict[str, JsonValue] = {}
     for field, name in shape.names.items():
         value = fields.get(field)
-        if (value is None and field not in _NULLABLE) or (field in _LEFT_OUT_WHEN_EMPTY and not value):
+        if (value is None and field not in _NULLABLE) or (field in _OMITTED_WHEN_EMPTY and not value):
             continue
-        document[name] = _outward(value, shape.members.get(field))
+        document[name] = _encode_value(value, shape.members.get(field))
     document.update(fields.get("extra", {}))
     return document
 
 
-def _outward(value: Any, shape: Shape | None) -> JsonValue:
+def _encode_value(value: Any, shape: WireShape | None) -> JsonValue:
     match value:
         case tuple():
-            return [_outward(item, shape) for item in value]
+            return [_encode_value(item, shape) for item in value]
         case msgspec.Struct() if shape is not None:
-            return _renamed(msgspec.structs.asdict(value), shape)
+            return _encode_fields(msgspec.structs.asdict(value), shape)
     return value  # type: ignore[no-any-return]
 
 
-def _restored(document: JsonValue, shape: Shape, path: str) -> JsonValue:
+def _decode_fields(document: JsonValue, shape: WireShape, path: str) -> JsonValue:
     if not isinstance(document, dict):
         return document
     fields = {name: field for field, name in shape.names.items()}
@@ -316,35 +325,35 @@ def _restored(document: JsonValue, shape: Shape, path: str) -> JsonValue:
         if field is None:
             extra[name] = value
         elif value is not None or field in _NULLABLE:
-            restored[field] = _inward(value, shape.members.get(field), f"{path}.{name}")
+            restored[field] = _decode_value(value, shape.members.get(field), f"{path}.{name}")
     if extra and not shape.is_open:
         raise Untrusted(f"unknown field {next(iter(extra))!r}", path)
     return restored | ({"extra": extra} if extra else {})
 
 
-def _inward(value: JsonValue, shape: Shape | None, path: str) -> JsonValue:
+def _decode_value(value: JsonValue, shape: WireShape | None, path: str) -> JsonValue:
     if shape is None:
         return value
     if isinstance(value, list):
-        return [_restored(item, shape, f"{path}[{index}]") for index, item in enumerate(value)]
-    return _restored(value, shape, path)
+        return [_decode_fields(item, shape, f"{path}[{index}]") for index, item in enumerate(value)]
+    return _decode_fields(value, shape, path)
 
 
-def _wired(text: str) -> str:
-    """A sentence or path of msgspec's, which speaks of fields, in the names of the wire."""
+def _use_wire_names(text: str) -> str:
+    """Replaces field names in a message or path of msgspec by their names on the wire."""
     for field, name in _WIRE_NAMES.items():
         text = text.replace(field, name)
     return text
 
 
-def _all_names(shape: Shape) -> dict[str, str]:
+def _all_names(shape: WireShape) -> dict[str, str]:
     names = {field: name for field, name in shape.names.items() if field != name}
     for member in shape.members.values():
         names |= _all_names(member)
     return names
 
 
-# The longest first: `deadline_at` must not be read as a part of another name.
+# The longest first, so that no name is replaced inside a longer one (`deadline_at`).
 _WIRE_NAMES = dict(
     sorted(
         (pair for shape in _SHAPES.values() for pair in _all_names(shape).items()),

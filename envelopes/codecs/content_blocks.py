@@ -1,7 +1,7 @@
 """A receipt as content blocks: `{"content": [{"type": "text", "text": …}, …], "artifacts": [{"path": …}]}`.
 
-`decode` keeps every block that it has no part for, a `tool_use` above all, as its own JSON; `encode`
-writes such a block back as it was and never makes one. `artifacts` is there only when there are any.
+`decode` keeps every block for which there is no part, a `tool_use` above all, as its own JSON; `encode` writes such
+a block back unchanged. `artifacts` is present only when there are any.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def encode(blocks: ContentBlocks) -> dict[str, JsonValue]:
 
 
 def decode(document: JsonValue) -> ContentBlocks:
-    """A text that is no list of blocks is one text block. Raises Untrusted with a path."""
+    """Reads the blocks; a `content` that is a string becomes one text block. Raises Untrusted with a path."""
     if not isinstance(document, dict) or "content" not in document:
         raise Untrusted("an object with `content` was expected")
     content = document["content"]
-    found = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    if not isinstance(found, list):
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(blocks, list):
         raise Untrusted("neither a text nor a list of blocks", "$.content")
-    parts = tuple(_part(block, f"$.content[{index}]") for index, block in enumerate(found))
+    parts = tuple(_part(block, f"$.content[{index}]") for index, block in enumerate(blocks))
     try:
         artifacts = msgspec.convert(document.get("artifacts") or [], tuple[ArtifactRef, ...])
     except msgspec.ValidationError as error:
@@ -51,7 +51,7 @@ def _block(part: Part) -> JsonValue:
 
 
 def _part(block: JsonValue, path: str) -> Part:
-    """A block with more members than its part holds is kept whole, so that nothing is lost."""
+    """Reads a block. One with more members than its part can hold is kept as its own JSON, so nothing is lost."""
     match block:
         case {"type": "text", "text": str(text), **more} if not more:
             return TextPart((Segment(text, "label"),))
@@ -63,4 +63,4 @@ def _part(block: JsonValue, path: str) -> Part:
             return ImagePart(media_type=media_type, data=data, size=len(data) * 3 // 4)
         case {"type": str(kind)}:
             return OtherPart(kind=kind, raw=dump_json(block).decode())
-    raise Untrusted("no block: an object with a `type` was expected", path)
+    raise Untrusted("not a block: an object with a `type` was expected", path)

@@ -1,13 +1,13 @@
 """The envelope as Holon writes it: artifacts inside the result, no nulls (spec/model.md E-4, E-24).
 
-`encode` puts the artifacts beside the members that point at them: into the first object, from the result
-downwards, that has a member `…_artifact`, else into the result. An error, and a result that is no object,
-have no place for them: there they stay at the top.
+`encode` puts the artifacts beside the members that refer to them: into the first object, from the result
+downwards, that has a member `…_artifact`, else into the result. Where there is an error, or a result that is not an
+object, they stay at the top.
 
-`decode` lifts artifacts from wherever they stand, in any number of objects, and moves the indexes that
-stand beside them. It fills in what Holon leaves out, and reads an unknown `deferred` as a success (E-25).
+`decode` moves artifacts to the top from any number of objects, and adjusts the indexes beside them. It adds the
+fields that Holon omits, and reads an unknown `deferred` as a success (E-25).
 
-Only the envelope's own nulls are left out. Those inside `result` and `details` are the tool's.
+Only the envelope's own nulls are omitted. Those inside `result` and `details` are the tool's.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ def encode(canonical: CanonicalResult) -> dict[str, JsonValue]:
     if isinstance(error := document.get("error"), dict):
         document["error"] = _without_nulls(error)
     artifacts = document.pop("artifacts", [])
-    place = _place(canonical.result)
-    if _has_artifacts(canonical.result):  # the tool's own member of that name: decode must not lift it
+    holder = _holder_path(canonical.result)
+    if _has_artifacts(canonical.result):  # the tool has a member of that name, which decode must not move
         document["artifacts"] = artifacts
-    elif artifacts and place is not None:
-        document["result"] = _nested(canonical.result, artifacts, place)
+    elif artifacts and holder is not None:
+        document["result"] = _with_artifacts(canonical.result, artifacts, holder)
     elif artifacts:
         document["artifacts"] = artifacts
     return document
 
 
 def decode(document: JsonValue) -> CanonicalResult:
-    """Raises Untrusted for what is no envelope, with a path."""
+    """Reads an envelope. Raises Untrusted with a path for anything else."""
     if not isinstance(document, dict):
         raise Untrusted("an envelope is an object")
-    whole = _filled(document)
+    envelope = _complete(document)
     if document.get("artifacts") is None:
-        lifted: list[JsonValue] = []
-        whole["result"] = _lifted(whole.get("result"), lifted)
-        whole["artifacts"] = lifted
+        artifacts: list[JsonValue] = []
+        envelope["result"] = _without_artifacts(envelope.get("result"), artifacts)
+        envelope["artifacts"] = artifacts
     try:
-        return CanonicalResult.from_json(whole)
+        return CanonicalResult.from_json(envelope)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         raise Untrusted(reason, path.rstrip("`") or "$") from None
@@ -57,69 +57,67 @@ def _without_nulls(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {key: value for key, value in document.items() if value is not None}
 
 
-def _place(result: JsonValue) -> tuple[str, ...] | None:
+def _holder_path(result: JsonValue) -> tuple[str, ...] | None:
     """The keys that lead to the object that gets the artifacts; None where they stay at the top."""
     if not isinstance(result, dict):
         return None
-    path = _pointing(result) or ()
+    path = _index_path(result) or ()
     holder = result
     for key in path:
         holder = holder[key]
     return None if "artifacts" in holder else path
 
 
-def _pointing(value: dict[str, JsonValue]) -> tuple[str, ...] | None:
+def _index_path(value: dict[str, JsonValue]) -> tuple[str, ...] | None:
+    """The keys that lead to the first object with an index of an artifact."""
     if any(_is_index(key, index) for key, index in value.items()):
         return ()
     for key, member in value.items():
-        if isinstance(member, dict) and (found := _pointing(member)) is not None:
-            return (key, *found)
+        if isinstance(member, dict) and (path := _index_path(member)) is not None:
+            return (key, *path)
     return None
 
 
-def _nested(value: Any, artifacts: JsonValue, path: tuple[str, ...]) -> JsonValue:
+def _with_artifacts(value: Any, artifacts: JsonValue, path: tuple[str, ...]) -> JsonValue:
     if not path:
         return {**value, "artifacts": artifacts}
-    return {**value, path[0]: _nested(value[path[0]], artifacts, path[1:])}
+    return {**value, path[0]: _with_artifacts(value[path[0]], artifacts, path[1:])}
 
 
-def _filled(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    whole = dict(document)
-    if isinstance(error := whole.get("error"), dict):
-        whole["error"] = {"retryable": False} | _without_nulls(error)
-    if whole.get("status") == "deferred":
-        result = whole.get("result")
-        said = result if isinstance(result, dict) else {} if result is None else {"value": result}
-        whole |= {"status": "success", "result": said | {"disposition": "deferred"}}
-    if not whole.get("summary_text"):
-        whole["summary_text"] = _summary(whole)
-    return whole
-
-
-def _summary(document: dict[str, JsonValue]) -> str:
-    error = document.get("error")
-    message = error.get("message") if isinstance(error, dict) else None
-    said = summarize(message) if isinstance(message, str) else ""
-    return said or f"{document.get('tool_name')} gave no summary"
+def _complete(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Adds the fields that Holon omits, and replaces the status `deferred`."""
+    envelope = dict(document)
+    error = envelope.get("error")
+    if isinstance(error, dict):
+        envelope["error"] = {"retryable": False} | _without_nulls(error)
+    if envelope.get("status") == "deferred":
+        result = envelope.get("result")
+        members = result if isinstance(result, dict) else {} if result is None else {"value": result}
+        envelope |= {"status": "success", "result": members | {"disposition": "deferred"}}
+    if not envelope.get("summary_text"):
+        message = error.get("message") if isinstance(error, dict) else None
+        summary = summarize(message) if isinstance(message, str) else ""
+        envelope["summary_text"] = summary or f"{document.get('tool_name')} gave no summary"
+    return envelope
 
 
 def _has_artifacts(value: JsonValue) -> bool:
-    found: list[JsonValue] = []
-    _lifted(value, found)
-    return bool(found)
+    artifacts: list[JsonValue] = []
+    _without_artifacts(value, artifacts)
+    return bool(artifacts)
 
 
-def _lifted(value: JsonValue, artifacts: list[JsonValue]) -> JsonValue:
-    """`value` without its artifacts, which are appended; an index moves by as many as there were before."""
+def _without_artifacts(value: JsonValue, artifacts: list[JsonValue]) -> JsonValue:
+    """Moves the artifacts inside `value` to `artifacts`. An index grows by the number that came before."""
     match value:
         case list():
-            return [_lifted(item, artifacts) for item in value]
+            return [_without_artifacts(item, artifacts) for item in value]
         case dict():
             before = len(artifacts)
             own = _references(value.get("artifacts"))
             artifacts += own
             return {
-                key: member + before if own and _is_index(key, member) else _lifted(member, artifacts)
+                key: member + before if own and _is_index(key, member) else _without_artifacts(member, artifacts)
                 for key, member in value.items()
                 if not own or key != "artifacts"
             }
@@ -131,10 +129,9 @@ def _is_index(key: str, member: Any) -> bool:
 
 
 def _references(value: JsonValue) -> list[JsonValue]:
-    """`[{"path": …}]` and nothing more (RFC-086), else nothing."""
-    found = value if isinstance(value, list) else []
-    return found if all(map(_is_reference, found)) else []
-
-
-def _is_reference(item: JsonValue) -> bool:
-    return isinstance(item, dict) and item.keys() == {"path"} and isinstance(item["path"], str)
+    """The artifacts of a list `[{"path": …}]` without other members (RFC-086); empty for any other value."""
+    items = value if isinstance(value, list) else []
+    are_references = all(
+        isinstance(item, dict) and item.keys() == {"path"} and isinstance(item["path"], str) for item in items
+    )
+    return items if are_references else []

@@ -1,7 +1,7 @@
-"""The five-way union of a tool loop, from the settled truth and back (the Outcome column of E.3).
+"""The outcomes of a tool loop, a union of five, from settlements and back (the Outcome column of E.3).
 
-An outcome holds less than a settlement. `decode` fills in what it lacks from `ended_at` and the table;
-encoding that again gives the same outcome, as long as no point in time is finer than a microsecond.
+An outcome contains less than a settlement. `decode` takes the rest from `ended_at` and the table of situations;
+encoding the settlement again gives the same outcome, if no point in time is finer than a microsecond.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Fields: TypeAlias = dict[str, Any]
 
 
 def encode(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) -> ToolOutcome:
-    """`canonical` gives the tool's name, the summary and the artifacts of the same call.
+    """Builds the outcome of a settled call. `canonical` is the envelope of the same call.
 
-    A large output is referred to by the first artifact that its family made, else it is written to
-    `sink` whole as JSON.
+    A large output becomes a reference to the first artifact of the envelope, or to the whole output as JSON, which
+    is then written to `sink`.
     """
     if settled.end == "ok":
-        return _ran(settled, canonical, sink)
+        return _success(settled, canonical, sink)
     assert settled.error is not None  # a settlement's invariant
     tool, message = canonical.tool_name, settled.error.message
     if settled.denied_reason is not None:
@@ -50,9 +50,12 @@ def encode(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) 
 
 
 def decode(outcome: ToolOutcome, *, ended_at: str) -> Settlement:
-    """Raises InvalidSettlement or ValueError for an outcome that no call can have (a negative duration)."""
+    """Builds the settlement of a call that ended at `ended_at`.
+
+    Raises InvalidSettlement or ValueError for an outcome that no call can have (a negative duration).
+    """
     row = outcome_situation(outcome)
-    known, elapsed = _known(outcome, row)
+    fields, elapsed = _fields(outcome, row)
     return Settlement(
         call_id=outcome.call_id,
         phase=row.phase,
@@ -61,16 +64,17 @@ def decode(outcome: ToolOutcome, *, ended_at: str) -> Settlement:
         started_at=subtract_milliseconds(ended_at, elapsed),
         ended_at=ended_at,
         duration_ms=elapsed,
-        **known,
+        **fields,
     )
 
 
-def _ran(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) -> ToolOutcome:
+def _success(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) -> ToolOutcome:
     call, tool = settled.call_id, canonical.tool_name
     if settled.stored is not None:
-        said = settled.stored.summary or canonical.summary_text
-        said = said if len(said) <= SUMMARY_CHARACTERS else summarize(said)  # OUT-026, whoever stored it
-        return ToolArtifactReference(call, tool, settled.stored.artifact_id, said, settled.stored.size_bytes)
+        summary = settled.stored.summary or canonical.summary_text
+        if len(summary) > SUMMARY_CHARACTERS:  # OUT-026, whoever stored it
+            summary = summarize(summary)
+        return ToolArtifactReference(call, tool, settled.stored.artifact_id, summary, settled.stored.size_bytes)
     assert settled.data is not None  # a settlement's invariant
     if fits_inline(settled.data):
         return ToolExecutionResult(call, tool, settled.data, settled.duration_ms, settled.was_coerced)
@@ -79,13 +83,13 @@ def _ran(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) ->
     return refer_to_output(call, tool, text, artifact, output_summary=canonical.summary_text)
 
 
-def _known(outcome: ToolOutcome, row: Situation) -> tuple[Fields, int]:
-    """What the settlement takes from the outcome, and the elapsed milliseconds."""
+def _fields(outcome: ToolOutcome, row: Situation) -> tuple[Fields, int]:
+    """The fields that a settlement takes from the outcome, and the elapsed milliseconds."""
     match outcome:
         case ToolExecutionResult(output=output, elapsed_ms=elapsed, was_coerced=coerced):
             return {"data": output, "was_coerced": coerced}, elapsed
-        case ToolArtifactReference(artifact_id=artifact, summary=said, size_bytes=size):
-            return {"stored": StoredOutput(artifact_id=artifact, summary=said, size_bytes=size)}, 0
+        case ToolArtifactReference(artifact_id=artifact, summary=summary, size_bytes=size):
+            return {"stored": StoredOutput(artifact_id=artifact, summary=summary, size_bytes=size)}, 0
         case ToolTimeout(deadline_s=deadline, elapsed_ms=elapsed, retryable=retryable):
             error = _error(row, f"Tool execution timed out after {elapsed} ms.", retryable=retryable)
             return {"error": error, "deadline_at": format_instant(deadline)}, elapsed

@@ -43,7 +43,7 @@ from tests.envelopes.settled import (
 def test_a_settlement_comes_back_from_its_result_but_for_the_error_of_a_skip(
     made: ToolCall, settlement: Settlement
 ) -> None:
-    found = calls.settlement_of(calls.result_of(made, settlement))
+    found = calls.to_settlement(calls.to_result(made, settlement))
     if settlement.end == "skipped":  # CALL writes no error for it
         assert (found.phase, found.end, found.denied_reason) == ("pre_dispatch", "skipped", settlement.denied_reason)
         assert found.error is not None
@@ -54,19 +54,19 @@ def test_a_settlement_comes_back_from_its_result_but_for_the_error_of_a_skip(
 
 @given(CALLS, settlements())
 def test_a_result_comes_back_from_its_settlement(made: ToolCall, settlement: Settlement) -> None:
-    result = calls.result_of(made, settlement)
-    assert calls.result_of(made, calls.settlement_of(result)) == result
+    result = calls.to_result(made, settlement)
+    assert calls.to_result(made, calls.to_settlement(result)) == result
 
 
 def test_a_result_belongs_to_the_attempt_of_its_call() -> None:
     made = call(call_id="c7", run_id="r7", step_id="s7", tool="T7", attempt=3, provider_call_id="toolu_7")
-    found = calls.result_of(made, settled("fits"))
+    found = calls.to_result(made, settled("fits"))
     assert (found.call_id, found.run_id, found.step_id, found.tool) == ("c7", "r7", "s7", "T7")
     assert (found.attempt, found.provider_call_id) == (3, "toolu_7")
 
 
 def test_a_success_needs_none_of_our_own_fields() -> None:
-    found = calls.encode(calls.result_of(call(), settled("fits", data={})))
+    found = calls.encode(calls.to_result(call(), settled("fits", data={})))
     assert not found.keys() & {
         "phase",
         "deniedReason",
@@ -79,7 +79,7 @@ def test_a_success_needs_none_of_our_own_fields() -> None:
 
 
 def test_a_refused_call_is_told_like_this() -> None:
-    result = calls.result_of(call(), settled("policy_denied", was_coerced=True, deadline_at=AT))
+    result = calls.to_result(call(), settled("policy_denied", was_coerced=True, deadline_at=AT))
     assert calls.encode(result) == {
         "callId": "c1",
         "runId": "r1",
@@ -106,7 +106,7 @@ def test_a_refused_call_is_told_like_this() -> None:
 
 def test_a_large_output_is_written_by_reference() -> None:
     stored = StoredOutput(artifact_id="a1", summary="40 rows", size_bytes=13_000)
-    result = calls.result_of(call(), settled("large", data=None, stored=stored, data_hash="sha256:ab"))
+    result = calls.to_result(call(), settled("large", data=None, stored=stored, data_hash="sha256:ab"))
     written = calls.encode(result)
     assert written["dataRef"] == {"artifactId": "a1", "summary": "40 rows", "sizeBytes": 13_000}
     assert written["dataHash"] == "sha256:ab"
@@ -115,13 +115,13 @@ def test_a_large_output_is_written_by_reference() -> None:
 
 @pytest.mark.parametrize("name", ["duplicate", "blocked"])
 def test_a_skip_gives_its_reason_in_the_user_message(name: str) -> None:
-    result = calls.result_of(call(), settled(name))
+    result = calls.to_result(call(), settled(name))
     assert (result.error, result.user_message) == (None, f"this is {name}")
-    told = calls.result_of(call(), settled(name, user_message="Already done."))
+    told = calls.to_result(call(), settled(name, user_message="Already done."))
     assert told.user_message == "Already done."
     silent = ToolError(kind="duplicate_tool_call", message="", retryable=False)
-    assert calls.result_of(call(), settled("duplicate", error=silent)).user_message == "duplicate_tool_call"
-    found = calls.settlement_of(result).error
+    assert calls.to_result(call(), settled("duplicate", error=silent)).user_message == "duplicate_tool_call"
+    found = calls.to_settlement(result).error
     assert found is not None
     assert found.kind == settled(name).error.kind  # type: ignore[union-attr]
 
@@ -129,7 +129,7 @@ def test_a_skip_gives_its_reason_in_the_user_message(name: str) -> None:
 def foreign(status: str, error: dict[str, Any] | None = None, **fields: Any) -> Settlement:
     document = {"callId": "c", "runId": "r", "stepId": "s", "tool": "T", "attempt": 1, "status": status, "ok": False}
     document |= {"startedAt": AT, "endedAt": AT, "durationMs": 4} | ({"error": error} if error else {}) | fields
-    return calls.settlement_of(calls.decode(document, ToolResult))
+    return calls.to_settlement(calls.decode(document, ToolResult))
 
 
 @pytest.mark.parametrize(

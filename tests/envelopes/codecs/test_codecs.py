@@ -221,7 +221,7 @@ def test_any_call_is_read_again_as_it_was_written(record: ToolCall) -> None:
 
 @given(CALLS, settlements(), EXTRA)
 def test_any_result_is_read_again_as_it_was_written(made: ToolCall, settlement: Settlement, extra: Any) -> None:
-    record = msgspec.structs.replace(calls.result_of(made, settlement), extra=extra)
+    record = msgspec.structs.replace(calls.to_result(made, settlement), extra=extra)
     document = calls.encode(record)
     assert calls.decode(document, ToolResult) == record
     assert calls.encode(calls.decode(parse_json(dump_json(document)), ToolResult)) == document
@@ -254,7 +254,7 @@ def test_a_file_of_calls_is_read_again_line_by_line(records: list[ToolCall]) -> 
 
 @given(st.lists(EVENTS, max_size=3), st.lists(settlements(), max_size=3))
 def test_files_of_results_and_of_events_are_too(events: list[ExecutionEvent], ends: list[Settlement]) -> None:
-    results = [calls.result_of(call(), settlement) for settlement in ends]
+    results = [calls.to_result(call(), settlement) for settlement in ends]
     assert list(calls.decode_lines(b"".join(calls.encode_lines(results)), ToolResult)) == results
     assert list(calls.decode_lines(b"".join(calls.encode_lines(events)), ExecutionEvent)) == events
 

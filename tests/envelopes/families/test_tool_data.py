@@ -125,10 +125,10 @@ def test_a_result_is_written_only_with_data_that_its_tool_returns() -> None:
     definition = builtin("UseWorkspace")[1]
     made = call(tool="UseWorkspace", args={"path": "/srv"})
     good = data_of(samples("UseWorkspace")["success"].result)
-    assert calls.result_of(made, settled("fits", data=good), definition).data == good
+    assert calls.to_result(made, settled("fits", data=good), definition).data == good
     with pytest.raises(InvalidCall, match=r"^data: UseWorkspace: Object missing required field"):
-        calls.result_of(made, settled("fits", data={"path": "/srv"}), definition)
-    assert calls.result_of(made, settled("tool_error"), definition).data is None
+        calls.to_result(made, settled("fits", data={"path": "/srv"}), definition)
+    assert calls.to_result(made, settled("tool_error"), definition).data is None
 
 
 @given(STORED)

@@ -28,7 +28,7 @@ def confirmed(at: str, name: str = "ok_1", run: str = "r1") -> ExecutionEvent:
 
 
 def result(situation: str = "fits", **fields: Any) -> ToolResult:
-    return calls.result_of(call(), settled(situation, started_at=BEGAN, ended_at=BEGAN, **fields))
+    return calls.to_result(call(), settled(situation, started_at=BEGAN, ended_at=BEGAN, **fields))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_files_of_a_run_hold_the_proof() -> None:
     """calls.jsonl, results.jsonl and events.jsonl, written and read again."""
     made_calls = [call(call_id=f"c{number}", confirmation_id="ok_1") for number in range(3)]
     ended = [
-        calls.result_of(made_call, settled("fits", call_id=made_call.call_id, started_at=BEGAN))
+        calls.to_result(made_call, settled("fits", call_id=made_call.call_id, started_at=BEGAN))
         for made_call in made_calls
     ]
     events = [confirmed(CALLED)]

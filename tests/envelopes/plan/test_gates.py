@@ -100,7 +100,7 @@ def test_a_gate_stops_a_call_before_it_runs_and_settles_it(
     )
     assert settled.error is not None
     assert (settled.error.kind, bool(settled.error.message)) == (kind, True)
-    written = calls.result_of(refused, settled)
+    written = calls.to_result(refused, settled)
     assert (written.status, written.ok, written.error.code if written.error else "") == (status, False, code)
     canonical = CanonicalResult(tool_name=refused.tool, status="error", summary_text="stopped", error=settled.error)
     assert outcomes.encode(settled, canonical, MemorySink()) == denial.outcome

@@ -78,7 +78,7 @@ def test_an_error_that_says_no_wins_and_one_that_says_yes_is_enough_for_a_tool_t
 
 
 def test_a_skip_is_no_failure_to_try_again() -> None:
-    skipped = calls.result_of(call(), settled("duplicate"))
+    skipped = calls.to_result(call(), settled("duplicate"))
     assert waits(skipped, step(retry=TWICE, on_error="skip")) == "skip"
 
 
@@ -114,7 +114,7 @@ def test_the_next_attempt_is_a_call_of_its_own_tied_by_step_and_run() -> None:
     assert (second.run_id, second.step_id, second.args) == (first.run_id, first.step_id, first.args)
     assert (second.deadline_at, second.confirmation_id) == (None, "ok_1")
     pairs = [
-        (made_call, calls.result_of(made_call, settled("tool_error", call_id=made_call.call_id)))
+        (made_call, calls.to_result(made_call, settled("tool_error", call_id=made_call.call_id)))
         for made_call in (first, second)
     ]
     assert [(made_call.attempt, ended.attempt, ended.call_id) for made_call, ended in pairs] == [

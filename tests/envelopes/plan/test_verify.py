@@ -42,8 +42,8 @@ def moved(index: int, call_id: str, **fields: Any) -> ToolCall:
 def ended(made_call: ToolCall, data: Any = None) -> ToolResult:
     """Data of a success, or the name of the situation in which the call ended."""
     if isinstance(data, str):
-        return codec.result_of(made_call, settled(data))
-    return codec.result_of(made_call, settled("fits", data=data or {}))
+        return codec.to_result(made_call, settled(data))
+    return codec.to_result(made_call, settled("fits", data=data or {}))
 
 
 NOTED = call(call_id="c4", step_id="sum", tool="Note", args={"text": "2 of 2"})

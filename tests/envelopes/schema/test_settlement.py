@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from envelopes.codecs import outcome as outcome_codec
-from envelopes.codecs.call import result_of, settlement_of
+from envelopes.codecs.call import to_result, to_settlement
 from envelopes.families.registry import tools
 from envelopes.schema import settlement
 from envelopes.schema.effects import Effects
@@ -107,7 +107,7 @@ def test_a_settlement_leads_to_its_row(name: str) -> None:
 def test_a_settlement_is_written_as_its_row_says(name: str) -> None:
     _, _, _, kind, status, code, outcome, reason, native = TABLE[name]
     settlement = settled(name)
-    result = result_of(call(), settlement)
+    result = to_result(call(), settlement)
     assert (result.status, result.error and result.error.code) == (status, code)
     assert result.ok == (status == "ok")
     found = outcome_codec.encode(settlement, canonical_of(settlement), MemorySink())
@@ -119,7 +119,7 @@ def test_a_settlement_is_written_as_its_row_says(name: str) -> None:
 
 @each("name", TABLE)
 def test_a_call_result_of_ours_leads_back_to_the_row(name: str) -> None:
-    assert find_situation(settlement_of(result_of(call(), settled(name)))).name == name
+    assert find_situation(to_settlement(to_result(call(), settled(name)))).name == name
 
 
 @each(
@@ -251,7 +251,7 @@ def test_a_verdict_about_the_world_is_not_how_the_call_ended(verdict: dict[str, 
     assert native_is_error(canonical) is False
     settlement = settled("fits", data=verdict)
     assert find_situation(settlement).name == "fits"
-    assert result_of(call(), settlement).ok
+    assert to_result(call(), settlement).ok
 
 
 def test_an_output_is_large_from_12_001_characters_on() -> None:
