@@ -82,7 +82,7 @@ def _rendered(subject: Subject, variant: Variant, fields: dict[str, str], first:
         receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
     except Exception as error:  # a variant may be anybody's: what it cannot write is a cell that says so
         return _failed(error)
-    pair = first.beside(receipt)
+    pair = first.with_receipt(receipt)
     found = lint(pair, subject.family.lint)
     is_cut = bool(subject.cuts) or pair.has_marker
     rules = tuple(one.rule for one in found)

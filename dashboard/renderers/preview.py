@@ -121,8 +121,8 @@ def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offer
     receipt, policy = _within(subject, owner, knobs, swept)
     tokens = count_tokens(receipt.text, model=subject.model)
     said = count_field_characters(receipt)
-    gone, shortened = dropped_at(swept.fates, said)
-    told = {one.pointer for one in swept.fates}
+    gone, shortened = dropped_at(swept.thresholds, said)
+    told = {one.pointer for one in swept.thresholds}
     unsaid = [one for one in _leaves(subject.canonical.to_json(), "") if one not in told]
     fields = list(_fields(receipt, swept, tokens))
     return Preview(
@@ -140,7 +140,7 @@ def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[Offer
         shortened=len(shortened),
         unsaid=tuple(unsaid[:ROWS_SHOWN]),
         unsaid_left=max(0, len(unsaid) - ROWS_SHOWN),
-        tried=len(swept.tried),
+        tried=len(swept.trials),
         findings=lint(LintInput(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint),
         compared=_compared(subject, owner, knobs, receipt, variants),
     )
@@ -186,12 +186,12 @@ def _roles(receipt: Receipt, tokens: TokenCount) -> Iterator[RoleLine]:
 
 
 def _fields(receipt: Receipt, swept: BudgetSweep, tokens: TokenCount) -> Iterator[FieldLine]:
-    texts: dict[str, list[str]] = {one.pointer: [] for one in swept.fates}
+    texts: dict[str, list[str]] = {one.pointer: [] for one in swept.thresholds}
     own: list[str] = []
     for segment in receipt.segments:
         texts.get(segment.source.pointer if segment.source else "", own).append(segment.text)
     counts = apportion_tokens(["".join(found) for found in (*texts.values(), own)], tokens)
-    for fate, found, count in zip(swept.fates, texts.values(), counts, strict=False):
+    for fate, found, count in zip(swept.thresholds, texts.values(), counts, strict=False):
         characters = sum(map(len, found))
         yield FieldLine(
             pointer=fate.pointer,

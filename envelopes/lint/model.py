@@ -1,9 +1,9 @@
-"""What lint speaks in: a pair of halves, the rules that look at it, and what they find.
+"""The input of lint rules, the rules, and what they report.
 
-Pair      both halves of one call, and what is known of their cuts and artifacts
-Rule      a name, a severity, and what looks for one thing; a family lists its own in `Family.lint`
-Sighting  one place where a rule is broken
-Finding   the same under the rule's name: what a page shows
+LintInput  both halves of one call, and what is known of their cuts and artifacts
+Rule       a name, a severity, and a function that looks for one fault; a family lists its own in `Family.lint`
+Sighting   one place where a rule is broken
+Finding    a sighting with the name and the severity of its rule
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 
 
 class Shortened(msgspec.Struct, frozen=True):
-    """A text or a list of which no more than `cut.shown` reached the receipt."""
+    """A text or a list of which at most `cut.shown` is in the receipt."""
 
     pointer: str
     cut: Cut
@@ -32,10 +32,11 @@ class Shortened(msgspec.Struct, frozen=True):
 
 
 class LintInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """`is_recorded`: the receipt was written by a foreign agent about `complete`, its own record, and aligned.
+    """Both halves of one call.
 
-    `is_whole` is False for a receipt that goes on behind what is here: a rule about what is missing stays silent.
-    `has_artifact` says of a virtual path whether its content is there; None when nobody can say.
+    `is_recorded`: a foreign agent wrote the receipt about `complete`, its own record, and it was aligned.
+    `is_whole` is False when only the beginning of the receipt is here, so that nothing can be called missing.
+    `has_artifact` tells for a virtual path whether its content is stored; None when that is not known.
     """
 
     canonical: CanonicalResult
@@ -46,65 +47,63 @@ class LintInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cuts: tuple[Shortened, ...] = ()
     has_artifact: Callable[[str], bool] | None = None
 
-    def beside(self, receipt: Receipt) -> LintInput:
-        """Another receipt for the same result: what was found out about the result is not asked again."""
+    def with_receipt(self, receipt: Receipt) -> LintInput:
+        """The same result with another receipt. What is cached about the result is not computed again."""
         other = msgspec.structs.replace(self, receipt=receipt, is_whole=True)
         vars(other).update(scalars=self.scalars, strings=self.strings)
         return other
 
     @cached_property
-    def placed(self) -> tuple[tuple[int, Segment], ...]:
-        """Each segment behind the character at which it begins, laid out once for the rules that ask."""
+    def segment_starts(self) -> tuple[tuple[int, Segment], ...]:
+        """Each segment, after the character at which it begins."""
         segments = self.receipt.segments
         starts = accumulate([len(segment.text) for segment in segments], initial=0)
         return tuple(zip(starts, segments, strict=False))
 
     @cached_property
-    def own_words(self) -> tuple[Segment, ...]:
-        """The renderer's words and its markers; in a recorded receipt, what was not traced."""
-        return tuple([one for one in self.receipt.segments if is_own(one)])
+    def own_segments(self) -> tuple[Segment, ...]:
+        """What the renderer wrote itself, markers included; in a recorded receipt, what could not be aligned."""
+        return tuple([segment for segment in self.receipt.segments if is_own(segment)])
 
     @cached_property
     def has_marker(self) -> bool:
-        return "marker" in [one.role for one in self.own_words]
+        return "marker" in [segment.role for segment in self.own_segments]
 
     @cached_property
     def scalars(self) -> tuple[tuple[str, JsonValue], ...]:
-        """Of the canonical result, by pointer."""
-        return tuple(scalars_of(self.canonical.result, "/result"))
+        """The scalars of the canonical result, by pointer."""
+        scalars: list[tuple[str, JsonValue]] = []
+        _collect_scalars(self.canonical.result, "/result", scalars)
+        return tuple(scalars)
 
     @cached_property
     def strings(self) -> tuple[tuple[str, str], ...]:
-        """Texts by pointer: of the source's own record where the receipt was recorded, else of the result."""
-        scalars = scalars_of(self.complete, "") if self.is_recorded else self.scalars
-        return tuple([(pointer, one) for pointer, one in scalars if isinstance(one, str)])
+        """The strings by pointer: of the source's own record where the receipt was recorded, else of the result."""
+        if not self.is_recorded:
+            return tuple([(pointer, value) for pointer, value in self.scalars if isinstance(value, str)])
+        scalars: list[tuple[str, JsonValue]] = []
+        _collect_scalars(self.complete, "", scalars)
+        return tuple([(pointer, value) for pointer, value in scalars if isinstance(value, str)])
 
 
 def is_own(segment: Segment) -> bool:
     return segment.source is None or segment.role == "marker"
 
 
-def scalars_of(value: JsonValue, pointer: str) -> list[tuple[str, JsonValue]]:
-    """The scalars at and below `value`."""
-    found: list[tuple[str, JsonValue]] = []
-    _gather(value, pointer, found)
-    return found
-
-
-def _gather(value: JsonValue, pointer: str, found: list[tuple[str, JsonValue]]) -> None:
-    """Into one list: a generator within each of the generators above it takes three times as long."""
+def _collect_scalars(value: JsonValue, pointer: str, scalars: list[tuple[str, JsonValue]]) -> None:
+    """Appends to one list: nested generators take three times as long."""
     if isinstance(value, dict):
         for key, child in value.items():
-            _gather(child, join(pointer, key), found)
+            _collect_scalars(child, join(pointer, key), scalars)
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            _gather(child, f"{pointer}/{index}", found)
+            _collect_scalars(child, f"{pointer}/{index}", scalars)
     else:
-        found.append((pointer, value))
+        scalars.append((pointer, value))
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """`span`: characters [start, end) of the receipt's text; None when it is about what is not there."""
+    """`span`: characters [start, end) of the receipt's text; None when something is missing from it."""
 
     sentence: str
     pointer: str = ""
@@ -113,14 +112,14 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """`finds` yields nothing for a pair that is in order, and never raises.
+    """`find` yields nothing when all is in order, and never raises.
 
-    `needs_all`: it says that something is nowhere, which nobody can say of the beginning of a receipt.
+    `needs_all`: the rule reports that something is missing, which cannot be known from the beginning of a receipt.
     """
 
     name: str
     severity: Severity
-    finds: Callable[[LintInput], Iterable[Sighting]]
+    find: Callable[[LintInput], Iterable[Sighting]]
     needs_all: bool = False
 
 

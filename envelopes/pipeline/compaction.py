@@ -1,27 +1,27 @@
-"""What survives when a call ages out of the model's history: the RFC's compaction contract.
+"""Makes calls smaller when they age out of the model's history: the RFC's compaction contract.
 
-    compact          one canonical envelope made smaller, and what went
-    recap            the text that stands for it in the history
-    compact_history  a whole run within a budget in tokens, its newest rounds untouched
+    compact          makes one canonical envelope smaller, and lists what was dropped
+    recap            the text that replaces its receipt in the history
+    compact_history  fits a whole run into a budget in tokens, its newest rounds untouched
 
-Compaction reads canonical results alone, never receipt text (RFC-141, RFC-143), and never fetches
-anything back from storage, so nothing that went comes again. Whatever the budget says, it keeps
+Compaction reads canonical results alone, never receipt text (RFC-141, RFC-143), and never loads anything from
+storage, so nothing that was dropped comes back. Whatever the budget is, it keeps
 
     tool_name, status, summary_text, artifacts                 RFC-136, RFC-140
     the error's kind, message, recovery_hint and retryable     RFC-137
-    handles, by the one rule of `envelopes.pipeline.droppable`             RFC-138
+    handles, by the rule of `envelopes.pipeline.droppable`   RFC-138
     short members of every object that is or holds one of these
 
-What goes, each only while the envelope is still too large (RFC-139):
+These are dropped, each only while the envelope is still too large (RFC-139):
 
     preview   a string named `…_preview` or of more than 200 characters, the largest first
     text      another string of more than 80 characters, the largest first
     members   a list or an object without a handle, below `result` or `error.details`, the largest first
     rows      of the objects in a list of more than 20, all but their handles, in the order of the envelope
 
-Each leaves a mark of its own type that says how much went, so a family's renderer can still speak
-for the rest and nothing shortened looks whole: `[8000 characters dropped by compaction]`, an empty
-list beside `<field>_omitted`, `<field>_reduced` beside bare rows, an object with the one member `omitted`.
+Each is replaced by a mark of its own type that states how much was dropped, so that a family's renderer can still
+render the rest and nothing shortened looks whole: `[8000 characters dropped by compaction]`, an empty list beside
+`<field>_omitted`, `<field>_reduced` beside reduced rows, an object with the one member `omitted`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DETAILS = "/error/details"
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """What went from the canonical envelope. `size`: characters of a string, else how many members or rows."""
+    """A part that was dropped from an envelope. `size` counts characters of a string, else members or rows."""
 
     pointer: str
     kind: Kind
@@ -64,7 +64,11 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """`fits` is False when what must be kept is larger than the budget."""
+    """A smaller envelope and what was dropped; `fits` is False when what must be kept exceeds the budget.
+
+    >>> Compacted(CanonicalResult(tool_name="Ask", status="success", summary_text="asked", result={}), (), True).fits
+    True
+    """
 
     canonical: CanonicalResult
     dropped: tuple[Dropped, ...]
@@ -77,43 +81,48 @@ def envelope_characters(canonical: CanonicalResult) -> int:
 
 
 def compact(canonical: CanonicalResult, budget: int, *, measure: Measure = envelope_characters) -> Compacted:
-    """Drops as little as the order allows until `measure` says at most `budget`.
+    """Drops as little as the order allows until `measure` gives at most `budget`, by default characters of JSON.
 
     Compacting twice gives what compacting once to the smaller budget gives.
+
+    >>> long = CanonicalResult(tool_name="Ask", status="success", summary_text="asked", result={"text": "x" * 5_000})
+    >>> compacted = compact(long, 500)
+    >>> compacted.canonical.result
+    {'text': '[5000 characters dropped by compaction]'}
+    >>> compacted.dropped
+    (Dropped(pointer='/result/text', kind='preview', size=5000),)
     """
     order = _order(canonical)
     smallest = _without(canonical, order)
     if measure(smallest) > budget:
         return Compacted(smallest, tuple(order), fits=False)
     count = bisect_left(range(len(order)), 1, key=lambda n: measure(_without(canonical, order[:n])) <= budget)
-    kept = _without(canonical, order[:count])
-    return Compacted(kept, tuple(order[:count]), fits=True)
+    return Compacted(_without(canonical, order[:count]), tuple(order[:count]), fits=True)
 
 
 def _order(canonical: CanonicalResult) -> list[Dropped]:
-    """Everything that may go. What already went is a mark, and no mark is in here."""
+    """Everything that may be dropped, in order. The marks of what was dropped before are never part of it."""
     texts: list[DroppableText] = []
     members: list[DroppableMembers] = []
     rows: list[DroppableRows] = []
     for root, value in _roots(canonical):
-        found = find_droppable(value, root)
-        texts += found.texts
-        rows += found.rows
-        is_whole = not found.has_handle and (root == DETAILS or isinstance(value, list))
-        members += [DroppableMembers(root, found.size)] if is_whole and found.size > SHORT else found.members
+        parts = find_droppable(value, root)
+        texts += parts.texts
+        rows += parts.rows
+        is_whole = not parts.has_handle and (root == DETAILS or isinstance(value, list))
+        members += [DroppableMembers(root, parts.size)] if is_whole and parts.size > SHORT else parts.members
     document = canonical.to_json()
     return [
-        *(Dropped(one.pointer, _kind(one), one.length) for one in sorted(texts, key=_previews_first)),
         *(
-            Dropped(one.pointer, "members", _count(resolve(document, one.pointer)))
-            for one in sorted(members, key=lambda one: (-one.size, one.pointer))
+            Dropped(text.pointer, _kind(text), text.length)
+            for text in sorted(texts, key=lambda text: (_kind(text) == "text", -text.length, text.pointer))
         ),
-        *(Dropped(one.pointer, "rows", one.length) for one in rows),
+        *(
+            Dropped(part.pointer, "members", _count(resolve(document, part.pointer)))
+            for part in sorted(members, key=lambda part: (-part.size, part.pointer))
+        ),
+        *(Dropped(part.pointer, "rows", part.length) for part in rows),
     ]
-
-
-def _previews_first(text: DroppableText) -> tuple[bool, int, str]:
-    return _kind(text) == "text", -text.length, text.pointer
 
 
 def _kind(text: DroppableText) -> Kind:
@@ -135,66 +144,66 @@ def _count(value: JsonValue) -> int:
 def _without(canonical: CanonicalResult, dropped: Sequence[Dropped]) -> CanonicalResult:
     if not dropped:
         return canonical
-    gone = _Gone(dropped)
+    parts = _DroppedParts(dropped)
     if canonical.error is None:
-        return msgspec.structs.replace(canonical, result=_kept(canonical.result, RESULT, gone))
-    details = _kept(canonical.error.details, DETAILS, gone)
+        return msgspec.structs.replace(canonical, result=_drop(canonical.result, RESULT, parts))
+    details = _drop(canonical.error.details, DETAILS, parts)
     error: ToolError = msgspec.structs.replace(canonical.error, details=details)
     return msgspec.structs.replace(canonical, error=error)
 
 
-class _Gone(dict[str, Dropped]):
-    """By pointer; `ways` are the pointers of all that something went from, what went among them."""
+class _DroppedParts(dict[str, Dropped]):
+    """Dropped parts by pointer; `changed` are their pointers and those of everything that contains them."""
 
     def __init__(self, dropped: Sequence[Dropped]) -> None:
-        super().__init__((one.pointer, one) for one in dropped)
-        self.ways: set[str] = set()
+        super().__init__((part.pointer, part) for part in dropped)
+        self.changed: set[str] = set()
         for pointer in self:
-            while pointer not in self.ways:
-                self.ways.add(pointer)
+            while pointer not in self.changed:
+                self.changed.add(pointer)
                 pointer = pointer.rpartition("/")[0]
 
 
-def _kept(value: JsonValue, pointer: str, gone: _Gone) -> JsonValue:
-    """Nothing is made anew that nothing went from."""
-    if pointer not in gone.ways:
+def _drop(value: JsonValue, pointer: str, parts: _DroppedParts) -> JsonValue:
+    """The value without the dropped parts. A value from which nothing was dropped is not copied."""
+    if pointer not in parts.changed:
         return value
-    if pointer in gone and gone[pointer].kind != "rows":
-        return text_mark(len(value)) if isinstance(value, str) else _emptied(value)
+    if pointer in parts and parts[pointer].kind != "rows":
+        return text_mark(len(value)) if isinstance(value, str) else _container_mark(value)
     if isinstance(value, dict):
-        kept = {key: _kept_member(key, child, join(pointer, key), gone) for key, child in value.items()}
-        return kept | _marks(value, pointer, gone)
-    assert isinstance(value, list)  # something went from it, so it holds something
-    return [_kept(child, join(pointer, index), gone) for index, child in enumerate(value)]
+        members: dict[str, JsonValue] = {}
+        for key, child in value.items():
+            below = join(pointer, key)
+            members[key] = _drop(child, below, parts)
+            if below in parts and parts[below].kind == "rows":
+                members[key] = handles_only(members[key], key)
+        return members | _list_marks(value, pointer, parts)
+    assert isinstance(value, list)  # something was dropped from it, so it is not empty
+    return [_drop(child, join(pointer, index), parts) for index, child in enumerate(value)]
 
 
-def _kept_member(key: str, child: JsonValue, pointer: str, gone: _Gone) -> JsonValue:
-    kept = _kept(child, pointer, gone)
-    return handles_only(kept, key) if pointer in gone and gone[pointer].kind == "rows" else kept
-
-
-def _marks(members: dict[str, JsonValue], pointer: str, gone: _Gone) -> dict[str, JsonValue]:
-    """How much went from each list, said beside it, as a projector's own cut of a list says it."""
+def _list_marks(members: dict[str, JsonValue], pointer: str, parts: _DroppedParts) -> dict[str, JsonValue]:
+    """The members beside each list that count what was dropped from it, named as a projector names its own cut."""
     marks: dict[str, JsonValue] = {}
     for key, child in members.items():
-        one, before = gone.get(join(pointer, key)), members.get(f"{key}_omitted", 0)
-        if one is not None and isinstance(child, list):
-            if one.kind == "rows":
-                marks[f"{key}_reduced"] = one.size
+        part, before = parts.get(join(pointer, key)), members.get(f"{key}_omitted", 0)
+        if part is not None and isinstance(child, list):
+            if part.kind == "rows":
+                marks[f"{key}_reduced"] = part.size
             elif isinstance(before, int):
                 marks |= {key: [], f"{key}_omitted": before + len(child)}
     return marks
 
 
-def _emptied(value: JsonValue) -> JsonValue:
+def _container_mark(value: JsonValue) -> JsonValue:
     words = f"{_count(value)} {'items' if isinstance(value, list) else 'members'} dropped by compaction"
     return [f"[{words}]"] if isinstance(value, list) else {"omitted": words}
 
 
 def recap(canonical: CanonicalResult) -> Receipt:
-    """Outcome first, then the error or the result as an outline, then artifact paths (RFC-142).
+    """Renders the outcome, then the error or the result as an outline, then artifact paths (RFC-142).
 
-    Serves every family, and every character of it comes from the envelope or is the recap's own word.
+    Works for every family: every character comes from the envelope or is a label.
     """
     return text_receipt(_recap(canonical))
 
@@ -212,9 +221,9 @@ def _recap(canonical: CanonicalResult) -> Iterator[Segment]:
         yield from _line("Artifact", f"/artifacts/{index}/path", artifact.path)
 
 
-def _recap_error(error: ToolError, said: str) -> Iterable[Segment]:
+def _recap_error(error: ToolError, summary: str) -> Iterable[Segment]:
     yield from _line("Kind", "/error/kind", error.kind)
-    if error.message != said:
+    if error.message != summary:
         yield from _line("Message", "/error/message", error.message)
     if error.recovery_hint:
         yield from _line("Hint", "/error/recovery_hint", error.recovery_hint, "hint")
@@ -234,9 +243,9 @@ def _whole(pointer: str, text: str, role: Role = "value") -> Segment:
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One call as it stands in the history. Calls made at once share a `round`, a number that grows.
+    """A call in the history. Calls that were made at once have the same `round`, a number that grows.
 
-    `text` is what the model reads: the receipt as it was sent, or the recap of what was compacted.
+    `text` is what the model reads: the receipt as it was sent, or the recap of a compacted result.
     """
 
     call_id: str
@@ -247,7 +256,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactedCall(msgspec.Struct, frozen=True):
-    """One call that became smaller now. `dropped` is empty where only the receipt became a recap."""
+    """A call that this compaction made smaller. `dropped` is empty where only its receipt became a recap."""
 
     call_id: str
     tokens_before: int
@@ -256,10 +265,10 @@ class CompactedCall(msgspec.Struct, frozen=True):
 
 
 class CompactedHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """`fits` is False when the newest rounds and what must be kept are larger than the budget."""
+    """`fits` is False when the newest rounds and what must be kept exceed the budget."""
 
     entries: tuple[HistoryEntry, ...]
-    losses: tuple[CompactedCall, ...]
+    compacted: tuple[CompactedCall, ...]
     tokens: int
     fits: bool
 
@@ -272,34 +281,29 @@ def compact_history(
     count: Callable[[str], int] = lambda text: count_tokens(text).count,
     write: Callable[[CanonicalResult], str] = lambda canonical: recap(canonical).text,
 ) -> CompactedHistory:
-    """Compacts the oldest calls first, and each only as far as the whole still is above `tokens`.
+    """Compacts the oldest calls first, and each only as far as the whole still exceeds `tokens`.
 
-    The newest `keep_newest` rounds stand exactly as they were sent (spec/tools.md B.3). A call is
-    left alone when its recap would be no smaller. `write` words a compacted call, so that a family's
-    renderer may serve instead of the recap; `count` must be the same from time to time.
+    The newest `keep_newest` rounds stay exactly as they were sent (spec/tools.md B.3), and so does a call whose
+    recap would be no smaller. `write` renders a compacted call, so that a family's renderer may be used instead of
+    the recap; `count` must give the same tokens for the same text.
     """
-    exact = _newest(entries, keep_newest)
-    kept, losses = list(entries), []
+    newest = set(sorted({entry.round for entry in entries}, reverse=True)[:keep_newest])
+    history, compacted = list(entries), []
     costs = [count(entry.text) for entry in entries]
     total = sum(costs)
     for index in sorted(range(len(entries)), key=lambda at: entries[at].round):
         if total <= tokens:
             break
-        if entries[index].round in exact:
+        if entries[index].round in newest:
             continue
         budget = costs[index] - (total - tokens)
-        smaller = compact(entries[index].canonical, budget, measure=lambda one: count(write(one)))
+        smaller = compact(entries[index].canonical, budget, measure=lambda canonical: count(write(canonical)))
         text = write(smaller.canonical)
         after = count(text)
         if after < costs[index]:
-            kept[index] = msgspec.structs.replace(
+            history[index] = msgspec.structs.replace(
                 entries[index], canonical=smaller.canonical, text=text, is_compacted=True
             )
-            losses.append(CompactedCall(entries[index].call_id, costs[index], after, smaller.dropped))
+            compacted.append(CompactedCall(entries[index].call_id, costs[index], after, smaller.dropped))
             total += after - costs[index]
-    return CompactedHistory(entries=tuple(kept), losses=tuple(losses), tokens=total, fits=total <= tokens)
-
-
-def _newest(entries: Sequence[HistoryEntry], rounds: int) -> set[int]:
-    numbers = sorted({entry.round for entry in entries}, reverse=True)
-    return set(numbers[:rounds])
+    return CompactedHistory(entries=tuple(history), compacted=tuple(compacted), tokens=total, fits=total <= tokens)

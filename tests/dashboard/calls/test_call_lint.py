@@ -35,7 +35,7 @@ def findings(page: str) -> list[str]:
 def test_a_finding_has_its_severity_its_sentence_and_its_place(client: Client, run: Run) -> None:
     page = body(client, bash(run, f"first line\ntoken: {TOKEN}\n"))
     assert len(findings(page)) == 1
-    assert "error The receipt holds a GitHub token. show the place" in findings(page)[0]
+    assert "error The receipt contains a GitHub token. show the place" in findings(page)[0]
     place = re.search(r'href="#receipt-text" data-span="(\d+)-(\d+)"', page)
     assert place
     assert receipt_of(page)[int(place[1]) : int(place[2])] == TOKEN
@@ -47,7 +47,7 @@ def test_a_finding_about_a_field_lights_it_up_in_both_forms_of_the_result(client
     text = 'This line of the output says "word" and more\nand so does the second line of it\n'
     call = bash(run, text, json.dumps({"stdout": text}))
     page = body(client, call)
-    assert "warning A text with line breaks or quotes stands here escaped" in findings(page)[0]
+    assert "warning A text with line breaks or quotes is escaped here" in findings(page)[0]
     assert 'data-pointer="/result/stdout_preview" data-recorded="/stdout">/result/stdout_preview</button>' in page
 
 
@@ -80,7 +80,7 @@ def test_what_stands_later_is_found_when_it_is_asked_for(client: Client, run: Ru
         "The rules looked at the first 32,768 characters of the receipt and found nothing. Look at 150,040"
     )
     further = body(client, late, "?lint=more")
-    assert "error The receipt holds a GitHub token." in findings(further)[0]
+    assert "error The receipt contains a GitHub token." in findings(further)[0]
     assert looked(further) == "The rules looked at all of the receipt."
     assert looked(body(client, bash(run, "hello\n"))) == ""
     assert looked(body(client, bash(run, "hello\n"), "?lint=more")) == (

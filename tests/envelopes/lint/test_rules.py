@@ -132,7 +132,7 @@ def test_a_finding_says_where_and_how_bad_it_is_in_a_sentence() -> None:
     assert finding == Finding(
         rule="exit_status_missing",
         severity="error",
-        sentence="The command ended with 1; the receipt does not say so.",
+        sentence="The command ended with 1; the receipt does not mention it.",
         pointer="/result/exit_status",
         document="canonical",
         span=None,
@@ -148,7 +148,7 @@ def test_a_finding_says_where_and_how_bad_it_is_in_a_sentence() -> None:
 
 def test_a_secret_is_pointed_at_and_never_repeated() -> None:
     (finding,) = lint(BROKEN["secret_present"])
-    assert finding.sentence == "The receipt holds a GitHub token."
+    assert finding.sentence == "The receipt contains a GitHub token."
     assert finding.span == (7, 47)
 
 
@@ -228,8 +228,8 @@ def test_a_familys_own_rules_speak_first_and_replace_a_shared_one_of_their_name(
 
     looked_at = pair("a\n(Results are truncated.)", result={"exit_status": 1})
     mine = (
-        Rule(name="exit_status_missing", severity="note", finds=always),
-        Rule(name="mine", severity="note", finds=always),
+        Rule(name="exit_status_missing", severity="note", find=always),
+        Rule(name="mine", severity="note", find=always),
     )
     assert [(one.rule, one.severity) for one in lint(looked_at, mine)] == [
         ("exit_status_missing", "note"),
@@ -249,7 +249,7 @@ def test_missing_rows_are_one_finding_and_none_where_a_marker_says_so() -> None:
     rules = (must_mention("row_unsaid", "which rows there are", "/result/rows/*/id"),)
     rows = {"rows": [{"id": f"wi_{number}"} for number in range(5)]}
     (finding,) = lint(pair("wi_0", result=rows), rules)
-    assert finding.sentence == "The receipt does not say which rows there are: wi_1 and 3 more."
+    assert finding.sentence == "The receipt does not mention which rows there are: wi_1 and 3 more."
     assert finding.pointer == "/result/rows/1/id"
     assert lint(pair("wi_0 ", own("+4 more", "marker"), result=rows), rules) == ()
 
@@ -351,5 +351,5 @@ def test_over_all_recorded_calls_the_rules_find_what_is_there_and_cry_no_wolf(re
 def test_beside_another_receipt_a_result_is_found_as_it_would_be_alone(name: str) -> None:
     one, other = BROKEN[name], pair("Process exited with code 10", **CUT)
     alone = msgspec.structs.replace(one, receipt=other.receipt)
-    assert lint(one.beside(other.receipt)) == lint(alone)
-    assert names(one.beside(one.receipt)) == names(one)
+    assert lint(one.with_receipt(other.receipt)) == lint(alone)
+    assert names(one.with_receipt(one.receipt)) == names(one)

@@ -56,8 +56,8 @@ def largest_sample(owner: Family) -> CanonicalResult:
 def test_each_field_has_the_budget_below_which_it_is_gone() -> None:
     found = sweep(first_rows, CEILING)
     tokens = [count_tokens(first_rows(characters).text).count for characters in (7, 14, 390)]
-    budgets = {fate.pointer: fate.whole_from for fate in found.fates}
-    assert [fate.pointer for fate in found.fates] == [f"/result/{number}" for number in range(50)]
+    budgets = {fate.pointer: fate.whole_from for fate in found.thresholds}
+    assert [fate.pointer for fate in found.thresholds] == [f"/result/{number}" for number in range(50)]
     assert budgets["/result/49"] == found.whole.tokens == tokens[2]
     assert budgets["/result/0"] <= budgets["/result/10"] <= budgets["/result/30"] < budgets["/result/49"]
 
@@ -66,7 +66,7 @@ def test_each_field_has_the_budget_below_which_it_is_gone() -> None:
 def test_a_field_stands_whole_at_every_budget_that_was_tried_from_the_one_that_it_names(tokens: int) -> None:
     found = sweep(first_rows, CEILING)
     receipt = first_rows(find_limit(first_rows, tokens, found))
-    gone, shortened = dropped_at(found.fates, count_field_characters(receipt))
+    gone, shortened = dropped_at(found.thresholds, count_field_characters(receipt))
     assert not shortened
     assert gone
     assert all(fate.whole_from > count_tokens(receipt.text).count for fate in gone)
@@ -104,7 +104,7 @@ def test_a_renderer_that_breaks_small_budgets_is_asked_for_larger_ones() -> None
         return first_rows(characters)
 
     found = sweep(stubborn, CEILING)
-    assert min(one.characters for one in found.tried) >= 200
+    assert min(one.characters for one in found.trials) >= 200
     assert find_limit(stubborn, 3, found) == 0
 
 

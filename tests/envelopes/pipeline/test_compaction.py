@@ -355,7 +355,7 @@ def test_a_history_within_its_budget_stays_as_it_was_sent() -> None:
     history = entries(1, 2, 3)
     kept = compacted(history, sum(len(entry.text) for entry in history))
     assert kept.entries == tuple(history)
-    assert (kept.losses, kept.fits) == ((), True)
+    assert (kept.compacted, kept.fits) == ((), True)
 
 
 def test_the_oldest_calls_are_compacted_first_and_the_newest_two_rounds_never() -> None:
@@ -373,7 +373,7 @@ def test_a_compacted_history_says_what_went() -> None:
     history = entries(1, 2, 3)
     kept = compacted(history, 10_000)
     assert kept.tokens == sum(len(entry.text) for entry in kept.entries) <= 10_000
-    (loss,) = kept.losses
+    (loss,) = kept.compacted
     assert (loss.call_id, loss.tokens_before, loss.tokens_after) == (
         "c0",
         len(history[0].text),
@@ -401,4 +401,4 @@ def test_a_budget_in_tokens_counts_tokens() -> None:
     kept = compact_history(history, sent - 10)
     assert kept.fits
     assert kept.tokens == sum(count_tokens(entry.text).count for entry in kept.entries) < sent
-    assert [loss.call_id for loss in kept.losses] == ["c0"]
+    assert [loss.call_id for loss in kept.compacted] == ["c0"]
