@@ -153,20 +153,20 @@ class Projector:
         name = field.rpartition("/")[2]
         return {name: shown} if artifact is None else {name: shown, f"{name}_artifact": artifact}
 
-    def rows(self, field: str, items: list[JsonValue], limit: int) -> list[JsonValue]:
+    def rows(self, field: str, items: Sequence[JsonValue], limit: int) -> list[JsonValue]:
         """The first `limit` items of the field."""
         if len(items) > limit:
             self.cuts.append(FieldCut(f"/result/{field}", Cut("lines", len(items), ((0, limit),))))
-        return items[:limit]
+        return list(items[:limit])
 
     def items(
-        self, field: str, items: list[JsonValue], policy: ProjectionPolicy, *, characters: int | None = None
+        self, field: str, items: Sequence[JsonValue], policy: ProjectionPolicy, *, characters: int | None = None
     ) -> dict[str, JsonValue]:
         """`field` with the items that fit by number and by size, and `<field>_omitted` when some did not.
 
-        `characters` is a budget of the field's own, instead of the policy's for a preview.
+        `characters` is a budget of the field's own, where it is smaller than the policy's for a preview.
         """
-        budget = policy.preview if characters is None else characters
+        budget = policy.preview if characters is None else min(policy.preview, characters)
         limit = count_fitting((text_size(item) for item in items), rows=policy.rows, characters=budget)
         shown = self.rows(field, items, limit)
         return _with_omitted(field, shown, len(items))
@@ -181,7 +181,7 @@ class Projector:
         characters: int | None = None,
     ) -> dict[str, JsonValue]:
         """As `items`, for those that `build(item, its field)` shortens in parts. Omitted items leave no cuts."""
-        budget = policy.preview if characters is None else characters
+        budget = policy.preview if characters is None else min(policy.preview, characters)
         before = len(self.cuts)
         built = [build(item, f"{field}/{index}") for index, item in enumerate(items[: policy.rows])]
         limit = count_fitting((text_size(item) for item in built), rows=policy.rows, characters=budget)

@@ -94,6 +94,19 @@ def phrase(canonical: CanonicalResult, words: str, pointer: str = "/result") -> 
             yield label(part)
 
 
+def item_phrase(item: RecordedObject, pointer: str, words: str) -> Iterable[Segment]:
+    """As `phrase`, with the fields of `item`, an object of a list that the caller has. Missing fields are empty."""
+    for part in _PHRASE.split(words):
+        if part.startswith("\n"):
+            yield line_break(len(part))
+        elif not part.startswith("{"):
+            yield from [label(part)] if part else []
+        elif (number := item.number(part[1:-1])) is not None:
+            yield Segment(str(number), "value", SegmentSource("canonical", f"{pointer}/{part[1:-1]}"))
+        else:
+            yield text_value(item.text(part[1:-1]) or "", f"{pointer}/{part[1:-1]}")
+
+
 def marked_values(record: RecordedObject, pointer: str, marks: Iterable[tuple[str, str]]) -> Iterable[Segment]:
     """The texts that `record`, the object at `pointer`, has under the names in `marks`, each after its mark."""
     for mark, name in marks:

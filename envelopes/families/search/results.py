@@ -46,7 +46,7 @@ class SymbolAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def _project_text_matches(result: TextMatches, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     return {
         **pick(result, "mode", "file_count", "line_count", "match_count", "applied_limit", "applied_offset"),
-        **projector.items("filenames", list(result.filenames), policy),
+        **projector.items("filenames", result.filenames, policy),
         **projector.text("content", result.content, policy.preview, role="content"),
     }
 
@@ -54,7 +54,7 @@ def _project_text_matches(result: TextMatches, projector: Projector, policy: Pro
 def _project_file_matches(result: FileMatches, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     return {
         **pick(result, "file_count", "truncated", "duration_ms"),
-        **projector.items("filenames", list(result.filenames), policy),
+        **projector.items("filenames", result.filenames, policy),
     }
 
 

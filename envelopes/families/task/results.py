@@ -277,7 +277,7 @@ def _project_failure(failure: FailureArtifact, projector: Projector, policy: Pro
     causes, metadata = list(failure.source_chain), list(failure.metadata.items())
     sizes = (min(len(cause), LINE_CHARACTERS) for cause in causes)
     shown_causes = count_fitting(sizes, rows=policy.rows, characters=policy.details)
-    projector.rows(f"{field}/source_chain", list(causes), shown_causes)
+    projector.rows(f"{field}/source_chain", causes, shown_causes)
     sizes = (len(json.dumps(member)) for member in metadata)
     shown_metadata = count_fitting(sizes, rows=policy.rows, characters=policy.details)
     projector.rows(f"{field}/metadata", [name for name, _ in metadata], shown_metadata)
@@ -316,9 +316,8 @@ def _project_list(result: ActiveTasks, projector: Projector, policy: ProjectionP
         for task in result.tasks
     )
     rows = count_fitting(sizes, rows=min(policy.rows, LISTED_TASKS), characters=policy.preview)
-    budget = ROWS_SHARE * policy.preview
-    few = msgspec.structs.replace(policy, rows=rows)
-    listed = projector.build_items("tasks", result.tasks, few, partial(_project_row, projector), characters=budget)
+    few = msgspec.structs.replace(policy, rows=rows, preview=ROWS_SHARE * policy.preview)
+    listed = projector.build_items("tasks", result.tasks, few, partial(_project_row, projector))
     if "tasks_omitted" in listed:
         # One task a line, so that a slice of the artifact is readable.
         lines = "\n".join(json.dumps(to_members(task), ensure_ascii=False) for task in result.tasks)

@@ -1,10 +1,10 @@
-"""What Claude Code recorded of the work_item family's tools, and where its receipts took it from."""
+"""Claude Code's todo list and its Task tools: what it recorded, and where its receipts took it from."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
@@ -12,6 +12,8 @@ from envelopes.alignment.lenient_structs import (
     RecordedObject,
     lazy_reading,
     link_groups,
+    link_names,
+    read_struct,
     reading,
     tool_mapping,
 )
@@ -20,6 +22,7 @@ from envelopes.alignment.spans import Span
 from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
 
 AGENT = "claude-code"
+STATES = {"completed": "completed", "in_progress": "in progress", "pending": "pending"}
 TODO_NAMES = {"content": "text", "status": "state"}
 ITEM_NAMES = {
     "id": "id",
@@ -30,36 +33,29 @@ ITEM_NAMES = {
     "blocks": "blocks",
     "blockedBy": "blocked_by",
 }
+UPDATE_NAMES = {"taskId": "id", "success": "updated", "updatedFields": "updated_fields", "error": "reason"}
 
 
 def _read_todos(evidence: Evidence, recorded: RecordedObject) -> Reading:
     name = "newTodos" if recorded.get("newTodos") is not None else "todos"
     links = {f"/{name}": "/result/todo_list", "/oldTodos": "/result/previous_todo_list"}
     items = ItemLinks(f"/{name}", "/result/todo_list", len(recorded.elements(name)), TODO_NAMES, links)
-    return lazy_reading(evidence, lambda: _todo_list(recorded, name), links=items)
+    return lazy_reading(evidence, lambda: _build_todo_list(recorded, name), links=items)
 
 
-def _todo_list(recorded: RecordedObject, name: str) -> tuple[TodoList, str]:
-    previous = recorded.items("oldTodos") if recorded.get("oldTodos") is not None else None
-    found = TodoList(
-        todo_list=tuple(_todo(item) for item in recorded.items(name)),
-        previous_todo_list=None if previous is None else tuple(_todo(item) for item in previous),
-    )
-    return found, _todo_summary(found.todo_list)
-
-
-def _todo(item: RecordedObject) -> Todo:
-    return Todo(item.text("content") or "", item.text("status") or "")
-
-
-def _todo_summary(todos: Sequence[Todo]) -> str:
+def _build_todo_list(recorded: RecordedObject, name: str) -> tuple[TodoList, str]:
+    todos = _read_todo_items(recorded, name)
+    previous = None if recorded.get("oldTodos") is None else _read_todo_items(recorded, "oldTodos")
+    result = TodoList(todo_list=todos, previous_todo_list=previous)
     if not todos:
-        return "The todo list is empty"
+        return result, "The todo list is empty"
     states = Counter(todo.state for todo in todos)
-    return (
-        f"Todo list of {len(todos)}: {states['completed']} completed, {states['in_progress']} in progress, "
-        f"{states['pending']} pending"
-    )
+    counts = ", ".join(f"{states[state]} {words}" for state, words in STATES.items())
+    return result, f"Todo list of {len(todos)}: {counts}"
+
+
+def _read_todo_items(recorded: RecordedObject, name: str) -> tuple[Todo, ...]:
+    return tuple(Todo(item.text("content") or "", item.text("status") or "") for item in recorded.items(name))
 
 
 def _align_todos(recorded: RecordedObject, text: str) -> list[Span]:
@@ -70,37 +66,21 @@ def _align_todos(recorded: RecordedObject, text: str) -> list[Span]:
     return match_json(text[:end], recorded.get(name), f"/{name}", start=start) if 0 <= start < end else []
 
 
-def _item(task: RecordedObject) -> WorkItem:
-    return WorkItem(
-        id=task.text("id"),
-        objective=task.text("subject"),
-        description=task.text("description"),
-        state=task.text("status"),
-        owner=task.text("owner"),
-        blocks=task.strings("blocks"),
-        blocked_by=task.strings("blockedBy"),
-    )
-
-
-def _item_links(recorded: str, canonical: str) -> dict[str, str]:
-    return {f"{recorded}/{theirs}": f"{canonical}/{ours}" for theirs, ours in ITEM_NAMES.items()}
-
-
 def _read_created(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    item = _item(recorded.member("task"))
-    said = f"Work item created: {item.id or '(no id)'}"
-    return reading(evidence, item, said, links=_item_links("/task", "/result/work_item"))
+    item = read_struct(WorkItem, recorded.member("task"), ITEM_NAMES)
+    summary = f"Work item created: {item.id or '(no id)'}"
+    return reading(evidence, item, summary, links=link_names(ITEM_NAMES, "/task", "/result/work_item"))
 
 
-def _read_one(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    item = _item(recorded.member("task"))
-    asked = RecordedObject(evidence.args).text("taskId")
-    said = f"Work item {item.id}: {item.objective or ''}" if item.id else f"No work item {asked or ''} was found"
-    return reading(evidence, item, said, links=_item_links("/task", "/result/work_item"))
+def _read_item(evidence: Evidence, recorded: RecordedObject) -> Reading:
+    item = read_struct(WorkItem, recorded.member("task"), ITEM_NAMES)
+    missing = f"No work item {RecordedObject(evidence.args).text('taskId') or ''} was found"
+    summary = f"Work item {item.id}: {item.objective or ''}" if item.id else missing
+    return reading(evidence, item, summary, links=link_names(ITEM_NAMES, "/task", "/result/work_item"))
 
 
 _CREATED = re.compile(r"\ATask #(?P<id>\S+) created successfully: (?P<subject>.+)\Z", re.DOTALL)
-_ONE = re.compile(r"\ATask #(?P<id>\S+): (?P<subject>[^\n]*)\nStatus: (?P<status>[^\n]*)")
+_ITEM = re.compile(r"\ATask #(?P<id>\S+): (?P<subject>[^\n]*)\nStatus: (?P<status>[^\n]*)")
 _DESCRIPTION = re.compile(r"\nDescription: (?P<description>.*?)(?:\nBlock(?:ed by|s): [^\n]*)*\Z", re.DOTALL)
 
 
@@ -108,8 +88,8 @@ def _align_created(recorded: RecordedObject, text: str) -> list[Span]:
     return link_groups(_CREATED.match(text), recorded.member("task"), "/task")
 
 
-def _align_one(recorded: RecordedObject, text: str) -> list[Span]:
-    task, head = recorded.member("task"), _ONE.match(text)
+def _align_item(recorded: RecordedObject, text: str) -> list[Span]:
+    task, head = recorded.member("task"), _ITEM.match(text)
     if head is None:
         return []
     return [
@@ -120,14 +100,8 @@ def _align_one(recorded: RecordedObject, text: str) -> list[Span]:
 
 def _read_updated(evidence: Evidence, recorded: RecordedObject) -> Reading:
     change = recorded.member("statusChange")
-    found = WorkItemUpdate(
-        id=recorded.text("taskId"),
-        updated=recorded.flag("success"),
-        updated_fields=recorded.strings("updatedFields"),
-        previous_state=change.text("from"),
-        state=change.text("to"),
-        reason=recorded.text("error"),
-    )
+    states = {"previous_state": change.text("from"), "state": change.text("to")}
+    result = read_struct(WorkItemUpdate, recorded, UPDATE_NAMES, **states)
     links = {
         "/taskId": "/result/work_item_id",
         "/success": "/result/updated",
@@ -136,20 +110,20 @@ def _read_updated(evidence: Evidence, recorded: RecordedObject) -> Reading:
         "/statusChange/to": "/result/state",
         "/error": "/result/reason",
     }
-    fields = ", ".join(found.updated_fields) or "nothing changed"
-    verdict = "not updated" if found.updated is False else f"updated: {fields}"
-    return reading(evidence, found, f"Work item {found.id or '(no id)'} {verdict}", links=links)
+    fields = ", ".join(result.updated_fields) or "nothing changed"
+    verdict = "not updated" if result.updated is False else f"updated: {fields}"
+    return reading(evidence, result, f"Work item {result.id or '(no id)'} {verdict}", links=links)
 
 
 _UPDATED = re.compile(r"\AUpdated task #(?P<taskId>\S+) (?P<fields>[^\n]*)")
 
 
 def _align_updated(recorded: RecordedObject, text: str) -> list[Span]:
-    found = _UPDATED.match(text)
-    if found is None:
+    updated = _UPDATED.match(text)
+    if updated is None:
         return match_excerpt(text, recorded.text("error") or "", "/error")
     spans = link_groups(re.match(r"\AUpdated task #(?P<taskId>\S+)", text), recorded)
-    at = found.start("fields")
+    at = updated.start("fields")
     for index, name in enumerate(recorded.strings("updatedFields")):
         if not name or not text.startswith(name, at):
             break
@@ -159,15 +133,14 @@ def _align_updated(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 def _read_list(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    links = {"/tasks": "/result/work_items"}
     count = len(recorded.elements("tasks"))
-    said = f"{count or 'No'} work {'item' if count == 1 else 'items'}"
-    items = ItemLinks("/tasks", "/result/work_items", count, ITEM_NAMES, links)
-    return lazy_reading(evidence, lambda: (_work_items(recorded), said), links=items)
+    summary = f"{count or 'No'} work {'item' if count == 1 else 'items'}"
 
+    def build() -> tuple[WorkItems, str]:
+        return WorkItems(tuple(read_struct(WorkItem, task, ITEM_NAMES) for task in recorded.items("tasks"))), summary
 
-def _work_items(recorded: RecordedObject) -> WorkItems:
-    return WorkItems(tuple(_item(task) for task in recorded.items("tasks")))
+    links = ItemLinks("/tasks", "/result/work_items", count, ITEM_NAMES, {"/tasks": "/result/work_items"})
+    return lazy_reading(evidence, build, links=links)
 
 
 _AFTER_SUBJECT = re.compile(r"(?: [(\[][^\n]*)?(?:\n|\Z)")
@@ -183,17 +156,17 @@ def _align_list(recorded: RecordedObject, text: str) -> Iterator[Span]:
         ending = _AFTER_SUBJECT.match(text, end) if text.startswith(line, at) else None
         if ending is None:
             return
-        pointer, stated = f"/tasks/{index}", at + len(number) + len("# [")
+        pointer, state_at = f"/tasks/{index}", at + len(number) + len("# [")
         if number:
             yield Span(at + 1, at + 1 + len(number), pointer + "/id", 0, len(number))
         if state:
-            yield Span(stated, stated + len(state), pointer + "/status", 0, len(state))
+            yield Span(state_at, state_at + len(state), pointer + "/status", 0, len(state))
         if subject:
             yield Span(end - len(subject), end, pointer + "/subject", 0, len(subject))
         at = ending.end()
 
 
-TOOLS = (
+MAPPINGS = (
     tool_mapping(
         agent=AGENT,
         tools=("TodoWrite", "TodoRead"),
@@ -205,7 +178,7 @@ TOOLS = (
     tool_mapping(
         agent=AGENT, tools=("TaskCreate",), version=1, expects=("task",), read=_read_created, align=_align_created
     ),
-    tool_mapping(agent=AGENT, tools=("TaskGet",), version=1, expects=("task",), read=_read_one, align=_align_one),
+    tool_mapping(agent=AGENT, tools=("TaskGet",), version=1, expects=("task",), read=_read_item, align=_align_item),
     tool_mapping(
         agent=AGENT,
         tools=("TaskUpdate",),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from envelopes.families.work_item.views import (
+from envelopes.families.work_item.results import (
     Filter,
     PlanStatus,
     WorkItemChange,

@@ -10,10 +10,10 @@ import pytest
 
 from envelopes.families.registry import builtin, samples
 from envelopes.families.work_item import FAMILY
-from envelopes.families.work_item.results import Todo
-from envelopes.families.work_item.views import (
+from envelopes.families.work_item.results import (
     PlanArtifact,
     QueryContext,
+    Todo,
     WorkItemChange,
     WorkItemPage,
     WorkItemReading,

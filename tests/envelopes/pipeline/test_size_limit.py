@@ -13,7 +13,7 @@ from envelopes.families.external.results import ContentBlock, ContentBlocks, Jso
 from envelopes.families.registry import builtin, samples, tools
 from envelopes.families.task.results import ActiveTasks, TaskCommand, TaskDigest
 from envelopes.families.web.results import FetchedPage
-from envelopes.families.work_item.views import UnfinishedTodos
+from envelopes.families.work_item.results import UnfinishedTodos
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.pipeline.size_limit import fits
