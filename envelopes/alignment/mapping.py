@@ -121,7 +121,7 @@ class ItemLinks(Mapping[str, str]):
 
 
 class ToolMapping(msgspec.Struct, frozen=True, kw_only=True):
-    """How one family reads and aligns the results of some foreign tools.
+    """One family's reading and alignment of the results of some foreign tools.
 
     `tools` are the agent's own names. Raise `version` whenever `read` returns something else than before.
 

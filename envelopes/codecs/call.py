@@ -195,6 +195,9 @@ def to_result(call: ToolCall, settled: Settlement, tool: ToolDefinition | None =
     With `tool`, raises InvalidCall for data that the tool does not return.
     """
     failed = settled.end != "ok"
+    user_message = settled.user_message
+    if settled.end == "skipped" and settled.error is not None:
+        user_message = user_message or settled.error.message or settled.error.kind
     result = ToolResult(
         call_id=call.call_id,
         run_id=call.run_id,
@@ -210,7 +213,7 @@ def to_result(call: ToolCall, settled: Settlement, tool: ToolDefinition | None =
         ended_at=settled.ended_at,
         duration_ms=settled.duration_ms,
         effects=settled.effects,
-        user_message=_skip_reason(settled) if settled.end == "skipped" else settled.user_message,
+        user_message=user_message,
         debug_message=settled.debug_message,
         phase=settled.phase if failed else None,
         denied_reason=settled.denied_reason,
@@ -251,11 +254,6 @@ def to_settlement(result: ToolResult) -> Settlement:
         user_message=result.user_message,
         debug_message=result.debug_message,
     )
-
-
-def _skip_reason(settled: Settlement) -> str:
-    assert settled.error is not None  # a settlement's invariant
-    return settled.user_message or settled.error.message or settled.error.kind
 
 
 def _call_error(settled: Settlement) -> CallError | None:

@@ -1,6 +1,6 @@
 """The calls of a plan's step: one, or one for each iteration of its foreach (CALL-003, CALL-011).
 
-    RunContext         what all calls of a run share
+    RunContext         the fields that all calls of a run share
     build_iterations   the scope of a step, or of each item of its foreach
     build_calls        the step's calls with their arguments resolved
 
@@ -29,7 +29,7 @@ DEFAULT_MAX_ITERATIONS = 1_000  # OD-13, for a policy without a limit
 
 @dataclass(frozen=True)
 class RunContext:
-    """What all calls of a run share.
+    """The fields that all calls of a run share.
 
     The runtime gives `new_id`, an id for each call (CALL-012), and `now`, the time in ISO 8601 (OD-17).
     """

@@ -100,7 +100,8 @@ def outcome_from_output(
     """Builds the outcome of an output: one with an `error` failed (OUT-015), one over 12,000 characters is stored."""
     if output.get("error") is not None:
         retryable = output.get("retryable", True) is not False
-        return ToolFailure(call_id, tool, _error_text(output["error"]), retryable, elapsed_ms)
+        error = output["error"]
+        return ToolFailure(call_id, tool, error if isinstance(error, str) else json.dumps(error), retryable, elapsed_ms)
     if fits_inline(output):
         return ToolExecutionResult(call_id, tool, output, elapsed_ms, was_coerced)
     text = json.dumps(output)
@@ -124,10 +125,6 @@ def outcome_from_timeout(
 def outcome_from_cancel(call_id: str, tool: str, *, elapsed_ms: int = 0) -> ToolFailure:
     """Retryable, so that an operator's cancel does not block the tool (spec/model.md E-14)."""
     return ToolFailure(call_id, tool, CANCELLED, retryable=True, elapsed_ms=elapsed_ms)
-
-
-def _error_text(error: Any) -> str:
-    return error if isinstance(error, str) else json.dumps(error)
 
 
 def _key(tool: str, args: dict[str, Any]) -> Key | None:

@@ -29,7 +29,7 @@ _ENDS: dict[str, StepEnd] = {"ok": "ok", "skipped": "skipped", "cancelled": "can
 
 
 class StepState(msgspec.Struct, frozen=True, kw_only=True):
-    """How a step ended, all its calls together.
+    """The end of a step, all its calls together, and its output.
 
     `end` is None for a step that the run did not reach, or whose last call has no result. `output` is the value
     of `$steps.<id>`: the data of its call, or for a foreach the items, their number and the failures.

@@ -77,7 +77,7 @@ class AuditObject:
         text = self.text(*names)
         if not text:
             name = next((name for name in names if name in self._fields), names[0])
-            raise Untrusted(f"no {' or '.join(names)}, or one that is no string", f"$.{name}")
+            raise Untrusted(f"no {' or '.join(names)}, or not a string", f"$.{name}")
         return text
 
     def time(self, *names: str) -> str | None:
@@ -187,12 +187,15 @@ def _run(fields: AuditObject, path: SourcePath) -> RunRecord:
     folders = path.path.split("/")[:-1]
     run = fields.text("runId", "id") or (folders[-1] if folders else None)
     if not run:
-        raise Untrusted("no runId, or one that is no string", "$.runId")
+        raise Untrusted("no runId, or not a string", "$.runId")
     plan = fields.slice("plan")
+    goal = None
+    if plan is not None and plan.startswith(b"{"):
+        goal = AuditObject(fields.line, plan).text("title", "goal", "summary", "intent")
     return RunRecord(
         line=fields.line,
         run=run,
-        title=fields.text("title") or _goal(plan),
+        title=fields.text("title") or goal,
         agent=fields.text("agent"),
         model=fields.text("model"),
         version=fields.text("executorVersion"),
@@ -201,12 +204,6 @@ def _run(fields: AuditObject, path: SourcePath) -> RunRecord:
         plan=plan,
         extra=fields.rest(),
     )
-
-
-def _goal(plan: bytes | None) -> str | None:
-    if plan is None or not plan.startswith(b"{"):
-        return None
-    return AuditObject(0, plan).text("title", "goal", "summary", "intent")
 
 
 def _calls(fields: AuditObject, run: str) -> Records:

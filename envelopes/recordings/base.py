@@ -198,7 +198,7 @@ class SourcePath(msgspec.Struct, frozen=True):
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """How one kind of recording is recognised and read.
+    """A kind of recording: how it is recognised and read.
 
     `sniff(head, path)` decides by the first 64 KiB of a file. `read(lines, path, state)` is a generator over a
     whole file, or over its new part: `state` (JSON types only) is what reading the earlier part left, and what
@@ -252,7 +252,7 @@ def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> It
             yield LineProblem(
                 line=line.number,
                 path="$",
-                reason="one JSON document over many lines where one object a line is expected",
+                reason="one JSON document over many lines; expected one object per line",
                 raw=line.raw,
                 lines=1 + sum(not is_blank(rest.raw) for rest in lines),
             )

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -192,15 +191,13 @@ def template_variant(
 
 @lru_cache(maxsize=CACHED_RENDERINGS)
 def _render(source: str, canonical: str, process: TemplateProcess) -> tuple[Segment, ...]:
-    """The same source and envelope give the same segments, so a search for a budget runs the template once."""
+    """Renders an envelope. Cached, because a search for a budget renders the same one again and again."""
     pieces = process.request(f'{{"source": {json.dumps(source)}, "canonical": {canonical}}}')
-    return tuple(_segments(pieces))
-
-
-def _segments(pieces: Iterable[list[Any]]) -> Iterable[Segment]:
+    segments = []
     for text, pointer, start, end, role in pieces:
-        source = None if pointer is None else SegmentSource("canonical", pointer, start, end)
-        yield Segment(text, _segment_role(text, role, source), source)
+        origin = None if pointer is None else SegmentSource("canonical", pointer, start, end)
+        segments.append(Segment(text, _segment_role(text, role, origin), origin))
+    return tuple(segments)
 
 
 def _segment_role(text: str, role: str, source: SegmentSource | None) -> Role:

@@ -52,7 +52,7 @@ _decode_blocks = msgspec.json.Decoder(list[ContentBlock]).decode
 
 
 class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What all records of a message share. `path` is the message's JSON path in its line."""
+    """The fields that all records of a message share. `path` is the message's JSON path in its line."""
 
     line: int
     run: str

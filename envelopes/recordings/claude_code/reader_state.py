@@ -1,4 +1,4 @@
-"""What a reader remembers from line to line, and the run records that follow from it.
+"""The state of a reader from line to line, and the run records that follow from it.
 
 The state is saved as JSON after all records of a line were consumed: a consumer that stops between two lines,
 or in the middle of one, resumes at a line and misses nothing.
@@ -45,7 +45,7 @@ _NO_PROMPT = (
 
 
 class ReaderState(msgspec.Struct):
-    """What was read of one session so far. The field names are part of stored states.
+    """A summary of what was read of one session. The field names are part of stored states.
 
     The lists and tables hold their newest entries only.
 
@@ -93,7 +93,7 @@ class ReaderState(msgspec.Struct):
         return fresh
 
     def offer_title(self, rank: int) -> bool:
-        """Whether a title of `rank` replaces the current one. Of titles that a person typed the first is kept."""
+        """Accepts a title that outranks the current one. Of titles that a person typed the first is kept."""
         if rank < self.title_rank or rank == self.title_rank <= PROMPT:
             return False
         self.title_rank = rank
@@ -212,15 +212,18 @@ def follow_up_records(state: ReaderState, record: Record | LineProblem) -> Itera
             except Untrusted:
                 return
             remember(state.prompts, _digest(prompt), record.call)
-        case MessageRecord() if _is_notification(record.content):
-            call = _NOTIFIED.search(record.content)
+        # The notification is a string, or the first text in a list of blocks.
+        case MessageRecord(content=content) if _TASK_NOTIFICATION[1:] in content and _text_slice(content).startswith(
+            _TASK_NOTIFICATION
+        ):
+            call = _NOTIFIED.search(content)
             yield EventRecord(
                 line=record.line,
                 run=record.run,
                 kind="task_notification",
                 message="a background task reports",
                 call=call[1].decode() if call else None,
-                payload=record.content,
+                payload=content,
                 at=record.at,
             )
 
@@ -233,11 +236,6 @@ def find_spawning_call(state: ReaderState, content: bytes) -> str | None:
 def message_key(uuid: str | None, number: int, raw: bytes) -> str:
     """A key that is unique in a run, which several files may report: without an id, the line's number and digest."""
     return uuid or f"{number}-{_digest(raw)}"
-
-
-def _is_notification(content: bytes) -> bool:
-    """The notification is a string, or the first text in a list of blocks."""
-    return _TASK_NOTIFICATION[1:] in content and _text_slice(content).startswith(_TASK_NOTIFICATION)
 
 
 def _first_title(state: ReaderState, prompt: msgspec.Raw) -> str | None:

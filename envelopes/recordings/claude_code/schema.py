@@ -74,7 +74,7 @@ class ContentBlock(msgspec.Struct, frozen=True, gc=False):
 
 
 def has_nul(raw: bytes) -> bool:
-    """Whether a JSON slice may hold a NUL, which JSON writes as this escape only.
+    """Checks for a NUL in a JSON slice, which JSON writes as this escape only.
 
     One search a slice takes a fifth of the time of checking every decoded name.
     """

@@ -71,7 +71,7 @@ class PreservedMessages(msgspec.Struct, frozen=True):
 
 
 class CompactMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What a compaction left as it was: newer releases name a segment, some of them its messages too."""
+    """The part that a compaction preserved: newer releases name a segment, some of them its messages too."""
 
     preserved_segment: msgspec.Raw = NOTHING
     preserved_messages: msgspec.Raw = NOTHING
@@ -135,7 +135,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
 
 def _records(line: SessionLine) -> Records:
     if line.entry.type is None:
-        yield line.problem("$.type", "no type, or one that is no string", line.raw)
+        yield line.problem("$.type", "no type, or not a string", line.raw)
         return
     if line.entry.uuid and (waiting := line.state.note_message(line.entry.uuid)):
         yield from _title_update(line, SUMMARY, waiting)
@@ -229,7 +229,7 @@ def _compacted(line: SessionLine) -> Records:
 
 
 def _count_preserved(metadata: msgspec.Raw) -> str:
-    """How many messages a compaction preserved, in words; empty when none."""
+    """Counts the messages that a compaction preserved, in words; empty when none."""
     if first_byte(metadata) != b"{":
         return ""
     preserved = _read_compact_metadata(metadata)

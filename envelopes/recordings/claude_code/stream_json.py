@@ -168,7 +168,7 @@ def _parse_entry(line: SourceLine) -> StreamEntry | LineProblem:
     except Untrusted as refusal:
         return LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
     if entry.type is None:
-        reason = "no type, or one that is no string"
+        reason = "no type, or not a string"
         return LineProblem(line=line.number, path="$.type", reason=reason, raw=line.raw)
     return entry
 
