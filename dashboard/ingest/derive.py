@@ -1,4 +1,4 @@
-"""A call's columns, projection and artifacts, from its evidence. Recomputable at any time."""
+"""Derives a call's columns, projection and artifacts from its evidence. Can be computed again at any time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from envelopes.text.untrusted_json import dump_json
 
 ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
 REFUSED_KINDS = frozenset({"write_denied"})
-ARTIFACT_FROM_CHARACTERS = 8_000  # an output of this length gets a page of its own
+ARTIFACT_CHARACTERS = 8_000  # a longer output gets a page of its own
 
 
 class VirtualSink:
-    """Names what a projector cut: a virtual path by role. The text itself already lies in the observation."""
+    """Gives what a projector cut a virtual path by role. The observation already contains the text itself."""
 
     def __init__(self, call: UUID) -> None:
         self._call = call
@@ -38,19 +38,18 @@ class VirtualSink:
 
 @dataclass
 class Derived:
-    """What follows from one call's evidence. `receipt_text` is for the token count, done a batch at a time."""
+    """Everything that follows from one call's evidence. The tokens of `receipt_text` are counted for a whole batch."""
 
     columns: dict[str, Any]
     projection: CanonicalProjection
     artifacts: list[Artifact] = field(default_factory=list)
-    loose: list[tuple[str, str, str]] = field(default_factory=list)  # role, path, text without a recorded field
     receipt_text: str = ""
-    note: str = ""  # what of the evidence could not be read, and so is shown only as recorded
-    subject: Observation | None = None  # what the projection is of
+    note: str = ""  # the part of the evidence that no mapping could read, and that is shown only as recorded
+    subject: Observation | None = None  # the observation that the projection is of
 
 
 def derive(call: Call, observations: dict[str, Observation]) -> Derived:
-    """`observations` holds the selected one of each surface. Never raises on odd evidence."""
+    """`observations` has the selected one of each surface. Never raises on odd evidence."""
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
     args = observations.get("args")
@@ -64,68 +63,46 @@ def derive(call: Call, observations: dict[str, Observation]) -> Derived:
         sink=sink,
         is_linked=False,
     )
-    text = _receipt_text(halves)
-    derived = Derived(
+    subject = result or receipt or args
+    text = halves.receipt.text if halves.receipt else ""
+    return Derived(
         columns=_columns(call, halves, observations, text),
-        projection=_projection(call, halves, result or receipt or args),
+        projection=_projection(call, halves, subject),
+        artifacts=[] if result is None else _artifacts(call, halves, result, sink),
         receipt_text=text,
         note=halves.note,
-        subject=result or receipt or args,
+        subject=subject,
     )
-    if result is not None:
-        _add_artifacts(derived, call, halves, result, sink)
-    return derived
-
-
-def _receipt_text(halves: Halves) -> str:
-    return halves.receipt.text if halves.receipt else ""
 
 
 def _columns(call: Call, halves: Halves, observations: dict[str, Observation], text: str) -> dict[str, Any]:
     canonical = halves.projection.canonical
-    answered = "result" in observations or "receipt" in observations or call.source_error is not None
+    is_answered = "result" in observations or "receipt" in observations or call.source_error is not None
     error = canonical.error
     fidelity = _result_fidelity(halves, observations)
+    exit_status = column_int(canonical.result.get("exit_status")) if isinstance(canonical.result, dict) else None
+    total = sum(output.cut.total for output in halves.outputs)
+    # Without a receipt nothing was seen and nothing was cut: the call is unanswered, or its receipt was not recorded.
+    seen = sum(output.cut.shown_count for output in halves.outputs) if halves.receipt else 0
     return {
         "family": halves.family,
-        "status": canonical.status if answered else Call.Status.UNKNOWN,
+        "status": canonical.status if is_answered else Call.Status.UNKNOWN,
         "summary": column_text(canonical.summary_text, 200),
-        "error_kind": column_text(error.kind, 100) if error and answered else "",
-        "retryable": error.retryable if error and answered else None,
-        "exit_status": _exit_status(canonical.result),
+        "error_kind": column_text(error.kind, 100) if error and is_answered else "",
+        "retryable": error.retryable if error and is_answered else None,
+        "exit_status": exit_status if exit_status is not None and abs(exit_status) < 2**31 else None,
         "is_waiting": call.tool in ASKING_TOOLS or bool(error and error.kind in REFUSED_KINDS),
-        "args_bytes": _size(observations, "args"),
-        "result_bytes": _size(observations, "result"),
+        "args_bytes": observations["args"].size if "args" in observations else 0,
+        "result_bytes": observations["result"].size if "result" in observations else 0,
         "result_fidelity": fidelity,
         "receipt_fidelity": observations["receipt"].fidelity if "receipt" in observations else "absent",
         "receipt_characters": len(text),
         "receipt_lines": text.count("\n") + 1 if text else 0,
-        **_cut_columns(halves, is_bounded=fidelity == "bounded"),
+        "output_lines": total,
+        "seen_lines": seen,
+        # An output of which the source recorded only the beginning was cut, even when the receipt has all of that.
+        "is_cut": halves.receipt is not None and (total > seen or fidelity == "bounded"),
     }
-
-
-def _cut_columns(halves: Halves, *, is_bounded: bool) -> dict[str, Any]:
-    """Lines of the complete output, and how many of those the receipt holds.
-
-    What a source recorded only the beginning of was cut, whatever of that beginning the receipt holds.
-    Without a receipt nothing was seen and nothing was cut: the call is unanswered, or its receipt
-    was not recorded.
-    """
-    total = sum(one.cut.total for one in halves.outputs)
-    seen = sum(one.cut.shown_count for one in halves.outputs)
-    if halves.receipt is None:
-        return {"output_lines": total, "seen_lines": 0, "is_cut": False}
-    return {"output_lines": total, "seen_lines": seen, "is_cut": total > seen or is_bounded}
-
-
-def _exit_status(result: JsonValue) -> int | None:
-    found = column_int(result.get("exit_status")) if isinstance(result, dict) else None
-    return found if found is not None and abs(found) < 2**31 else None
-
-
-def _size(observations: dict[str, Observation], surface: str) -> int:
-    found = observations.get(surface)
-    return found.size if found else 0
 
 
 def _result_fidelity(halves: Halves, observations: dict[str, Observation]) -> str:
@@ -154,37 +131,36 @@ def _projection(call: Call, halves: Halves, observation: Observation | None) -> 
     )
 
 
-def _add_artifacts(derived: Derived, call: Call, halves: Halves, result: Observation, sink: VirtualSink) -> None:
-    """Every large output field, and every field that the projection cut, gets a page of its own."""
+def _artifacts(call: Call, halves: Halves, result: Observation, sink: VirtualSink) -> list[Artifact]:
+    """An artifact for every large output field, and for every field that the projection cut."""
     evidence = halves.evidence.result
-    written = {text: (role, path) for role, path, text in sink.texts}
-    pointers = [one.field.pointer for one in halves.outputs]
-    for text in written:
-        pointer = _pointer_of(evidence, text)
-        if pointer is None:
-            derived.loose.append((*written[text], text))
-        elif pointer not in pointers:
+    cut_texts = {text: (role, path) for role, path, text in sink.texts}
+    pointers = [output.field.pointer for output in halves.outputs]
+    for text in cut_texts:
+        pointer = _find_text(evidence, text)
+        if pointer is not None and pointer not in pointers:
             pointers.append(pointer)
+    artifacts: list[Artifact] = []
     for pointer in pointers:
         text = text_at(evidence, pointer) or ""
-        if text in written or len(text) > ARTIFACT_FROM_CHARACTERS:
-            role, path = written.get(text) or (_role(pointer), f"calls/{call.pk}/{_role(pointer)}.txt")
-            derived.artifacts.append(_field_artifact(call, result, pointer, role, path, text))
-    for ordinal, artifact in enumerate(derived.artifacts):
-        artifact.ordinal = ordinal
+        if text not in cut_texts and len(text) <= ARTIFACT_CHARACTERS:
+            continue
+        name = next((token for token in reversed(pointer.split("/")) if token and not token.isdigit()), "output")
+        role, path = cut_texts.get(text) or (name, f"calls/{call.pk}/{name}.txt")
+        artifacts.append(_field_artifact(call, result, pointer, role, path, text, ordinal=len(artifacts)))
+    return artifacts
 
 
-def _role(pointer: str) -> str:
-    return next((token for token in reversed(pointer.split("/")) if token and not token.isdigit()), "output")
-
-
-def _field_artifact(call: Call, result: Observation, pointer: str, role: str, path: str, text: str) -> Artifact:
+def _field_artifact(
+    call: Call, result: Observation, pointer: str, role: str, path: str, text: str, *, ordinal: int
+) -> Artifact:
     raw = text.encode("utf-8", "surrogatepass")
     return unsaved_row(
         Artifact,
         id=identity.derived("artifact", call.pk.bytes, "field", result.sha256, pointer),
         project_id=call.project_id,
         call_id=call.pk,
+        ordinal=ordinal,
         role=column_text(role, 64),
         path=path,
         observation_id=result.pk,
@@ -195,15 +171,12 @@ def _field_artifact(call: Call, result: Observation, pointer: str, role: str, pa
     )
 
 
-def _pointer_of(document: JsonValue, text: str, pointer: str = "") -> str | None:
-    """Where exactly this string stands in the recorded result; the first place of several."""
+def _find_text(document: JsonValue, text: str, pointer: str = "") -> str | None:
+    """The pointer of exactly this string in the recorded result, of the first of several."""
     if isinstance(document, str):
         return pointer if document == text else None
-    items: Any = (
-        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
-    )
-    for key, child in items:
-        found = _pointer_of(child, text, join(pointer, key))
-        if found is not None:
-            return found
-    return None
+    items: Any = ()
+    if isinstance(document, dict | list):
+        items = document.items() if isinstance(document, dict) else enumerate(document)
+    matches = (_find_text(child, text, join(pointer, key)) for key, child in items)
+    return next((match for match in matches if match is not None), None)

@@ -16,7 +16,6 @@ from envelopes.text.untrusted_json import visible
 EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 MAX_INTEGER = 2**62
-MAX_ID = 2**63 - 1  # of an automatic primary key
 
 
 def column_text(text: str | None, limit: int) -> str:

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.accounts.sign_in import count_failure, explain_refusal, is_blocked, use_link
 
-WRONG_PASSWORD = "Wrong name or password. Check both, or ask for a one-time link."
+WRONG_PASSWORD = "Wrong name or password."
 BLOCKED = "Too many failed attempts for this name from this address. Wait 15 minutes, or use a one-time link."
 
 

@@ -17,7 +17,7 @@ def index(request: OperatorRequest) -> HttpResponse:
 
 @require_GET
 def page(request: OperatorRequest, name: str) -> HttpResponse:
-    found = document(name)
-    if found is None:
-        raise Http404("There is no such page in the documentation.")
-    return render(request, "docs/page.html", {"document": found, "documents": documents()})
+    chosen = document(name)
+    if chosen is None:
+        raise Http404
+    return render(request, "docs/page.html", {"document": chosen, "documents": documents()})

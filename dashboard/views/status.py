@@ -1,4 +1,4 @@
-"""Whether the dashboard can answer, for whoever watches it. Needs no sign-in and says nothing else."""
+"""The health check for monitoring. Needs no sign-in and reports nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 @login_not_required
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 when the database answers a query, 503 when it does not."""
+    """Status 200 when the database answers a query, 503 when it does not."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # Roles that elements have by themselves (WAI-ARIA in HTML); `role="…"` is looked at beside them.
 IMPLICIT_ROLES = {
-    "alert": "[role=alert]",
     "article": "article",
     "banner": "body > header",
     "button": "button, summary, input[type=submit], input[type=button]",

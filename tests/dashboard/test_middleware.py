@@ -1,4 +1,4 @@
-"""What every address has in common: sign-in before it, and the same headers after it."""
+"""Every address needs sign-in and answers with the same headers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from tests.cases import each
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
+from tests.dashboard.page_text import parse_page
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +38,7 @@ def patterns(resolver: URLResolver | None = None) -> Iterator[URLPattern]:
             yield entry
 
 
-def address_of(pattern: URLPattern) -> str:
+def build_address(pattern: URLPattern) -> str:
     route = str(pattern.pattern)
     for kind, value in SAMPLES.items():
         while f"<{kind}:" in route:
@@ -47,7 +48,7 @@ def address_of(pattern: URLPattern) -> str:
     return "/" + route
 
 
-ADDRESSES = {pattern.name: address_of(pattern) for pattern in patterns()}
+ADDRESSES = {pattern.name: build_address(pattern) for pattern in patterns()}
 
 
 @each("name", sorted(set(ADDRESSES) - OPEN))
@@ -95,18 +96,18 @@ def test_pages_that_exist_carry_the_headers(client: Client) -> None:
         assert_headers(response)
 
 
-def test_an_address_that_does_not_exist_is_told_in_words(client: Client) -> None:
+def test_an_address_that_does_not_exist_has_a_page_of_words(client: Client) -> None:
     client.force_login(create_user("alice", project=create_project()))
     response = client.get("/nowhere/")
     assert response.status_code == 404
-    assert "There is nothing here" in response.content.decode()
+    assert parse_page(response).by_role("heading", "Not found")
     assert_headers(response)
 
 
 def test_a_foreign_host_name_is_refused_in_words(client: Client) -> None:
     response = client.get("/sign-in/", headers={"host": "evil.example"})
     assert response.status_code == 400
-    assert "This request cannot be read" in response.content.decode()
+    assert parse_page(response).by_role("heading", "This request cannot be read")
 
 
 def test_a_mistake_of_ours_repeats_nothing_of_the_request(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +119,7 @@ def test_a_mistake_of_ours_repeats_nothing_of_the_request(client: Client, monkey
     monkeypatch.setattr("dashboard.views.runs.run_page", fail)
     response = client.get("/runs/?q=sk-other-secret")
     assert response.status_code == 500
-    assert "nothing that was stored is lost" in response.content.decode()
+    assert parse_page(response).by_role("heading", "Server error")
     assert b"secret" not in response.content
     assert_headers(response)
 

@@ -1,4 +1,4 @@
-"""Getting in: one-time links, a name and a password, and the commands that make people."""
+"""Sign-in by one-time link or password, projects per request, and the commands that create users."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.core.management import CommandError, call_command
+from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
@@ -19,6 +20,7 @@ from pytest_django import DjangoAssertNumQueries
 from dashboard.accounts.sign_in import create_link
 from dashboard.models import Membership, Project, SignInLink
 from tests.dashboard.factories import create_project, create_run, create_user
+from tests.dashboard.page_text import parse_page
 
 pytestmark = pytest.mark.django_db
 
@@ -47,6 +49,10 @@ def sign_in(client: Client, password: str = PASSWORD, **fields: str) -> int:
     return client.post("/sign-in/", {"name": "alice", "password": password} | fields).status_code
 
 
+def alert(response: HttpResponse) -> str:
+    return parse_page(response).by_role("alert").text
+
+
 def printed(*arguments: str) -> str:
     out = StringIO()
     call_command(*arguments, stdout=out)
@@ -60,7 +66,7 @@ def test_a_link_lets_in_once(client: Client, alice: User) -> None:
     second = Client()
     response = second.post(address)
     assert response.status_code == 410
-    assert "This sign-in link was used on" in response.content.decode()
+    assert "This sign-in link was used on" in alert(response)
     assert not is_signed_in(second)
 
 
@@ -69,7 +75,7 @@ def test_looking_at_a_link_does_not_use_it_up(client: Client, alice: User) -> No
     for _ in range(3):
         page = client.get(address)
         assert page.status_code == 200
-        assert "works once" in page.content.decode()
+        assert "works once" in parse_page(page).by_role("main").text
     assert not is_signed_in(client)
     assert client.post(address).status_code == 302
 
@@ -77,16 +83,16 @@ def test_looking_at_a_link_does_not_use_it_up(client: Client, alice: User) -> No
 def test_a_link_expires(client: Client, alice: User) -> None:
     address, _ = create_link(alice)
     SignInLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert "expired on" in client.get(address).content.decode()
+    assert "expired on" in alert(client.get(address))
     assert client.post(address).status_code == 410
     assert not is_signed_in(client)
 
 
 @pytest.mark.parametrize("token", ["x", "a" * 5_000, "%00", "%ED%A0%80", "é"])
-def test_an_unknown_link_is_told(client: Client, token: str) -> None:
+def test_an_unknown_link_is_refused(client: Client, token: str) -> None:
     response = client.post(f"/sign-in/{token}/")
     assert response.status_code == 410
-    assert "not known here" in response.content.decode()
+    assert "not known here" in alert(response)
 
 
 def test_the_token_itself_is_not_stored(alice: User) -> None:
@@ -109,7 +115,7 @@ def test_a_link_needs_its_form(alice: User) -> None:
     strict = Client(enforce_csrf_checks=True)
     response = strict.post(address)
     assert response.status_code == 403
-    assert "This form was not accepted" in response.content.decode()
+    assert parse_page(response).by_role("heading", "This form was not accepted")
     assert SignInLink.objects.get().used_at is None
 
 
@@ -124,14 +130,14 @@ def test_name_and_password_let_in(client: Client, alice: User) -> None:
 def test_a_wrong_name_is_refused_in_words(client: Client, alice: User, name: str) -> None:
     response = client.post("/sign-in/", {"name": name, "password": PASSWORD})
     assert response.status_code == 403
-    assert "Wrong name or password" in response.content.decode()
+    assert alert(response) == "Wrong name or password."
 
 
 def test_many_failures_block_that_name_from_that_address_only(client: Client, alice: User) -> None:
     for _ in range(10):
         assert sign_in(client, "wrong") == 403
     assert sign_in(client) == 429
-    assert "Wait 15 minutes" in client.post("/sign-in/", {"name": "ALICE", "password": PASSWORD}).content.decode()
+    assert "Wait 15 minutes" in alert(client.post("/sign-in/", {"name": "ALICE", "password": PASSWORD}))
     assert sign_in(Client(REMOTE_ADDR="192.0.2.9")) == 302
 
 
@@ -147,9 +153,9 @@ def test_the_session_is_renewed_at_sign_in(client: Client, alice: User) -> None:
 
 
 def test_who_was_on_the_way_gets_there(client: Client, alice: User) -> None:
-    wanted = client.get("/problems/?file=a").url
-    assert wanted == "/sign-in/?next=/problems/%3Ffile%3Da"
-    assert 'value="/problems/?file=a"' in client.get(wanted).content.decode()
+    address = client.get("/problems/?file=a").url
+    assert address == "/sign-in/?next=/problems/%3Ffile%3Da"
+    assert parse_page(client.get(address)).select_one("input[name=next]")["value"] == "/problems/?file=a"
     assert client.post("/sign-in/", {"name": "alice", "password": PASSWORD, "next": "/problems/?file=a"}).url == (
         "/problems/?file=a"
     )
@@ -178,7 +184,7 @@ def test_who_belongs_to_no_project_is_told_so_and_can_leave(client: Client) -> N
     client.force_login(create_user("charlie"))
     response = client.get("/runs/")
     assert response.status_code == 403
-    assert "not a member of any project" in response.content.decode()
+    assert "not a member of any project" in parse_page(response).by_role("main").text
     assert client.post("/sign-out/").status_code == 302
 
 
@@ -186,13 +192,13 @@ def test_a_member_of_two_projects_switches_between_them(client: Client, alice: U
     create_run(create_project("default"), title="Run at home")
     create_run(create_project("work"), title="Run at work")
     client.force_login(alice)
-    assert "project=work" not in client.get("/runs/").content.decode()
+    assert not parse_page(client.get("/runs/")).has('[href="/runs/?project=work"]')
     create_user("alice", project=create_project("work"), role="viewer")
-    assert 'href="/runs/?project=work"' in client.get("/runs/").content.decode()
+    assert parse_page(client.get("/runs/")).has('[href="/runs/?project=work"]')
     for address in ("/runs/?project=work", "/runs/"):
-        html = client.get(address).content.decode()
-        assert "Run at work" in html
-        assert "Run at home" not in html
+        page = parse_page(client.get(address))
+        assert page.all_by_role("link", "Run at work")
+        assert not page.all_by_text("Run at home")
     assert client.get("/runs/?project=somebody-elses").status_code == 404
 
 
@@ -251,9 +257,9 @@ def test_memberships_are_loaded_with_every_request(client: Client, project: Proj
     olga = create_user("olga", project=project)
     client.force_login(olga)
     create_run(project, title="Ledger run")
-    assert "Ledger run" in client.get("/runs/").content.decode()
+    assert parse_page(client.get("/runs/")).all_by_role("link", "Ledger run")
     Membership.objects.filter(user=olga).update(project=create_project("other"))
-    assert "Ledger run" not in client.get("/runs/").content.decode()
+    assert not parse_page(client.get("/runs/")).all_by_text("Ledger run")
     Membership.objects.filter(user=olga).delete()
     assert client.get("/runs/").status_code == 403
 

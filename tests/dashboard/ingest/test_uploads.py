@@ -1,4 +1,4 @@
-"""Recordings from the browser."""
+"""Uploads become runs, and a refused upload gives its reason."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.ingest.uploads import Refused, safe_path
+from dashboard.ingest.uploads import UploadRefused, safe_path
 from dashboard.models import Call, Project, Run, Source
 from tests.dashboard.factories import create_project, create_user
+from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import answers, asks, user
 
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
@@ -38,24 +39,32 @@ def session_file(lines: list[Any], name: str = "session.jsonl") -> SimpleUploade
     return SimpleUploadedFile(name, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
-def post(client: Client, *files: SimpleUploadedFile, paths: tuple[str, ...] = ()) -> tuple[int, str]:
+def post(client: Client, *files: SimpleUploadedFile, paths: tuple[str, ...] = ()) -> tuple[int, Page]:
     response = client.post("/runs/import/", {"files": files, "paths": paths})
-    return response.status_code, response.content.decode()
+    return response.status_code, parse_page(response)
 
 
 @pytest.mark.usefixtures("alice")
-def test_the_form_says_what_is_accepted_and_what_to_do_with_more(client: Client) -> None:
-    html = client.get("/runs/import/").content.decode()
-    for words in ("How do I get a recording in?", "Claude Code", "256.0 MB at once", "import_runs", 'type="file"'):
-        assert words in html
+def test_the_form_lists_the_formats_the_limit_and_the_command(client: Client) -> None:
+    page = parse_page(client.get("/runs/import/"))
+    form = page.by_role("main").by_role("form")
+    assert form.by_id("files")["type"] == "file"
+    assert "Claude Code" in form.text
+    assert "At most 256.0 MB at once." in form.text
+    assert "python manage.py import_runs" in page.select_one("main pre").text
 
 
 @pytest.mark.usefixtures("alice")
 def test_an_upload_becomes_a_run_with_its_calls(client: Client) -> None:
-    status, html = post(client, session_file(SESSION))
+    status, page = post(client, session_file(SESSION))
     assert status == 200
     run = Run.objects.get()
-    assert f'href="/runs/{run.pk}/"' in html
+    assert page.by_role("heading", "Imported", exact=True)
+    assert page.by_role("link", run.title, exact=True)["href"] == run.get_absolute_url()
+    assert page.by_role("table", "Counts of the upload").rows("tbody tr") == [
+        ["in the files", "1", "1", "1", "1", "0"],
+        ["new", "1", "1", "1", "1", "0"],
+    ]
     assert Call.objects.get().external_id == "toolu_1"
     assert Source.objects.get().path == "session.jsonl"
 
@@ -63,9 +72,9 @@ def test_an_upload_becomes_a_run_with_its_calls(client: Client) -> None:
 @pytest.mark.usefixtures("alice")
 def test_the_same_upload_again_adds_nothing_and_says_so(client: Client) -> None:
     post(client, session_file(SESSION))
-    status, html = post(client, session_file(SESSION))
+    status, page = post(client, session_file(SESSION))
     assert status == 200
-    assert "Nothing new" in html
+    assert page.by_role("heading", "Nothing new")
     assert Call.objects.count() == 1
 
 
@@ -87,28 +96,28 @@ def test_nothing_of_an_upload_is_left_on_the_disk(client: Client) -> None:
 def test_a_bad_line_is_a_problem_and_the_good_ones_beside_it_come_in(client: Client) -> None:
     file = session_file(SESSION)
     broken = SimpleUploadedFile("broken.jsonl", file.read() + b"{not json}\n")
-    status, html = post(client, broken)
+    status, page = post(client, broken)
     assert status == 200
-    assert "1 problem" in html
-    assert "broken.jsonl" in html
+    assert page.by_role("heading", "1 problem", exact=True)
+    assert page.by_text("broken.jsonl", exact=True).tag == "td"
     assert Call.objects.count() == 1
 
 
 @pytest.mark.usefixtures("alice")
 def test_a_file_that_is_no_recording_is_a_problem_with_a_reason(client: Client) -> None:
-    status, html = post(client, SimpleUploadedFile("holiday.jsonl", b"\x89PNG\r\n\x1a\n"))
+    status, page = post(client, SimpleUploadedFile("holiday.jsonl", b"\x89PNG\r\n\x1a\n"))
     assert status == 200
-    assert "holiday.jsonl" in html
-    assert "not a recording" in html
-    assert str(settings.DATA) not in html
+    assert page.by_text("holiday.jsonl", exact=True).tag == "td"
+    assert "not a recording" in page.text
+    assert str(settings.DATA) not in page.markup
 
 
 @pytest.mark.usefixtures("alice")
 def test_what_lies_in_a_folder_beside_recordings_is_no_problem(client: Client) -> None:
     files = (session_file(SESSION, "one.jsonl"), SimpleUploadedFile("toolu_9.txt", b"a saved output"))
-    status, html = post(client, *files, paths=("work/one.jsonl", "work/one/tool-results/toolu_9.txt"))
+    status, page = post(client, *files, paths=("work/one.jsonl", "work/one/tool-results/toolu_9.txt"))
     assert status == 200
-    assert "problem" not in html.split("<main")[1]
+    assert "problem" not in page.by_role("main").text
 
 
 @pytest.mark.parametrize(
@@ -145,7 +154,7 @@ def test_a_path_keeps_its_safe_components(given: str, kept: str) -> None:
     ],
 )
 def test_a_path_that_leads_elsewhere_is_refused(given: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(UploadRefused):
         safe_path(given)
 
 
@@ -157,43 +166,45 @@ def test_a_path_that_leads_elsewhere_is_refused(given: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("alice")
-def test_a_refused_upload_says_why_and_brings_nothing(client: Client, paths: tuple[str, ...], reason: str) -> None:
-    status, html = post(client, session_file(SESSION), paths=paths)
+def test_a_refused_upload_gives_the_reason_and_imports_nothing(
+    client: Client, paths: tuple[str, ...], reason: str
+) -> None:
+    status, page = post(client, session_file(SESSION), paths=paths)
     assert status == 422
-    assert reason in html
-    assert "Nothing was imported." in html
+    assert reason in page.by_role("alert").text
+    assert "Nothing was imported." in page.by_role("alert").text
     assert Run.objects.count() == 0
 
 
 @pytest.mark.usefixtures("alice")
 def test_a_name_that_is_both_file_and_folder_is_refused(client: Client) -> None:
     files = (session_file(SESSION, "a"), session_file(SESSION, "b"))
-    status, html = post(client, *files, paths=("a", "a/b"))
+    status, page = post(client, *files, paths=("a", "a/b"))
     assert status == 422
-    assert "both a file and a folder" in html
+    assert "both a file and a folder" in page.by_role("alert").text
     assert Run.objects.count() == 0
 
 
 @pytest.mark.usefixtures("alice")
 def test_two_files_of_one_name_are_refused(client: Client) -> None:
-    status, html = post(client, session_file(SESSION), session_file(SESSION))
+    status, page = post(client, session_file(SESSION), session_file(SESSION))
     assert status == 422
-    assert "was sent twice" in html
+    assert "was sent twice" in page.by_role("alert").text
 
 
 @pytest.mark.usefixtures("alice")
 def test_no_file_is_no_upload(client: Client) -> None:
-    status, html = post(client)
+    status, page = post(client)
     assert status == 422
-    assert "No file was chosen." in html
+    assert "No file was chosen." in page.by_role("alert").text
 
 
 @pytest.mark.usefixtures("alice")
 def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(client: Client, settings: Settings) -> None:
     settings.UPLOAD_LIMIT_BYTES = 100
-    status, html = post(client, session_file(SESSION))
+    status, page = post(client, session_file(SESSION))
     assert status == 413
-    assert "at most 100 B are taken at once" in html
+    assert "at most 100 B are accepted" in page.by_role("alert").text
     assert Run.objects.count() == 0
 
 
@@ -214,8 +225,7 @@ def test_an_upload_without_its_token_is_refused(project: Project) -> None:
 @pytest.mark.usefixtures("alice")
 def test_hostile_names_and_titles_are_text(client: Client) -> None:
     lines = [user(HOSTILE, uuid="u1"), asks("toolu_1", HOSTILE), answers("toolu_1", HOSTILE)]
-    _, html = post(client, session_file([*lines, "x"], f"{HOSTILE}.jsonl".replace("/", "")))
-    assert "<script>alert" not in html
-    assert "<b hx-post" not in html
-    assert "\u202e" not in html
-    assert "\x1b" not in html
+    _, page = post(client, session_file([*lines, "x"], f"{HOSTILE}.jsonl".replace("/", "")))
+    assert not page.has("script:not([src])")
+    assert not page.has('[hx-post="/runs/"]')
+    assert not set("\u202e\x1b") & set(page.markup)
