@@ -1,9 +1,8 @@
-"""From the bytes that a source recorded of one call to both of its halves.
+"""Reads what a source recorded of one call into both of its halves: the canonical result and the receipt.
 
-Beside `envelopes/__init__` this is the only module outside `families/` that knows the registry: it
-finds the family of a foreign tool, lets it read the recorded result, projects that, and aligns the
-recorded receipt. Nothing here raises on odd evidence: a mapping that fails on one call falls back
-to `external`, and `Halves.note` says so.
+`read_halves` finds the family of a foreign tool, lets it read the recorded result, projects that, and aligns the
+recorded receipt. Odd evidence raises nothing: where a mapping fails on a call, the family `external` reads it, and
+`Halves.note` has the reason.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from envelopes.text.untrusted_json import Untrusted, dump_json, parse_beginning,
 
 RecordedPart: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 LIST_ROOM = 3  # bytes of a recorded list that are read for each character of the receipt that is shown
-LEAST_MEMBER = 64  # characters that lint takes an element of a list for, at the least: it looks at no more of them
-StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the envelope that is kept under a mapping
+LEAST_MEMBER = 64  # characters of a list's element at the least, to lint: it looks at no more elements than fit
+StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the stored envelope of a mapping
 
 
 class OutputCut(msgspec.Struct, frozen=True):
@@ -43,7 +42,16 @@ class OutputCut(msgspec.Struct, frozen=True):
 
 
 class Halves(msgspec.Struct, frozen=True, kw_only=True):
-    """`receipt` is aligned: sources point into the recorded result (`complete`) or the args."""
+    """Both halves of a recorded call.
+
+    `receipt` is aligned: its sources point into the recorded result (`complete`) or the arguments. `aligned` counts
+    the characters at its beginning that were aligned, None for all of them; `has_more_links` is true when each part
+    was seen to have links behind those characters.
+
+    >>> halves = read_halves(agent="a", tool="T", args=b"{}", result=None, content=b'"done"', is_error=None)
+    >>> halves.family, halves.receipt.text
+    ('external', 'done')
+    """
 
     family: str
     mapping: str
@@ -53,8 +61,19 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None
     outputs: tuple[OutputCut, ...] = ()
     note: str = ""
-    aligned: int | None = None  # so many characters of the receipt at its beginning; None: all
-    goes_on: bool = False  # there are more links in each part of the receipt, behind those characters
+    aligned: int | None = None
+    has_more_links: bool = False
+
+
+class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded call, and how it is to be read."""
+
+    evidence: Evidence
+    parts: tuple[RecordedPart, ...] | None
+    sink: ArtifactSink
+    stored: StoredEnvelopes
+    is_linked: bool
+    first: int | None
 
 
 def read_halves(
@@ -70,101 +89,94 @@ def read_halves(
     is_linked: bool = True,
     first: int | None = None,
 ) -> Halves:
-    """`content` is the receipt's recorded JSON. Undecodable surfaces are treated as absent and noted. All three
-    lie within lines that `untrusted.admit` let in.
+    """Reads a call of a foreign agent from its recorded JSON. `content` is that of the receipt.
 
-    An envelope that is `stored` under the mapping is taken as it is and not made again. Not `is_linked`:
-    the receipt's characters come without their sources, for who only counts them.
+    The bytes lie within lines that `untrusted_json.check_json` passed; what cannot be decoded is treated as absent and
+    noted. `stored` gives the stored envelope of a mapping, which is then not computed again. Not `is_linked`: the
+    segments of the receipt come without sources, for a caller that only counts characters.
 
-    `first` is for who has it from the import that the receipt holds all lines of every output: with an
-    envelope stored, sources are sought for what begins in that many characters, and behind them for nothing.
+    `first`: align only this many characters of the receipt. Allowed when the import recorded that nothing was cut
+    from the outputs, and used when an envelope is stored.
+
+    >>> halves = read_halves(
+    ...     agent="claude-code", tool="Bash", args=b'{"command": "make test"}', is_error=False,
+    ...     result=b'{"stdout": "3 passed", "stderr": "", "interrupted": false}', content=b'"3 passed"',
+    ... )
+    >>> halves.family, halves.projection.canonical.status
+    ('command', 'success')
+    >>> halves.receipt.segments[0].source
+    SegmentSource(document='complete', pointer='/stdout', start=0, end=8)
     """
     notes: list[str] = []
-    parts = parse_parts(_tamed(content, "receipt", notes)) if content is not None else None
+    parts = parse_parts(_parse(content, "receipt", notes)) if content is not None else None
     evidence = Evidence(
         agent=agent,
         tool=tool,
-        args=_tamed(args, "args", notes),
+        args=_parse(args, "args", notes),
         has_result=result is not None,
         receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
         is_error=is_error,
     )
-    kept = cache(stored or _nothing_stored)
-
-    def read(value: JsonValue) -> Halves:
-        seen = msgspec.structs.replace(evidence, result=value)
-        return _halves(seen, parts, sink or MemorySink(), [*notes], kept, is_linked=is_linked, first=first)
-
-    begun = _begun(result, first, _lists(agent, tool, kept)) if result and first else None
-    if begun is not None:
-        found = read(begun)
-        if found.goes_on:
-            return found
-    return read(_tamed(result, "result", notes) if result is not None else None)
-
-
-def _lists(agent: str, tool: str, stored: StoredEnvelopes) -> tuple[str, ...]:
-    """The tool's lists where their beginning may be enough: its envelope need not be made."""
-    owner, row = find_mapping(agent, tool)
-    return row.lists if row.lists and stored(_mapping(owner, row)) is not None else ()
-
-
-def _begun(result: bytes, first: int, lists: tuple[str, ...]) -> JsonValue:
-    if not lists or len(result) <= LIST_ROOM * first:
-        return None
-    try:
-        return parse_beginning(result, lists, LIST_ROOM * first, first // LEAST_MEMBER + 1)
-    except Untrusted:
-        return None
+    call = _Recorded(
+        evidence=evidence,
+        parts=parts,
+        sink=sink or MemorySink(),
+        stored=cache(stored or (lambda _mapping: None)),
+        is_linked=is_linked,
+        first=first,
+    )
+    beginning = _parse_beginning(result, call) if result and first else None
+    if beginning is not None:
+        halves = _read(call, beginning, list(notes))
+        if halves.has_more_links:
+            return halves
+    return _read(call, _parse(result, "result", notes) if result is not None else None, notes)
 
 
 def lint_recorded(
     halves: Halves, *, has_artifact: Callable[[str], bool] | None = None, is_whole: bool = True
 ) -> tuple[Finding, ...]:
-    """What is wrong with the receipt as it was recorded; nothing when none was. Not `is_whole`: it goes on."""
+    """The lint findings of a recorded receipt. Not `is_whole`: only its beginning is here."""
     if halves.receipt is None:
         return ()
-    pair = LintInput(
+    call = LintInput(
         canonical=halves.projection.canonical,
         receipt=halves.receipt,
         is_recorded=True,
         is_whole=is_whole,
         complete=halves.evidence.result,
-        cuts=tuple(Shortened(one.field.pointer, one.cut, "complete") for one in halves.outputs),
+        cuts=tuple(Shortened(output.field.pointer, output.cut, "complete") for output in halves.outputs),
         has_artifact=has_artifact,
     )
-    return lint(pair, family(halves.family).lint)
+    return lint(call, family(halves.family).lint)
 
 
 def parse_parts(content: JsonValue) -> tuple[RecordedPart, ...]:
-    """A recorded receipt's parts in order: text as it stands, images and the rest by themselves."""
-    if isinstance(content, str):
-        return (content,)
-    if not isinstance(content, list):
-        return (_other(content),)
-    return tuple(_part(block) for block in content)
+    """The parts of a recorded receipt in order: texts, images, and other parts as JSON."""
+    if isinstance(content, list):
+        return tuple(map(_parse_part, content))
+    return (content if isinstance(content, str) else _other_part(content),)
 
 
-def _part(block: JsonValue) -> RecordedPart:
+def _parse_part(block: JsonValue) -> RecordedPart:
     if isinstance(block, str):
         return block
-    if not isinstance(block, dict):
-        return _other(block)
-    text, source = block.get("text"), block.get("source")
-    if block.get("type") == "text" and isinstance(text, str):
-        return text
-    if block.get("type") == "image" and isinstance(source, dict) and isinstance(source.get("data"), str):
-        data: str = source["data"]
-        return ImagePart(str(source.get("media_type", "")), data, len(data) * 3 // 4)
-    return _other(block)
+    if isinstance(block, dict):
+        text, source = block.get("text"), block.get("source")
+        if block.get("type") == "text" and isinstance(text, str):
+            return text
+        if block.get("type") == "image" and isinstance(source, dict) and isinstance(source.get("data"), str):
+            data: str = source["data"]
+            return ImagePart(str(source.get("media_type", "")), data, len(data) * 3 // 4)
+    return _other_part(block)
 
 
-def _other(value: JsonValue) -> OtherPart:
+def _other_part(value: JsonValue) -> OtherPart:
     kind = str(value.get("type", "object")) if isinstance(value, dict) else type(value).__name__
     return OtherPart(kind, dump_json(value).decode())
 
 
-def _tamed(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
+def _parse(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
     try:
         return parse_checked(raw)
     except Untrusted as error:
@@ -172,109 +184,103 @@ def _tamed(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
         return None
 
 
-def _halves(
-    evidence: Evidence,
-    parts: tuple[RecordedPart, ...] | None,
-    sink: ArtifactSink,
-    notes: list[str],
-    stored: StoredEnvelopes,
-    *,
-    is_linked: bool,
-    first: int | None,
-) -> Halves:
-    """The family's own reading, else external's, else external's of nothing: a call is never lost to a mapping."""
-    for owner, row in (find_mapping(evidence.agent, evidence.tool), FALLBACK):
+def _parse_beginning(result: bytes, call: _Recorded) -> JsonValue:
+    """The result with the beginning of its long lists, where that may be enough: its envelope is stored."""
+    owner, mapping = find_mapping(call.evidence.agent, call.evidence.tool)
+    first = call.first or 0
+    if not mapping.lists or len(result) <= LIST_ROOM * first or call.stored(_mapping_name(owner, mapping)) is None:
+        return None
+    try:
+        return parse_beginning(result, mapping.lists, LIST_ROOM * first, first // LEAST_MEMBER + 1)
+    except Untrusted:
+        return None
+
+
+def _read(call: _Recorded, result: JsonValue, notes: list[str]) -> Halves:
+    """Reads the call with its own family, else with external, else with external as a call without content."""
+    call = msgspec.structs.replace(call, evidence=msgspec.structs.replace(call.evidence, result=result))
+    for owner, mapping in (find_mapping(call.evidence.agent, call.evidence.tool), FALLBACK):
         try:
-            applied = _applied(owner, row, evidence, parts or (), sink, stored, first)
+            halves = _apply(owner, mapping, call)
             break
         except Exception as error:
             notes.append(f"{owner.name} could not read this call ({type(error).__name__}: {error})")
     else:
-        nothing = msgspec.structs.replace(evidence, args=None, result=None, has_result=False, receipt_text=None)
-        applied = _applied(owner, row, nothing, (), sink, stored, first)
-    reading, projection, spans, cuts, until, goes_on = applied
+        nothing = msgspec.structs.replace(call.evidence, args=None, result=None, has_result=False, receipt_text=None)
+        halves = _apply(owner, mapping, msgspec.structs.replace(call, evidence=nothing, parts=None))
+        halves = msgspec.structs.replace(halves, evidence=call.evidence, receipt=_receipt(call, []))
+    return msgspec.structs.replace(halves, note="; ".join(notes))
+
+
+def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
+    envelope = call.stored(_mapping_name(owner, mapping))
+    until = None if envelope is None else call.first
+    reading = mapping.read(call.evidence)
+    projection = Projection(envelope) if envelope else project(reading.complete, owner, owner.projection, call.sink)
+    spans, has_more_links = _align(mapping, call, until)
     return Halves(
         family=owner.name,
-        mapping=_mapping(owner, row),
-        evidence=evidence,
+        mapping=_mapping_name(owner, mapping),
+        evidence=call.evidence,
         reading=reading,
         projection=projection,
-        receipt=None if parts is None else _receipt(parts, (is_linked and spans) or [[] for _ in parts]),
-        outputs=cuts,
-        note="; ".join(notes),
+        receipt=_receipt(call, spans if call.is_linked else []),
+        outputs=_output_cuts(
+            call.evidence, reading, [span for part in spans for span in part], is_whole=until is not None
+        ),
         aligned=until,
-        goes_on=goes_on,
+        has_more_links=has_more_links,
     )
 
 
-def _applied(
-    family: Family,
-    row: ToolMapping,
-    evidence: Evidence,
-    parts: tuple[RecordedPart, ...],
-    sink: ArtifactSink,
-    stored: StoredEnvelopes,
-    first: int | None,
-) -> tuple[Reading, Projection, list[list[Span]], tuple[OutputCut, ...], int | None, bool]:
-    kept = stored(_mapping(family, row))
-    until = None if kept is None else first
-    reading = row.read(evidence)
-    projection = Projection(kept) if kept else project(reading.complete, family, family.projection, sink)
-    spans, goes_on = _aligned(row, evidence, parts, until)
-    cuts = _output_cuts(evidence, reading, [one for part in spans for one in part], is_whole=until is not None)
-    return reading, projection, spans, cuts, until, goes_on
-
-
-def _aligned(
-    row: ToolMapping, evidence: Evidence, parts: tuple[RecordedPart, ...], until: int | None
-) -> tuple[list[list[Span]], bool]:
-    """The spans of each part that begin before character `until` of all text, and whether each was seen to go on."""
-    found: list[list[Span]] = []
-    goes_on = True
+def _align(mapping: ToolMapping, call: _Recorded, until: int | None) -> tuple[list[list[Span]], bool]:
+    """The spans of each part that begin before character `until` of all text; true when each part has more."""
+    aligned: list[list[Span]] = []
+    has_more = True
     at = 0
-    for part in parts:
-        left = None if until is None else until - at
-        if not isinstance(part, str):
-            found.append([])
-            continue
-        if left is None or left > 0:
-            taken, is_more = _taken(row.align(evidence, part), left)
-            goes_on = goes_on and is_more
-        else:
-            taken = []
-        found.append(taken)
-        at += len(part)
-    return found, goes_on
+    for part in call.parts or ():
+        spans: list[Span] = []
+        if isinstance(part, str):
+            if until is None or at < until:
+                spans, part_has_more = _spans_before(
+                    mapping.align(call.evidence, part), None if until is None else until - at
+                )
+                has_more = has_more and part_has_more
+            at += len(part)
+        aligned.append(spans)
+    return aligned, has_more
 
 
-def _taken(spans: Iterable[Span], until: int | None) -> tuple[list[Span], bool]:
-    """And whether one behind them was seen. A list stands in any order, what is yielded in the order of the text."""
+def _spans_before(spans: Iterable[Span], until: int | None) -> tuple[list[Span], bool]:
+    """The spans that begin before `until`, and whether one behind was seen.
+
+    A list has any order and is read whole; an iterator has the order of the text and is read no further than needed.
+    """
     if until is None:
         return list(spans), False
     if isinstance(spans, list):
-        return [one for one in spans if one.start < until], False
-    found: list[Span] = []
-    for one in spans:
-        if one.start >= until:
-            return found, True
-        found.append(one)
-    return found, False
+        return [span for span in spans if span.start < until], False
+    before: list[Span] = []
+    for span in spans:
+        if span.start >= until:
+            return before, True
+        before.append(span)
+    return before, False
 
 
-def _mapping(family: Family, row: ToolMapping) -> str:
-    return f"{family.name}:{row.agent}:{row.version}"
+def _mapping_name(owner: Family, mapping: ToolMapping) -> str:
+    return f"{owner.name}:{mapping.agent}:{mapping.version}"
 
 
-def _nothing_stored(_mapping: str) -> CanonicalResult | None:
-    return None
-
-
-def _receipt(parts: tuple[RecordedPart, ...], spans: list[list[Span]]) -> Receipt:
-    found: list[Part] = [
+def _receipt(call: _Recorded, spans: list[list[Span]]) -> Receipt | None:
+    """The recorded receipt with the spans of each part as sources; `spans` is empty for one without sources."""
+    if call.parts is None:
+        return None
+    parts: list[Part] = [
         text_part(part, to_segments(part, part_spans)) if isinstance(part, str) else part
-        for part, part_spans in zip(parts, spans, strict=True)
+        for part, part_spans in zip(call.parts, spans or [[] for _ in call.parts], strict=True)
     ]
-    return Receipt(tuple(found))
+    return Receipt(tuple(parts))
 
 
 def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span], *, is_whole: bool) -> tuple[OutputCut, ...]:
