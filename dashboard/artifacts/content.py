@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO
 
+from django.conf import settings
+
 from dashboard.artifacts.stores import configured_store, load_line_index, open_stored, peek_stored
 from dashboard.models import Artifact
 from envelopes.storage.encoding import ENCODINGS, SNIFFED, Encoding, detect_encoding
@@ -25,10 +27,9 @@ from envelopes.storage.seekable import Damaged
 from envelopes.text.pointer import text_at
 from envelopes.text.untrusted_json import parse_json
 
-# Bytes. Content of up to 1 MB is hashed for every page (2 ms). Content of up to 64 MB is hashed (0.1 s) where its
-# file's dates do not show that it is untouched. Larger content is left to `check_store`.
+# Bytes of content that is hashed for every page, which takes 2 ms. Content of up to settings.ARTIFACT_HASHED_BYTES is
+# hashed where its file's dates do not show that it is untouched. Larger content is left to `check_store`.
 ALWAYS_HASHED = 1024 * 1024
-LARGEST_HASHED = 64 * 1024 * 1024
 
 
 class AbsenceCause(StrEnum):
@@ -119,7 +120,7 @@ class Content:
         return self.index.size * 100 // self.size if self.size else 100
 
 
-def open_stream(artifact: Artifact, *, largest_hashed: int = LARGEST_HASHED) -> BinaryIO:
+def open_stream(artifact: Artifact) -> BinaryIO:
     """The content from its beginning, as a stream that can seek.
 
     Raises NoContent; errors while it is read later are the store's own.
@@ -130,7 +131,7 @@ def open_stream(artifact: Artifact, *, largest_hashed: int = LARGEST_HASHED) -> 
     with _errors_as_absence():
         stream = open_stored(artifact.sha256)
         try:
-            _verify(stream, artifact, largest_hashed)
+            _verify(stream, artifact)
         except BaseException:
             stream.close()
             raise
@@ -138,12 +139,12 @@ def open_stream(artifact: Artifact, *, largest_hashed: int = LARGEST_HASHED) -> 
 
 
 @contextmanager
-def open_content(artifact: Artifact, encoding: str = "", *, largest_hashed: int = LARGEST_HASHED) -> Iterator[Content]:
+def open_content(artifact: Artifact, encoding: str = "") -> Iterator[Content]:
     """The content with its encoding and line index, closed at the end. `encoding` is the operator's choice.
 
     Raises NoContent, also for content that cannot be read to its end: a frame may be damaged, a bucket may go down.
     """
-    with open_stream(artifact, largest_hashed=largest_hashed) as stream, _errors_as_absence():
+    with open_stream(artifact) as stream, _errors_as_absence():
         is_field = artifact.observation_id is not None
         size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
@@ -153,7 +154,7 @@ def open_content(artifact: Artifact, encoding: str = "", *, largest_hashed: int 
         else:  # a string of a JSON document is text, whatever characters it has
             detected = Encoding("utf-8", "stated") if is_field else detect_encoding(head)
         index = load_line_index(stream, size, "" if is_field else artifact.sha256, detected.name or "utf-8")
-        is_hashed = is_field or size <= largest_hashed
+        is_hashed = is_field or size <= settings.ARTIFACT_HASHED_BYTES
         yield Content(
             stream=stream,
             size=size,
@@ -197,7 +198,7 @@ def _errors_as_absence() -> Iterator[None]:
         raise NoContent(Absence(cause=AbsenceCause.UNREACHABLE, detail=error.strerror or str(error))) from None
 
 
-def _verify(stream: BinaryIO, artifact: Artifact, largest_hashed: int) -> None:
+def _verify(stream: BinaryIO, artifact: Artifact) -> None:
     """Compares size and hash, as far as a page can afford; the stream is at its beginning afterwards.
 
     Raises Damaged, or what reading the beginning raises.
@@ -212,7 +213,11 @@ def _verify(stream: BinaryIO, artifact: Artifact, largest_hashed: int) -> None:
         is_same = hashlib.sha256(beginning).hexdigest() == artifact.sha256
     else:
         store = configured_store()
-        is_same = size > largest_hashed or store.is_untouched(artifact.sha256) or store.verify(artifact.sha256)
+        is_same = (
+            size > settings.ARTIFACT_HASHED_BYTES
+            or store.is_untouched(artifact.sha256)
+            or store.verify(artifact.sha256)
+        )
     if not is_same:
         raise Damaged("as many bytes, with another hash")
 

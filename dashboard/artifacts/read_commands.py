@@ -1,32 +1,33 @@
-"""How a later call read an artifact, as its arguments say: with which program, and which part.
+"""Parses how a later call read an artifact, from its arguments: with which program, and which part.
 
-Certain readings only. The path stands whole in the arguments, as a value or as a word of a command that
-the shell's rules take apart; whoever merely carries it (`cp`, a prompt, a list of files) names it and
-opens nothing. A pattern that would match it, a variable and a loop say nothing.
+Only certain readings count. The whole path has to be in the arguments, as a value or as a word of a shell command;
+a command that merely carries it (`cp`, a prompt, a list of files) mentions it and opens nothing. Patterns that would
+match the path, variables and loops are not resolved.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
-SHORT = 60  # characters of what was searched for
+LONGEST_PATTERN = 60  # characters of a search pattern that are shown
 _QUOTES = str.maketrans("", "", "\\'\" \t")
 _SEPARATORS = re.compile(r"[();&|\n]+|\|&")
 _LINE_SPAN = re.compile(r"(\d{1,12})(?:,(\d{1,12}|\$))?p;?(?:\d{1,12}q)?")
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
-_CARRIERS = frozenset({"sudo", "time", "nohup", "command", "exec", "env", "nice"})
+_LINES_OPTION = re.compile(r"(?:-n ?|--lines[= ]|-)(\+?\d{1,12})|(\+\d{1,12})")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_PREFIXES = frozenset({"sudo", "time", "nohup", "command", "exec", "env", "nice"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening:
-    """`program` is empty where the path is only named. `lines` count from 1; empty where none are said."""
+class ReadCommand:
+    """`program` is empty where the path is only mentioned. `lines` count from 1 and are empty where none are named."""
 
     program: str = ""
     part: str = ""
@@ -34,94 +35,87 @@ class Opening:
     is_tail: bool = False
 
 
-NAMED = Opening()
+MENTIONED = ReadCommand()
 ALL, PIPED = "all of it", "through a pipe"
 
 
-def opening_of(path: str, tool: str, args: bytes) -> Opening | None:
-    """None where the arguments do not name that very path."""
+def parse_read_command(path: str, tool: str, args: bytes) -> ReadCommand | None:
+    """How a call with these arguments (JSON) reads `path`; None where they do not contain it as a whole."""
     try:
-        given = parse_json(args)
+        values = parse_json(args)
     except Untrusted:
         return None
-    direct = _of_tool(path, tool, given)
-    if direct is not None:
-        return direct
-    found = [one for words in _texts(given) if (one := _of_text(path, words)) is not None]
-    return next((one for one in found if one.program), found[0] if found else None)
-
-
-def _of_tool(path: str, tool: str, given: JsonValue) -> Opening | None:
     name = re.split(r"__|\.", tool)[-1]
-    reader = TOOLS.get(name)
-    if reader is None or not isinstance(given, dict):
-        return None
-    if path not in (given.get("file_path"), given.get("path"), given.get("notebook_path")):
-        return None
-    return reader(name, given)
+    named = [values.get(key) for key in ("file_path", "path", "notebook_path")] if isinstance(values, dict) else []
+    if isinstance(values, dict) and name in TOOLS and path in named:
+        return TOOLS[name](name, values)
+    commands = [_parse_text(path, text) for text in _texts(values)]
+    return _pick([command for command in commands if command is not None])
 
 
-def _numbered(name: str, given: Mapping[str, JsonValue]) -> Opening:
+def _pick(commands: Sequence[ReadCommand]) -> ReadCommand | None:
+    """The first command that reads, else the first that mentions."""
+    return next((command for command in commands if command.program), commands[0] if commands else None)
+
+
+def _read_lines(name: str, args: Mapping[str, JsonValue]) -> ReadCommand:
     """`offset` is the first line, `limit` how many."""
-    first, count = _count(given.get("offset")), _count(given.get("limit"))
+    first, count = _positive(args.get("offset")), _positive(args.get("limit"))
     if not first and not count:
-        return Opening(program=name)
-    if not count:
-        return Opening(program=name, part=f"from line {first:,} on", lines=range(first, first + 1))
-    return _span(name, max(first, 1), max(first, 1) + count - 1)
+        return ReadCommand(program=name)
+    return _span(name, max(first, 1), max(first, 1) + count - 1) if count else _from_line(name, first)
 
 
-def _searched(name: str, given: Mapping[str, JsonValue]) -> Opening:
-    pattern = given.get("pattern")
-    return Opening(program=name, part=_search_said(pattern) if isinstance(pattern, str) else "")
+def _read_search(name: str, args: Mapping[str, JsonValue]) -> ReadCommand:
+    pattern = args.get("pattern")
+    return ReadCommand(program=name, part=_search_label(pattern) if isinstance(pattern, str) else "")
 
 
-def _ends(name: str, given: Mapping[str, JsonValue]) -> Opening:
-    first, last = _count(given.get("head")), _count(given.get("tail"))
-    return _span(name, 1, first) if first else _last(name, last) if last else Opening(program=name)
+def _read_ends(name: str, args: Mapping[str, JsonValue]) -> ReadCommand:
+    head, tail = _positive(args.get("head")), _positive(args.get("tail"))
+    return _span(name, 1, head) if head else _last_lines(name, tail) if tail else ReadCommand(program=name)
 
 
-TOOLS: dict[str, Callable[[str, Mapping[str, JsonValue]], Opening]] = {
-    "Read": _numbered,
-    "NotebookRead": lambda name, _given: Opening(program=name),
-    "Grep": _searched,
-    "read_file": lambda name, _given: Opening(program=name),
-    "read_text_file": _ends,
+TOOLS: dict[str, Callable[[str, Mapping[str, JsonValue]], ReadCommand]] = {
+    "Read": _read_lines,
+    "NotebookRead": lambda name, _args: ReadCommand(program=name),
+    "Grep": _read_search,
+    "read_file": lambda name, _args: ReadCommand(program=name),
+    "read_text_file": _read_ends,
 }
 
 
-def _count(value: JsonValue) -> int:
+def _positive(value: JsonValue) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**12 else 0
 
 
 def _texts(value: JsonValue) -> Iterator[str | list[str]]:
-    """Every text; a list of texts is the words of one command."""
+    """Every text; a list of texts counts as the words of one command."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for inner in value.values():
             yield from _texts(inner)
     elif isinstance(value, list):
-        words = [one for one in value if isinstance(one, str)]
+        words = [inner for inner in value if isinstance(inner, str)]
         if len(words) == len(value):
             yield words
         for inner in value:
             yield from _texts(inner)
 
 
-def _of_text(path: str, text: str | list[str]) -> Opening | None:
+def _parse_text(path: str, text: str | list[str]) -> ReadCommand | None:
     if isinstance(text, list):
-        return _of_words(path, text, is_piped=False) if path in text[1:] else None
+        return _parse_words(path, text, is_piped=False) if path in text[1:] else None
     if text == path:
-        return NAMED
-    if path.translate(_QUOTES) not in text.translate(_QUOTES):  # most texts, and a shell's words cost time
+        return MENTIONED
+    if path.translate(_QUOTES) not in text.translate(_QUOTES):  # true of most texts, and shlex is slow
         return None
-    found = [_of_words(path, words, is_piped=piped) for words, piped in _commands(text) if path in words]
-    return next((one for one in found if one.program), found[0] if found else None)
+    return _pick([_parse_words(path, words, is_piped=is_piped) for words, is_piped in _commands(text) if path in words])
 
 
 def _commands(text: str) -> Iterator[tuple[list[str], bool]]:
-    """The words of each command, and whether its output goes through a pipe; none of what does not come apart."""
+    """The words of each shell command, and whether its output goes through a pipe; none behind a syntax error."""
     lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars="();<>|&")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -138,99 +132,100 @@ def _commands(text: str) -> Iterator[tuple[list[str], bool]]:
     yield words, False
 
 
-def _of_words(path: str, words: list[str], *, is_piped: bool) -> Opening:
-    """`words` hold the path."""
-    read, goes_elsewhere = _without_redirects(words)
-    begin = list(takewhile(lambda word: word in _CARRIERS or _ASSIGNED.match(word), read))
-    program = read[len(begin)].rpartition("/")[2] if len(begin) < len(read) else ""
-    rest = read[len(begin) + 1 :]
-    if path not in rest or program not in PROGRAMS or goes_elsewhere:
-        return NAMED
-    found = PROGRAMS[program](program, [word for word in rest if word != path])
+def _parse_words(path: str, words: list[str], *, is_piped: bool) -> ReadCommand:
+    """A command whose words contain the path."""
+    read, goes_to_file = _without_redirects(words)
+    prefixes = list(takewhile(lambda word: word in _PREFIXES or _ASSIGNMENT.match(word), read))
+    program = read[len(prefixes)].rpartition("/")[2] if len(prefixes) < len(read) else ""
+    arguments = read[len(prefixes) + 1 :]
+    if path not in arguments or program not in PROGRAMS or goes_to_file:
+        return MENTIONED
+    command = PROGRAMS[program](program, [word for word in arguments if word != path])
     if not is_piped:
-        return found
-    part = f"{found.part}, {PIPED}" if found.part not in ("", ALL) else PIPED
-    return Opening(program=program, part=part, lines=found.lines, is_tail=found.is_tail)
+        return command
+    return replace(command, part=f"{command.part}, {PIPED}" if command.part not in ("", ALL) else PIPED)
 
 
 def _without_redirects(words: list[str]) -> tuple[list[str], bool]:
-    """What is read from behind a `<` is an argument, where output goes to is none. Whether it goes to a file."""
-    kept: list[str] = []
-    goes_elsewhere = False
+    """The words with what `<` reads and without what `>` writes; and whether the output goes to a file."""
+    arguments: list[str] = []
+    goes_to_file = False
     following = iter(words)
     for word in following:
         if not word or set(word) - set("<>&"):
-            kept.append(word)
+            arguments.append(word)
         elif word != "<":
             next(following, None)
-            stream = kept.pop() if kept and kept[-1] in ("1", "2") else "1"
-            goes_elsewhere = goes_elsewhere or (stream == "1" and word in (">", ">>", "&>", "&>>", ">|"))
-    return kept, goes_elsewhere
+            stream = arguments.pop() if arguments and arguments[-1] in ("1", "2") else "1"
+            goes_to_file = goes_to_file or (stream == "1" and word in (">", ">>", "&>", "&>>", ">|"))
+    return arguments, goes_to_file
 
 
-def _whole(program: str, options: list[str]) -> Opening:
-    return Opening(program=program, part=ALL if program == "cat" and not options else "")
+def _parse_plain(program: str, _options: list[str]) -> ReadCommand:
+    return ReadCommand(program=program)
 
 
-def _plain(program: str, _options: list[str]) -> Opening:
-    return Opening(program=program)
+def _parse_cat(program: str, options: list[str]) -> ReadCommand:
+    return ReadCommand(program=program, part=ALL if program == "cat" and not options else "")
 
 
-def _head(program: str, options: list[str]) -> Opening:
+def _parse_head(program: str, options: list[str]) -> ReadCommand:
     count = _lines_option(options)
-    return _span(program, 1, int(count)) if count.isdecimal() else Opening(program=program)
+    return _span(program, 1, int(count)) if count.isdecimal() else ReadCommand(program=program)
 
 
-def _tail(program: str, options: list[str]) -> Opening:
+def _parse_tail(program: str, options: list[str]) -> ReadCommand:
     count = _lines_option(options)
     if count[:1] == "+" and count[1:].isdecimal():
-        first = max(1, int(count[1:]))
-        return Opening(program=program, part=f"from line {first:,} on", lines=range(first, first + 1))
-    return _last(program, int(count)) if count.isdecimal() else Opening(program=program)
-
-
-def _sed(program: str, options: list[str]) -> Opening:
-    """`-n` with one span of lines to print; what else a script does is not read."""
-    scripts = [found for word in options if (found := _LINE_SPAN.fullmatch(word.strip()))]
-    if "-n" not in options or len(scripts) != 1:
-        return Opening(program=program)
-    first, last = int(scripts[0][1]), scripts[0][2]
-    if last == "$":
-        return Opening(program=program, part=f"from line {first:,} on", lines=range(first, first + 1))
-    return _span(program, first, int(last or first))
-
-
-def _grep(program: str, options: list[str]) -> Opening:
-    words = [word for word in options if not word.startswith("-")]
-    return Opening(program=program, part=_search_said(words[0]) if len(words) == 1 else "")
+        return _from_line(program, max(1, int(count[1:])))
+    return _last_lines(program, int(count)) if count.isdecimal() else ReadCommand(program=program)
 
 
 def _lines_option(options: list[str]) -> str:
-    """Of `-n 5`, `-n5`, `-5`, `--lines=5`; ten without any, nothing where bytes or something else is asked for."""
-    said = " ".join(options)
-    found = re.fullmatch(r"(?:-n ?|--lines[= ]|-)(\+?\d{1,12})|(\+\d{1,12})", said)
-    return (found[1] or found[2]) if found else "" if said else "10"
+    """The count of `-n 5`, `-n5`, `-5` or `--lines=5`; 10 without options, "" for bytes or another option."""
+    text = " ".join(options)
+    match = _LINES_OPTION.fullmatch(text)
+    return (match[1] or match[2]) if match else "" if text else "10"
 
 
-def _span(program: str, first: int, last: int) -> Opening:
-    said = f"lines {first:,}–{last:,}" if last > first else f"line {first:,}"
-    return Opening(program=program, part=said, lines=range(first, max(first, last) + 1))
+def _parse_sed(program: str, options: list[str]) -> ReadCommand:
+    """`-n` with one span of lines to print; other scripts are not parsed."""
+    scripts = [match for word in options if (match := _LINE_SPAN.fullmatch(word.strip()))]
+    if "-n" not in options or len(scripts) != 1:
+        return ReadCommand(program=program)
+    first, last = int(scripts[0][1]), scripts[0][2]
+    return _from_line(program, first) if last == "$" else _span(program, first, int(last or first))
 
 
-def _last(program: str, count: int) -> Opening:
-    return Opening(program=program, part=f"the last {count:,} lines" if count != 1 else "the last line", is_tail=True)
+def _parse_grep(program: str, options: list[str]) -> ReadCommand:
+    words = [word for word in options if not word.startswith("-")]
+    return ReadCommand(program=program, part=_search_label(words[0]) if len(words) == 1 else "")
 
 
-def _search_said(pattern: str) -> str:
-    return f"searched for “{pattern if len(pattern) <= SHORT else f'{pattern[:SHORT]}…'}”"
-
-
-PROGRAMS: dict[str, Callable[[str, list[str]], Opening]] = {
-    **dict.fromkeys(("cat", "bat", "less", "more", "nl", "tac"), _whole),
-    "head": _head,
-    "tail": _tail,
-    "sed": _sed,
-    **dict.fromkeys(("grep", "egrep", "fgrep", "rg", "ag", "zgrep"), _grep),
-    **dict.fromkeys(("awk", "jq", "yq", "cut", "sort", "uniq", "wc", "strings", "tr", "column"), _plain),
-    **dict.fromkeys(("xxd", "hexdump", "od", "diff", "cmp", "zcat", "gunzip"), _plain),
+PROGRAMS: dict[str, Callable[[str, list[str]], ReadCommand]] = {
+    **dict.fromkeys(("cat", "bat", "less", "more", "nl", "tac"), _parse_cat),
+    "head": _parse_head,
+    "tail": _parse_tail,
+    "sed": _parse_sed,
+    **dict.fromkeys(("grep", "egrep", "fgrep", "rg", "ag", "zgrep"), _parse_grep),
+    **dict.fromkeys(("awk", "jq", "yq", "cut", "sort", "uniq", "wc", "strings", "tr", "column"), _parse_plain),
+    **dict.fromkeys(("xxd", "hexdump", "od", "diff", "cmp", "zcat", "gunzip"), _parse_plain),
 }
+
+
+def _span(program: str, first: int, last: int) -> ReadCommand:
+    part = f"lines {first:,}–{last:,}" if last > first else f"line {first:,}"
+    return ReadCommand(program=program, part=part, lines=range(first, max(first, last) + 1))
+
+
+def _from_line(program: str, first: int) -> ReadCommand:
+    return ReadCommand(program=program, part=f"from line {first:,} on", lines=range(first, first + 1))
+
+
+def _last_lines(program: str, count: int) -> ReadCommand:
+    part = f"the last {count:,} lines" if count != 1 else "the last line"
+    return ReadCommand(program=program, part=part, is_tail=True)
+
+
+def _search_label(pattern: str) -> str:
+    return f"searched for “{pattern if len(pattern) <= LONGEST_PATTERN else f'{pattern[:LONGEST_PATTERN]}…'}”"

@@ -1,17 +1,17 @@
-"""The artifacts of one call by role: size, lines, type, hash, state, where from, and who else has the content."""
+"""The artifacts of one call: for the Call page their state, for the Artifact page also type, lines and duplicates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from dashboard.artifacts.content import Absence, AbsenceCause, NoContent, find_absence, open_stream
-from dashboard.artifacts.queries import SAME_SHOWN, same_content
-from dashboard.artifacts.view_modes import TEXT, Form, forms_of_head
+from dashboard.artifacts.view_modes import TEXT, ViewMode, view_modes
 from dashboard.models import Artifact, Call
 from envelopes.storage.encoding import SNIFFED, detect_encoding
 
 LISTED = 20
 OPENED = 6  # of which the first bytes are read, for their type
+DUPLICATES = 8  # that are shown
 STATES = {
     Artifact.State.PRESENT: "stored",
     Artifact.State.MISSING: "not imported",
@@ -20,22 +20,8 @@ STATES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
-    """`type` is empty where nobody looked. `lines` are of text; None where they were not counted."""
-
-    artifact: Artifact
-    is_current: bool
-    type: str
-    state: str
-    origin: str
-    lines: int | None
-    same: tuple[Artifact, ...]
-    has_more: bool  # calls with the same content
-
-
-@dataclass(frozen=True, kw_only=True)
-class Glanced:
-    """An artifact on a page that opens none. `absence` is as far as a look at the store's folder tells."""
+class ArtifactSummary:
+    """An artifact on a page that opens none. `absence` is as far as the row and the store's folder show it."""
 
     artifact: Artifact
     absence: Absence | None
@@ -46,66 +32,88 @@ class Glanced:
 
     @property
     def is_lost(self) -> bool:
-        """For whoever wants it back: one that retention took out is no loss, and one that is damaged may be mended."""
-        return self.absence is not None and self.absence.cause in (AbsenceCause.NOT_IMPORTED, AbsenceCause.MISSING)
+        """True for content that an import can bring back; not for what retention removed or what was damaged."""
+        causes = (AbsenceCause.NOT_IMPORTED, AbsenceCause.MISSING)
+        return self.absence is not None and self.absence.cause in causes
 
 
-def glanced(call: Call) -> tuple[Glanced, ...]:
+def artifact_summaries(call: Call) -> tuple[ArtifactSummary, ...]:
     """All artifacts of a call, in their order."""
-    return tuple(Glanced(artifact=one, absence=find_absence(one)) for one in call.artifacts.order_by("ordinal"))
+    artifacts = call.artifacts.order_by("ordinal")
+    return tuple(ArtifactSummary(artifact=artifact, absence=find_absence(artifact)) for artifact in artifacts)
 
 
-def listing_of(artifact: Artifact, known: Form | Absence | None) -> tuple[Listed, ...]:
-    """All of its call, in their order; none where it is the only one. `known` is what was found of the artifact."""
-    found = list(artifact.call.artifacts.order_by("ordinal"))
-    if len(found) < 2:
+@dataclass(frozen=True, kw_only=True)
+class ListedArtifact:
+    """`type` is empty where the content was not opened; `lines` is None where they were not counted.
+
+    `duplicates` are artifacts of other calls with the same content, DUPLICATES at most.
+    """
+
+    artifact: Artifact
+    is_current: bool
+    type: str
+    state: str
+    origin: str
+    lines: int | None
+    duplicates: tuple[Artifact, ...]
+    has_more_duplicates: bool
+
+
+def list_call_artifacts(current: Artifact, opened: ViewMode | Absence | None) -> tuple[ListedArtifact, ...]:
+    """The artifacts of the call of `current`; none where it is the only one.
+
+    `opened` is what was found of `current`: how it is viewed, or why there is no content.
+    """
+    artifacts = list(current.call.artifacts.order_by("ordinal")[: LISTED + 1])
+    if len(artifacts) < 2:
         return ()
-    return tuple(
-        _listed(one, artifact, known if one.pk == artifact.pk else _looked_at(one) if place < OPENED else None)
-        for place, one in enumerate(found[:LISTED])
-    )
+    listed = []
+    for index, artifact in enumerate(artifacts[:LISTED]):
+        is_current = artifact.pk == current.pk
+        known = opened if is_current else _look_at(artifact) if index < OPENED else None
+        has_lines = artifact.state != Artifact.State.MISSING and (not isinstance(known, ViewMode) or known.has_text)
+        duplicates = list(Artifact.objects.duplicates(artifact)[: DUPLICATES + 1])
+        listed.append(
+            ListedArtifact(
+                artifact=artifact,
+                is_current=is_current,
+                type=known.label if isinstance(known, ViewMode) else "",
+                state=_state(artifact, known),
+                origin=artifact_origin(artifact),
+                lines=artifact.lines if has_lines else None,
+                duplicates=tuple(duplicates[:DUPLICATES]),
+                has_more_duplicates=len(duplicates) > DUPLICATES,
+            )
+        )
+    return tuple(listed)
 
 
-def _listed(one: Artifact, current: Artifact, found: Form | Absence | None) -> Listed:
-    same = same_content(one)
-    has_lines = one.state != Artifact.State.MISSING and (not isinstance(found, Form) or found.has_text)
-    return Listed(
-        artifact=one,
-        is_current=one.pk == current.pk,
-        type=found.label if isinstance(found, Form) else "",
-        state=_state(one, found),
-        origin=origin_of(one),
-        lines=one.lines if has_lines else None,
-        same=same[:SAME_SHOWN],
-        has_more=len(same) > SAME_SHOWN,
-    )
+def _state(artifact: Artifact, known: ViewMode | Absence | None) -> str:
+    """The state of the row; for content that should be stored and is not, the heading of its absence."""
+    is_stored = artifact.observation_id is None and artifact.state == Artifact.State.PRESENT
+    return known.heading if isinstance(known, Absence) and is_stored else artifact_state(artifact)
 
 
-def _state(one: Artifact, found: Form | Absence | None) -> str:
-    """What the row says, but for a content that ought to be there and is not."""
-    is_told = one.observation_id is not None or one.state != Artifact.State.PRESENT
-    return found.heading if isinstance(found, Absence) and not is_told else state_of(one)
-
-
-def state_of(artifact: Artifact) -> str:
+def artifact_state(artifact: Artifact) -> str:
     return "part of the recording" if artifact.observation_id is not None else STATES[Artifact.State(artifact.state)]
 
 
-def origin_of(artifact: Artifact) -> str:
+def artifact_origin(artifact: Artifact) -> str:
     if artifact.observation_id is not None:
         return f"the recorded result, {artifact.pointer}" if artifact.pointer else "the recorded result"
     return "a file that the recording names"
 
 
-def _looked_at(artifact: Artifact) -> Form | Absence:
-    """By the first bytes of a file; a field of a recorded result is text, and is not read for that."""
+def _look_at(artifact: Artifact) -> ViewMode | Absence:
+    """The default view mode by the first bytes of a file. A field of a recorded result is text and is not read."""
     if artifact.observation_id is not None:
         return TEXT
     try:
         with open_stream(artifact) as stream:
             head = stream.read(SNIFFED)
-    except NoContent as no:
-        return no.absence
-    except OSError:  # it was there a moment ago
+    except NoContent as error:
+        return error.absence
+    except OSError:  # it could be opened a moment ago
         return Absence(cause=AbsenceCause.UNREACHABLE)
-    return forms_of_head(head, detect_encoding(head).name, artifact.path)[0]
+    return view_modes(head, detect_encoding(head).name, artifact.path)[0]

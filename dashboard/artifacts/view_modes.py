@@ -1,7 +1,6 @@
-"""In which forms an artifact can be looked at, by what its first bytes are. Never as HTML, SVG or Markdown.
+"""The ways of viewing an artifact, chosen by its first bytes and its name. Never as HTML, SVG or Markdown.
 
-The first that fits is the one that opens. Text and bytes are always offered, so that nothing hides
-behind a form that was chosen wrongly. A tree has no lines: who asks for a line gets the first form that has.
+The first mode that fits is the default. Text and bytes are always offered, in case another mode was chosen wrongly.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 
-from dashboard.artifacts.content import Content
-from dashboard.artifacts.picture import picture_of
-from dashboard.artifacts.window import delimiter_of
+from dashboard.artifacts.window import find_delimiter
+from dashboard.text.images import read_image_header
 from envelopes.storage.encoding import SNIFFED, decode
 from envelopes.storage.json_members import LONGEST_NAME, list_members
 
-LINES = 6
+JSON_LINES = 6  # lines that are looked at
+TABLE_LINES = 5
 LONGEST_CHARACTER = 4  # bytes
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 _DIFF = re.compile(r"^(diff --git |--- [^\n]+\n\+\+\+ |@@ -\d+)", re.MULTILINE)
@@ -25,8 +24,8 @@ _TABLE_NAME = re.compile(r"\.(csv|tsv)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Form:
-    """`fits` looks at the first bytes as text, and at the name. `has_lines`: what it shows is a window of lines."""
+class ViewMode:
+    """`fits` gets the first bytes as text, and the name. `has_lines`: its window consists of lines."""
 
     name: str
     label: str
@@ -35,68 +34,65 @@ class Form:
     has_text: bool = True
 
 
-FORMS = (
-    Form("json", "JSON", lambda head, _name: _is_json(head), has_lines=False),
-    Form("jsonl", "JSON lines", lambda head, _name: _is_json_lines(head)),
-    Form("ansi", "Terminal", lambda head, _name: bool(_COLOUR.search(head))),
-    Form("diff", "Diff", lambda head, _name: bool(_DIFF.search(head))),
-    Form("table", "Table", lambda head, name: bool(_TABLE_NAME.search(name)) or _is_table(head)),
-    Form("text", "Text", lambda _head, _name: True),
+MODES = (
+    ViewMode("json", "JSON", lambda head, _name: _is_json(head), has_lines=False),
+    ViewMode("jsonl", "JSON lines", lambda head, _name: _is_json_lines(head)),
+    ViewMode("ansi", "Terminal", lambda head, _name: bool(_COLOUR.search(head))),
+    ViewMode("diff", "Diff", lambda head, _name: bool(_DIFF.search(head))),
+    ViewMode("table", "Table", lambda head, name: bool(_TABLE_NAME.search(name)) or _is_table(head)),
+    ViewMode("text", "Text", lambda _head, _name: True),
 )
-TEXT = next(form for form in FORMS if form.name == "text")
-BYTES = Form("hex", "Bytes", lambda _head, _name: True, has_lines=False, has_text=False)
-PICTURE = Form("picture", "Picture", lambda _head, _name: True, has_lines=False, has_text=False)
+TEXT = MODES[-1]
+BYTES = ViewMode("hex", "Bytes", lambda _head, _name: True, has_lines=False, has_text=False)
+PICTURE = ViewMode("picture", "Picture", lambda _head, _name: True, has_lines=False, has_text=False)
 
 
-def forms_of(content: Content, name: str) -> tuple[Form, ...]:
-    return forms_of_head(content.head, content.encoding.name, name)
-
-
-def forms_of_head(head: bytes, encoding: str, name: str) -> tuple[Form, ...]:
-    """`encoding` is empty for what is no text."""
-    picture = (PICTURE,) if picture_of(head) else ()
+def view_modes(head: bytes, encoding: str, name: str) -> tuple[ViewMode, ...]:
+    """The modes that fit content that begins with `head`. `encoding` is empty for what is not text."""
+    picture = (PICTURE,) if read_image_header(head) else ()
     if not encoding:
         return (*picture, BYTES, TEXT)
     text = decode(head, encoding)
-    # A tree reads bytes, and JSON is UTF-8 (RFC 8259).
-    offered = FORMS if encoding == "utf-8" else [form for form in FORMS if "json" not in form.name]
-    return (*picture, *(form for form in offered if form.fits(text, name)), BYTES)
+    # JSON is read as bytes, and is UTF-8 (RFC 8259).
+    offered = MODES if encoding == "utf-8" else [mode for mode in MODES if "json" not in mode.name]
+    return (*picture, *(mode for mode in offered if mode.fits(text, name)), BYTES)
 
 
-def chosen(forms: tuple[Form, ...], name: str, *, is_place: bool) -> Form:
-    """The one that is named, else the first; the first with lines where a place in them is asked for."""
-    named = next((form for form in forms if form.name == name), None)
-    if named is None and is_place and forms[0].name == "json":
-        return next(form for form in forms if form.has_lines)
-    return named or forms[0]
+def pick_mode(modes: tuple[ViewMode, ...], name: str, *, needs_lines: bool) -> ViewMode:
+    """The mode `name`, else the first; instead of a JSON tree the first with lines where a line is asked for."""
+    named = next((mode for mode in modes if mode.name == name), None)
+    if named is None and needs_lines and modes[0].name == "json":
+        return next(mode for mode in modes if mode.has_lines)
+    return named or modes[0]
 
 
 def _is_json(head: str) -> bool:
-    """One object or array, as far as its first members are within the head, and nothing behind it.
+    """True for one object or array with nothing behind it, as far as the head shows.
 
-    One that is cut short is unfolded where it has a member that is whole.
+    One that was cut short qualifies where it has a complete member.
     """
     raw = head.removeprefix("\ufeff").encode("utf-8", "surrogateescape")
     if raw.lstrip()[:1] not in (b"{", b"["):
         return False
-    found = list_members(BytesIO(raw), 0)
-    if found.end >= 0:
-        return not raw[found.end :].strip()
-    is_long = len(raw) >= SNIFFED - LONGEST_CHARACTER  # and so the head of something longer, cut anywhere
-    if is_long:
-        return found.fault < 0 or found.fault >= len(raw) - LONGEST_NAME
-    return found.fault < 0 or (found.fault >= len(raw) and bool(found.members))
+    value = list_members(BytesIO(raw), 0)
+    if value.end >= 0:
+        return not raw[value.end :].strip()
+    is_cut_head = len(raw) >= SNIFFED - LONGEST_CHARACTER  # the head of longer content, cut anywhere
+    if is_cut_head:
+        return value.fault < 0 or value.fault >= len(raw) - LONGEST_NAME
+    return value.fault < 0 or (value.fault >= len(raw) and bool(value.members))
 
 
 def _is_json_lines(head: str) -> bool:
-    """Two lines and more, of which the first are an object or an array each."""
-    lines = [line for line in head.removeprefix("\ufeff").split("\n")[:LINES] if line.strip()]
-    whole = lines[:-1] or lines
-    return len(lines) > 1 and all(line[:1] in ("{", "[") and _is_json(line) for line in whole)
+    """True for two lines and more of which each but the last is an object or array."""
+    lines = [line for line in head.removeprefix("\ufeff").split("\n")[:JSON_LINES] if line.strip()]
+    complete = lines[:-1] or lines
+    return len(lines) > 1 and all(line[:1] in ("{", "[") and _is_json(line) for line in complete)
 
 
 def _is_table(head: str) -> bool:
-    """Three columns and more, the same number in the first five lines."""
-    lines = head.split("\n")[:5]
-    counts = {line.count(delimiter_of(head)) for line in lines}
-    return len(lines) == 5 and len(counts) == 1 and min(counts) >= 2 and not head.lstrip().startswith(("{", "["))
+    """True for three columns and more, the same number in each of the first five lines."""
+    lines = head.split("\n")[:TABLE_LINES]
+    counts = {line.count(find_delimiter(head)) for line in lines}
+    is_json = head.lstrip().startswith(("{", "["))
+    return len(lines) == TABLE_LINES and len(counts) == 1 and min(counts) >= 2 and not is_json

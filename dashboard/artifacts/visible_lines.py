@@ -1,67 +1,74 @@
-"""Which lines of an artifact the standing receipt shows: aligned for a recorded field, found again in a stored file.
+"""Which lines of an artifact the current receipt shows the model.
 
-A receipt that shows a file from elsewhere has its beginning behind a preview's words, its beginning and
-end around a cut, or all of it (envelopes/alignment/excerpt.py). That is looked for in the first and last ENDS bytes.
-What stands nowhere there is unknown: nothing is said then, and nothing counts as unseen.
+A field of a recorded result is aligned with the receipt. In a stored file the receipt's text is looked for: it shows
+the beginning behind a preview's words, the beginning and the end around a cut, or the whole file
+(`envelopes.alignment.excerpt`). Only the first and last EXCERPT_BYTES of the file are searched. A receipt that is not
+found there leaves it unknown which lines the model saw: no line is marked then, neither seen nor unseen.
 
-`?unseen` asks for the first line that the model never saw; of a long line of which it got the beginning,
-for the byte behind that.
+A cut counts whole lines. Of a preview that ends within a line, and of an output on one line, that alone would show
+"none of 1 lines" for 2,000 characters that the model did get; PartialLine is that line.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dashboard.artifacts.content import Content
-from dashboard.artifacts.location import Wanted
-from dashboard.calls.begun_line import LONG, Begun, begun_line, shown_of
+from dashboard.artifacts.location import Location
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Artifact
 from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.spans import Span, find_cut, whole_cut
+from envelopes.schema.receipt import Receipt
 from envelopes.storage.encoding import MARKS, decode
 from envelopes.storage.line_index import WIDE, next_end
 from envelopes.storage.line_window import WindowStart
 from envelopes.text.preview import Cut
 
-ENDS = 256 * 1024  # bytes; a receipt of more is not looked for
-LEAST = 16 * 1024  # bytes of each end that are looked at, however short the receipt is
-MARK = "\ufeff"
+EXCERPT_BYTES = 256 * 1024  # of each end of a file; a longer receipt is not looked for
+LEAST_EXCERPT_BYTES = 16 * 1024  # of each end, however short the receipt is
+LONG_BEGINNING = 1_000  # characters or bytes of a line: from there on links lead behind them, not to the line's start
+BYTE_ORDER_MARK = "\ufeff"
+TextSpan = tuple[int, int]  # characters [start, end) of a text
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """`cut` counts whole lines. Of line `begun` the model got `begun_size` bytes, up to `begun_to`; 0 for none."""
+class VisibleLines:
+    """`cut` counts whole lines. The model got `partial_size` bytes of line `partial_line`, up to byte `partial_end`.
+
+    `partial_line` counts from 1 and is 0 where there is none.
+    """
 
     cut: Cut
-    begun: int = 0
-    begun_to: int = 0
-    begun_size: int = 0
+    partial_line: int = 0
+    partial_end: int = 0
+    partial_size: int = 0
 
-    @property
-    def first(self) -> Unseen | None:
-        return self.after(0)
-
-    def after(self, line: int) -> Unseen | None:
-        """Of the next stretch behind a line that the model never saw; the first one where none is left."""
+    def next_unseen(self, line: int) -> UnseenLines | None:
+        """The next lines behind `line` that the model did not see; the first ones where there are none behind it."""
         starts = [start + 1 for start, _ in self.cut.gaps]
-        found = next((start for start in starts if start > line), starts[0] if starts else 0)
-        is_begun = found == self.begun and self.begun_size > LONG
-        return Unseen(line=found, offset=self.begun_to if is_begun else -1) if found else None
+        if not starts:
+            return None
+        first = next((start for start in starts if start > line), starts[0])
+        is_partial = first == self.partial_line and self.partial_size > LONG_BEGINNING
+        return UnseenLines(line=first, offset=self.partial_end if is_partial else -1)
 
-    def of_row(self, line: int, start: int, end: int) -> str:
-        """Of line `line`, of which a row shows the bytes [start, end): yes, no or part; nothing for no line."""
-        if line and line == self.begun:
-            return "no" if start >= self.begun_to else "yes" if end <= self.begun_to else "part"
-        return _of_line(self.cut, line - 1) if line else ""
+    def row_state(self, line: int, start: int, end: int) -> str:
+        """How much the model saw of a row with the bytes [start, end) of `line`: yes, no or part; "" without a line."""
+        if not line:
+            return ""
+        if line == self.partial_line:
+            return "no" if start >= self.partial_end else "yes" if end <= self.partial_end else "part"
+        index = bisect_right(self.cut.shown, (line - 1, self.cut.total)) - 1
+        return "yes" if index >= 0 and line - 1 < self.cut.shown[index][1] else "no"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unseen:
-    """`offset` is -1 where the line's beginning is meant."""
+class UnseenLines:
+    """The start of lines that the model did not see; `offset` is -1 where the beginning of the line is meant."""
 
     line: int
     offset: int
@@ -75,95 +82,137 @@ class Unseen:
         return f"#L{self.line}"
 
     @property
-    def wanted(self) -> Wanted:
+    def location(self) -> Location:
         if self.offset >= 0:
-            return Wanted(place=WindowStart(offset=self.offset))
-        return Wanted(place=WindowStart(line=self.line), lines=range(self.line, self.line + 1))
+            return Location(start=WindowStart(offset=self.offset))
+        return Location(start=WindowStart(line=self.line), lines=range(self.line, self.line + 1))
 
 
-def _of_line(cut: Cut, index: int) -> str:
-    at = bisect_right(cut.shown, (index, cut.total)) - 1
-    return "yes" if at >= 0 and index < cut.shown[at][1] else "no"
-
-
-def seen_of(artifact: Artifact, content: Content) -> Seen | None:
-    """None when nothing says so, or while the lines are being counted."""
+def find_visible_lines(
+    artifact: Artifact, content: Content, *, excerpt_bytes: int = EXCERPT_BYTES
+) -> VisibleLines | None:
+    """None where the receipt does not show it, or while the lines are still being counted."""
     chosen = {"result": str(artifact.observation_id)} if artifact.observation_id else {}
-    surfaces = surfaces_of(artifact.call, chosen)
+    evidence = surfaces_of(artifact.call, chosen)
     if artifact.observation_id is not None:
-        return _seen_of_field(artifact, surfaces, content)
-    if not content.is_indexed or not content.encoding.name or not content.size or len(surfaces.content or b"") > ENDS:
+        return _find_in_field(artifact, evidence, content)
+    receipt_size = len(evidence.content or b"")
+    if not content.is_indexed or not content.encoding.name or not content.size or receipt_size > excerpt_bytes:
         return None
-    return _seen_of_file(_words(surfaces), content, min(ENDS, LEAST + 4 * len(surfaces.content or b"")))
+    ends = min(excerpt_bytes, LEAST_EXCERPT_BYTES + 4 * receipt_size)
+    return _find_in_file(_receipt_text(evidence), content, ends)
 
 
-def _seen_of_field(artifact: Artifact, surfaces: Surfaces, content: Content) -> Seen | None:
-    receipt = surfaces.halves.receipt
-    cut = next((one.cut for one in surfaces.halves.outputs if one.field.pointer == artifact.pointer), None)
+def _find_in_field(artifact: Artifact, evidence: Surfaces, content: Content) -> VisibleLines | None:
+    receipt = evidence.halves.receipt
+    outputs = evidence.halves.outputs
+    cut = next((output.cut for output in outputs if output.field.pointer == artifact.pointer), None)
     if receipt is None or cut is None:
         return None
     if cut.is_whole:
-        return Seen(cut=cut)
+        return VisibleLines(cut=cut)
     content.stream.seek(0)
     text = content.stream.read().decode("utf-8", "surrogatepass")
-    begun = begun_line(text, shown_of(receipt, artifact.pointer), cut)
-    return _with_begun(cut, begun, lambda upto: len(text[:upto].encode("utf-8", "surrogatepass")))
+    partial = find_partial_line(text, shown_spans(receipt, artifact.pointer), cut)
+    if partial is None:
+        return VisibleLines(cut=cut)
+    start, end = (len(text[:offset].encode("utf-8", "surrogatepass")) for offset in (partial.start, partial.end))
+    return VisibleLines(cut=cut, partial_line=partial.line, partial_end=end, partial_size=end - start)
 
 
-def _with_begun(cut: Cut, begun: Begun | None, offset_of: Callable[[int], int]) -> Seen:
-    if begun is None:
-        return Seen(cut=cut)
-    start, end = offset_of(begun.start), offset_of(begun.end)
-    return Seen(cut=cut, begun=begun.line, begun_to=end, begun_size=end - start)
-
-
-def _words(surfaces: Surfaces) -> str:
-    """The receipt where it is one text; parts between which there is something else are looked at by nobody."""
+def _receipt_text(evidence: Surfaces) -> str:
+    """The text of a receipt. Of a receipt in parts it is their joined text, which is found only where it is one run."""
     try:
-        recorded = json.loads(surfaces.content or b"null")
+        recorded = json.loads(evidence.content or b"null")
     except (ValueError, RecursionError):
         return ""
-    return recorded if isinstance(recorded, str) else surfaces.receipt_text
+    return recorded if isinstance(recorded, str) else evidence.receipt_text
 
 
-def _seen_of_file(receipt: str, content: Content, ends: int) -> Seen | None:
-    head, tail = _ends(content, ends)
-    value = head + tail
-    spans = match_excerpt(receipt, value, "") if receipt.strip() and value.strip() else []
+def _find_in_file(receipt: str, content: Content, ends: int) -> VisibleLines | None:
+    head, tail = _read_ends(content, ends)
+    spans = match_excerpt(receipt, head + tail, "") if receipt.strip() and (head + tail).strip() else []
     if not spans:
         return None
-    cut = _cut_around(head, tail, spans, content.index.lines) if tail else find_cut(value, spans)
-    begun = begun_line(head, [(one.value_start, one.value_end) for one in spans if one.value_end <= len(head)], cut)
-    return _with_begun(cut, begun, lambda upto: _size_of(content, head[:upto]))
-
-
-def _size_of(content: Content, text: str) -> int:
-    """Bytes of a beginning, with the mark that stands before it."""
-    mark = next((len(mark) for mark in MARKS if content.head.startswith(mark)), 0)
+    cut = _cut_around(head, tail, spans, content.index.lines) if tail else find_cut(head, spans)
+    head_spans = [(span.value_start, span.value_end) for span in spans if span.value_end <= len(head)]
+    partial = find_partial_line(head, head_spans, cut)
+    if partial is None:
+        return VisibleLines(cut=cut)
     encoding = content.index.encoding
-    return mark + len(text.encode(encoding, "surrogatepass" if encoding in WIDE else "surrogateescape"))
+    errors = "surrogatepass" if encoding in WIDE else "surrogateescape"
+    mark = next((len(mark) for mark in MARKS if content.head.startswith(mark)), 0)
+    start, end = (mark + len(head[:offset].encode(encoding, errors)) for offset in (partial.start, partial.end))
+    return VisibleLines(cut=cut, partial_line=partial.line, partial_end=end, partial_size=end - start)
 
 
-def _ends(content: Content, ends: int) -> tuple[str, str]:
-    """All of a file of twice `ends` bytes, else whole lines of its end. No agent prints a mark of byte order."""
+def _read_ends(content: Content, ends: int) -> tuple[str, str]:
+    """All of a file of at most twice `ends` bytes and ""; else its beginning, and whole lines of its end.
+
+    A byte order mark is left out, because no agent prints it.
+    """
     encoding = content.index.encoding
     content.stream.seek(0)
     if content.size <= 2 * ends:
-        return decode(content.stream.read(), encoding).removeprefix(MARK), ""
-    head = decode(content.stream.read(ends), encoding).removeprefix(MARK)
+        return decode(content.stream.read(), encoding).removeprefix(BYTE_ORDER_MARK), ""
+    head = decode(content.stream.read(ends), encoding).removeprefix(BYTE_ORDER_MARK)
     content.stream.seek(content.size - ends)
     tail = content.stream.read(ends)
-    begin = next_end(tail, 0, encoding) + (2 if encoding in WIDE else 1)
-    return head, decode(tail[begin:], encoding) if begin > 1 else ""
+    first_line = next_end(tail, 0, encoding) + (2 if encoding in WIDE else 1)
+    return head, decode(tail[first_line:], encoding) if first_line > 1 else ""
 
 
 def _cut_around(head: str, tail: str, spans: list[Span], lines: int) -> Cut:
-    """Places in the two ends, as lines of the whole; a line that the head cuts is none that it shows."""
+    """Spans in the two ends as a cut of all `lines`. A line that the head breaks off does not count as shown."""
     border = len(head)
-    first = find_cut(head, [one for one in spans if one.value_end <= border])
-    moved = [Span(one.start, one.end, "", one.value_start - border, one.value_end - border) for one in spans]
-    last = find_cut(tail, [one for one in moved if one.value_start >= 0])
+    head_cut = find_cut(head, [span for span in spans if span.value_end <= border])
+    moved = [Span(span.start, span.end, "", span.value_start - border, span.value_end - border) for span in spans]
+    tail_cut = find_cut(tail, [span for span in moved if span.value_start >= 0])
     before = lines - whole_cut(tail).total
-    shown = [span for span in first.shown if span[1] < first.total]
-    shown += [(start + before, end + before) for start, end in last.shown]
+    shown = [stretch for stretch in head_cut.shown if stretch[1] < head_cut.total]
+    shown += [(start + before, end + before) for start, end in tail_cut.shown]
     return Cut("lines", lines, tuple(shown))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialLine:
+    """Characters [start, end) of a text are the shown beginning of its line number `line`, counted from 1."""
+
+    line: int
+    start: int
+    end: int
+
+
+def find_partial_line(text: str, shown: Iterable[TextSpan], cut: Cut) -> PartialLine | None:
+    """The first line of `cut` that is not shown whole, where the spans `shown` contain its beginning."""
+    first_gap = cut.gaps[0][0] if cut.gaps else -1
+    for begin, end in _joined(sorted(shown)):
+        start = text.rfind("\n", 0, end) + 1
+        if begin <= start < end < len(text) and text.count("\n", 0, start) == first_gap:
+            return PartialLine(line=first_gap + 1, start=start, end=end)
+    return None
+
+
+def shown_spans(receipt: Receipt, pointer: str) -> list[TextSpan]:
+    """The spans of the recorded field at `pointer` that a receipt contains."""
+    return [
+        (segment.source.start, segment.source.end)
+        for segment in receipt.segments
+        if segment.source is not None
+        and (segment.source.document, segment.source.pointer) == ("complete", pointer)
+        and segment.source.start is not None
+        and segment.source.end is not None
+    ]
+
+
+def _joined(spans: Iterable[TextSpan]) -> Iterator[TextSpan]:
+    """Spans in order, those that touch or overlap as one."""
+    begin, reached = -1, -1
+    for start, end in spans:
+        if start > reached >= 0:
+            yield begin, reached
+        if start > reached or reached < 0:
+            begin = start
+        reached = max(reached, end)
+    if reached >= 0:
+        yield begin, reached

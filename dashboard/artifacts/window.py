@@ -1,7 +1,7 @@
 """A window of an artifact as rows of a page: text, terminal output, a diff, a table, bytes.
 
-A window is at most 400 lines and 64 KiB. A line longer than that is shown in stretches, each a window
-by bytes within the line.
+A window has at most 400 lines and 64 KiB. A line longer than that is shown in stretches, each a window by bytes
+within the line.
 """
 
 from __future__ import annotations
@@ -11,88 +11,81 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from django.utils.safestring import SafeString
 
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.json_tree import value_address
-from dashboard.artifacts.search import marked
-from dashboard.artifacts.visible_lines import Seen
-from dashboard.text.ansi_markup import PLAIN, ansi_rows, style_after
+from dashboard.artifacts.search import highlight_matches
+from dashboard.artifacts.visible_lines import VisibleLines
+from dashboard.text.ansi_markup import PLAIN, render_ansi_lines, style_after
 from dashboard.text.text_markup import escape, escape_decoded
 from envelopes.storage.encoding import decode
 from envelopes.storage.line_index import WIDE
 from envelopes.storage.line_window import LineWindow, WindowStart, read_window
 from envelopes.storage.search import TextQuery
 
-ROWLESS = ("json", "picture")
-HEX_ROW = 16
+MODES_WITHOUT_ROWS = ("json", "picture")
+HEX_ROW = 16  # bytes
 HEX_BYTES = 4096
-STYLE_FROM = 16 * 1024  # bytes before a window from which its first colours follow
-COLUMNS = 60
-RECORD = 50  # lines of one record of a table: where a quote is not closed by then, it opens nothing
-CELL = 400  # characters
-BEGINNING = 300  # characters of a line of JSON
-SEEN_SAID = {
+STYLE_BYTES = 16 * 1024  # before a window, from which its first colours follow
+MOST_COLUMNS = 60
+LONGEST_RECORD = 50  # lines of one record of a table: a quote that is not closed by then opens nothing
+LONGEST_CELL = 400  # characters
+JSON_BEGINNING = 300  # characters of a line of JSON
+STATE_LABELS = {
     "": "",
     "yes": "",
-    "no": ", never seen by the model",
-    "part": ", of which the model got the beginning",
+    "no": ", not seen by the model",
+    "part": ", of which the model saw the beginning",
 }
 DIFF_KINDS = {"+": "add", "-": "del", "@": "at"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """A line, a stretch of one, or 16 bytes. `number` is 0 where no line number is known.
+class ArtifactRow:
+    """A line, a stretch of one, or 16 bytes. `number` is 0 where the line number is not known.
 
-    `seen` is yes, no, or part for a line of which the model got the beginning; empty where nothing says so.
+    `seen` is yes, no, or part for a line of which the model got the beginning; empty where it is not known.
     """
 
     number: int
     offset: int
     html: SafeString
     seen: str = ""
-    is_asked: bool = False  # the address names this line
+    is_highlighted: bool = False  # the address names this line
     is_continued: bool = False  # begins inside the line
     kind: str = ""
     cells: tuple[SafeString, ...] = ()
-    fold: str = ""  # the address of the JSON value that the line holds
-    kept: str = ""  # what every link of the page keeps
+    json_address: str = ""  # of the JSON value on the line
+    query_suffix: str = ""  # the part of the query string that every link of the page keeps
 
     @property
     def anchor(self) -> str:
         return f"L{self.number}" if self.number else f"B{self.offset}"
 
     @property
-    def query(self) -> str:
-        return f"line={self.number}" if self.number else f"offset={self.offset}"
-
-    @property
     def href(self) -> str:
-        return f"?{self.query}{self.kept}#{self.anchor}"
+        query = f"line={self.number}" if self.number else f"offset={self.offset}"
+        return f"?{query}{self.query_suffix}#{self.anchor}"
 
     @property
     def label(self) -> str:
-        """What is read aloud of the number."""
-        return (f"Line {self.number}" if self.number else f"Byte {self.offset}") + SEEN_SAID[self.seen]
+        """The accessible name of the link in the margin."""
+        return (f"Line {self.number}" if self.number else f"Byte {self.offset}") + STATE_LABELS[self.seen]
 
     @property
-    def mark(self) -> str:
-        """The number as it stands in the margin."""
+    def margin(self) -> str:
         return (str(self.number) if self.number else f"@{self.offset:,}") + ("…" if self.is_continued else "")
-
-    @property
-    def is_flat(self) -> bool:
-        return not self.fold
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactWindow:
-    """Bytes [start, end) of `size`; `first` and `last` are line numbers, 0 where none is known."""
+    """Bytes [start, end) of `size` in a view mode; `first` and `last` are line numbers, 0 where none is known."""
 
-    form: str
-    rows: tuple[Row, ...]
+    mode: str
+    rows: tuple[ArtifactRow, ...]
     start: int
     end: int
     size: int
@@ -104,172 +97,170 @@ class ArtifactWindow:
         return self.first + max(0, len(self.rows) - 1) if self.first else 0
 
     @property
+    def label(self) -> str:
+        return f"lines {self.first} to {self.last}" if self.first else f"bytes {self.start} to {self.end}"
+
+    @property
     def percent(self) -> int:
         return self.start * 100 // self.size if self.size else 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Marks:
-    """What is said of lines beside their text: which the model got, which the address names, what was looked for."""
+class WindowMarks:
+    """What is marked in a window: lines that the model saw, lines that the address names, and matches of a search."""
 
-    seen: Seen | None = None
+    visible: VisibleLines | None = None
     lines: range = range(0)
     query: TextQuery | None = None
-    kept: str = ""
+    query_suffix: str = ""
+
+
+class _RenderedLine(NamedTuple):
+    html: SafeString
+    kind: str = ""
+    cells: tuple[SafeString, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """The lines of a window, and what a row of them needs to know."""
-
+class _WindowText:
     content: Content
     window: LineWindow
-    texts: list[str]
+    lines: list[str]
     query: TextQuery | None
 
 
-def window_of(content: Content, form: str, place: WindowStart, marks: Marks) -> ArtifactWindow:
-    """What was looked for is set off in the form of text. A form without lines has no rows."""
-    if form in ROWLESS:
-        return ArtifactWindow(form=form, rows=(), start=0, end=content.size, size=content.size, first=0)
-    return _hex_window(content, place, marks.kept) if form == "hex" else _line_window(content, form, place, marks)
-
-
-def _line_window(content: Content, form: str, place: WindowStart, marks: Marks) -> ArtifactWindow:
-    window = read_window(content.stream, content.index, place)
-    texts = decode(window.data, content.index.encoding).split("\n")
-    ends_open = texts[-1] != ""
-    if not ends_open:
-        texts.pop()
-    found = _Lines(content, window, texts, marks.query)
+def load_window(content: Content, mode: str, start: WindowStart, marks: WindowMarks) -> ArtifactWindow:
+    """Reads a window of the content. Matches are highlighted in text only; JSON and pictures have no rows."""
+    if mode in MODES_WITHOUT_ROWS:
+        return ArtifactWindow(mode=mode, rows=(), start=0, end=content.size, size=content.size, first=0)
+    if mode == "hex":
+        return _load_hex_window(content, start, marks.query_suffix)
+    window = read_window(content.stream, content.index, start)
+    lines = decode(window.data, content.index.encoding).split("\n")
+    ends_in_line = lines[-1] != ""
+    if not ends_in_line:
+        lines.pop()
     first = window.first or 0
-    needs_starts = not first or form == "jsonl"
-    starts = _starts(window, texts, content.index.encoding) if needs_starts else [window.start] * len(texts)
-    rows = [
-        Row(
-            number=first + index if first else 0,
-            offset=starts[index],
-            html=html,
-            seen=marks.seen.of_row(first + index if first else 0, starts[index], window.end) if marks.seen else "",
-            is_asked=first + index in marks.lines if first else False,
-            is_continued=window.is_continued and index == 0,
-            kind=kind,
-            cells=cells,
-            kept=marks.kept,
-            fold=value_address(starts[index]) if kind == "fold" and not (window.is_continued and index == 0) else "",
+    if first and mode != "jsonl":
+        offsets = [window.start] * len(lines)  # links use the line numbers
+    else:
+        offsets = _line_offsets(window, lines, content.index.encoding)
+    rendered = RENDERERS.get(mode, _render_text)(_WindowText(content, window, lines, marks.query))
+    rows = []
+    for index, (html, kind, cells) in enumerate(rendered):
+        number = first + index if first else 0
+        is_continued = window.is_continued and index == 0
+        rows.append(
+            ArtifactRow(
+                number=number,
+                offset=offsets[index],
+                html=html,
+                seen=marks.visible.row_state(number, offsets[index], window.end) if marks.visible else "",
+                is_highlighted=number in marks.lines,
+                is_continued=is_continued,
+                kind=kind,
+                cells=cells,
+                json_address=value_address(offsets[index]) if kind == "json" and not is_continued else "",
+                query_suffix=marks.query_suffix,
+            )
         )
-        for index, (html, kind, cells) in enumerate(ROWS.get(form, _text_rows)(found))
-    ]
     return ArtifactWindow(
-        form=form,
+        mode=mode,
         rows=tuple(rows),
         start=window.start,
         end=window.end,
         size=window.size,
         first=first,
-        ends_in_line=ends_open and window.end < window.size,
+        ends_in_line=ends_in_line and window.end < window.size,
     )
 
 
-def _starts(window: LineWindow, texts: list[str], encoding: str) -> list[int]:
-    """Where each row begins, for a permalink while no line number is known."""
+def _line_offsets(window: LineWindow, lines: list[str], encoding: str) -> list[int]:
+    """The byte at which each row begins."""
     if encoding in WIDE:
-        sizes = [len(text.encode(encoding, "surrogatepass")) + 2 for text in texts]
+        sizes = [len(line.encode(encoding, "surrogatepass")) + 2 for line in lines]
     else:
         sizes = [len(line) + 1 for line in window.data.split(b"\n")]
     return list(accumulate(sizes, initial=window.start))
 
 
-_Drawn = Sequence[tuple[SafeString, str, tuple[SafeString, ...]]]
+def _render_text(text: _WindowText) -> list[_RenderedLine]:
+    query = text.query
+    return [_RenderedLine(highlight_matches(line, query) if query else escape_decoded(line)) for line in text.lines]
 
 
-def _text_rows(found: _Lines) -> _Drawn:
-    drawn = marked(found.texts, found.query) if found.query else [escape_decoded(line) for line in found.texts]
-    return [(html, "", ()) for html in drawn]
-
-
-def _ansi_rows(found: _Lines) -> _Drawn:
+def _render_ansi(text: _WindowText) -> list[_RenderedLine]:
     style = PLAIN
-    if found.window.start:
-        begin = max(0, found.window.start - STYLE_FROM)
-        found.content.stream.seek(begin)
-        before = found.content.stream.read(found.window.start - begin)
-        style = style_after(decode(before, found.content.index.encoding))
-    return [(html, "", ()) for html in ansi_rows(found.texts, style)]
+    if text.window.start:
+        begin = max(0, text.window.start - STYLE_BYTES)
+        text.content.stream.seek(begin)
+        before = text.content.stream.read(text.window.start - begin)
+        style = style_after(decode(before, text.content.index.encoding))
+    return [_RenderedLine(html) for html in render_ansi_lines(text.lines, style)]
 
 
-def _diff_rows(found: _Lines) -> _Drawn:
-    """By the first character: a window may begin within a hunk. Names of files stand in pairs, and what does not is
-    a line that itself begins with -- or ++."""
-    around = zip(["", *found.texts], found.texts, [*found.texts[1:], ""], strict=False)
-    return [(escape_decoded(line), _diff_kind(before, line, behind), ()) for before, line, behind in around]
+def _render_diff(text: _WindowText) -> list[_RenderedLine]:
+    """Lines are classified by their first character, because a window may begin within a hunk.
 
-
-def _diff_kind(before: str, line: str, behind: str) -> str:
-    is_old = line.startswith("--- ") and behind.startswith("+++ ")
-    is_new = line.startswith("+++ ") and before.startswith("--- ")
-    return "file" if is_old or is_new or line.startswith(("diff ", "index ")) else DIFF_KINDS.get(line[:1], "")
-
-
-def _json_rows(found: _Lines) -> _Drawn:
-    """The beginning of each line; what it holds is unfolded on demand."""
-    shown = [line if len(line) <= BEGINNING else f"{line[:BEGINNING]}…" for line in found.texts]
-    return [(escape_decoded(line), "fold" if line[:1] in ("{", "[") else "", ()) for line in shown]
-
-
-def _table_rows(found: _Lines) -> _Drawn:
-    """A row a line, so that line numbers stay those of the file. A cell over several lines stands whole in the row of
-    its first one, and the rows of the others say so.
+    File names stand in pairs of lines; any other line with --- or +++ is one that itself begins with -- or ++.
     """
-    delimiter = delimiter_of(decode(found.content.head, found.content.index.encoding))
-    drawn: list[tuple[SafeString, str, tuple[SafeString, ...]]] = []
-    while len(drawn) < len(found.texts):
-        at = len(drawn)
-        values, lines = _record(found.texts, at, delimiter)
-        drawn.append((escape(""), "", _drawn_cells(values)))
-        drawn += [(escape(""), "inside", ())] * (lines - 1)
-    return drawn
+    rendered = []
+    for before, line, after in zip(["", *text.lines], text.lines, [*text.lines[1:], ""], strict=False):
+        is_old_name = line.startswith("--- ") and after.startswith("+++ ")
+        is_new_name = line.startswith("+++ ") and before.startswith("--- ")
+        is_header = is_old_name or is_new_name or line.startswith(("diff ", "index "))
+        kind = "file" if is_header else DIFF_KINDS.get(line[:1], "")
+        rendered.append(_RenderedLine(escape_decoded(line), kind))
+    return rendered
 
 
-def _record(texts: Sequence[str], at: int, delimiter: str) -> tuple[list[str], int]:
-    """The values of the record that begins in a line, and over how many lines it goes."""
-    quotes, end = texts[at].count('"') % 2, at + 1
-    while quotes and end < min(len(texts), at + RECORD):
-        quotes, end = (quotes + texts[end].count('"')) % 2, end + 1
-    if end > at + 1 and not quotes:
-        lines = [f"{line.rstrip(chr(13))}\n" for line in texts[at:end]]
-        with suppress(csv.Error):  # a quote that opens nothing: the line stands by itself
-            records = list(
-                csv.reader([line.replace("\0", "\u2400") for line in lines], delimiter=delimiter, strict=True)
-            )
+def _render_json_lines(text: _WindowText) -> list[_RenderedLine]:
+    """The beginning of each line; its value is unfolded on demand."""
+    return [
+        _RenderedLine(escape_decoded(_shortened(line, JSON_BEGINNING)), "json" if line[:1] in ("{", "[") else "")
+        for line in text.lines
+    ]
+
+
+def _render_table(text: _WindowText) -> list[_RenderedLine]:
+    """One row a line, so that line numbers stay those of the file.
+
+    A cell over several lines is shown in the row of its first line; the rows of the others are marked `inside`.
+    """
+    delimiter = find_delimiter(decode(text.content.head, text.content.index.encoding))
+    rendered: list[_RenderedLine] = []
+    while len(rendered) < len(text.lines):
+        values, line_count = _read_record(text.lines, len(rendered), delimiter)
+        rendered.append(_RenderedLine(escape(""), "", _render_cells(values)))
+        rendered += [_RenderedLine(escape(""), "inside")] * (line_count - 1)
+    return rendered
+
+
+RENDERERS: dict[str, Callable[[_WindowText], list[_RenderedLine]]] = {
+    "text": _render_text,
+    "ansi": _render_ansi,
+    "diff": _render_diff,
+    "table": _render_table,
+    "jsonl": _render_json_lines,
+}
+
+
+def _read_record(lines: Sequence[str], start: int, delimiter: str) -> tuple[list[str], int]:
+    """The values of the record that begins in line `start`, and its number of lines."""
+    open_quotes, end = lines[start].count('"') % 2, start + 1
+    while open_quotes and end < min(len(lines), start + LONGEST_RECORD):
+        open_quotes, end = (open_quotes + lines[end].count('"')) % 2, end + 1
+    if end > start + 1 and not open_quotes:
+        record = [f"{line.rstrip(chr(13))}\n".replace("\0", "\u2400") for line in lines[start:end]]
+        with suppress(csv.Error):  # a quote that opens nothing: the line is a record by itself
+            records = list(csv.reader(record, delimiter=delimiter, strict=True))
             if len(records) == 1:
-                return records[0], end - at
-    return _split(texts[at].rstrip("\r"), delimiter), 1
+                return records[0], end - start
+    return _split_values(lines[start].rstrip("\r"), delimiter), 1
 
 
-def delimiter_of(head: str) -> str:
-    """What stands most often in the first line."""
-    first = head.partition("\n")[0]
-    return max("\t;|,", key=first.count)
-
-
-def _drawn_cells(values: Sequence[str]) -> tuple[SafeString, ...]:
-    shown = [value if len(value) <= CELL else f"{value[:CELL]}…" for value in values[:COLUMNS]]
-    more = [f"and {len(values) - COLUMNS} more columns"] if len(values) > COLUMNS else []
-    return tuple(escape_decoded(value) for value in [*shown, *more])
-
-
-def heads_of(content: Content, window: ArtifactWindow) -> tuple[SafeString, ...]:
-    """The cells of a table's first line, for a window that lies behind it."""
-    if window.form != "table" or window.first < 2:
-        return ()
-    head = decode(content.head, content.index.encoding)
-    first, end, _ = head.partition("\n")
-    return _drawn_cells(_split(first.rstrip("\r"), delimiter_of(head))) if end else ()
-
-
-def _split(line: str, delimiter: str) -> list[str]:
-    """As csv reads it, which is asked only where there is anything but delimiters to be read."""
+def _split_values(line: str, delimiter: str) -> list[str]:
+    """The values of one line. `csv` is slower than `split`, and is only used where there are quotes."""
     if '"' not in line and "\0" not in line:
         return line.split(delimiter) if line else []
     try:
@@ -278,31 +269,45 @@ def _split(line: str, delimiter: str) -> list[str]:
         return [line]
 
 
-ROWS: dict[str, Callable[[_Lines], _Drawn]] = {
-    "text": _text_rows,
-    "ansi": _ansi_rows,
-    "diff": _diff_rows,
-    "table": _table_rows,
-    "jsonl": _json_rows,
-}
+def find_delimiter(head: str) -> str:
+    """The most frequent delimiter of the first line."""
+    first_line = head.partition("\n")[0]
+    return max("\t;|,", key=first_line.count)
 
 
-def _hex_window(content: Content, place: WindowStart, kept: str) -> ArtifactWindow:
-    asked = place.offset or 0
-    if place.percent is not None:
-        asked = content.size * min(place.percent, 100) // 100
-    elif place.is_tail:
-        asked = content.size - HEX_BYTES + HEX_ROW
-    start = max(0, min(asked, content.size - 1)) // HEX_ROW * HEX_ROW
-    content.stream.seek(start)
+def _render_cells(values: Sequence[str]) -> tuple[SafeString, ...]:
+    cells = [_shortened(value, LONGEST_CELL) for value in values[:MOST_COLUMNS]]
+    if len(values) > MOST_COLUMNS:
+        cells.append(f"and {len(values) - MOST_COLUMNS} more columns")
+    return tuple(map(escape_decoded, cells))
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def table_header(content: Content, window: ArtifactWindow) -> tuple[SafeString, ...]:
+    """The cells of a table's first line, for a window that begins behind it."""
+    if window.mode != "table" or window.first < 2:
+        return ()
+    head = decode(content.head, content.index.encoding)
+    first_line, newline, _ = head.partition("\n")
+    return _render_cells(_split_values(first_line.rstrip("\r"), find_delimiter(head))) if newline else ()
+
+
+def _load_hex_window(content: Content, start: WindowStart, query_suffix: str) -> ArtifactWindow:
+    offset = start.offset or 0
+    if start.percent is not None:
+        offset = content.size * min(start.percent, 100) // 100
+    elif start.is_tail:
+        offset = content.size - HEX_BYTES + HEX_ROW
+    begin = max(0, min(offset, content.size - 1)) // HEX_ROW * HEX_ROW
+    content.stream.seek(begin)
     data = content.stream.read(HEX_BYTES)
-    rows = [
-        Row(number=0, offset=start + at, html=escape_decoded(_hex_row(data[at : at + HEX_ROW])), kept=kept)
-        for at in range(0, len(data), HEX_ROW)
-    ]
-    return ArtifactWindow(form="hex", rows=tuple(rows), start=start, end=start + len(data), size=content.size, first=0)
-
-
-def _hex_row(data: bytes) -> str:
-    shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
-    return f"{data.hex(' '):<47}  {shown}"
+    rows = []
+    for index in range(0, len(data), HEX_ROW):
+        row = data[index : index + HEX_ROW]
+        characters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        html = escape_decoded(f"{row.hex(' '):<47}  {characters}")
+        rows.append(ArtifactRow(number=0, offset=begin + index, html=html, query_suffix=query_suffix))
+    return ArtifactWindow(mode="hex", rows=tuple(rows), start=begin, end=begin + len(data), size=content.size, first=0)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.http import QueryDict
 
-from dashboard.artifacts.summaries import Glanced, glanced
+from dashboard.artifacts.summaries import ArtifactSummary, artifact_summaries
 from dashboard.calls.call_variants import VariantKey, VariantPane, load_variant_keys, load_variant_pane
 from dashboard.calls.cut_bar import CutBar, cut_bars
 from dashboard.calls.navigation import CallNavigation, load_navigation
@@ -104,7 +104,7 @@ class CallPage:
     receipts: tuple[Option, ...]
     others: dict[str, tuple[Option, ...]]
     attempts: tuple[Attempt, ...]
-    artifacts: tuple[Glanced, ...]
+    artifacts: tuple[ArtifactSummary, ...]
     child: Run | None
     events: tuple[Event, ...]
     has_more_events: bool
@@ -113,7 +113,7 @@ class CallPage:
 def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     reach = lint_reach(query)
     surfaces = surfaces_of(call, query, first=reach)
-    artifacts = glanced(call)
+    artifacts = artifact_summaries(call)
     missing = {artifact.artifact.path for artifact in artifacts if artifact.is_lost}
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else of_receipt("absent")

@@ -20,7 +20,7 @@ from dashboard.evidence.call_evidence import Surfaces, surfaces_of, utf8_length
 from dashboard.evidence.lint_findings import FINDINGS_SHOWN, FindingLine, finding_line
 from dashboard.models import Call, Project
 from dashboard.text.chunks import FIRST_CHARS
-from dashboard.text.diff import Difference, difference
+from dashboard.text.diff import Difference, compute_difference
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from dashboard.variants.render_call import (
@@ -253,7 +253,7 @@ def load_variant_strip(project: Project, call: Call, query: QueryDict) -> Varian
                 change=None if recorded is None else tokens.count - recorded.count,
                 is_cut=is_cut(receipt),
                 findings=len(lint(LintInput(canonical=canonical, receipt=receipt, cuts=cuts), owner.lint)),
-                difference=None if recorded is None else difference(surfaces.receipt_text, receipt.text),
+                difference=None if recorded is None else compute_difference(surfaces.receipt_text, receipt.text),
             )
         )
     return VariantStrip(family=owner.name, recorded=recorded, cells=tuple(cells), sent=tuple(load_fingerprinted(call)))

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dashboard.artifacts.content import AbsenceCause
-from dashboard.artifacts.summaries import Glanced
-from dashboard.calls.begun_line import LONG, begun_line, shown_of
+from dashboard.artifacts.summaries import ArtifactSummary
+from dashboard.artifacts.visible_lines import LONG_BEGINNING, find_partial_line, shown_spans
 from dashboard.models import Artifact
 from dashboard.text.escaping import printable
 from dashboard.text.formatting import format_size
@@ -54,7 +54,7 @@ class CutBar:
     has_key: bool = False  # the first that leads on: what the key `g` opens
 
 
-def cut_bars(halves: Halves, artifacts: Iterable[Glanced], *, got: str) -> tuple[CutBar, ...]:
+def cut_bars(halves: Halves, artifacts: Iterable[ArtifactSummary], *, got: str) -> tuple[CutBar, ...]:
     """`got` begins the sentence, by the receipt's fidelity. None without a receipt: nothing is known then."""
     if halves.receipt is None:
         return ()
@@ -76,7 +76,7 @@ def _is_saved(artifact: Artifact, receipt: Receipt) -> bool:
     return artifact.observation_id is None and f"saved to: {artifact.path}" in receipt.text
 
 
-def _saved_bar(found: Glanced) -> CutBar:
+def _saved_bar(found: ArtifactSummary) -> CutBar:
     artifact, is_here = found.artifact, found.absence is None
     size = format_size(artifact.size)
     lines = "1 line" if artifact.lines == 1 else f"{artifact.lines:,} lines"
@@ -102,8 +102,8 @@ class _Output:
     def __init__(self, output: OutputCut, text: str, receipt: Receipt, *, is_saved: bool) -> None:
         self.field, self.cut, self.text, self.is_saved = output.field, output.cut, text, is_saved
         self.whole = max(_whole(output, text), output.field.first_line - 1 + output.cut.total)
-        shown = () if output.cut.is_whole else shown_of(receipt, output.field.pointer)
-        self.begun = begun_line(text, shown, output.cut)
+        shown = () if output.cut.is_whole else shown_spans(receipt, output.field.pointer)
+        self.begun = find_partial_line(text, shown, output.cut)
 
     @property
     def place(self) -> str:
@@ -111,7 +111,7 @@ class _Output:
         if not self.cut.gaps:
             return ""
         line = self.cut.gaps[0][0] + 1
-        if self.begun and self.begun.end - self.begun.start > LONG:
+        if self.begun and self.begun.end - self.begun.start > LONG_BEGINNING:
             return f"?offset={len(self.text[: self.begun.end].encode('utf-8', 'surrogatepass'))}#L{line}"
         return f"?line={line}#L{line}"
 

@@ -19,8 +19,8 @@ from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Comparison
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
-from dashboard.text.diff import difference
-from dashboard.text.diff_markup import DiffPage, View, diff_page
+from dashboard.text.diff import compute_difference
+from dashboard.text.diff_markup import DiffPage, DiffView, build_diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.fingerprints import text_bytes
 from dashboard.variants.render_call import describe_failure, family_name
@@ -69,7 +69,7 @@ class PairPage:
     others: tuple[tuple[int, str], ...]  # the columns that can be held against the baseline
     ordinal: int
     change: str
-    view: View
+    view: DiffView
     spaces: bool
     difference: DiffPage | None
     walk: Walk
@@ -87,7 +87,7 @@ def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> P
     baseline = replace(written(surfaces, columns[0], row.cells[0]), role="baseline")
     column = written(surfaces, columns[ordinal], row.cells[ordinal])
     canonical = json_markup.pretty(surfaces.canonical)
-    view: View = "unified" if query.get("view") == "unified" else "side"
+    view: DiffView = "unified" if query.get("view") == "unified" else "side"
     spaces = query.get("spaces") == "1"
     return PairPage(
         comparison=comparison,
@@ -148,7 +148,7 @@ def _receipt(surfaces: Surfaces, column: VariantColumn) -> tuple[Receipt | None,
         return None, describe_failure(error)
 
 
-def _difference(baseline: Written, column: Written, view: View, *, spaces: bool, start: int) -> DiffPage | None:
+def _difference(baseline: Written, column: Written, view: DiffView, *, spaces: bool, start: int) -> DiffPage | None:
     if baseline.receipt is None or column.receipt is None:
         return None
-    return diff_page(difference(baseline.text, column.text), view, spaces=spaces, start=start)
+    return build_diff_page(compute_difference(baseline.text, column.text), view, spaces=spaces, start=start)

@@ -16,8 +16,8 @@ from django.core.cache import cache
 from dashboard.renderers.preview_options import RECORDED, Knobs
 from dashboard.renderers.preview_source import Subject
 from dashboard.text.chunks import FIRST_CHARS
-from dashboard.text.diff import difference
-from dashboard.text.diff_markup import DiffPage, diff_page
+from dashboard.text.diff import compute_difference
+from dashboard.text.diff_markup import DiffPage, build_diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.render_call import RenderFailed, is_cut, write_limited_receipt, write_receipt
 from dashboard.variants.variant_list import OfferedVariant, find_variant
@@ -228,8 +228,8 @@ def _compared(
         title, before, tokens = _other(subject, owner, knobs, variants)
     except RenderFailed as error:
         return Compared(title=knobs.against, reason=str(error))
-    found = difference(before, receipt.text)
-    page = diff_page(found, knobs.view, spaces=knobs.spaces, start=knobs.row, room=DIFF_ROOM)
+    found = compute_difference(before, receipt.text)
+    page = build_diff_page(found, knobs.view, spaces=knobs.spaces, start=knobs.row, room=DIFF_ROOM)
     return Compared(title=title, tokens=tokens, page=page)
 
 

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from dashboard.text.diff_markup import View
+from dashboard.text.diff_markup import DiffView
 from dashboard.variants.variant_list import OfferedVariant, find_variant
 from envelopes.schema.budget import CutAt, RenderPolicy
 
@@ -32,7 +32,7 @@ class Knobs:
     head_share: int
     cut_at: CutAt
     against: str
-    view: View
+    view: DiffView
     spaces: bool
     row: int
     problems: tuple[str, ...]
@@ -82,7 +82,7 @@ def knobs(query: Mapping[str, str], variants: tuple[OfferedVariant, ...], *, has
         head_share=reading.number("head", own.head_share, 0, 100),
         cut_at=_cut_at(reading.one_of("cut", own.cut_at, get_args(CutAt))),
         against="" if against == "none" else against,
-        view=_view(reading.one_of("view", "side", get_args(View))),
+        view=_view(reading.one_of("view", "side", get_args(DiffView))),
         spaces="spaces" in query,
         row=reading.number("row", 0, 0, 10_000_000),
         problems=tuple(reading.problems),
@@ -109,5 +109,5 @@ def _cut_at(text: str) -> Literal["lines", "characters"]:
     return "characters" if text == "characters" else "lines"
 
 
-def _view(text: str) -> View:
+def _view(text: str) -> DiffView:
     return "unified" if text == "unified" else "side"

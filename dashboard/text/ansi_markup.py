@@ -1,9 +1,11 @@
-"""Terminal output as a page shows it: colours and weights as classes, every other sequence as a mark.
+"""Terminal output as markup: colours and weights as classes, every other sequence as a mark.
 
-Cursor movement, titles, links and device commands change nothing here: each is one mark that names it,
-so that nothing of the text is hidden and nothing in it acts. The one-byte forms (U+0080 to U+009F) are
-marks like every control character, and begin no sequence. A carriage return is a mark as well: what
-a terminal would have painted over stays to be read.
+Cursor movement, titles, links and device commands have no effect here: each becomes one mark with its name, so that
+nothing of the text is hidden and nothing in it acts. The one-byte forms (U+0080 to U+009F) are marks like every
+control character and begin no sequence. A carriage return is a mark as well, so that text which a terminal would
+have overwritten stays readable.
+
+`rich.ansi` is not used because it drops every sequence but colours and links, which hides what a program sent.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _SEQUENCE = re.compile(
     "|\x1b[ -/]*[0-~]"
 )
 _COLOURS = re.compile("\x1b\\[([0-9:;]*)m")
-_MOST_SEQUENCES = 2_000  # in a line; what is behind them is shown as marks
+_MOST_SEQUENCES = 2_000  # in a line; those behind them are shown as marks of single characters
+_CACHED_PARAMETERS = 32  # characters: longer parameters are not worth a place in the cache
 _NAMES = {
     **dict.fromkeys("ABCDEFGHfd", "cursor"),
     **dict.fromkeys("JK", "erase"),
@@ -33,124 +36,121 @@ _NAMES = {
     **dict.fromkeys("STLM", "scroll"),
     **dict.fromkeys("nc", "query"),
 }
-# What an operating system command (OSC) is about, by its number.
+# Operating system commands (OSC) by their number.
 _COMMANDS = {**dict.fromkeys("012", "title"), "8": "link", "52": "clipboard", **dict.fromkeys(("9", "777"), "notice")}
 _WEIGHTS = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 8: "conceal", 9: "strike"}
 _OFF = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("inverse",), 28: ("conceal",), 29: ("strike",)}
 
 
-class Style(NamedTuple):
-    """Colours 0 to 15 of the terminal's palette; "" is none. Other colours are drawn as the nearest of them."""
+class AnsiStyle(NamedTuple):
+    """Colours 0 to 15 of the terminal's palette; "" is none. Other colours become the nearest of them."""
 
     ink: str = ""
     ground: str = ""
     weights: frozenset[str] = frozenset()
 
-    @property
-    def classes(self) -> str:
-        colours = [f"a-{self.ink}"] if self.ink else []
-        colours += [f"a-on-{self.ground}"] if self.ground else []
-        return " ".join([*colours, *(f"a-{weight}" for weight in sorted(self.weights))])
+
+PLAIN = AnsiStyle()
 
 
-PLAIN = Style()
-SHORT = 32  # characters of numbers
-
-
-def ansi_rows(lines: Iterable[str], style: Style = PLAIN) -> list[SafeString]:
-    rows = []
+def render_ansi_lines(lines: Iterable[str], style: AnsiStyle = PLAIN) -> list[SafeString]:
+    """Lines of output that begins in `style`."""
+    rendered = []
     for line in lines:
-        html, style = _row(line, style)
-        rows.append(html)
-    return rows
+        html, style = _render_line(line, style)
+        rendered.append(html)
+    return rendered
 
 
-def style_after(text: str) -> Style:
-    """The style that a stretch of output leaves behind, from the last time that it was reset."""
+def style_after(text: str) -> AnsiStyle:
+    """The style at the end of `text`, from the last time that it was reset."""
     style = PLAIN
-    for found in _SEQUENCE.finditer(text[text.rfind("\x1b[0m") + 1 :]):
-        style = _applied(style, found)
+    for sequence in _SEQUENCE.finditer(text[text.rfind("\x1b[0m") + 1 :]):
+        if sequence["final"] == "m":
+            style = _apply(style, sequence["parameters"])
     return style
 
 
-def _row(line: str, style: Style) -> tuple[SafeString, Style]:
-    """Most lines have colours and nothing else: those are taken apart at once."""
+def _render_line(line: str, style: AnsiStyle) -> tuple[SafeString, AnsiStyle]:
     first, *rest = _COLOURS.split(line)
-    if "\x1b" in first or len(rest) > _MOST_SEQUENCES or any("\x1b" in text for text in rest[1::2]):
-        return _mixed_row(line, style)
-    parts = [_styled(first, style)]
-    for parameters, text in zip(rest[::2], rest[1::2], strict=True):
-        style = _after(style, parameters)
-        parts.append(_styled(text, style))
-    return mark_safe("".join(parts)), style
-
-
-def _mixed_row(line: str, style: Style) -> tuple[SafeString, Style]:
-    parts, at = [], 0
-    for found in islice(_SEQUENCE.finditer(line), _MOST_SEQUENCES):
-        parts.append(_styled(line[at : found.start()], style))
-        if found["final"] == "m":
-            style = _applied(style, found)
+    parts = []
+    if "\x1b" not in first and len(rest) <= _MOST_SEQUENCES and not any("\x1b" in text for text in rest[1::2]):
+        # Most lines have colours and nothing else; splitting them is several times faster.
+        parts.append(_render_styled(first, style))
+        for parameters, text in zip(rest[::2], rest[1::2], strict=True):
+            style = _apply(style, parameters)
+            parts.append(_render_styled(text, style))
+        return mark_safe("".join(parts)), style
+    offset = 0
+    for sequence in islice(_SEQUENCE.finditer(line), _MOST_SEQUENCES):
+        parts.append(_render_styled(line[offset : sequence.start()], style))
+        if sequence["final"] == "m":
+            style = _apply(style, sequence["parameters"])
         else:
-            parts.append(_mark(found))
-        at = found.end()
-    parts.append(_styled(line[at:], style))
+            parts.append(_render_mark(sequence))
+        offset = sequence.end()
+    parts.append(_render_styled(line[offset:], style))
     return mark_safe("".join(parts)), style
 
 
-def _styled(text: str, style: Style) -> str:
-    if not text or style == PLAIN:
-        return escape_decoded(text)
-    return f"{_opening(style)}{escape_decoded(text)}</span>"
+def _render_styled(text: str, style: AnsiStyle) -> str:
+    return f"{_opening_tag(style)}{escape_decoded(text)}</span>" if text and style != PLAIN else escape_decoded(text)
 
 
 @lru_cache(1_000)
-def _opening(style: Style) -> str:
-    return f'<span class="{style.classes}">'
+def _opening_tag(style: AnsiStyle) -> str:
+    classes = [f"a-{style.ink}"] if style.ink else []
+    classes += [f"a-on-{style.ground}"] if style.ground else []
+    return f'<span class="{" ".join([*classes, *(f"a-{weight}" for weight in sorted(style.weights))])}">'
 
 
-def _mark(found: re.Match[str]) -> str:
-    """What the sequence would have done; all of it in the title."""
-    kind = _NAMES.get(found["final"] or "", "control")
-    if found["string"] is not None:
-        is_command = found[0].startswith("\x1b]")
-        kind = _COMMANDS.get(found["string"].partition(";")[0] if is_command else "", "string")
-    return f'<i class="mark" title="{escape_attribute(found[0][:200])}">{kind}</i>'
+def _render_mark(sequence: re.Match[str]) -> str:
+    """A mark with the name of what the sequence would do, and the sequence itself in the title."""
+    kind = _NAMES.get(sequence["final"] or "", "control")
+    if sequence["string"] is not None:
+        is_command = sequence[0].startswith("\x1b]")
+        kind = _COMMANDS.get(sequence["string"].partition(";")[0] if is_command else "", "string")
+    return f'<i class="mark" title="{escape_attribute(sequence[0][:200])}">{kind}</i>'
 
 
-def _applied(style: Style, found: re.Match[str]) -> Style:
-    if found["final"] != "m":
-        return style
-    return _after(style, found["parameters"])
+def _apply(style: AnsiStyle, parameters: str) -> AnsiStyle:
+    apply = _apply_cached if len(parameters) <= _CACHED_PARAMETERS else _apply_parameters
+    return apply(style, parameters)
 
 
-def _after(style: Style, parameters: str) -> Style:
-    return _known(style, parameters) if len(parameters) <= SHORT else _set(style, parameters)
-
-
-@lru_cache(5_000)  # a log has few of them, and two in a line; what nobody would write is not kept
-def _known(style: Style, parameters: str) -> Style:
-    return _set(style, parameters)
-
-
-def _set(style: Style, parameters: str) -> Style:
-    codes = [code for part in parameters.split(";") for code in _codes(part)]
-    at = 0
-    while at < len(codes):
-        style, taken = _one(style, codes[at:])
-        at += taken
+def _apply_parameters(style: AnsiStyle, parameters: str) -> AnsiStyle:
+    codes = [code for part in parameters.split(";") for code in _parse_codes(part)]
+    index = 0
+    while index < len(codes):
+        code, used = codes[index], 1
+        if code in (38, 48, 58):
+            colour, used = _parse_colour(codes[index:])
+            if code == 38:
+                style = style._replace(ink=colour)
+            elif code == 48:
+                style = style._replace(ground=colour)
+            # 58 is the colour of an underline, which the page draws in the colour of the text.
+        else:
+            style = _apply_code(style, code)
+        index += used
     return style
 
 
-def _codes(part: str) -> list[int]:
-    """The numbers of a parameter. Behind colons (ISO 8613-6) stands what belongs to the first: a colour, a kind of
-    underline, and a colour space before red, green and blue."""
+_apply_cached = lru_cache(5_000)(_apply_parameters)  # a log has few different parameters, and two in a line
+
+
+def _parse_codes(part: str) -> list[int]:
+    """The numbers of a parameter.
+
+    Numbers behind colons (ISO 8613-6) belong to the first: a colour, with an optional colour space before red, green
+    and blue, or a kind of underline.
+    """
     codes = [int(code) if code.isdigit() and len(code) < 4 else 0 for code in part.split(":")]
     match codes:
         case [_]:
             return codes
-        case [38 | 48 | 58 as which, 2, _, red, green, blue, *_]:
-            return [which, 2, red, green, blue]
+        case [38 | 48 | 58 as code, 2, _, red, green, blue, *_]:
+            return [code, 2, red, green, blue]
         case [38 | 48 | 58, *_]:
             return codes
         case [4, 0, *_]:
@@ -158,18 +158,7 @@ def _codes(part: str) -> list[int]:
     return codes[:1]
 
 
-def _one(style: Style, codes: list[int]) -> tuple[Style, int]:
-    """The style after the first code, and how many numbers belong to it."""
-    code = codes[0]
-    if code in (38, 48, 58):
-        colour, taken = _wide_colour(codes)
-        # 58 is the colour of an underline, which the page draws in that of the text.
-        drawn = {38: style._replace(ink=colour), 48: style._replace(ground=colour)}
-        return drawn.get(code, style), taken
-    return _simple(style, code), 1
-
-
-def _simple(style: Style, code: int) -> Style:
+def _apply_code(style: AnsiStyle, code: int) -> AnsiStyle:
     match code:
         case 0:
             return PLAIN
@@ -188,27 +177,25 @@ def _simple(style: Style, code: int) -> Style:
     return style
 
 
-def _wide_colour(codes: list[int]) -> tuple[str, int]:
-    if len(codes) >= 3 and codes[1] == 5:
-        return _of_256(codes[2]), 3
+def _parse_colour(codes: list[int]) -> tuple[str, int]:
+    """The nearest palette colour of `38;5;n` or `38;2;r;g;b`, and how many numbers belong to it."""
     if len(codes) >= 5 and codes[1] == 2:
         return _nearest(*codes[2:5]), 5
-    return "", len(codes)
-
-
-def _of_256(number: int) -> str:
+    if len(codes) < 3 or codes[1] != 5:
+        return "", len(codes)
+    number = codes[2]
     if number < 16:
-        return str(number)
-    if number > 231:
-        return _nearest(*[8 + 10 * (number - 232)] * 3)
-    levels = [int(level) * 51 for level in ((number - 16) // 36, (number - 16) // 6 % 6, (number - 16) % 6)]
-    return _nearest(*levels)
+        return str(number), 3
+    if number > 231:  # a ramp of greys
+        return _nearest(*[8 + 10 * (number - 232)] * 3), 3
+    levels = ((number - 16) // 36, (number - 16) // 6 % 6, (number - 16) % 6)  # a cube of 6 × 6 × 6 colours
+    return _nearest(*(51 * level for level in levels)), 3
 
 
 def _nearest(red: int, green: int, blue: int) -> str:
-    """A class a colour: the sixteen that the page defines for light and dark."""
-    strong = max(red, green, blue)
-    if strong - min(red, green, blue) < 40:
-        return str((0, 8, 7, 15)[min(3, strong // 64)])
-    bits = sum(bit for bit, part in ((1, red), (2, green), (4, blue)) if part * 2 > strong)
-    return str(bits + 8 if strong > 200 else bits)
+    """The nearest of the sixteen colours that the page defines for light and dark."""
+    strongest = max(red, green, blue)
+    if strongest - min(red, green, blue) < 40:
+        return str((0, 8, 7, 15)[min(3, strongest // 64)])
+    bits = sum(bit for bit, part in ((1, red), (2, green), (4, blue)) if part * 2 > strongest)
+    return str(bits + 8 if strongest > 200 else bits)

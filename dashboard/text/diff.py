@@ -1,8 +1,8 @@
-"""How one receipt differs from another: lines, and words within lines that are alike.
+"""Computes how one text differs from another: by lines, and by words within lines that are alike.
 
-Bounded whatever the texts hold. Equal ends are set aside first; what lies between is aligned by the longest
-common sequence where that fits into memory, else cut at lines that occur once in both and aligned between
-them; a stretch too long even then counts as replaced, and `is_rough` says so.
+Bounded whatever the texts contain. Equal beginnings and ends are set aside first. What lies between is aligned by the
+longest common subsequence where that fits into memory, else split at lines that occur once on both sides and aligned
+between them. A stretch that is too long even then counts as replaced, and `is_rough` is set.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from rapidfuzz.distance import Indel
 
 from envelopes.text.preview import split_lines
 
-TABLE = 40_000_000  # lines of one side times lines of the other: the bits of the table, 5 MB
-LINES = 60_000  # of each side
-WORDS = 1_500  # of a line; of a longer one only equal ends are told
-LONG = 16_000  # characters of a line whose words are not even looked for
-ALIKE = 0.4  # two lines below that share only chance
+LARGEST_TABLE = 40_000_000  # lines of one side times lines of the other: the bits of the table, 5 MB
+MOST_LINES = 60_000  # of each side
+MOST_WORDS = 1_500  # of a line; of a longer one only the equal ends are found
+LONGEST_LINE = 16_000  # characters of a line that is split into words
+LEAST_SIMILARITY = 0.4  # lines less alike than that share words only by chance
+PAIR_REACH = 4  # lines ahead that are tried as a partner
 WORD = re.compile(r"\w+|[^\S\n]+|[^\w\s]|\n")
 
 
-class Block(NamedTuple):
+class DiffBlock(NamedTuple):
     """Lines [left_start, left_end) became lines [right_start, right_end)."""
 
     left_start: int
@@ -39,200 +40,191 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """`uncompared`: lines of the longer side beyond what is looked at."""
+    """`uncompared`: lines of the longer side beyond those that are compared."""
 
     left: list[str]
     right: list[str]
-    blocks: tuple[Block, ...]
+    blocks: tuple[DiffBlock, ...]
     is_rough: bool
     uncompared: int
 
     @property
     def removed(self) -> int:
-        return sum(one.left_end - one.left_start for one in self.blocks if not one.is_same)
+        return sum(block.left_end - block.left_start for block in self.blocks if not block.is_same)
 
     @property
     def added(self) -> int:
-        return sum(one.right_end - one.right_start for one in self.blocks if not one.is_same)
+        return sum(block.right_end - block.right_start for block in self.blocks if not block.is_same)
 
     @property
     def is_none(self) -> bool:
-        return not self.uncompared and all(one.is_same for one in self.blocks)
+        return not self.uncompared and all(block.is_same for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DiffPiece:
     text: str
     is_changed: bool
 
 
-def difference(before: str, after: str) -> Difference:
+def compute_difference(before: str, after: str) -> Difference:
+    """The difference of two texts as blocks of lines, in order and without gaps."""
     left, right = split_lines(before), split_lines(after)
-    uncompared = max(0, max(len(left), len(right)) - LINES)
-    left, right = left[:LINES], right[:LINES]
+    uncompared = max(0, max(len(left), len(right)) - MOST_LINES)
+    left, right = left[:MOST_LINES], right[:MOST_LINES]
     numbers = dict(zip(dict.fromkeys(chain(left, right)), count(), strict=False))
-    aligned = _Aligned(list(map(numbers.__getitem__, left)), list(map(numbers.__getitem__, right)))
-    aligned.align(0, len(left), 0, len(right))
+    aligner = _Aligner(list(map(numbers.__getitem__, left)), list(map(numbers.__getitem__, right)))
+    aligner.align(0, len(left), 0, len(right))
     return Difference(
-        left=left, right=right, blocks=tuple(aligned.blocks), is_rough=aligned.is_rough, uncompared=uncompared
+        left=left, right=right, blocks=tuple(aligner.blocks), is_rough=aligner.is_rough, uncompared=uncompared
     )
 
 
-class _Aligned:
+class _Aligner:
     """Lines as numbers: equal numbers are equal lines."""
 
     def __init__(self, left: list[int], right: list[int]) -> None:
         self._left = left
         self._right = right
-        self.blocks: list[Block] = []
+        self.blocks: list[DiffBlock] = []
         self.is_rough = False
 
     def align(self, left: int, left_end: int, right: int, right_end: int, *, may_split: bool = True) -> None:
-        head = _equal_ends(self._left[left:left_end], self._right[right:right_end])
-        tail = _equal_ends(self._left[left + head : left_end][::-1], self._right[right + head : right_end][::-1])
-        self._same(left, left + head, right, right + head)
+        """Appends the blocks of left[left:left_end] and right[right:right_end]."""
+        head = _equal_beginning(self._left[left:left_end], self._right[right:right_end])
+        tail = _equal_beginning(self._left[left + head : left_end][::-1], self._right[right + head : right_end][::-1])
+        self._add(left, left + head, right, right + head, is_same=True)
         self._align_middle(left + head, left_end - tail, right + head, right_end - tail, may_split=may_split)
-        self._same(left_end - tail, left_end, right_end - tail, right_end)
+        self._add(left_end - tail, left_end, right_end - tail, right_end, is_same=True)
 
     def _align_middle(self, left: int, left_end: int, right: int, right_end: int, *, may_split: bool) -> None:
-        if left == left_end or right == right_end or left_end - left == right_end - right == 1:
-            self._changed(left, left_end, right, right_end)
-        elif (left_end - left) * (right_end - right) <= TABLE:
-            self._align_exactly(left, left_end, right, right_end)
-        elif may_split and (anchors := _anchors(self._left[left:left_end], self._right[right:right_end])):
-            self._align_between(anchors, left, left_end, right, right_end)
+        left_lines, right_lines = self._left[left:left_end], self._right[right:right_end]
+        if not left_lines or not right_lines or len(left_lines) == len(right_lines) == 1:
+            self._add(left, left_end, right, right_end, is_same=False)
+        elif len(left_lines) * len(right_lines) <= LARGEST_TABLE:
+            for step in Indel.opcodes(left_lines, right_lines):
+                self._add(
+                    left + step.src_start,
+                    left + step.src_end,
+                    right + step.dest_start,
+                    right + step.dest_end,
+                    is_same=step.tag == "equal",
+                )
+        elif may_split and (anchors := _find_anchors(left_lines, right_lines)):
+            at_left, at_right = left, right
+            for left_anchor, right_anchor in [*anchors, (len(left_lines), len(right_lines))]:
+                self.align(at_left, left + left_anchor, at_right, right + right_anchor, may_split=False)
+                at_left, at_right = left + left_anchor, right + right_anchor
         else:
             self.is_rough = True
-            self._changed(left, left_end, right, right_end)
+            self._add(left, left_end, right, right_end, is_same=False)
 
-    def _align_exactly(self, left: int, left_end: int, right: int, right_end: int) -> None:
-        for step in Indel.opcodes(self._left[left:left_end], self._right[right:right_end]):
-            add = self._same if step.tag == "equal" else self._changed
-            add(
-                left + step.src_start,
-                left + step.src_end,
-                right + step.dest_start,
-                right + step.dest_end,
-            )
-
-    def _align_between(
-        self, anchors: list[tuple[int, int]], left: int, left_end: int, right: int, right_end: int
-    ) -> None:
-        at_left, at_right = left, right
-        for one, other in [*anchors, (left_end - left, right_end - right)]:
-            self.align(at_left, left + one, at_right, right + other, may_split=False)
-            at_left, at_right = left + one, right + other
-
-    def _same(self, left: int, left_end: int, right: int, right_end: int) -> None:
-        self._add(Block(left, left_end, right, right_end, is_same=True))
-
-    def _changed(self, left: int, left_end: int, right: int, right_end: int) -> None:
-        self._add(Block(left, left_end, right, right_end, is_same=False))
-
-    def _add(self, block: Block) -> None:
-        """They come in order, without a gap: neighbours of one kind are one block."""
-        if block.left_start == block.left_end and block.right_start == block.right_end:
+    def _add(self, left: int, left_end: int, right: int, right_end: int, *, is_same: bool) -> None:
+        """Blocks come in order and without gaps: neighbours of one kind become one block."""
+        if left == left_end and right == right_end:
             return
-        if self.blocks and self.blocks[-1].is_same == block.is_same:
-            before = self.blocks.pop()
-            block = Block(before.left_start, block.left_end, before.right_start, block.right_end, block.is_same)
-        self.blocks.append(block)
+        if self.blocks and self.blocks[-1].is_same == is_same:
+            previous = self.blocks.pop()
+            left, right = previous.left_start, previous.right_start
+        self.blocks.append(DiffBlock(left, left_end, right, right_end, is_same))
 
 
-def _equal_ends(left: Sequence[object], right: Sequence[object]) -> int:
+def _equal_beginning(left: Sequence[object], right: Sequence[object]) -> int:
     equal = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
+    for before, after in zip(left, right, strict=False):
+        if before != after:
             break
         equal += 1
     return equal
 
 
-def _anchors(left: list[int], right: list[int]) -> list[tuple[int, int]]:
-    """Lines that occur once on each side, as many as stand in the same order on both."""
-    once = {line for line, times in Counter(left).items() if times == 1}
-    once &= {line for line, times in Counter(right).items() if times == 1}
-    places = {line: at for at, line in enumerate(right) if line in once}
-    pairs = [(at, places[line]) for at, line in enumerate(left) if line in once]
-    ends: list[int] = []
-    last: list[int] = []
-    before: list[int] = []
-    for index, (_, at) in enumerate(pairs):
-        length = bisect_left(ends, at)
-        before.append(last[length - 1] if length else -1)
-        ends[length : length + 1] = [at]
+def _find_anchors(left: list[int], right: list[int]) -> list[tuple[int, int]]:
+    """Positions of lines that occur once on each side, as many as are in the same order on both.
+
+    That is the longest increasing subsequence of their positions on the right, as in a patience diff.
+    """
+    unique = {line for line, times in Counter(left).items() if times == 1}
+    unique &= {line for line, times in Counter(right).items() if times == 1}
+    positions = {line: index for index, line in enumerate(right) if line in unique}
+    pairs = [(index, positions[line]) for index, line in enumerate(left) if line in unique]
+    ends: list[int] = []  # the smallest last position of a subsequence of each length
+    last: list[int] = []  # the pair at that position
+    previous: list[int] = []  # the pair before each pair in its subsequence
+    for index, (_, position) in enumerate(pairs):
+        length = bisect_left(ends, position)
+        previous.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [position]
         last[length : length + 1] = [index]
-    found: list[tuple[int, int]] = []
+    anchors: list[tuple[int, int]] = []
     index = last[-1] if last else -1
     while index >= 0:
-        found.append(pairs[index])
-        index = before[index]
-    return found[::-1]
+        anchors.append(pairs[index])
+        index = previous[index]
+    return anchors[::-1]
 
 
-def paired(left: Sequence[str], right: Sequence[str]) -> list[tuple[int | None, int | None]]:
-    """The lines of a changed block beside each other: alike ones together, each side in its order."""
-    found: list[tuple[int | None, int | None]] = []
-    at = other = 0
-    while at < len(left) and other < len(right):
-        reach = min(4, abs(len(left) - at - (len(right) - other)) + 1)
-        ahead = range(other, min(len(right), other + reach)) if len(right) - other > len(left) - at else (other,)
-        behind = range(at, min(len(left), at + reach)) if len(left) - at > len(right) - other else (at,)
-        best = max(((one, two) for one in behind for two in ahead), key=lambda pair: _likeness(left, right, pair))
-        found.extend((one, None) for one in range(at, best[0]))
-        found.extend((None, two) for two in range(other, best[1]))
-        found.append(best)
-        at, other = best[0] + 1, best[1] + 1
-    found.extend((one, None) for one in range(at, len(left)))
-    found.extend((None, two) for two in range(other, len(right)))
-    return found
+def pair_lines(left: Sequence[str], right: Sequence[str]) -> list[tuple[int | None, int | None]]:
+    """Pairs alike lines of a changed block, each side in its order; None stands for a missing partner."""
+    pairs: list[tuple[int | None, int | None]] = []
+    at_left = at_right = 0
+    while at_left < len(left) and at_right < len(right):
+        left_rest, right_rest = len(left) - at_left, len(right) - at_right
+        reach = min(PAIR_REACH, abs(left_rest - right_rest) + 1)
+        # Only the longer side may skip lines.
+        left_ahead = range(at_left, min(len(left), at_left + reach)) if left_rest > right_rest else (at_left,)
+        right_ahead = range(at_right, min(len(right), at_right + reach)) if right_rest > left_rest else (at_right,)
+        best = max(
+            ((left_index, right_index) for left_index in left_ahead for right_index in right_ahead),
+            key=lambda pair: Indel.normalized_similarity(left[pair[0]][:200], right[pair[1]][:200]),
+        )
+        pairs.extend((index, None) for index in range(at_left, best[0]))
+        pairs.extend((None, index) for index in range(at_right, best[1]))
+        pairs.append(best)
+        at_left, at_right = best[0] + 1, best[1] + 1
+    pairs.extend((index, None) for index in range(at_left, len(left)))
+    pairs.extend((None, index) for index in range(at_right, len(right)))
+    return pairs
 
 
-def _likeness(left: Sequence[str], right: Sequence[str], pair: tuple[int, int]) -> float:
-    return float(Indel.normalized_similarity(left[pair[0]][:200], right[pair[1]][:200]))
-
-
-def words(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
-    """What of two lines changed; all of both where they have little in common."""
-    if max(len(before), len(after)) > LONG:
-        return _ends(before, after)
-    left, right = WORD.findall(before), WORD.findall(after)
-    if max(len(left), len(right)) > WORDS:
-        return _ends(before, after)
+def diff_words(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
+    """The changed pieces of two lines; all of both lines where they have little in common."""
+    left, right = [], []
+    if max(len(before), len(after)) <= LONGEST_LINE:
+        left, right = WORD.findall(before), WORD.findall(after)
+    if max(len(before), len(after)) > LONGEST_LINE or max(len(left), len(right)) > MOST_WORDS:
+        return _diff_ends(before, after)
     steps = Indel.opcodes(left, right)
-    same = sum(len("".join(left[one.src_start : one.src_end])) for one in steps if one.tag == "equal")
-    if same * 2 < ALIKE * (len(before) + len(after)):
-        return [Piece(before, is_changed=True)], [Piece(after, is_changed=True)]
+    same = sum(len("".join(left[step.src_start : step.src_end])) for step in steps if step.tag == "equal")
+    if same * 2 < LEAST_SIMILARITY * (len(before) + len(after)):
+        return [DiffPiece(before, is_changed=True)], [DiffPiece(after, is_changed=True)]
     return (
-        _pieces(left, [(one.src_start, one.src_end, one.tag != "equal") for one in steps]),
-        _pieces(right, [(one.dest_start, one.dest_end, one.tag != "equal") for one in steps]),
+        _pieces(left, [(step.src_start, step.src_end, step.tag != "equal") for step in steps]),
+        _pieces(right, [(step.dest_start, step.dest_end, step.tag != "equal") for step in steps]),
     )
 
 
-def _pieces(line: list[str], steps: list[tuple[int, int, bool]]) -> list[Piece]:
-    return [Piece("".join(line[start:end]), is_changed) for start, end, is_changed in steps if start < end]
+def _pieces(words: list[str], steps: list[tuple[int, int, bool]]) -> list[DiffPiece]:
+    return [DiffPiece("".join(words[start:end]), is_changed) for start, end, is_changed in steps if start < end]
 
 
-def _ends(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
-    head = _common_head(before, after)
-    tail = _common_head(before[head:][::-1], after[head:][::-1])
-    return _between(before, head, tail), _between(after, head, tail)
+def _diff_ends(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
+    """Two long lines without their equal ends."""
+    head = _common_beginning(before, after)
+    tail = _common_beginning(before[head:][::-1], after[head:][::-1])
+    return _middle_changed(before, head, tail), _middle_changed(after, head, tail)
 
 
-def _common_head(one: str, other: str) -> int:
-    """By halves, as comparing slices costs next to nothing."""
-    low, high = 0, min(len(one), len(other))
+def _common_beginning(left: str, right: str) -> int:
+    """The number of equal characters, by bisection: comparing slices is cheap."""
+    low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+        low, high = (middle, high) if left[low:middle] == right[low:middle] else (low, middle - 1)
     return low
 
 
-def _between(line: str, head: int, tail: int) -> list[Piece]:
-    middle = len(line) - tail
-    parts = [
-        Piece(line[:head], is_changed=False),
-        Piece(line[head:middle], is_changed=True),
-        Piece(line[middle:], is_changed=False),
-    ]
-    return [part for part in parts if part.text]
+def _middle_changed(line: str, head: int, tail: int) -> list[DiffPiece]:
+    end = len(line) - tail
+    pieces = [DiffPiece(line[:head], is_changed=False), DiffPiece(line[head:end], is_changed=True)]
+    pieces.append(DiffPiece(line[end:], is_changed=False))
+    return [piece for piece in pieces if piece.text]

@@ -1,7 +1,7 @@
-"""A difference as rows to be read: changed lines with some equal ones around them, changed words marked.
+"""A difference as rows: changed lines with some equal ones around them, and changed words marked.
 
-What changed and has no shape is drawn: white space inside a change, a newline that one side lacks. `spaces`
-draws all of it. A page carries rows up to a weight; the rest begins at `next_row` of the following one.
+Changes without a visible shape are drawn: white space inside a change, a newline that one side lacks; `spaces` draws
+all white space. A page has rows up to a weight; `next_row` is the first row of the next page.
 """
 
 from __future__ import annotations
@@ -13,168 +13,152 @@ from typing import Literal, TypeAlias
 
 from django.utils.safestring import SafeString, mark_safe
 
-from dashboard.text.diff import Block, Difference, Piece, paired, words
+from dashboard.text.diff import DiffBlock, Difference, DiffPiece, diff_words, pair_lines
 from dashboard.text.text_markup import escape
 
-AROUND = 3  # equal lines before and after a change
-ROOM = 200_000  # characters of markup on one page
-ROW = 200  # of those, what a row takes beside its text
-LINE = 4_000  # characters of one line; more is said, never left out in silence
-PAIRED = 2_000  # lines of a changed block that are laid beside each other by likeness
+CONTEXT_LINES = 3  # equal lines before and after a change
+PAGE_WEIGHT = 200_000  # characters of markup on one page
+ROW_WEIGHT = 200  # of a row beside its text
+LONGEST_LINE = 4_000  # characters of one line; the page says how many are left out
+PAIRED_LINES = 2_000  # lines of a changed block that are paired by likeness; the rest are paired in order
 
-View: TypeAlias = Literal["side", "unified"]
-Kind: TypeAlias = Literal["same", "changed", "removed", "added", "gap"]
+DiffView: TypeAlias = Literal["side", "unified"]
+RowKind: TypeAlias = Literal["same", "changed", "removed", "added", "gap"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class DiffLine:
+    """`left_out`: characters of this line that are not shown."""
+
     number: int
     html: SafeString
-    left_out: int = 0  # characters of this line that are not shown
+    left_out: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """`gap`: `count` equal lines that are not shown. A unified row has one side, or two equal ones."""
+class DiffRow:
+    """A gap is `count` equal lines that are not shown. A unified row has one side, or two equal ones."""
 
-    kind: Kind
-    left: Side | None = None
-    right: Side | None = None
+    kind: RowKind
+    left: DiffLine | None = None
+    right: DiffLine | None = None
     count: int = 0
 
     @property
-    def is_gap(self) -> bool:
-        return self.kind == "gap"
-
-    @property
-    def gap(self) -> str:
-        return f"{self.count:,} equal line{'' if self.count == 1 else 's'}"
-
-    @property
-    def is_line(self) -> bool:
-        return self.kind != "gap"
-
-    @property
-    def is_added(self) -> bool:
-        return self.left is None
-
-    @property
-    def is_removed(self) -> bool:
-        return self.right is None
-
-    @property
-    def one(self) -> Side | None:
+    def line(self) -> DiffLine | None:
         """The line of a unified row."""
         return self.right or self.left
 
     @property
-    def means(self) -> str:
-        """Of a unified row: it stood there, it stands there now, or both."""
+    def css_class(self) -> str:
+        """The class of a unified row's cell: the line was removed, is new, or is on both sides."""
         return "was" if self.right is None else "same" if self.left else "is"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiffPage:
     difference: Difference
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
     first_row: int
     next_row: int | None
 
 
-def diff_page(found: Difference, view: View, *, spaces: bool, start: int = 0, room: int = ROOM) -> DiffPage:
-    rows: list[Row] = []
+def build_diff_page(
+    difference: Difference, view: DiffView, *, spaces: bool, start: int = 0, room: int = PAGE_WEIGHT
+) -> DiffPage:
+    """Rows from number `start` on, as many as `room` characters of markup hold."""
+    rows: list[DiffRow] = []
     next_row = None
-    drawn = _rows(found, view, spaces=spaces)
-    for index, row in islice(enumerate(drawn), start, None):
+    for index, row in islice(enumerate(_render_rows(difference, view, spaces=spaces)), start, None):
         if room < 0:
             next_row = index
             break
         rows.append(row)
-        room -= ROW + sum(len(side.html) for side in (row.left, row.right) if side)
-    return DiffPage(difference=found, rows=tuple(rows), first_row=start, next_row=next_row)
+        room -= ROW_WEIGHT + sum(len(line.html) for line in (row.left, row.right) if line)
+    return DiffPage(difference=difference, rows=tuple(rows), first_row=start, next_row=next_row)
 
 
-def _rows(found: Difference, view: View, *, spaces: bool) -> Iterator[Row]:
-    drawn = _Drawn(found, spaces=spaces)
-    for index, block in enumerate(found.blocks):
+def _render_rows(difference: Difference, view: DiffView, *, spaces: bool) -> Iterator[DiffRow]:
+    renderer = _RowRenderer(difference, spaces=spaces)
+    for index, block in enumerate(difference.blocks):
         if block.is_same:
-            is_last = index == len(found.blocks) - 1
-            yield from drawn.equal(block, before=AROUND if index else 0, after=0 if is_last else AROUND)
+            is_last = index == len(difference.blocks) - 1
+            before, after = CONTEXT_LINES if index else 0, 0 if is_last else CONTEXT_LINES
+            yield from renderer.equal_rows(block, before=before, after=after)
         elif view == "side":
-            yield from drawn.beside(block)
+            yield from renderer.side_rows(block)
         else:
-            yield from drawn.unified(block)
+            yield from renderer.unified_rows(block)
 
 
-class _Drawn:
-    def __init__(self, found: Difference, *, spaces: bool) -> None:
-        self._found = found
+class _RowRenderer:
+    def __init__(self, difference: Difference, *, spaces: bool) -> None:
+        self._left, self._right = difference.left, difference.right
         self._spaces = spaces
 
-    def equal(self, block: Block, *, before: int, after: int) -> Iterator[Row]:
-        """`before` lines after the change before it, `after` lines before the next one, a gap between them."""
+    def equal_rows(self, block: DiffBlock, *, before: int, after: int) -> Iterator[DiffRow]:
+        """`before` lines behind the change before the block, `after` lines before the next change, a gap between."""
         length = block.left_end - block.left_start
         if length <= before + after + 1:
             before, after = length, 0
         for offset in range(before):
             yield self._equal_row(block, offset)
         if before + after < length:
-            yield Row(kind="gap", count=length - before - after)
+            yield DiffRow(kind="gap", count=length - before - after)
         for offset in range(length - after, length):
             yield self._equal_row(block, offset)
 
-    def _equal_row(self, block: Block, offset: int) -> Row:
-        pieces = [Piece(self._found.left[block.left_start + offset], is_changed=False)]
-        return Row(
+    def _equal_row(self, block: DiffBlock, offset: int) -> DiffRow:
+        pieces = [DiffPiece(self._left[block.left_start + offset], is_changed=False)]
+        return DiffRow(
             kind="same",
-            left=self._side(block.left_start + offset, pieces),
-            right=self._side(block.right_start + offset, pieces),
+            left=self._line(block.left_start + offset, pieces),
+            right=self._line(block.right_start + offset, pieces),
         )
 
-    def beside(self, block: Block) -> Iterator[Row]:
-        for one, other in self._pairs(block):
-            left, right = self._worded(one, other)
-            kind: Kind = "changed" if left and right else "removed" if left else "added"
-            yield Row(kind=kind, left=left, right=right)
+    def side_rows(self, block: DiffBlock) -> Iterator[DiffRow]:
+        for left_index, right_index in self._pairs(block):
+            left, right = self._changed_lines(left_index, right_index)
+            kind: RowKind = "changed" if left and right else "removed" if left else "added"
+            yield DiffRow(kind=kind, left=left, right=right)
 
-    def unified(self, block: Block) -> Iterator[Row]:
-        """What goes before what comes; twice through the pairs, as holding the rows would hold the whole block."""
+    def unified_rows(self, block: DiffBlock) -> Iterator[DiffRow]:
+        """Removed lines before added ones. The pairs are rendered twice, because the rows would be held otherwise."""
         pairs = list(self._pairs(block))
-        for one, other in pairs:
-            if one is not None:
-                yield Row(kind="removed", left=self._worded(one, other)[0])
-        for one, other in pairs:
-            if other is not None:
-                yield Row(kind="added", right=self._worded(one, other)[1])
+        for left_index, right_index in pairs:
+            if left_index is not None:
+                yield DiffRow(kind="removed", left=self._changed_lines(left_index, right_index)[0])
+        for left_index, right_index in pairs:
+            if right_index is not None:
+                yield DiffRow(kind="added", right=self._changed_lines(left_index, right_index)[1])
 
-    def _pairs(self, block: Block) -> Iterable[tuple[int | None, int | None]]:
-        left = self._found.left[block.left_start : block.left_end]
-        right = self._found.right[block.right_start : block.right_end]
-        rest = zip_longest(range(PAIRED, len(left)), range(PAIRED, len(right)))
-        for one, other in chain(paired(left[:PAIRED], right[:PAIRED]), rest):
+    def _pairs(self, block: DiffBlock) -> Iterable[tuple[int | None, int | None]]:
+        left = self._left[block.left_start : block.left_end]
+        right = self._right[block.right_start : block.right_end]
+        rest = zip_longest(range(PAIRED_LINES, len(left)), range(PAIRED_LINES, len(right)))
+        for left_index, right_index in chain(pair_lines(left[:PAIRED_LINES], right[:PAIRED_LINES]), rest):
             yield (
-                None if one is None else block.left_start + one,
-                None if other is None else block.right_start + other,
+                None if left_index is None else block.left_start + left_index,
+                None if right_index is None else block.right_start + right_index,
             )
 
-    def _worded(self, one: int | None, other: int | None) -> tuple[Side | None, Side | None]:
-        if one is None or other is None:
-            left = None if one is None else self._side(one, [Piece(self._found.left[one], is_changed=False)])
-            right = None if other is None else self._side(other, [Piece(self._found.right[other], is_changed=False)])
-            return left, right
-        before, after = words(self._found.left[one], self._found.right[other])
-        return self._side(one, before), self._side(other, after)
+    def _changed_lines(self, left: int | None, right: int | None) -> tuple[DiffLine | None, DiffLine | None]:
+        if left is not None and right is not None:
+            before, after = diff_words(self._left[left], self._right[right])
+            return self._line(left, before), self._line(right, after)
+        return (
+            None if left is None else self._line(left, [DiffPiece(self._left[left], is_changed=False)]),
+            None if right is None else self._line(right, [DiffPiece(self._right[right], is_changed=False)]),
+        )
 
-    def _side(self, index: int, pieces: list[Piece]) -> Side:
-        shown: list[str] = []
-        room = LINE
+    def _line(self, index: int, pieces: list[DiffPiece]) -> DiffLine:
+        html: list[str] = []
+        room = LONGEST_LINE
         for piece in pieces:
-            shown.append(self._piece(Piece(piece.text[: max(0, room)], piece.is_changed)))
+            text = piece.text[: max(0, room)]
             room -= len(piece.text)
-        return Side(number=index + 1, html=mark_safe("".join(shown)), left_out=max(0, -room))
-
-    def _piece(self, piece: Piece) -> str:
-        drawn = self._spaces or (piece.is_changed and piece.text.isspace())
-        # The row is the line: its newline is drawn where it matters, and never breaks the row.
-        body = escape(piece.text if drawn else piece.text.removesuffix("\n"), spaces=drawn).replace("↵\n", "↵")
-        return f'<mark class="word">{body}</mark>' if piece.is_changed and piece.text else body
+            draws_spaces = self._spaces or (piece.is_changed and text.isspace())
+            # The row is the line: its newline is drawn where it matters, and never breaks the row.
+            body = escape(text if draws_spaces else text.removesuffix("\n"), spaces=draws_spaces).replace("↵\n", "↵")
+            html.append(f'<mark class="word">{body}</mark>' if piece.is_changed and text else body)
+        return DiffLine(number=index + 1, html=mark_safe("".join(html)), left_out=max(0, -room))

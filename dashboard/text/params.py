@@ -50,9 +50,10 @@ class Params:
     def __contains__(self, name: str) -> bool:
         return name in self._query
 
-    def text(self, name: str, *, default: str = "", longest: int = 2_000) -> str:
-        """The value without white space around it, cut at `longest` characters."""
-        value = self._query.get(name, default).strip()[:longest]
+    def text(self, name: str, *, default: str = "", longest: int = 2_000, strip: bool = True) -> str:
+        """The value cut at `longest` characters, without white space around it unless `strip` is false."""
+        value = self._query.get(name, default)
+        value = (value.strip() if strip else value)[:longest]
         return self._remember(name, value, default)
 
     @overload

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from django.utils.safestring import mark_safe
 
-from dashboard.evidence.images import Picture, picture_of
 from dashboard.text.chunks import MAX_MARKUP, TextChunk, chunk_end
 from dashboard.text.escaping import escape_attribute, needs_escaping
+from dashboard.text.images import ReceiptImage, load_receipt_image
 from dashboard.text.text_markup import escape
 from envelopes.alignment.mapping import FieldSlice, ItemLinks
 from envelopes.schema.receipt import Document, ImagePart, OtherPart, Receipt, SegmentSource, TextPart
@@ -33,7 +33,7 @@ class PartView:
     number: int
     kind: str
     window: TextChunk | None = None
-    picture: Picture | None = None
+    picture: ReceiptImage | None = None
     raw: str = ""
 
 
@@ -207,7 +207,7 @@ def _stands_in(at: int, start: int) -> bool:
 
 def _other(number: int, part: ImagePart | OtherPart) -> PartView:
     if isinstance(part, ImagePart):
-        return PartView(number=number, kind="image", picture=picture_of(part))
+        return PartView(number=number, kind="image", picture=load_receipt_image(part))
     return PartView(number=number, kind=part.kind, raw=part.raw)
 
 

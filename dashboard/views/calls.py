@@ -16,9 +16,9 @@ from dashboard.calls.call_detail import call_page
 from dashboard.calls.export import copied
 from dashboard.calls.panes import TITLES, Half, half_window
 from dashboard.evidence.call_evidence import SURFACES, Surfaces, surfaces_of
-from dashboard.evidence.images import image_at
 from dashboard.models import Call
 from dashboard.text.chunks import NEXT_CHARS
+from dashboard.text.images import find_image
 from dashboard.text.responses import sandboxed
 from dashboard.views.rendering import render_page
 
@@ -85,7 +85,7 @@ def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:
 
 
 def _picture(surfaces: Surfaces, part: str) -> HttpResponse:
-    found = image_at(surfaces.halves.receipt, part)
+    found = find_image(surfaces.halves.receipt, part)
     if found is None:
         raise Http404
     picture, data = found

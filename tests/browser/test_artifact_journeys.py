@@ -12,7 +12,6 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
-from dashboard.artifacts import search
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Project, Run
 from tests.browser.conftest import Browse, Serious
@@ -33,9 +32,9 @@ def cut(project: Project) -> Artifact:
     return field_artifact(call, text)
 
 
-def set_off(page: Page) -> list[str]:
-    ids = "all => all.map(one => one.id)"
-    return [str(one) for one in page.locator("#window [data-asked]").evaluate_all(ids)]
+def highlighted(page: Page) -> list[str]:
+    ids = "rows => rows.map(row => row.id)"
+    return [str(row_id) for row_id in page.locator("#window [data-highlighted]").evaluate_all(ids)]
 
 
 def test_from_a_cut_receipt_to_the_line_that_the_model_never_saw_in_two_keystrokes(
@@ -45,8 +44,8 @@ def test_from_a_cut_receipt_to_the_line_that_the_model_never_saw_in_two_keystrok
     expect(operator_page.locator('[data-half="receipt"]')).to_contain_text("1950 lines truncated")
     operator_page.keyboard.press("g")
     operator_page.wait_for_url("**/artifacts/**")
-    expect(operator_page.locator("#window [data-asked]")).to_have_attribute("data-seen", "no")
-    expect(operator_page.locator("#window [data-asked] pre")).to_have_text(LINES[40])
+    expect(operator_page.locator("#window [data-highlighted]")).to_have_attribute("data-seen", "no")
+    expect(operator_page.locator("#window [data-highlighted] pre")).to_have_text(LINES[40])
 
 
 def test_from_a_receipt_whose_output_was_saved_to_a_file_to_the_line_that_the_model_never_saw(
@@ -65,7 +64,7 @@ def test_from_a_receipt_whose_output_was_saved_to_a_file_to_the_line_that_the_mo
     operator_page.goto(call.get_absolute_url())
     operator_page.keyboard.press("g")
     operator_page.wait_for_url(f"**{file.get_absolute_url()}*")
-    first = operator_page.locator("#window [data-asked]")
+    first = operator_page.locator("#window [data-highlighted]")
     expect(first).to_have_attribute("data-seen", "no")
     expect(first.locator("pre")).to_have_text(LINES[40])
     expect(first).to_be_in_viewport()
@@ -96,7 +95,7 @@ def test_find_step_through_hits_copy_a_link_and_open_it_in_another_session(
     copied = page.evaluate("navigator.clipboard.readText()")
     other = browse(signed_in=True)
     other.goto(copied)
-    assert set_off(other) == ["L500"]
+    assert highlighted(other) == ["L500"]
     expect(other.locator("#L500 mark")).to_have_text("out of memory")
     expect(other.locator("#L500")).to_be_in_viewport()
 
@@ -106,27 +105,26 @@ def test_a_search_is_stopped_and_goes_on_by_a_key(
     project: Project,
     settings: Settings,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     troubles: list[str],
 ) -> None:
-    """A slice is a piece here, so that there are many to be stopped in, between two and within one."""
+    """The time limit of 0 makes each slice a single piece, so that there are many slices to stop."""
     settings.ARTIFACTS = tmp_path / "artifacts"
-    monkeypatch.setattr(search, "SECONDS", 0.0)
+    settings.ARTIFACT_SEARCH_SECONDS = 0.0
     artifact = stored(create_call(create_run(project)), b"a line of output\n" * 1_000_000)
     page, more = operator_page, operator_page.locator("p.more")
     page.goto(f"{artifact.get_absolute_url()}find/?q=needle")
     expect(more).to_contain_text("so far")
     expect(page.get_by_role("link", name="Search on")).to_be_hidden()
-    for said in ("Stopped: 0 hits", "so far", "Stopped: 0 hits"):
+    for message in ("Stopped: 0 hits", "so far", "Stopped: 0 hits"):
         page.keyboard.press("x")
-        expect(more).to_contain_text(said)
+        expect(more).to_contain_text(message)
     page.keyboard.press("Escape")
     page.wait_for_url(f"**{artifact.get_absolute_url()}")
     page.keyboard.press("w")
     expect(page.get_by_label("Wrap lines")).not_to_be_checked()
     expect(page.locator(".line pre").first).to_have_css("white-space", "pre")
-    # A slice that was called off, which htmx tells of as an error.
-    troubles[:] = [one for one in troubles if not one.startswith(("htmx:sendAbort", "htmx:afterRequest"))]
+    # htmx reports the request that was aborted as an error.
+    troubles[:] = [trouble for trouble in troubles if not trouble.startswith(("htmx:sendAbort", "htmx:afterRequest"))]
 
 
 def test_a_range_is_drawn_by_two_clicks_and_by_keys_and_its_link_sets_it_off_again(
@@ -136,24 +134,24 @@ def test_a_range_is_drawn_by_two_clicks_and_by_keys_and_its_link_sets_it_off_aga
     page.goto(f"{cut.get_absolute_url()}?line=120")
     page.locator("#L122 > a").click()
     page.locator("#L125 > a").click(modifiers=["Shift"])
-    assert set_off(page) == ["L122", "L123", "L124", "L125"]
+    assert highlighted(page) == ["L122", "L123", "L124", "L125"]
     page.keyboard.press("Shift+ArrowDown")
     page.keyboard.press("Shift+ArrowDown")
-    assert set_off(page) == [f"L{number}" for number in range(122, 128)]
+    assert highlighted(page) == [f"L{number}" for number in range(122, 128)]
     assert page.url.endswith("?line=122-127#L122")
     other = browse(signed_in=True, java_script_enabled=False)
     other.goto(page.url)
-    assert set_off(other) == set_off(page)
+    assert highlighted(other) == highlighted(page)
     other.goto(f"{cut.get_absolute_url()}")
     other.get_by_label("Go to").fill("122-127")
     other.get_by_role("button", name="Go", exact=True).click()
-    assert set_off(other) == set_off(page)
+    assert highlighted(other) == highlighted(page)
 
 
 def test_a_fragment_of_another_tool_is_understood(operator_page: Page, cut: Artifact) -> None:
     operator_page.goto(f"{cut.get_absolute_url()}#L1200-L1203")
     operator_page.wait_for_url(re.compile(r"line=1200-1203#L1200"))
-    assert set_off(operator_page) == ["L1200", "L1201", "L1202", "L1203"]
+    assert highlighted(operator_page) == ["L1200", "L1201", "L1202", "L1203"]
 
 
 def test_a_fold_of_json_is_asked_for_when_it_is_opened(
@@ -166,7 +164,7 @@ def test_a_fold_of_json_is_asked_for_when_it_is_opened(
     page.goto(artifact.get_absolute_url())
     page.locator(".tree summary").first.focus()
     page.keyboard.press("Enter")
-    members = page.locator(".unfolded > .tree > li > details > .tree > li")
+    members = page.locator(".json-tree > .tree > li > details > .tree > li")
     expect(members).to_have_count(200)
     page.get_by_role("link", name="Later members").click()
     expect(members).to_have_count(400)
@@ -179,7 +177,7 @@ def test_a_fold_of_json_is_asked_for_when_it_is_opened(
     plain.goto(artifact.get_absolute_url())
     plain.locator(".tree summary").first.click()
     plain.get_by_role("link", name="Open it by itself").click()
-    expect(plain.locator(".unfolded > .tree > li")).to_have_count(200)
+    expect(plain.locator(".json-tree > .tree > li")).to_have_count(200)
 
 
 def test_what_is_added_to_a_followed_file_appears_by_itself(
@@ -191,13 +189,13 @@ def test_what_is_added_to_a_followed_file_appears_by_itself(
     page.goto(artifact.get_absolute_url())
     page.keyboard.press("o")
     page.wait_for_url("**follow**")
-    let_go = page.locator("[data-trimmed]")
-    expect(let_go).to_be_hidden()
+    trimmed = page.locator("[data-trimmed]")
+    expect(trimmed).to_be_hidden()
     page.locator("#window").evaluate("panel => { panel.dataset.most = 2; }")
     longer = configured_store().put(io.BytesIO(b"one\ntwo <b>\nthree\n"))
     Artifact.objects.update(sha256=longer.sha256, size=longer.size, lines=longer.lines)
     expect(page.locator(".lines pre")).to_have_text(["two <b>", "three"])
-    expect(let_go).to_be_visible()
+    expect(trimmed).to_be_visible()
     Run.objects.update(ended_at=timezone.now())
     expect(page.locator("#follow")).to_contain_text("The run is over")
     assert page.locator("#follow[hx-get]").count() == 0

@@ -44,7 +44,7 @@ def test_from_the_sign_in_link_to_the_line_that_the_model_never_saw(page: Page, 
     expect(page.locator('[data-half="canonical"]')).to_contain_text('"tool_name"')
     expect(page.locator('[data-half="receipt"] .from').first).to_be_visible()
     page.get_by_role("link", name=re.compile("^Go to line")).first.click()
-    expect(page.locator("[data-asked]")).to_have_attribute("data-seen", "no")
+    expect(page.locator("[data-highlighted]")).to_have_attribute("data-seen", "no")
 
 
 def test_hovering_a_field_lights_up_its_characters_and_the_other_way_round(
@@ -95,7 +95,7 @@ def test_the_same_way_with_the_keyboard_alone(operator_page: Page, cut_call: Cal
     expect(operator_page.locator('[data-half="recorded"]')).to_be_visible()
     keys.press("g")
     operator_page.wait_for_url("**/artifacts/**")
-    expect(operator_page.locator("[data-asked]")).to_have_attribute("data-seen", "no")
+    expect(operator_page.locator("[data-highlighted]")).to_have_attribute("data-seen", "no")
     keys.press("t")
     operator_page.wait_for_url("**tail**")
     keys.press("u")

@@ -1,10 +1,9 @@
-"""Artifacts for the tests: a field of a recorded result, or a file in the store; and what their pages show."""
+"""Artifacts for the tests: a field of a recorded result, or a file in the store; and parts of their pages."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call
 from dashboard.models.identity import derived
 from tests.dashboard.factories import create_observation
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import Page, parse_page
 
 
 def field_artifact(call: Call, text: str, **fields: Any) -> Artifact:
@@ -37,22 +36,22 @@ def field_artifact(call: Call, text: str, **fields: Any) -> Artifact:
 
 
 def stored(call: Call, content: bytes, **fields: Any) -> Artifact:
-    """In the store of the settings, as an import takes it in."""
-    kept = configured_store().put(io.BytesIO(content))
+    """A file in the configured store, as an import stores it."""
+    file = configured_store().put(io.BytesIO(content))
     fields = {"role": "log", "path": "/home/x/log.txt"} | fields
     return Artifact.objects.create(
-        id=derived("artifact", call.pk.bytes, kept.sha256),
+        id=derived("artifact", call.pk.bytes, file.sha256),
         project=call.project,
         call=call,
-        sha256=kept.sha256,
-        size=kept.size,
-        lines=kept.lines,
+        sha256=file.sha256,
+        size=file.size,
+        lines=file.lines,
         **fields,
     )
 
 
 def names_in_store() -> list[str]:
-    """Everything that lies there, whatever it is."""
+    """Every file or object of the store, whatever it is."""
     address = str(settings.ARTIFACTS)
     if address.startswith(SCHEME):
         return [name for name, _ in bucket_at(address).sizes()]
@@ -60,7 +59,7 @@ def names_in_store() -> list[str]:
 
 
 def put_beside(name: str, content: bytes) -> None:
-    """As somebody does who is not the dashboard: another file or object in its place."""
+    """Replaces a file or object of the store from outside of the dashboard."""
     address = str(settings.ARTIFACTS)
     if not address.startswith(SCHEME):
         (Path(address) / name).parent.mkdir(parents=True, exist_ok=True)
@@ -89,12 +88,21 @@ def content_beside(name: str) -> bytes:
     return target.getvalue()
 
 
-def body(client: Client, artifact: Artifact, query: str = "") -> str:
+def open_page(client: Client, artifact: Artifact, query: str = "") -> Page:
     response = client.get(f"/artifacts/{artifact.pk}/{query}")
     assert response.status_code == 200
-    return response.content.decode()
+    return parse_page(response)  # type: ignore[arg-type]
 
 
-def rows_of(page: str) -> list[tuple[int, str]]:
-    found = re.findall(r'<div id="L(\d+)".*?<pre data-exact>(.*?)</pre>', page, re.S)
-    return [(int(number), text_of(line)) for number, line in found]
+def rows_of(page: Page) -> list[tuple[int, str]]:
+    """The lines of a window, each with its number."""
+    return [(int(row["id"][1:]), row.select_one("pre").exact) for row in page.select('.line[id^="L"]')]
+
+
+def highlighted_lines(page: Page) -> list[int]:
+    return [int(row["id"][1:]) for row in page.select("[data-highlighted]")]
+
+
+def key_link(page: Page, key: str) -> str:
+    """The address that the link with a keyboard shortcut opens."""
+    return page.select_one(f'a[data-key="{key}"]')["href"]

@@ -1,4 +1,4 @@
-"""One contract, two places for stored output: a folder, and a bucket behind a real S3 API."""
+"""One contract of two artifact stores: a folder, and a bucket behind a real S3 API."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from dashboard.artifacts.stores import ArtifactStore, configured_store
 from envelopes.storage.file_store import MemorySink, MissingArtifact, StoredContent, StoreFault, StoreUnreachable
 from envelopes.storage.line_index import NotIndexed
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
-from tests.dashboard.page_text import text_of
-from tests.dashboard.stored_artifacts import body, content_beside, names_in_store, put_beside, rows_of, take_away
+from tests.dashboard.stored_artifacts import content_beside, names_in_store, open_page, put_beside, rows_of, take_away
 from tests.dashboard.stored_artifacts import stored as stored_for
 
 LOG = b"".join(b"line %d of a log that is long enough to be kept compressed\n" % number for number in range(60_000))
@@ -44,7 +43,7 @@ def content(store: ArtifactStore, path: str) -> bytes:
         return stream.read()
 
 
-def place(stored: StoredContent, form: str = "") -> str:
+def name_of(stored: StoredContent, form: str = "") -> str:
     return f"{stored.sha256[:2]}/{stored.sha256}{form}"
 
 
@@ -53,7 +52,7 @@ def test_what_is_put_comes_back_and_is_counted(store: ArtifactStore, data: bytes
     stored = put(store, data)
     assert stored == StoredContent(hashlib.sha256(data).hexdigest(), len(data), lines)
     assert content(store, stored.sha256) == data
-    assert names_in_store() == [place(stored)]
+    assert names_in_store() == [name_of(stored)]
     assert store.check() == ()
 
 
@@ -65,7 +64,7 @@ def test_a_text_has_the_path_that_every_sink_gives_it(store: ArtifactStore) -> N
 
 def test_large_text_is_compressed_with_its_index_beside_it_and_read_in_windows(store: ArtifactStore) -> None:
     stored = put(store, LOG)
-    assert names_in_store() == [place(stored, ".lines"), place(stored, ".zst")]
+    assert names_in_store() == [name_of(stored, ".lines"), name_of(stored, ".zst")]
     assert store.read_window(stored.sha256, 2_000_000, 40) == LOG[2_000_000:2_000_040]
     assert store.read_window(stored.sha256, len(LOG) - 3, 40) == LOG[-3:]
     assert store.read_window(stored.sha256, len(LOG) + 9, 40) == b""
@@ -103,7 +102,7 @@ def test_what_is_not_there_is_missing(store: ArtifactStore, path: str) -> None:
 @pytest.mark.parametrize("data", [b"hello\n", LOG])
 def test_what_was_cut_short_is_named_and_written_anew(store: ArtifactStore, data: bytes) -> None:
     stored = put(store, data)
-    name = place(stored, ".zst" if data is LOG else "")
+    name = name_of(stored, ".zst" if data is LOG else "")
     put_beside(name, content_beside(name)[:3])
     (fault,) = store.check()
     assert fault.name == name
@@ -114,22 +113,22 @@ def test_what_was_cut_short_is_named_and_written_anew(store: ArtifactStore, data
 
 def test_other_bytes_of_the_same_size_are_named(store: ArtifactStore) -> None:
     stored = put(store, b"hello\n")
-    put_beside(place(stored), b"jello\n")
+    put_beside(name_of(stored), b"jello\n")
     (fault,) = store.check()
     assert fault == StoreFault(
-        place(stored), f"holds content with sha256 {hashlib.sha256(b'jello' + bytes([10])).hexdigest()}"
+        name_of(stored), f"holds content with sha256 {hashlib.sha256(b'jello' + bytes([10])).hexdigest()}"
     )
 
 
 def test_an_index_of_something_else_or_of_nothing_is_named(store: ArtifactStore) -> None:
     stored = put(store, LOG)
-    name = place(stored, ".lines")
+    name = name_of(stored, ".lines")
     raw = content_beside(name)
     put_beside(name, raw[:-1] + bytes([raw[-1] ^ 1]))
     assert store.check() == (StoreFault(name, "is not the index of this content"),)
     put_beside(name, raw[:5])
     assert [fault.reason for fault in store.check()] == ["cannot be read (BadIndex)"]
-    take_away(place(stored, ".zst"))
+    take_away(name_of(stored, ".zst"))
     assert store.check() == (StoreFault(name, "is the index of nothing"),)
     assert store.sizes() == {stored.sha256: 5}
 
@@ -145,7 +144,8 @@ def test_what_is_no_artifact_is_named(store: ArtifactStore) -> None:
 
 def test_a_lost_or_damaged_index_is_built_again(store: ArtifactStore, settings: Settings) -> None:
     stored = put(store, LOG)
-    for spoil in (lambda: take_away(place(stored, ".lines")), lambda: put_beside(place(stored, ".lines"), b"damaged")):
+    name = name_of(stored, ".lines")
+    for spoil in (lambda: take_away(name), lambda: put_beside(name, b"damaged")):
         spoil()
         for copy in Path(settings.ARTIFACT_CACHE).glob("*/*.lines"):
             copy.unlink()
@@ -165,7 +165,7 @@ def test_removing_takes_the_content_and_every_index(store: ArtifactStore) -> Non
         store.indexes.build(stored.sha256, stream, "utf-16-le")
     store.remove(stored.sha256)
     store.remove(stored.sha256)
-    assert names_in_store() == [place(other)]
+    assert names_in_store() == [name_of(other)]
     with pytest.raises(MissingArtifact):
         store.open(stored.sha256)
     with pytest.raises(NotIndexed):
@@ -204,24 +204,24 @@ def test_the_pages_show_and_search_and_serve_what_either_holds(artifact_store: s
     call = create_call(create_run(create_project("ledger")))
     client.force_login(create_user("olga", project=call.project))
     artifact = stored_for(call, LOG)
-    assert rows_of(body(client, artifact, "?line=50000"))[0][0] == 50_000
-    assert "line 49999 of a log" in text_of(body(client, artifact, "find/?q=line+49999+of"))
+    assert rows_of(open_page(client, artifact, "?line=50000"))[0][0] == 50_000
+    assert "line 49999 of a log" in open_page(client, artifact, "find/?q=line+49999+of").text
     served = client.get(f"/artifacts/{artifact.pk}/raw", headers={"range": "bytes=2000000-2000039"})
     assert served.status_code == 206
     assert b"".join(served) == LOG[2_000_000:2_000_040]
     take_away(f"{artifact.sha256[:2]}/{artifact.sha256}.zst")
-    assert "The content is lost" in body(client, artifact)
+    assert "The content is lost" in open_page(client, artifact).text
 
 
 class Served:
-    """An object, and what was asked of it."""
+    """An object, and the ranges that were requested of it."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.asked: list[tuple[int, int]] = []
+        self.requested: list[tuple[int, int]] = []
 
     def fetch(self, start: int, length: int) -> bytes:
-        self.asked.append((start, length))
+        self.requested.append((start, length))
         return self.data[start : start + length]
 
     def reader(self, tail: int = 0) -> ObjectReader:
@@ -233,16 +233,16 @@ def test_a_window_asks_for_one_range_and_reading_on_for_ever_larger_ones() -> No
     reader = served.reader(tail=1_000)
     reader.seek(-500, io.SEEK_END)
     assert reader.read() == NOISE[-500:]
-    assert served.asked == []
+    assert served.requested == []
     reader.seek(5_000_000)
     assert reader.read(4_096) == NOISE[5_000_000:5_004_096]
     reader.seek(4_999_000)
     assert reader.read(65_536) == NOISE[4_999_000:5_064_536]
-    assert [length for _, length in served.asked] == [SMALLEST_RANGE]
+    assert [length for _, length in served.requested] == [SMALLEST_RANGE]
     reader.seek(0)
     while reader.read(250_000):
         pass
-    sizes = [length for _, length in served.asked[1:]]
+    sizes = [length for _, length in served.requested[1:]]
     assert sizes[:3] == [250_000, 2 * SMALLEST_RANGE, 4 * SMALLEST_RANGE]
     assert LARGEST_RANGE in sizes
     assert len(sizes) < 12
@@ -264,7 +264,7 @@ def test_a_range_that_comes_short_is_no_content() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     [
         ("s3://", "has to be s3://BUCKET/PREFIX"),
         ("s3://key:secret@bucket/x", "keys come from the environment"),
@@ -273,12 +273,12 @@ def test_a_range_that_comes_short_is_no_content() -> None:
     ],
 )
 def test_an_address_that_names_no_store_is_refused_and_no_secret_repeated(
-    settings: Settings, address: str, said: str
+    settings: Settings, address: str, message: str
 ) -> None:
     settings.ARTIFACTS = address
-    with pytest.raises(ImproperlyConfigured, match=said) as refused:
+    with pytest.raises(ImproperlyConfigured, match=message) as error:
         configured_store()
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(error.value)
 
 
 def test_without_the_extra_it_says_what_to_install(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,18 @@
-"""JSON and lines of JSON on the Artifact page: unfolded on demand, bounded whatever they hold."""
+"""JSON and lines of JSON on the Artifact page: unfolded on demand, and bounded whatever they contain."""
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from pathlib import Path
 
 import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.models import Artifact, Call
+from dashboard.models import Call
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
-from tests.dashboard.page_text import text_of
-from tests.dashboard.stored_artifacts import body, rows_of, stored
+from tests.dashboard.page_text import Element, Page, parse_page
+from tests.dashboard.stored_artifacts import open_page, rows_of, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rendering]
 
@@ -27,24 +25,23 @@ def call(client: Client, settings: Settings, tmp_path: Path) -> Call:
     return create_call(create_run(project), result={"a": 1}, receipt="a")
 
 
-def form_of(page: str) -> str:
-    found = re.search(r'href="\?as=(\w+)&amp;offset=\d+" aria-current="true"', page)
-    assert found
-    return found[1]
+def mode_of(page: Page) -> str:
+    mode = page.by_role("navigation", "View as").select_one("[aria-current]")
+    return mode["href"].removeprefix("?as=").partition("&")[0]
 
 
-def tree_of(page: str) -> str:
-    return text_of(page.partition('aria-label="Members of the JSON value">')[2].partition("</section>")[0])
+def tree_of(page: Page) -> Element:
+    return page.by_role("region", "Members of the JSON value")
 
 
-def folded(client: Client, artifact: Artifact, address: str) -> str:
-    response = client.get(html.unescape(address), headers={"HX-Request": "true"})
+def open_fold(client: Client, address: str) -> Page:
+    response = client.get(address, headers={"HX-Request": "true"})
     assert response.status_code == 200
-    return response.content.decode()
+    return parse_page(response)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("content", "form"),
+    ("content", "mode"),
     [
         (b'{"a": 1}', "json"),
         (b"[]", "json"),
@@ -63,86 +60,82 @@ def folded(client: Client, artifact: Artifact, address: str) -> str:
         ('{"a": 1}'.encode("utf-16"), "text"),
     ],
 )
-def test_json_is_known_by_what_it_is(client: Client, call: Call, content: bytes, form: str) -> None:
-    assert form_of(body(client, stored(call, content))) == form
+def test_json_is_known_by_what_it_is(client: Client, call: Call, content: bytes, mode: str) -> None:
+    assert mode_of(open_page(client, stored(call, content))) == mode
 
 
 def test_small_values_stand_unfolded_with_what_is_in_them(client: Client, call: Call) -> None:
     value = {"name": "x", "nested": {"list": [1, None, True], "empty": {}}, "text": "<b>\u202e"}
-    page = body(client, stored(call, json.dumps(value, ensure_ascii=False).encode()))
-    shown = tree_of(page)
+    page = open_page(client, stored(call, json.dumps(value, ensure_ascii=False).encode()))
     for part in ('"name": "x"', '"list":', "0: 1", "1: null", '"empty": {}'):
-        assert part in shown
-    assert "<b>" not in page.partition('aria-label="Members')[2]
-    assert "\u202e" not in page
+        assert part in tree_of(page).text
+    assert not tree_of(page).has("b")
+    assert "\u202e" not in page.markup
 
 
 def test_a_large_value_asks_for_its_members_when_it_is_opened(client: Client, call: Call) -> None:
     rows = [{"id": number, "text": "word " * 20} for number in range(2_000)]
     artifact = stored(call, json.dumps({"rows": rows, "after": 1}).encode())
-    page = body(client, artifact)
-    assert len(page) < 40_000
-    assert '"after": 1' in tree_of(page)
-    (address,) = re.findall(r'hx-get="(/artifacts/[^"]+/fold/[^"]+)"', page)
-    part = folded(client, artifact, address)
-    assert len(part) < 400_000
-    assert "0: {" in text_of(part)
-    later = re.search(r'hx-get="([^"]+)" hx-target="closest p"', part)
-    assert later
-    assert "200: {" in text_of(folded(client, artifact, later[1]))
+    page = open_page(client, artifact)
+    assert len(page.markup) < 40_000
+    assert '"after": 1' in tree_of(page).text
+    part = open_fold(client, tree_of(page).select_one("details [hx-get]")["hx-get"])
+    assert len(part.markup) < 400_000
+    assert "0: {" in part.text
+    assert "200: {" in open_fold(client, part.by_role("link", "Later members")["hx-get"]).text
 
 
 def test_without_script_a_fold_is_a_page_of_its_own(client: Client, call: Call) -> None:
     artifact = stored(call, json.dumps({"rows": ["x" * 500] * 300}).encode())
-    (link,) = re.findall(r'<a href="(\?as=json&amp;value=\d+)">Open it by itself', body(client, artifact))
-    page = body(client, artifact, html.unescape(link))
-    assert "The value at byte 9" in tree_of(page)
-    assert "0: " in tree_of(page)
+    link = open_page(client, artifact).by_role("link", "Open it by itself")
+    tree = tree_of(open_page(client, artifact, link["href"]))
+    assert "The value at byte 9" in tree.text
+    assert "0: " in tree.text
     response = client.get(f"/artifacts/{artifact.pk}/fold/?as=json&value=9")
     assert (response.status_code, response.url) == (302, f"/artifacts/{artifact.pk}/?as=json&value=9")
 
 
 def test_a_long_string_is_a_head_that_leads_into_the_text(client: Client, call: Call) -> None:
     artifact = stored(call, json.dumps({"a": "é" * 100_000}, ensure_ascii=False).encode())
-    page = body(client, artifact)
-    assert len(page) < 40_000
-    assert "200.0 KB in all" in tree_of(page)
-    assert "udcc3" not in page
-    rest = re.search(r'href="(\?as=text&amp;offset=\d+)">…', page)
-    assert rest
-    assert rows_of(body(client, artifact, html.unescape(rest[1])))[0][1].startswith("é")
+    page = open_page(client, artifact)
+    assert len(page.markup) < 40_000
+    assert "udcc3" not in page.markup
+    rest = tree_of(page).by_role("link", "200.0 KB in all")
+    assert rows_of(open_page(client, artifact, rest["href"]))[0][1].startswith("é")
 
 
 def test_what_stops_being_json_says_where(client: Client, call: Call) -> None:
     content = b'{"a": "%s", "b": {"c": 1 2}, "d": 1 2}' % (b"x" * 70_000)
-    shown = tree_of(body(client, stored(call, content)))
-    assert '"a":' in shown
-    assert f"From byte {content.index(b'2}, '):,} on this is no JSON" in shown
-    assert f"From byte {len(content) - 2:,} on this is no JSON" in shown
-    assert 'href="?as=text&amp;tail">Look there' in body(client, stored(call, b'{"a": 1, "b": {'))
+    tree = tree_of(open_page(client, stored(call, content)))
+    assert '"a":' in tree.text
+    assert f"From byte {content.index(b'2}, '):,} on this is not JSON" in tree.text
+    assert f"From byte {len(content) - 2:,} on this is not JSON" in tree.text
+    cut_short = open_page(client, stored(call, b'{"a": 1, "b": {'))
+    assert cut_short.by_role("link", "Go to byte")["href"] == "?as=text&tail"
 
 
 @pytest.mark.parametrize("query", ["value=999999", "value=3", "value=0&from=4&count=9&depth=7&string=1", "value=-1"])
 def test_a_place_that_is_none_is_answered_in_words(client: Client, call: Call, query: str) -> None:
     artifact = stored(call, b'{"a": [1, 2, 3], "b": "c"}')
-    assert "Members of the JSON value" in body(client, artifact, f"?as=json&{query}")
+    assert tree_of(open_page(client, artifact, f"?as=json&{query}")).text
     assert client.get(f"/artifacts/{artifact.pk}/fold/?{query}", headers={"HX-Request": "true"}).status_code == 200
 
 
 def test_lines_of_json_are_lines_each_with_a_fold(client: Client, call: Call) -> None:
     artifact = stored(call, b"".join(b'{"n": %d, "inner": {"text": "%s"}}\n' % (n, b"x" * 400) for n in range(1_000)))
-    page = body(client, artifact, "?line=501")
-    assert form_of(page) == "jsonl"
-    assert '<div id="L501" class="line" data-asked>' in page
-    addresses = re.findall(r'hx-get="(fold/[^"]+)"', page)
-    assert '"n": 500' in text_of(folded(client, artifact, f"{artifact.get_absolute_url()}{addresses[0]}"))
-    assert len(page) < 400_000
+    page = open_page(client, artifact, "?line=501")
+    assert mode_of(page) == "jsonl"
+    line = page.by_id("L501")
+    assert "data-highlighted" in line
+    address = line.select_one("details [hx-get]")["hx-get"]
+    assert '"n": 500' in open_fold(client, f"{artifact.get_absolute_url()}{address}").text
+    assert len(page.markup) < 400_000
 
 
 def test_a_line_that_is_asked_for_is_shown_in_the_text(client: Client, call: Call) -> None:
     artifact = stored(call, json.dumps({"rows": list(range(50))}, indent=1).encode())
-    assert rows_of(body(client, artifact, "?line=3"))[0] == (3, "  0,")
-    assert rows_of(body(client, artifact, "?q=rows&hit=4"))[1] == (2, ' "rows": [')
+    assert rows_of(open_page(client, artifact, "?line=3"))[0] == (3, "  0,")
+    assert rows_of(open_page(client, artifact, "?q=rows&hit=4"))[1] == (2, ' "rows": [')
 
 
 def test_a_fold_of_another_project_is_nowhere(client: Client, call: Call) -> None:
@@ -152,13 +145,13 @@ def test_a_fold_of_another_project_is_nowhere(client: Client, call: Call) -> Non
 
 
 def test_a_page_does_not_wait_for_a_large_member_and_goes_on_by_itself(client: Client, call: Call) -> None:
-    """What is behind a member of megabytes is asked for by the page that is there already; a fold asks for nothing."""
+    """The members behind one of megabytes are requested by the page once it is there; a fold requests nothing."""
     large = b'{"first": 1, "rows": [' + b"[1, 2, 3], " * 150_000 + b'0], "last": "here"}'
     artifact = stored(call, large)
-    page = body(client, artifact)
-    assert "too large to be measured here" in page
-    onward = re.search(r'hx-get="([^"]+)" hx-target="closest p" hx-swap="outerHTML" hx-trigger="load, click"', page)
-    assert onward
-    rest = folded(client, artifact, onward[1])
-    assert '"here"' in html.unescape(rest)
-    assert "hx-trigger" not in rest
+    page = open_page(client, artifact)
+    assert "too large to be measured here" in page.text
+    later = page.by_role("link", "Later members")
+    assert later["hx-trigger"] == "load, click"
+    rest = open_fold(client, later["hx-get"])
+    assert '"here"' in rest.text
+    assert not rest.has("[hx-trigger]")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
 from pathlib import Path
@@ -14,8 +13,7 @@ from pytest_django import Settings
 
 from dashboard.models import Call, Project
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
-from tests.dashboard.page_text import text_of
-from tests.dashboard.stored_artifacts import body, field_artifact, rows_of, stored
+from tests.dashboard.stored_artifacts import field_artifact, key_link, open_page, rows_of, stored
 
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/">\u202e\x1b[31m'
 LINES = "".join(f"line {number}\n" for number in range(1, 1_001))
@@ -31,28 +29,27 @@ def call(project: Project, alice: User) -> Call:
     """A command of which the model got lines 1 to 40 and 981 to 1,000."""
     shown = LINES.split("\n")
     receipt = "\n".join([*shown[:40], "\n... [940 lines truncated] ...\n", *shown[980:1_000]])
-    made = create_call(create_run(project, "session-one"), receipt=receipt)
-    made.namespace = "claude-code"
-    made.save()
-    return made
+    call = create_call(create_run(project, "session-one"), receipt=receipt)
+    call.namespace = "claude-code"
+    call.save()
+    return call
 
 
 def test_it_begins_at_the_head_and_goes_on_to_the_tail(client: Client, call: Call) -> None:
     artifact = field_artifact(call, LINES)
-    page = body(client, artifact)
-    assert "What was in the full output?" in page
+    page = open_page(client, artifact)
+    assert "What was in the full output?" in page.text
     assert rows_of(page)[0] == (1, "line 1")
     assert rows_of(page)[-1] == (400, "line 400")
-    assert rows_of(body(client, artifact, "?tail"))[-1] == (1_000, "line 1000")
+    assert rows_of(open_page(client, artifact, "?tail"))[-1] == (1_000, "line 1000")
 
 
 def test_an_artifact_on_its_own_is_described_by_its_record(client: Client, call: Call) -> None:
     """RFC-122: a reference is a path alone, so role, tool and size come from what the runtime recorded."""
-    html = body(client, field_artifact(call, LINES))
-    assert '<h1 class="isolate">stdout</h1>' in html
-    page = text_of(html)
+    page = open_page(client, field_artifact(call, LINES))
+    assert page.select_one("h1").text == "stdout"
     for fact in (call.tool, "1,000 lines", "calls/x/stdout.txt"):
-        assert fact in page
+        assert fact in page.text
 
 
 @pytest.mark.rendering
@@ -61,61 +58,62 @@ def test_an_artifact_on_its_own_is_described_by_its_record(client: Client, call:
     [("?line=500", 500), ("?line=9999999", 1_000), ("?line=0", 1), ("?line=x", 1), ("?at=50", 507), ("?offset=7", 2)],
 )
 def test_any_window_can_be_asked_for(client: Client, call: Call, query: str, first: int) -> None:
-    page = body(client, field_artifact(call, LINES), query)
+    page = open_page(client, field_artifact(call, LINES), query)
     assert rows_of(page)[0] == (first, f"line {first}")
-    assert ("There is no line 9,999,999: the output ends with line 1,000." in page) == ("9999999" in query)
+    assert ("There is no line 9,999,999: the output ends with line 1,000." in page.text) == ("9999999" in query)
 
 
 @pytest.mark.rendering
 def test_every_line_has_a_permalink(client: Client, call: Call) -> None:
-    page = body(client, field_artifact(call, LINES), "?line=120")
-    assert '<a href="?line=120#L120"' in page
-    assert '<div id="L120" class="line" data-seen="no" data-asked>' in page
+    page = open_page(client, field_artifact(call, LINES), "?line=120")
+    line = page.by_id("L120")
+    assert line.select_one("a")["href"] == "?line=120#L120"
+    assert (line["data-seen"], "data-highlighted" in line) == ("no", True)
 
 
 def test_what_the_model_saw_is_marked_and_the_next_unseen_line_is_one_step_away(client: Client, call: Call) -> None:
-    page = body(client, field_artifact(call, LINES))
-    assert 'id="L40" class="line" data-seen="yes"' in page
-    assert 'id="L41" class="line" data-seen="no"' in page
-    assert 'href="?line=41#L41"' in page
-    assert "60 of 1,000 lines" in page
+    page = open_page(client, field_artifact(call, LINES))
+    assert (page.by_id("L40")["data-seen"], page.by_id("L41")["data-seen"]) == ("yes", "no")
+    assert key_link(page, "n") == "?line=41#L41"
+    assert "60 of 1,000 lines" in page.text
 
 
 @pytest.mark.rendering
 def test_a_line_of_5_mb_is_read_in_stretches_that_join(client: Client, call: Call) -> None:
     artifact = field_artifact(call, "é" * 2_500_000)
-    page = body(client, artifact, "?offset=1000001")
-    assert len(page) < 200_000
-    following = re.search(r'class="button" href="\?offset=(\d+)">Go on in this line', page)
-    assert following
+    page = open_page(client, artifact, "?offset=1000001")
+    assert len(page.markup) < 200_000
     ((number, stretch),) = rows_of(page)
-    assert (number, 1_000_000 + 2 * len(stretch)) == (1, int(following[1]))
-    assert "1…</a>" in page
-    assert rows_of(body(client, artifact, "?tail"))[0][1].endswith("é")
+    assert number == 1
+    assert page.by_role("link", "Go on in this line")["href"] == f"?offset={1_000_000 + 2 * len(stretch)}"
+    assert page.by_id("L1").select_one("a").text == "1…"
+    assert rows_of(open_page(client, artifact, "?tail"))[0][1].endswith("é")
 
 
 @pytest.mark.rendering
 def test_hostile_output_is_shown_as_text(client: Client, call: Call) -> None:
     artifact = field_artifact(call, HOSTILE)
     for form in ("text", "ansi", "table", "diff", "hex"):
-        page = body(client, artifact, f"?as={form}")
-        assert "<script>alert" not in page
-        assert "<b hx-post" not in page
-        assert not re.search("[\x1b\u202e]", page)
-    assert rows_of(body(client, artifact, "?as=text")) == [(1, HOSTILE)]
+        page = open_page(client, artifact, f"?as={form}")
+        assert not any("alert" in script.text for script in page.select("script"))
+        assert not page.has("b[hx-post]")
+        assert not re.search("[\x1b\u202e]", page.markup)
+    assert rows_of(open_page(client, artifact, "?as=text")) == [(1, HOSTILE)]
 
 
 def test_a_stored_file_is_read_by_its_hash(client: Client, call: Call) -> None:
     artifact = stored(call, b"first\nsecond\xff\n")
-    page = body(client, artifact)
+    page = open_page(client, artifact)
     assert rows_of(page) == [(1, "first"), (2, "second\udcff")]
 
 
 @pytest.mark.rendering
 def test_binary_content_is_shown_as_bytes(client: Client, call: Call) -> None:
-    page = body(client, stored(call, b"\x7fELF" + bytes(range(32)) * 20))
-    assert ">@0</a><pre data-exact>7f 45 4c 46 00 01" in html.unescape(page)
-    assert "Encoding" not in page
+    page = open_page(client, stored(call, b"\x7fELF" + bytes(range(32)) * 20))
+    row = page.by_id("B0")
+    assert row.select_one("a").text == "@0"
+    assert row.select_one("pre").exact.startswith("7f 45 4c 46 00 01")
+    assert "Encoding" not in page.text
 
 
 @pytest.mark.rendering
@@ -128,16 +126,16 @@ def test_what_is_no_regular_file_in_the_store_is_not_read(
     path.unlink()
     secret = tmp_path / "secret"
     secret.write_text("not for the web")
-    make = {
+    create = {
         "gone": lambda: None,
         "link": lambda: path.symlink_to(secret),
         "folder": path.mkdir,
         "pipe": lambda: os.mkfifo(path),
     }
-    make[fault]()
-    page = body(client, artifact)
-    assert ("The content is lost" if fault == "gone" else "The content is not what was stored") in page
-    assert "not for the web" not in page
+    create[fault]()
+    page = open_page(client, artifact)
+    assert ("The content is lost" if fault == "gone" else "The content is not what was stored") in page.text
+    assert "not for the web" not in page.markup
     assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
 
 

@@ -1,30 +1,31 @@
-"""Which later call opened an artifact, with what and which part; and which only named it."""
+"""Which later call opened an artifact, with which program and which part; and which only mentioned it."""
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.template.loader import render_to_string
 from django.test import Client
 
-from dashboard.artifacts import references
-from dashboard.artifacts.read_commands import opening_of
+from dashboard.artifacts.read_commands import parse_read_command
+from dashboard.artifacts.references import SHOWN, find_later_references
 from dashboard.models import Artifact, Project, Run
 from tests.dashboard.factories import START, create_call, create_run
-from tests.dashboard.page_text import text_of
-from tests.dashboard.stored_artifacts import body, field_artifact
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.stored_artifacts import field_artifact, open_page
 
 PATH = "/home/x/.claude/projects/p/session/tool-results/toolu_1.txt"
 
 
-def said(tool: str, args: Any, path: str = "/a/b.txt") -> str | None:
-    found = opening_of(path, tool, args if isinstance(args, bytes) else json.dumps(args).encode())
-    return None if found is None else f"{found.program}: {found.part}".removesuffix(": ") if found.program else "named"
+def parsed(tool: str, args: Any, path: str = "/a/b.txt") -> str | None:
+    command = parse_read_command(path, tool, args if isinstance(args, bytes) else json.dumps(args).encode())
+    if command is None:
+        return None
+    return f"{command.program}: {command.part}".removesuffix(": ") if command.program else "mentioned"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def said(tool: str, args: Any, path: str = "/a/b.txt") -> str | None:
         ("ls && cat /a/b.txt 2>&1", "cat: all of it"),
         ("LANG=C sudo /bin/cat '/a/b.txt'", "cat: all of it"),
         ("cat -A /a/b.txt", "cat"),
-        ("cat /a/b.txt > /tmp/copy", "named"),
+        ("cat /a/b.txt > /tmp/copy", "mentioned"),
         ("head /a/b.txt", "head: lines 1–10"),
         ("head -n 20 < /a/b.txt", "head: lines 1–20"),
         ("head -c 20 /a/b.txt", "head"),
@@ -49,9 +50,9 @@ def said(tool: str, args: Any, path: str = "/a/b.txt") -> str | None:
         ("grep -n 'out of memory' /a/b.txt", "grep: searched for “out of memory”"),
         ("grep -A 3 memory /a/b.txt", "grep"),
         ("wc -l < /a/b.txt", "wc"),
-        ("cp /a/b.txt /c", "named"),
-        ("make > /a/b.txt", "named"),
-        ("ls -la /a/b.txt", "named"),
+        ("cp /a/b.txt /c", "mentioned"),
+        ("make > /a/b.txt", "mentioned"),
+        ("ls -la /a/b.txt", "mentioned"),
         ("cat /a/b.txt.bak", None),
         ("cat '/a/b.txt", None),
         ("python -c 'open(\"/a/b.txt\")'", None),
@@ -60,7 +61,7 @@ def said(tool: str, args: Any, path: str = "/a/b.txt") -> str | None:
     ],
 )
 def test_a_command_opens_what_it_reads_and_names_the_rest(command: str | list[str], opening: str | None) -> None:
-    assert said("Bash", {"command": command}) == opening
+    assert parsed("Bash", {"command": command}) == opening
 
 
 @pytest.mark.parametrize(
@@ -74,13 +75,13 @@ def test_a_command_opens_what_it_reads_and_names_the_rest(command: str | list[st
         ("Read", {"file_path": "/a/b.txt.bak"}, None),
         ("Grep", {"path": "/a/b.txt", "pattern": "x" * 70}, f"Grep: searched for “{'x' * 60}…”"),
         ("mcp__files__read_text_file", {"path": "/a/b.txt", "tail": 4}, "read_text_file: the last 4 lines"),
-        ("Edit", {"file_path": "/a/b.txt", "old_string": "a"}, "named"),
-        ("Task", {"prompt": "Look into /a/b.txt for the cause"}, "named"),
+        ("Edit", {"file_path": "/a/b.txt", "old_string": "a"}, "mentioned"),
+        ("Task", {"prompt": "Look into /a/b.txt for the cause"}, "mentioned"),
         ("Read", b"no json", None),
     ],
 )
 def test_a_tool_opens_by_its_arguments(tool: str, args: Any, opening: str | None) -> None:
-    assert said(tool, args) == opening
+    assert parsed(tool, args) == opening
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_a_tool_opens_by_its_arguments(tool: str, args: Any, opening: str | None
     ],
 )
 def test_only_a_path_that_stands_whole_is_a_naming(args: str, is_named: bool) -> None:  # noqa: FBT001
-    assert (said("Other", args.encode(), "/a/b c.txt") is not None) is is_named
+    assert (parsed("Other", args.encode(), "/a/b c.txt") is not None) is is_named
 
 
 @pytest.fixture
@@ -111,12 +112,17 @@ def output_of(run: Run, path: str = PATH) -> Artifact:
     return field_artifact(create_call(run), "line\n" * 900, path=path)
 
 
-def listed(page: str, heading: str) -> list[str]:
-    found = re.search(f"{heading}</h2>(.*?)</section>", page, re.S)
-    return [" ".join(text_of(one).split()) for one in re.findall("<li>(.*?)</li>", found[1], re.S)] if found else []
+def listed(page: Page, heading: str) -> list[str]:
+    return [item for section in page.all_by_role("region", heading) for item in section.texts("li")]
 
 
-OPENED, NAMED = "The model opened it later", "Named later, not opened"
+def references_page(artifact: Artifact, begin: int = 0, *, calls_at_once: int) -> Page:
+    """The page's list of references, with fewer calls searched than a page of its own does."""
+    references = find_later_references(artifact, begin, calls_at_once=calls_at_once)
+    return parse_page(render_to_string("artifacts/_references.html", {"references": references}))
+
+
+OPENED, MENTIONED = "The model opened it later", "Mentioned later (not opened)"
 
 
 def test_a_later_call_that_opened_it_is_told_from_one_that_named_it(client: Client, run: Run) -> None:
@@ -127,10 +133,10 @@ def test_a_later_call_that_opened_it_is_told_from_one_that_named_it(client: Clie
     create_call(run, args={"command": f"tail -n 5 {PATH}"})
     create_call(run, args={"command": f"cp {PATH} /tmp"})
     create_call(create_run(run.project, "two"), args={"file_path": PATH})
-    page = body(client, artifact)
+    page = open_page(client, artifact)
     assert listed(page, OPENED) == ["call 4 Read lines 41–100", "call 5 tail the last 5 lines"]
-    assert listed(page, NAMED) == ["call 6 Bash"]
-    assert 'href="?line=41-100#L41"' in page
+    assert listed(page, MENTIONED) == ["call 6 Bash"]
+    assert page.by_role("link", "lines 41–100")["href"] == "?line=41-100#L41"
 
 
 def test_a_subagent_that_opened_it_is_linked_with_its_run(client: Client, run: Run) -> None:
@@ -142,13 +148,13 @@ def test_a_subagent_that_opened_it_is_linked_with_its_run(client: Client, run: R
     create_call(child, args={"command": "ls"})
     create_call(child, tool="Read", args={"file_path": PATH, "offset": 7, "limit": 2})
     create_call(grandchild, args={"command": f"cat {PATH}"})
-    assert listed(body(client, artifact), OPENED) == [
+    assert listed(open_page(client, artifact), OPENED) == [
         "call 2 of the run “Look for the cause” Read lines 7–8",
         "call 1 of the run “Look closer” cat all of it",
     ]
     started_by_it = field_artifact(create_call(child, started_at=START), "x\n", path=PATH)
     create_call(run, args={"command": f"cat {PATH}"}, started_at=START + timedelta(days=1))
-    assert "call 2 of the run “Title of one” cat all of it" in listed(body(client, started_by_it), OPENED)
+    assert "call 2 of the run “Title of one” cat all of it" in listed(open_page(client, started_by_it), OPENED)
 
 
 def test_a_run_that_goes_on_from_a_copy_counts_as_well(client: Client, run: Run) -> None:
@@ -156,33 +162,37 @@ def test_a_run_that_goes_on_from_a_copy_counts_as_well(client: Client, run: Run)
     resumed = create_run(run.project, "resumed", title="Gone on with")
     artifact.call.memberships.create(run=resumed, ordinal=1, inherited=True)
     create_call(resumed, tool="Read", args={"file_path": PATH})
-    assert listed(body(client, artifact), OPENED) == ["call 2 of the run “Gone on with” Read"]
+    assert listed(open_page(client, artifact), OPENED) == ["call 2 of the run “Gone on with” Read"]
 
 
-def test_calls_far_behind_are_looked_at_when_asked_for(
-    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(references, "LATER", 3)
+def test_calls_far_behind_are_looked_at_when_asked_for(run: Run) -> None:
     artifact = output_of(run)
     for number in range(1, 8):
         create_call(run, args={"command": f"head -n {number} {PATH}"})
-    page = body(client, artifact)
+    page = references_page(artifact, calls_at_once=3)
     assert len(listed(page, OPENED)) == 3
-    onward = re.search(r'href="\?later=(\d)">Look in the calls behind those', page)
-    assert onward
-    page = body(client, artifact, f"?later={onward[1]}")
-    assert [one.split()[-1] for one in listed(page, OPENED)] == ["1–4", "1–5", "1–6"]
-    assert listed(body(client, artifact, "?later=6"), OPENED) == ["call 8 head lines 1–7"]
+    assert page.by_role("link", "Search the calls after those")["href"] == "?later=3"
+    page = references_page(artifact, 3, calls_at_once=3)
+    assert [item.split()[-1] for item in listed(page, OPENED)] == ["1–4", "1–5", "1–6"]
+    assert listed(references_page(artifact, 6, calls_at_once=3), OPENED) == ["call 8 head lines 1–7"]
 
 
-def test_what_is_left_out_is_said(client: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_names_how_many_later_calls_are_skipped(client: Client, run: Run) -> None:
     artifact = output_of(run)
-    for _ in range(references.MOST + 1):
+    for number in (1, 2):
+        create_call(run, args={"command": f"head -n {number} {PATH}"})
+    page = open_page(client, artifact, "?later=1")
+    assert listed(page, OPENED) == ["call 3 head lines 1–2"]
+    assert "Searched: calls 2 and later after this one." in page.text
+
+
+def test_what_is_left_out_is_said(client: Client, run: Run) -> None:
+    artifact = output_of(run)
+    for _ in range(SHOWN + 1):
         create_call(run, args={"command": f"cat {PATH}"})
-    assert "More calls than these name it." in body(client, artifact)
-    monkeypatch.setattr(references, "LATER", 3)
-    create_run(run.project, "child", parent=run, call_count=4)
-    assert "1 other run of this session has too many calls to be looked at." in body(client, artifact)
+    assert "More calls than these mention it." in open_page(client, artifact).text
+    create_run(run.project, "child", parent=run, call_count=501)
+    assert "1 other run of this session has too many calls to be searched." in open_page(client, artifact).text
 
 
 def test_a_path_that_json_escapes_is_found(client: Client, run: Run) -> None:
@@ -191,5 +201,5 @@ def test_a_path_that_json_escapes_is_found(client: Client, run: Run) -> None:
     for args in ({"file_path": path}, {"path": [path]}):
         create_call(run, tool="Read", args=args)
     create_call(run, tool="Read", args=b'{"file_path": "C:\\\\logs\\\\\\"gr\\u00f6\\u00dfe\\".txt"}')
-    page = html.unescape(body(client, artifact))
-    assert len(listed(page, OPENED) + listed(page, NAMED)) == 3
+    page = open_page(client, artifact)
+    assert len(listed(page, OPENED) + listed(page, MENTIONED)) == 3

@@ -1,20 +1,17 @@
-"""Find in an artifact: every hit with its line, the way to the next, and a search that can be stopped."""
+"""Search in an artifact: every hit with its line, links to the next one, and a search that can be stopped."""
 
 from __future__ import annotations
 
-import html
-import re
 from pathlib import Path
 
 import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.artifacts import search as artifact_find
 from dashboard.models import Artifact, Call
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
-from tests.dashboard.page_text import text_of
-from tests.dashboard.stored_artifacts import body, rows_of, stored
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.stored_artifacts import key_link, open_page, rows_of, stored
 
 pytestmark = pytest.mark.django_db
 LOG = "".join(
@@ -24,9 +21,9 @@ LOG = "".join(
 
 
 @pytest.fixture
-def call(client: Client, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(client: Client, settings: Settings, tmp_path: Path) -> Call:
     settings.ARTIFACTS = tmp_path / "artifacts"
-    monkeypatch.setattr(artifact_find, "SECONDS", 60.0)
+    settings.ARTIFACT_SEARCH_SECONDS = 60.0
     project = create_project()
     client.force_login(create_user("alice", project=project))
     return create_call(create_run(project))
@@ -37,18 +34,22 @@ def log(call: Call) -> Artifact:
     return stored(call, LOG.encode())
 
 
-def hits_of(page: str) -> list[tuple[str, str]]:
-    found = re.findall(r"<li data-item><a href=\"([^\"]*)\".*?<pre>(.*?)</pre></li>", page, re.S)
-    return [(html.unescape(href), text_of(line)) for href, line in found]
+def hits_of(page: Page) -> list[tuple[str, str]]:
+    """The address of each hit, and its line."""
+    return [(hit.select_one("a")["href"], hit.select_one("pre").exact) for hit in page.select(".hits li")]
+
+
+def open_address(client: Client, address: str) -> Page:
+    return parse_page(client.get(address, follow=True))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("query", ["q=ERROR", "q=error&any_case=1", "q=E%5BR%5D%2BOR&regex=1", "errors"])
 def test_hits_are_listed_with_their_lines(client: Client, log: Artifact, query: str) -> None:
-    page = body(client, log, f"find/?{query}")
-    found = hits_of(page)
-    assert [text for _, text in found] == ["4000 ERROR: no such file <b>", "70000 ERROR: no such file <b>"]
-    assert "2 hits in the whole output" in page
-    assert rows_of(client.get(found[1][0]).content.decode())[0][0] == 70_000
+    page = open_page(client, log, f"find/?{query}")
+    hits = hits_of(page)
+    assert [text for _, text in hits] == ["4000 ERROR: no such file <b>", "70000 ERROR: no such file <b>"]
+    assert "2 hits in the whole output" in page.text
+    assert rows_of(open_address(client, hits[1][0]))[0][0] == 70_000
 
 
 @pytest.mark.rendering
@@ -56,127 +57,111 @@ def test_a_hit_leads_to_its_line_where_it_is_set_off(client: Client, log: Artifa
     response = client.get(f"/artifacts/{log.pk}/find/?q=ERROR&next=0")
     assert response.status_code == 302
     assert response.url.endswith("as=text#L4000")
-    page = client.get(response.url).content.decode()
+    page = open_address(client, response.url)
     assert rows_of(page)[0] == (4_000, "4000 ERROR: no such file <b>")
-    assert "4000 <mark>ERROR</mark>: no such file &lt;b&gt;" in page
+    assert page.by_id("L4000").texts("mark") == ["ERROR"]
 
 
 @pytest.mark.rendering
 def test_the_first_line_that_looks_like_an_error_is_one_key_away(client: Client, log: Artifact) -> None:
-    assert f'href="/artifacts/{log.pk}/find/?errors&amp;next=0"' in body(client, log)
-    page = client.get(f"/artifacts/{log.pk}/find/?errors&next=0", follow=True).content.decode()
+    assert key_link(open_page(client, log), "e") == f"/artifacts/{log.pk}/find/?errors&next=0"
+    page = open_address(client, f"/artifacts/{log.pk}/find/?errors&next=0")
     assert rows_of(page)[0][0] == 4_000
     fine = stored(log.call, b"all is well\n")
-    page = client.get(f"/artifacts/{fine.pk}/find/?errors&next=0", follow=True).content.decode()
-    assert "Nothing in it looks like an error" in page
+    page = open_address(client, f"/artifacts/{fine.pk}/find/?errors&next=0")
+    assert "Nothing in it looks like an error" in page.text
 
 
 @pytest.mark.rendering
 def test_an_error_in_colour_is_stepped_to_as_well(client: Client, log: Artifact) -> None:
-    """A colour's sequence ends in a letter: to a word's border that is one word with what stands behind it."""
+    """The sequence of a colour ends in a letter, so there is no word boundary behind it."""
     coloured = "".join(
         f"\x1b[1;31m{'error[E0308]' if line % 300 == 0 else 'fine'}\x1b[0m\n" for line in range(1, 1_000)
     )
     artifact = stored(log.call, coloured.encode())
-    page = client.get(f"/artifacts/{artifact.pk}/find/?errors&next=0", follow=True).content.decode()
+    page = open_address(client, f"/artifacts/{artifact.pk}/find/?errors&next=0")
     assert rows_of(page)[0][0] == 300
-    following = re.search(r'href="([^"]*)"[^>]*data-key="f"', page)
-    assert following
-    page = client.get(html.unescape(following[1]), follow=True).content.decode()
+    page = open_address(client, key_link(page, "f"))
     assert rows_of(page)[0][0] == 600
-    assert "<mark>error</mark>" in page
+    assert page.by_id("L600").texts("mark") == ["error"]
 
 
 @pytest.mark.rendering
 def test_hits_are_stepped_through_both_ways_and_the_last_says_so(client: Client, log: Artifact) -> None:
-    def step(page: str, key: str) -> str:
-        href = re.search(rf'href="([^"]*)"[^>]*data-key="{key}"', page)
-        assert href
-        return client.get(html.unescape(href[1]), follow=True).content.decode()
-
-    first = client.get(f"/artifacts/{log.pk}/find/?q=ERROR&next=0", follow=True).content.decode()
-    second = step(first, "f")
+    first = open_address(client, f"/artifacts/{log.pk}/find/?q=ERROR&next=0")
+    second = open_address(client, key_link(first, "f"))
     assert rows_of(second)[0][0] == 70_000
-    assert "No further hit that way" in step(second, "f")
-    assert rows_of(step(second, "F"))[0][0] == 4_000
+    assert "No further hit that way" in open_address(client, key_link(second, "f")).text
+    assert rows_of(open_address(client, key_link(second, "F")))[0][0] == 4_000
 
 
 def test_a_search_that_ends_before_the_output_goes_on_and_can_be_stopped(
-    client: Client, log: Artifact, monkeypatch: pytest.MonkeyPatch
+    client: Client, log: Artifact, settings: Settings
 ) -> None:
-    monkeypatch.setattr(artifact_find, "SECONDS", 0.0)
-    page = body(client, log, "find/?q=ERROR")
-    assert "1 hit so far" in page
-    assert 'hx-trigger="load delay:50ms"' in page
-    on = re.search(r'hx-get="([^"]*)" hx-trigger', page)
-    assert on
-    stop = re.search(r'href="([^"]*paused=1)"', page)
-    assert stop
-    paused = body(client, log, "find/" + html.unescape(stop[1]))
-    assert "Stopped: 1 hit" in paused
-    assert "hx-trigger" not in paused
-    count = 0
-    for _ in range(50):
-        part = client.get(f"/artifacts/{log.pk}/find/{html.unescape(on[1])}", headers={"HX-Request": "true"})
-        text = part.content.decode()
-        assert "<html" not in text
-        count += len(hits_of(text))
-        following = re.search(r'hx-get="([^"]*)" hx-trigger', text)
-        if following is None:
-            break
-        on = following
+    settings.ARTIFACT_SEARCH_SECONDS = 0.0
+    page = open_page(client, log, "find/?q=ERROR")
+    assert "1 hit so far" in page.text
+    paused = open_page(client, log, "find/" + page.by_role("link", "Stop")["href"])
+    assert "Stopped: 1 hit" in paused.text
+    assert not paused.has("[hx-trigger]")
+    count, slices = 0, 0
+    while progress := page.select('[hx-trigger="load delay:50ms"]'):
+        assert slices < 50
+        address = f"/artifacts/{log.pk}/find/{progress[0]['hx-get']}"
+        page = parse_page(client.get(address, headers={"HX-Request": "true"}))  # type: ignore[arg-type]
+        assert "<html" not in page.markup
+        count, slices = count + len(hits_of(page)), slices + 1
     assert count == 1
-    assert "2 hits in the whole output" in text
+    assert "2 hits in the whole output" in page.text
 
 
 @pytest.mark.rendering
 def test_more_hits_than_a_page_lists_are_counted_and_reached(client: Client, log: Artifact) -> None:
-    page = body(client, log, "find/?q=fine")
+    page = open_page(client, log, "find/?q=fine")
     assert len(hits_of(page)) == 50
-    assert "89,998 hits in the whole output" in page
-    later = re.search(r'href="([^"]*)">Later hits', page)
-    assert later
-    following = body(client, log, "find/" + html.unescape(later[1]))
+    assert "89,998 hits in the whole output" in page.text
+    following = open_page(client, log, "find/" + page.by_role("link", "Later hits")["href"])
     assert hits_of(following)[0][1] == "51 fine"
-    assert "89,998 hits in the whole output" in following
+    assert "89,998 hits in the whole output" in following.text
 
 
 @pytest.mark.rendering
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("q=(&regex=1", "This cannot be searched for: missing )"),
         ("q=a%0Ab", "This cannot be searched for: a line break"),
         ("q=" + "x" * 1_001, "longer than 1,000 characters"),
-        ("q=nowhere", "It does not stand in this output"),
+        ("q=nowhere", "It is not in this output"),
         ("q=fine&from=-1&count=x&listed=99999999999999999999", "89,998 hits"),
-        ("q=fine&from=99999999", "It does not stand in this output"),
+        ("q=fine&from=99999999", "It is not in this output"),
         ("", "Enter a text"),
     ],
 )
-def test_what_cannot_be_found_is_said(client: Client, log: Artifact, query: str, said: str) -> None:
-    assert said in html.unescape(body(client, log, f"find/?{query}"))
+def test_what_cannot_be_found_is_said(client: Client, log: Artifact, query: str, message: str) -> None:
+    assert message in open_page(client, log, f"find/?{query}").text
 
 
 @pytest.mark.rendering
-def test_an_expression_without_end_is_stopped(client: Client, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifact_find, "SECONDS", 0.2)
+def test_an_expression_without_end_is_stopped(client: Client, call: Call, settings: Settings) -> None:
+    settings.ARTIFACT_SEARCH_SECONDS = 0.2
     artifact = stored(call, b"a" * 45 + b"!\n")
-    assert "the expression takes too long" in body(client, artifact, "find/?q=(a|aa)%2B%24&regex=1")
+    assert "the expression takes too long" in open_page(client, artifact, "find/?q=(a|aa)%2B%24&regex=1").text
     assert client.get(f"/artifacts/{artifact.pk}/?q=(a|aa)%2B%24&regex=1&as=text").status_code == 200
 
 
 @pytest.mark.rendering
 def test_what_is_looked_for_is_shown_as_text(client: Client, log: Artifact) -> None:
-    page = body(client, log, "find/?q=%3Cscript%3Ealert(1)%3C/script%3E")
-    assert "<script>alert" not in page
+    page = open_page(client, log, "find/?q=%3Cscript%3Ealert(1)%3C/script%3E")
+    assert page.by_role("textbox", "Find")["value"] == "<script>alert(1)</script>"
+    assert not any("alert" in script.text for script in page.select("script"))
 
 
 @pytest.mark.rendering
 def test_a_hit_far_into_a_line_opens_there(client: Client, call: Call) -> None:
     artifact = stored(call, b"x" * 500_000 + b"needle" + b"y" * 1_000 + b"\nz\n")
     response = client.get(f"/artifacts/{artifact.pk}/find/?q=needle&next=0")
-    page = client.get(response.url).content.decode()
+    page = open_address(client, response.url)
     assert rows_of(page)[0][1].startswith("x" * 160 + "needleyyy")
 
 

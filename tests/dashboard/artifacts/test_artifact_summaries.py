@@ -1,9 +1,8 @@
-"""The artifacts of a call by role: size, lines, type, hash, state, where from, and who else has the content."""
+"""The artifacts of a call by role: size, lines, type, hash, state, origin, and duplicates in other calls."""
 
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from dashboard.models import Artifact, Call, Project
 from dashboard.models.identity import derived
 from envelopes.storage.line_index import build_index, write_index
 from tests.dashboard.factories import create_call, create_run
-from tests.dashboard.page_text import text_of
-from tests.dashboard.stored_artifacts import body, field_artifact, stored
+from tests.dashboard.page_text import Page
+from tests.dashboard.stored_artifacts import field_artifact, open_page, stored
 
 PNG = (
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (40).to_bytes(4, "big") + (30).to_bytes(4, "big") + b"\x08\x06\0\0\0" + bytes(9)
@@ -31,11 +30,8 @@ def call(project: Project, alice: User, settings: Settings, tmp_path: Path) -> C
     return create_call(create_run(project, "one", title="Build it"), tool="Bash")
 
 
-def listed(page: str) -> list[list[str]]:
-    table = re.search(r'<table class="table listing".*?</table>', page, re.S)
-    rows = re.findall(r"<tr.*?</tr>", table[0], re.S) if table else []
-    cells = [re.findall(r"<t[hd].*?</t[hd]>", row, re.S) for row in rows]
-    return [[" ".join(text_of(cell).split()) for cell in row] for row in cells]
+def listed(page: Page) -> list[list[str]]:
+    return [row for table in page.all_by_role("table", "Outputs of this call, by role") for row in table.rows()]
 
 
 def test_all_of_a_call_are_listed_by_role_with_what_is_known_of_them(client: Client, call: Call) -> None:
@@ -52,7 +48,7 @@ def test_all_of_a_call_are_listed_by_role_with_what_is_known_of_them(client: Cli
         ordinal=3,
     )
     other = stored(create_call(create_run(call.project, title="Another"), "toolu_9999"), PATCH)
-    page = body(client, field)
+    page = open_page(client, field)
     head, *rows = listed(page)
     assert head[1:] == ["Lines", "Size", "Type", "SHA-256", "State", "From", "Same content in"]
     assert [[*row[:4], *row[5:]] for row in rows] == [
@@ -62,24 +58,24 @@ def test_all_of_a_call_are_listed_by_role_with_what_is_known_of_them(client: Cli
         ["log", "–", "–", "–", "not imported", "a file that the recording names", ""],
     ]
     assert [row[4] for row in rows] == [field.sha256[:16], patch.sha256[:16], rows[2][4], "–"]
-    assert f'href="{other.get_absolute_url()}"' in page
+    assert page.by_role("link", "Bash toolu_9999 of “Another”")["href"] == other.get_absolute_url()
 
 
 def test_an_only_one_is_told_in_its_facts(client: Client, call: Call) -> None:
-    page = body(client, stored(call, PATCH))
+    page = open_page(client, stored(call, PATCH))
     assert listed(page) == []
-    for fact in ("TypeDiff", "Lines5", "Size34 B", "Statestored", "Froma file that the recording names"):
-        assert fact in text_of(page)
+    facts = {"Type": "Diff", "Lines": "5", "Size": "34 B", "State": "stored"}
+    assert page.facts.items() >= (facts | {"From": "a file that the recording names"}).items()
 
 
 def test_what_is_not_here_says_its_size_by_the_recording_and_why(client: Client, call: Call) -> None:
     artifact = stored(call, b"x", state="missing")
     Artifact.objects.update(sha256="", size=50_000)
-    page = text_of(body(client, artifact))
-    assert "Size50.0 KB by the recording" in page
-    assert "StateThe content was not imported" in page
+    page = open_page(client, artifact)
+    assert page.facts["Size"] == "50.0 KB by the recording"
+    assert page.facts["State"] == "The content was not imported"
     Artifact.objects.update(state="removed", removed_at=timezone.now(), sha256="a" * 64)
-    assert "Size50.0 KB when it was taken in" in text_of(body(client, artifact))
+    assert open_page(client, artifact).facts["Size"] == "50.0 KB when it was imported"
 
 
 def test_the_list_does_not_call_stored_what_is_gone_from_the_store(
@@ -89,7 +85,7 @@ def test_the_list_does_not_call_stored_what_is_gone_from_the_store(
     changed = stored(call, b"as it was\n", ordinal=2)
     (settings.ARTIFACTS / lost.sha256[:2] / lost.sha256).unlink()
     (settings.ARTIFACTS / changed.sha256[:2] / changed.sha256).write_bytes(b"as it is!\n")
-    for page in (body(client, field), body(client, lost)):
+    for page in (open_page(client, field), open_page(client, lost)):
         states = [row[5] for row in listed(page)[1:]]
         assert states == ["part of the recording", "The content is lost", "The content is not what was stored"]
 
@@ -98,10 +94,11 @@ def test_content_of_many_calls_is_linked_as_far_as_the_page_says(client: Client,
     artifact = stored(call, PATCH)
     for _ in range(9):
         stored(create_call(call.run), PATCH)
-    facts = re.search(r"Same content in</dt><dd>(.*?)</dd>", body(client, artifact), re.S)
-    assert facts
-    assert facts[1].count("<a ") == 8
-    assert "and more" in facts[1]
+    page = open_page(client, artifact)
+    duplicates = page.by_text("Same content in", exact=True).next_element
+    assert duplicates is not None
+    assert len(duplicates.all_by_role("link")) == 8
+    assert "and more" in duplicates.text
 
 
 @pytest.mark.parametrize("content", [b"line\n" * 2_000, PATCH, PNG, b'{"a": 1}', bytes(range(256)) * 40])
@@ -111,16 +108,16 @@ def test_a_page_asks_as_many_questions_whatever_it_shows(
     artifact = stored(call, content)
     for _ in range(20):
         stored(create_call(call.run), content)
-    body(client, artifact)
-    with django_assert_max_num_queries(16):
-        body(client, artifact)
+    open_page(client, artifact)
+    with django_assert_max_num_queries(14):
+        open_page(client, artifact)
 
 
 def test_a_stored_index_is_read_instead_of_counting_the_lines_again(
     client: Client, call: Call, settings: Settings
 ) -> None:
-    """A window costs what it shows. The index here is of as many bytes on half as many lines."""
+    """The index here has as many bytes and half as many lines as the content."""
     artifact = stored(call, b"a line of log\n\n" * 100_000)
     with (settings.ARTIFACTS / artifact.sha256[:2] / f"{artifact.sha256}.lines").open("wb") as file:
         write_index(build_index(io.BytesIO(b"a line of logs\n" * 100_000)), file)
-    assert "of 100,000" in text_of(body(client, artifact))
+    assert "of 100,000" in open_page(client, artifact).text

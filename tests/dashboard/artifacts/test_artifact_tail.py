@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import os
-import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
@@ -19,8 +16,8 @@ from dashboard.ingest.watch import GrowingFiles
 from dashboard.models import Artifact, Run, Source
 from envelopes.storage.file_store import MissingArtifact
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
-from tests.dashboard.page_text import text_of
-from tests.dashboard.stored_artifacts import body, rows_of
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.stored_artifacts import open_page, rows_of
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def artifact(client: Client, settings: Settings, tmp_path: Path, file: Path) -> Artifact:
-    """A file that a live run names and that is not there yet."""
+    """A file that a live run names and that does not exist yet."""
     settings.ARTIFACTS = tmp_path / "artifacts"
     project = create_project()
     client.force_login(create_user("alice", project=project))
@@ -50,7 +47,7 @@ def artifact(client: Client, settings: Settings, tmp_path: Path, file: Path) -> 
 
 
 class Watch:
-    """A watch whose clock stands wherever the test puts it."""
+    """A watch whose clock the test sets."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.now = 0.0
@@ -66,17 +63,20 @@ def watch(artifact: Artifact) -> Watch:
     return Watch(artifact)
 
 
-def asked(client: Client, page: str) -> HttpResponse:
-    found = re.search(r'id="follow" class="more" hx-get="([^"]+)"', page)
-    assert found, text_of(page)[-2_000:]
-    return client.get(html.unescape(found[1]), headers={"HX-Request": "true"})  # type: ignore[return-value]
+def poll(client: Client, page: Page) -> Page | None:
+    """The answer to the next request of a page that follows the file; None for 204."""
+    response = client.get(page.by_id("follow")["hx-get"], headers={"HX-Request": "true"})
+    return None if response.status_code == 204 else parse_page(response)  # type: ignore[arg-type]
 
 
-def added(response: HttpResponse) -> list[tuple[str, str]]:
-    rows = re.findall(
-        r'<div id="B\d+-\d+".*?>([\d,]+…?)</a><pre data-exact>(.*?)</pre>', response.content.decode(), re.S
-    )
-    return [(number, text_of(line)) for number, line in rows]
+def updated(client: Client, page: Page) -> Page:
+    answer = poll(client, page)
+    assert answer is not None
+    return answer
+
+
+def added(page: Page) -> list[tuple[str, str]]:
+    return [(row.select_one("a").text, row.select_one("pre").exact) for row in page.select(".line")]
 
 
 def write(file: Path, content: bytes) -> None:
@@ -88,26 +88,26 @@ def test_what_is_added_appears_until_the_run_is_over(
 ) -> None:
     write(file, b"one\ntwo\n")
     assert watch.look() == 1
-    page = body(client, artifact, "?tail&follow=1")
+    page = open_page(client, artifact, "?tail&follow=1")
     assert rows_of(page) == [(1, "one"), (2, "two")]
-    assert asked(client, page).status_code == 204
+    assert poll(client, page) is None
     assert watch.look() == 0
 
     write(file, b"one\ntwo\nthree\nfo")
     assert watch.look() == 1
-    answer = asked(client, page)
+    answer = updated(client, page)
     assert added(answer) == [("3", "three"), ("4", "fo")]
-    assert "16 B so far" in text_of(answer.content.decode())
+    assert "16 B so far" in answer.text
     write(file, b"one\ntwo\nthree\nfour\nfive\n")
     assert watch.look() == 1
-    answer = asked(client, answer.content.decode())
+    answer = updated(client, answer)
     assert added(answer) == [("4…", "ur"), ("5", "five")]
 
     artifact.call.run.ended_at = timezone.now()
     artifact.call.run.save()
-    answer = asked(client, answer.content.decode())
-    assert "The run is over" in answer.content.decode()
-    assert "hx-get" not in answer.content.decode()
+    answer = updated(client, answer)
+    assert "The run is over" in answer.text
+    assert not answer.has("[hx-get]")
 
 
 def test_a_file_that_is_empty_yet_is_followed_from_its_beginning(
@@ -115,12 +115,12 @@ def test_a_file_that_is_empty_yet_is_followed_from_its_beginning(
 ) -> None:
     write(file, b"")
     assert watch.look() == 1
-    assert 'href="?tail&amp;follow=1"' in body(client, artifact)
-    page = body(client, artifact, "?tail&follow=1")
-    assert asked(client, page).status_code == 204
+    assert open_page(client, artifact).by_role("link", "Follow", exact=True)["href"] == "?tail&follow=1"
+    page = open_page(client, artifact, "?tail&follow=1")
+    assert poll(client, page) is None
     write(file, b"one\n")
     assert watch.look() == 1
-    assert added(asked(client, page)) == [("1", "one")]
+    assert added(updated(client, page)) == [("1", "one")]
 
 
 def test_much_that_is_added_comes_a_window_at_a_time(
@@ -128,21 +128,18 @@ def test_much_that_is_added_comes_a_window_at_a_time(
 ) -> None:
     write(file, b"line\n")
     watch.look()
-    page = body(client, artifact, "?tail&follow=1")
+    page = open_page(client, artifact, "?tail&follow=1")
     write(file, b"line\n" * 1_000)
     watch.look()
     counts = []
-    for _ in range(4):
-        response = asked(client, page)
-        if response.status_code == 204:
-            break
-        page = response.content.decode()
-        counts.append(len(added(response)))
+    while answer := poll(client, page):
+        counts.append(len(added(answer)))
+        page = answer
     assert counts == [400, 400, 199]
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"one\n", "The file became shorter while you were reading it: 8 B before, 4 B now."),
         (b"other\nlines\nnow\n", "The file was replaced by another one while you were reading it."),
@@ -151,17 +148,17 @@ def test_much_that_is_added_comes_a_window_at_a_time(
     ],
 )
 def test_a_file_that_shrinks_or_is_replaced_is_said_on_the_page(
-    client: Client, artifact: Artifact, watch: Watch, file: Path, content: bytes, said: str
+    client: Client, artifact: Artifact, watch: Watch, file: Path, content: bytes, message: str
 ) -> None:
     write(file, b"one\ntwo\n")
     watch.look()
-    page = body(client, artifact, "?tail&follow=1")
+    page = open_page(client, artifact, "?tail&follow=1")
     write(file, content)
     assert watch.look() == 1
-    answer = asked(client, page).content.decode()
-    assert said in text_of(answer)
-    assert "Read it anew" in answer
-    assert "hx-get" not in answer
+    answer = updated(client, page)
+    assert message in answer.text
+    assert answer.by_role("link", "Reload")["href"] == "?tail&follow=1"
+    assert not answer.has("[hx-get]")
     assert client.get(f"/artifacts/{artifact.pk}/?tail&follow=1").status_code == 200
 
 
@@ -172,7 +169,7 @@ def test_a_file_that_is_taken_away_leaves_what_was_taken_in(
     watch.look()
     file.unlink()
     assert watch.look() == 0
-    assert rows_of(body(client, artifact)) == [(1, "one")]
+    assert rows_of(open_page(client, artifact)) == [(1, "one")]
 
 
 def test_content_that_is_removed_from_the_store_is_said(
@@ -180,20 +177,20 @@ def test_content_that_is_removed_from_the_store_is_said(
 ) -> None:
     write(file, b"one\n")
     watch.look()
-    page = body(client, artifact, "?tail&follow=1")
+    page = open_page(client, artifact, "?tail&follow=1")
     Artifact.objects.update(sha256="0" * 64)
-    assert "taken away" in asked(client, page).content.decode()
+    assert "The content was removed while you were reading it." in updated(client, page).text
 
 
 def test_contents_that_nothing_names_any_more_are_not_kept(artifact: Artifact, watch: Watch, file: Path) -> None:
-    seen = []
+    hashes = []
     for number in range(1, 4):
         write(file, b"line\n" * number)
         assert watch.look() == 1
         artifact.refresh_from_db()
-        seen.append(artifact.sha256)
+        hashes.append(artifact.sha256)
     assert (artifact.state, artifact.size, artifact.lines) == ("present", 15, 3)
-    for gone in seen[:2]:
+    for gone in hashes[:2]:
         with pytest.raises(MissingArtifact):
             configured_store().open(gone)
 
@@ -221,14 +218,14 @@ def test_a_run_that_is_over_is_looked_after_once_more_and_not_followed(
     assert watch.look() == 1
     write(file, b"one\ntwo\nthree\n")
     assert watch.look() == 0
-    page = body(client, artifact)
+    page = open_page(client, artifact)
     assert rows_of(page) == [(1, "one"), (2, "two")]
-    assert "Follow" not in page.partition("<main")[2]
-    assert "The run is over" in body(client, artifact, "?tail&follow=1")
+    assert not page.by_role("main").all_by_role("link", "Follow")
+    assert "The run is over" in open_page(client, artifact, "?tail&follow=1").text
 
 
 def test_a_large_file_rests_between_two_looks(artifact: Artifact, file: Path) -> None:
-    times = iter([10.0, 10.0, 13.0, 20.0, 20.0, 80.0, 80.0, 80.0, 80.0])  # one for each question
+    times = iter([10.0, 10.0, 13.0, 13.0, 20.0, 20.0, 80.0, 80.0, 80.0, 80.0, 80.0])  # one for each look at the clock
     growing = GrowingFiles(artifact.project, lambda: next(times))
     write(file, b"one\n")
     assert growing.poll() == 1  # took 3 seconds

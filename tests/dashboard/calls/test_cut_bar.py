@@ -11,12 +11,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.calls.begun_line import Begun, begun_line
+from dashboard.artifacts.visible_lines import PartialLine, find_partial_line
 from dashboard.models import Artifact, Call, Project, Run
 from envelopes.text.preview import Cut
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.page_text import text_of
-from tests.dashboard.stored_artifacts import body, field_artifact, rows_of, stored
+from tests.dashboard.stored_artifacts import field_artifact, highlighted_lines, open_page, rows_of, stored
 
 PATH = "/home/x/.claude/projects/p/session/tool-results/toolu_1.txt"
 LINES = [f"line {number} of the build" for number in range(1, 3_001)]
@@ -56,9 +56,9 @@ def test_the_key_leads_into_the_stored_file_where_it_has_all_of_the_output(clien
     assert key_leads_to(page) == [f"/artifacts/{file.pk}/?unseen#window"]
     assert f'href="/artifacts/{field.pk}/?line=41#L41"' in page
     assert "The complete output was saved to a file: 3,000 lines, 67.9 KB." in text_of(page)
-    led = body(client, file, "?unseen")
+    led = open_page(client, file, "?unseen")
     assert rows_of(led)[0] == (41, LINES[40])
-    assert 'id="L41" class="line" data-seen="no" data-asked' in led
+    assert (led.by_id("L41")["data-seen"], highlighted_lines(led)) == ("no", [41])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_file_that_left_the_store_is_told_as_its_own_page_tells_it(
         path.write_bytes(content)
     page = page_of(client, call)
     assert f">{listed}</a>" in page
-    assert listed in body(client, file)
+    assert listed in open_page(client, file).text
     assert f"The complete output was saved to a file: 3,000 lines, 6.0 KB. That file {said}" in text_of(page)
     assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
 
@@ -120,12 +120,12 @@ def test_of_an_output_on_one_line_the_key_leads_behind_what_the_model_got(client
     assert f"the model got the first 2,000 of {len(ONE_LINE):,} characters of its one line." in text_of(page)
     assert key_leads_to(page) == [f"/artifacts/{field.pk}/?offset=2000#L1"]
     file = stored(call, f"\ufeff{ONE_LINE}".encode("utf-16-le"), path=PATH)
-    led = body(client, file, "?unseen")
+    led = open_page(client, file, "?unseen")
     ((number, rest),) = rows_of(led)
     assert (number, rest[:40]) == (1, ONE_LINE[2_000:2_040])
-    assert 'class="line" data-seen="no"' in led
-    assert "0 of 1 lines, and the first 4.0 KB of line 1" in text_of(led)
-    assert 'class="line" data-seen="part"' in body(client, file)
+    assert led.select_one(".line")["data-seen"] == "no"
+    assert "0 of 1 lines, and the first 4.0 KB of line 1" in led.text
+    assert open_page(client, file).has('.line[data-seen="part"]')
 
 
 def test_where_a_preview_ends_within_a_line_that_is_said(client: Client, run: Run) -> None:
@@ -138,17 +138,17 @@ def test_where_nothing_is_unseen_or_nothing_known_the_page_says_so(client: Clien
     call, _ = cut_call(run, "\n".join(LINES[:5]), "\n".join(LINES[:5]))
     whole = stored(call, "\n".join(LINES[:5]).encode(), path=PATH)
     other = stored(call, b"another output\n", path=PATH)
-    assert "The model got all of it" in body(client, whole, "?unseen")
-    assert "Which of these lines the model got is not known" in body(client, other, "?unseen")
+    assert "The model got all of it" in open_page(client, whole, "?unseen").text
+    assert "It is unknown which of these lines the model got" in open_page(client, other, "?unseen").text
 
 
 @pytest.mark.parametrize(
     ("text", "whole", "shown", "begun"),
     [
-        ("abcdef", 0, [(0, 3)], Begun(line=1, start=0, end=3)),
-        ("ab\ncdef", 1, [(0, 2), (3, 5)], Begun(line=2, start=3, end=5)),
-        ("ab\ncdef", 1, [(3, 4), (4, 5), (0, 2)], Begun(line=2, start=3, end=5)),
-        ("ab\ncdef", 1, [(0, 5)], Begun(line=2, start=3, end=5)),
+        ("abcdef", 0, [(0, 3)], PartialLine(line=1, start=0, end=3)),
+        ("ab\ncdef", 1, [(0, 2), (3, 5)], PartialLine(line=2, start=3, end=5)),
+        ("ab\ncdef", 1, [(3, 4), (4, 5), (0, 2)], PartialLine(line=2, start=3, end=5)),
+        ("ab\ncdef", 1, [(0, 5)], PartialLine(line=2, start=3, end=5)),
         ("ab\ncdef", 1, [(0, 3)], None),
         ("ab\ncdef", 1, [(0, 2), (4, 6)], None),
         ("ab\ncdef\ngh", 1, [(0, 2), (8, 9)], None),
@@ -156,10 +156,10 @@ def test_where_nothing_is_unseen_or_nothing_known_the_page_says_so(client: Clien
     ],
 )
 def test_a_line_is_begun_where_what_is_shown_of_it_reaches_to_its_start(
-    text: str, whole: int, shown: list[tuple[int, int]], begun: Begun | None
+    text: str, whole: int, shown: list[tuple[int, int]], begun: PartialLine | None
 ) -> None:
     cut = Cut("lines", text.count("\n") + 1, ((0, whole),) if whole else ())
-    assert begun_line(text, shown, cut) == begun
+    assert find_partial_line(text, shown, cut) == begun
 
 
 def test_a_file_of_which_no_size_is_recorded_is_not_called_empty(client: Client, run: Run) -> None:

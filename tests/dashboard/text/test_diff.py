@@ -9,8 +9,8 @@ import tracemalloc
 
 import pytest
 
-from dashboard.text.diff import Difference, Piece, difference, paired, words
-from dashboard.text.diff_markup import ROOM, Row, View, diff_page
+from dashboard.text.diff import Difference, DiffPiece, compute_difference, diff_words, pair_lines
+from dashboard.text.diff_markup import PAGE_WEIGHT, DiffRow, DiffView, build_diff_page
 from tests.dashboard.page_text import text_of
 
 LONG = 1_000_000
@@ -41,7 +41,7 @@ def rebuilt(found: Difference) -> tuple[list[str], list[str]]:
     ],
 )
 def test_lines_that_went_and_came_are_counted(before: str, after: str, removed: int, added: int) -> None:
-    found = difference(before, after)
+    found = compute_difference(before, after)
     assert (found.removed, found.added) == (removed, added)
     assert ["".join(side) for side in rebuilt(found)] == [before, after]
     assert found.is_none is (before == after)
@@ -51,18 +51,21 @@ def test_any_two_texts_are_rebuilt_from_their_difference() -> None:
     chance = random.Random(5)
     for _ in range(60):
         sides = ["".join(chance.choice("abc") + "\n" for _ in range(chance.randrange(30))) for _ in range(2)]
-        assert ["".join(side) for side in rebuilt(difference(*sides))] == sides
+        assert ["".join(side) for side in rebuilt(compute_difference(*sides))] == sides
 
 
 def test_words_within_alike_lines_are_told_apart_and_unlike_lines_are_whole() -> None:
-    left, right = words("exit status 0 after 12 ms\n", "exit status 7 after 12 ms\n")
+    left, right = diff_words("exit status 0 after 12 ms\n", "exit status 7 after 12 ms\n")
     assert [one.text for one in left if one.is_changed] == ["0"]
     assert [one.text for one in right if one.is_changed] == ["7"]
-    assert words("alpha", "12345") == ([Piece("alpha", is_changed=True)], [Piece("12345", is_changed=True)])
+    assert diff_words("alpha", "12345") == (
+        [DiffPiece("alpha", is_changed=True)],
+        [DiffPiece("12345", is_changed=True)],
+    )
 
 
 def test_lines_of_a_block_stand_beside_their_likes() -> None:
-    assert paired(["alpha one", "beta two"], ["zzz", "alpha 1", "beta 2"]) == [(None, 0), (0, 1), (1, 2)]
+    assert pair_lines(["alpha one", "beta two"], ["zzz", "alpha 1", "beta 2"]) == [(None, 0), (0, 1), (1, 2)]
 
 
 def similar(lines: int, changed: int) -> tuple[str, str]:
@@ -106,18 +109,18 @@ HOSTILE: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("name", ["one line", "long lines", "two lines in turns"])
 def test_a_megabyte_of_anything_makes_a_page_of_bounded_size(name: str) -> None:
-    page = diff_page(difference(*HOSTILE[name]), "unified", spaces=True)
-    assert sum(len(side.html) for row in page.rows for side in (row.left, row.right) if side) < 2 * ROOM
+    page = build_diff_page(compute_difference(*HOSTILE[name]), "unified", spaces=True)
+    assert sum(len(side.html) for row in page.rows for side in (row.left, row.right) if side) < 2 * PAGE_WEIGHT
     assert page.next_row is not None or name == "one line"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("view", ["side", "unified"])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_megabyte_of_anything_is_compared_in_bounded_memory(name: str, view: View) -> None:
+def test_a_megabyte_of_anything_is_compared_in_bounded_memory(name: str, view: DiffView) -> None:
     before, after = HOSTILE[name]
     tracemalloc.start()
-    diff_page(difference(before, after), view, spaces=True)
+    build_diff_page(compute_difference(before, after), view, spaces=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 120_000_000
@@ -129,7 +132,7 @@ def test_two_thousand_lines_with_four_hundred_changed_take_under_200_ms() -> Non
     taken = []
     for _ in range(5):
         start = time.process_time()
-        diff_page(difference(before, after), "side", spaces=False)
+        build_diff_page(compute_difference(before, after), "side", spaces=False)
         taken.append(time.process_time() - start)
     print(f"{min(taken) * 1000:.0f} ms")
     assert min(taken) < 0.2
@@ -141,19 +144,21 @@ def test_two_megabytes_take_under_a_second(name: str) -> None:
     taken = []
     for _ in range(3):
         start = time.process_time()
-        diff_page(difference(*HOSTILE[name]), "side", spaces=False)
+        build_diff_page(compute_difference(*HOSTILE[name]), "side", spaces=False)
         taken.append(time.process_time() - start)
     print(f"{name}: {min(taken) * 1000:.0f} ms")
     assert min(taken) < 1.0
 
 
 def test_four_hundred_changed_lines_of_two_thousand_are_found_as_such() -> None:
-    found = difference(*similar(2_000, 400))
+    found = compute_difference(*similar(2_000, 400))
     assert (found.removed, found.added, found.is_rough) == (400, 400, False)
 
 
-def drawn(before: str, after: str, view: View = "side", *, spaces: bool = False, start: int = 0) -> tuple[Row, ...]:
-    return diff_page(difference(before, after), view, spaces=spaces, start=start).rows
+def drawn(
+    before: str, after: str, view: DiffView = "side", *, spaces: bool = False, start: int = 0
+) -> tuple[DiffRow, ...]:
+    return build_diff_page(compute_difference(before, after), view, spaces=spaces, start=start).rows
 
 
 def test_equal_lines_far_from_a_change_are_a_gap_with_their_number() -> None:
@@ -196,10 +201,10 @@ def test_hostile_lines_are_text() -> None:
 
 def test_a_long_difference_goes_on_where_it_stopped() -> None:
     before = "".join(f"{number} before {'x' * 90}\n" for number in range(3_000))
-    found = difference(before, before.replace("before", "after"))
+    found = compute_difference(before, before.replace("before", "after"))
     seen, start = 0, 0
     while True:
-        page = diff_page(found, "side", spaces=False, start=start)
+        page = build_diff_page(found, "side", spaces=False, start=start)
         seen += len(page.rows)
         if page.next_row is None:
             break
