@@ -167,6 +167,8 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 DATA_UPLOAD_MAX_NUMBER_FILES = 1_000
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_100
 ROWS_PER_PAGE = 50  # of the list of runs and of the calls of a run
+# A request writes the receipts of a replay for so long, and looks at the clock after so many calls.
+REPLAY_SECONDS, REPLAY_BATCH = 1.0, 200
 UPLOAD_LIMIT_BYTES = env.int("COUNTERFOIL_UPLOAD_LIMIT", default=256_000_000)
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
 

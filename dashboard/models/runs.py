@@ -96,7 +96,7 @@ class Run(models.Model):
     def status(self) -> str:
         if self.ended_at is not None:
             return "ended"
-        return "live" if self.is_live else "assumed ended"
+        return "live" if self.is_live else "ended (no closing line)"
 
     def _is_idle(self, now: datetime) -> bool:
         return self.last_at is None or now - self.last_at > IDLE_BEFORE_ASSUMED_ENDED

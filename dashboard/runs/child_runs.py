@@ -1,128 +1,102 @@
-"""The runs of subagents on the page of the run that started them, with those that they started below them.
+"""The runs of subagents on the page of the run that started them, each with the runs that it started below it.
 
-An agent that writes each subagent's file beside the session says of all of them that the session is their
-parent. Which of them another subagent started is said by its call, which names the run.
+An agent that writes each subagent's file beside the session records the session as the parent of all of them. Which
+of them another subagent started is known from its call, which names the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from dashboard.models import Call, Run
-from dashboard.prepared import given, prepared
-from dashboard.runs.time_axis import Axis, Bar
+from dashboard.runs.time_axis import Axis, TimeBar
 
-SHOWN = 200
-
-
-class ChildRow(NamedTuple):
-    """The columns of a child run."""
-
-    pk: UUID
-    parent_call: UUID | None
-    title: str
-    external_id: str
-    started_at: datetime | None
-    duration_ms: int
-    call_count: int
-    failed_count: int
-    cut_count: int
-    token_count: int
+MAX_CHILDREN = 200
 
 
-class ChildRun(NamedTuple):
-    """A row below a call, with the child's own counts; `depth` is 0 for what the call itself started."""
+@dataclass(frozen=True, slots=True)
+class ChildRunRow:
+    """A row below a call, with the child's own counts; `depth` is 0 for a run that the call itself started."""
 
-    pk: UUID
+    run: Run
     depth: int
-    title: str
-    calls: int
-    failed: int
-    cut: int
-    tokens: int
-    duration_ms: int
-    bar: Bar | None
+    bar: TimeBar | None
 
 
-class Children(NamedTuple):
-    """`top` are those that this run started, or that nobody says who did; `below` by the run that started them."""
+@dataclass(frozen=True)
+class ChildRuns:
+    """`top` are runs that this run started, or whose starter is unknown; `below` has the others by their starter."""
 
-    top: Sequence[ChildRow] = ()
-    below: Mapping[UUID, Sequence[ChildRow]] = {}
+    top: Sequence[Run] = ()
+    below: Mapping[UUID, Sequence[Run]] = field(default_factory=dict)
 
     @property
-    def all(self) -> list[ChildRow]:
-        return [*self.top, *(row for rows in self.below.values() for row in rows)]
+    def all(self) -> list[Run]:
+        return [*self.top, *(run for runs in self.below.values() for run in runs)]
 
-    def drawn(self, row: ChildRow, axis: Axis, depth: int = 0) -> Iterator[ChildRun]:
-        yield ChildRun(
-            pk=row.pk,
-            depth=depth,
-            title=row.title or row.external_id,
-            calls=row.call_count,
-            failed=row.failed_count,
-            cut=row.cut_count,
-            tokens=row.token_count,
-            duration_ms=row.duration_ms,
-            bar=axis.bar(row.started_at, row.duration_ms, None),
-        )
-        for one in self.below.get(row.pk, ()):
-            yield from self.drawn(one, axis, depth + 1)
+    def rows(self, run: Run, axis: Axis, depth: int = 0) -> Iterator[ChildRunRow]:
+        """The run and all below it."""
+        yield ChildRunRow(run, depth, axis.bar(run.started_at, run.duration_ms, None))
+        for child in self.below.get(run.pk, ()):
+            yield from self.rows(child, axis, depth + 1)
 
-    def by_call(self, axis: Axis) -> dict[UUID, list[ChildRun]]:
+    def rows_by_call(self, axis: Axis) -> dict[UUID, list[ChildRunRow]]:
         """By the call that the child names as its parent, and by the child's own id for calls that name it."""
-        found: dict[UUID, list[ChildRun]] = {}
-        for row in self.top:
-            drawn = list(self.drawn(row, axis))
-            for key in {row.parent_call or row.pk, row.pk}:
-                found.setdefault(key, []).extend(drawn)
-        return found
+        rows_by_call: dict[UUID, list[ChildRunRow]] = {}
+        for run in self.top:
+            rows = list(self.rows(run, axis))
+            for key in {run.parent_call or run.pk, run.pk}:
+                rows_by_call.setdefault(key, []).extend(rows)
+        return rows_by_call
+
+    def rows_without_call(self, run: Run, axis: Axis) -> tuple[ChildRunRow, ...]:
+        """Runs that no call of `run` starts: the page lists them below its rows, so that none is lost."""
+        if not self.top:
+            return ()
+        starts = Q(pk__in=[child.parent_call for child in self.top if child.parent_call])
+        starts |= Q(child_run__in=[child.pk for child in self.top])
+        named = Call.objects.in_run(run).filter(starts).values_list("pk", "child_run")
+        started = {key for pair in named for key in pair}
+        loose = [child for child in self.top if not started & {child.pk, child.parent_call} - {None}]
+        return tuple(row for child in loose for row in self.rows(child, axis))
 
 
-@prepared
-def _rows() -> QuerySet[Any, Any]:
-    found = Run.objects.filter(parent=given("run", Run, "id"))
-    return found.order_by("started_at", "id").values_list(*ChildRow._fields)[:SHOWN]
-
-
-def children_of(run: Run) -> Children:
-    """One query; another where the run has several children, or is one itself."""
-    rows = list(map(ChildRow._make, _rows(run=run.pk)))
+def load_child_runs(run: Run) -> ChildRuns:
+    """One query; a second where the run has several children, and one more where it is a child itself."""
+    children = list(run.children.defer("plan").order_by("started_at", "id")[:MAX_CHILDREN])
     if run.parent_id:
-        rows += _named_by(run, {row.pk for row in rows})
-    return _nested(rows) if len(rows) > 1 else Children(rows)
+        known = {run.pk, *(child.pk for child in children)}
+        # Those that a call of this run names, whatever parent they were recorded with.
+        named = run.own_calls.exclude(child_run=None).values("child_run")
+        others = Run.objects.filter(project=run.project_id, pk__in=named).exclude(pk__in=known)
+        children += others.defer("plan").order_by("started_at", "id")[:MAX_CHILDREN]
+    return _nest(children) if len(children) > 1 else ChildRuns(children)
 
 
-def _named_by(run: Run, known: set[UUID]) -> list[ChildRow]:
-    """Those that a call of this run names, whatever parent they were recorded with."""
-    named = Call.objects.filter(run=run).exclude(child_run=None).values("child_run")
-    found = Run.objects.filter(project=run.project_id, pk__in=named).exclude(Q(pk=run.pk) | Q(pk__in=known))
-    ordered = found.order_by("started_at", "id").values_list(*ChildRow._fields)[:SHOWN]
-    return list(map(ChildRow._make, ordered))
-
-
-def _nested(rows: Sequence[ChildRow]) -> Children:
-    """Logs may say that two runs started each other: what no walk from the top reaches is put there."""
-    keys = [row.pk for row in rows]
+def _nest(runs: Sequence[Run]) -> ChildRuns:
+    """Logs may record that two runs started each other: runs that cannot be reached from the top are put there."""
+    keys = [run.pk for run in runs]
     calls = Call.objects.filter(run__in=keys, child_run__in=keys).order_by("line", "pk")
-    hosts = {child: host for child, host in calls.values_list("child_run", "run_id") if child and child != host}
-    below: dict[UUID, list[ChildRow]] = {}
-    for row in rows:
-        if row.pk in hosts and not _is_in_circle(row.pk, hosts):
-            below.setdefault(hosts[row.pk], []).append(row)
-    nested = {row.pk for found in below.values() for row in found}
-    return Children([row for row in rows if row.pk not in nested], below)
+    pairs = calls.values_list("child_run", "run_id")
+    starters = {child: starter for child, starter in pairs if child and child != starter}
+    below: dict[UUID, list[Run]] = {}
+    top = []
+    for run in runs:
+        if run.pk in starters and not _is_in_cycle(run.pk, starters):
+            below.setdefault(starters[run.pk], []).append(run)
+        else:
+            top.append(run)
+    return ChildRuns(top, below)
 
 
-def _is_in_circle(run: UUID, hosts: Mapping[UUID, UUID]) -> bool:
-    seen = set()
-    at: UUID | None = run
-    while at is not None and at not in seen:
-        seen.add(at)
-        at = hosts.get(at)
-    return at is not None
+def _is_in_cycle(run: UUID, starters: Mapping[UUID, UUID]) -> bool:
+    visited = set()
+    ancestor: UUID | None = run
+    while ancestor is not None and ancestor not in visited:
+        visited.add(ancestor)
+        ancestor = starters.get(ancestor)
+    return ancestor is not None

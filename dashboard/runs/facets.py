@@ -1,25 +1,25 @@
-"""The facets beside the list of runs: every value that occurs, with how many runs have it.
+"""The facets beside the list of runs: every value that occurs, with the number of runs that have it.
 
-Counts are over all runs of the project, whatever the filter says, and are kept until a facet is added
-or a minute has passed: grouping the facets of 20,000 runs on every visit would cost more than the page.
+Counts are over all runs of the project, whatever the filter is, and are cached until a facet is added or a minute
+has passed: grouping the facets of 20,000 runs on every visit would cost more than the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 from django.core.cache import cache
-from django.db.models import Count, QuerySet
+from django.db.models import Count
 
 from dashboard.filters.language import Query, Term
 from dashboard.models import Project, RunFacet
-from dashboard.prepared import prepared
 from dashboard.text.escaping import printable
 from dashboard.text.formatting import format_count
 
-MOST_VALUES = 12  # of one kind; the rest is found by typing
-KEPT_FOR = 60  # seconds
+MAX_VALUES = 12  # of one kind; the rest can be typed
+CACHE_SECONDS = 60
 
 GROUPS = {
     "state": "State",
@@ -29,89 +29,84 @@ GROUPS = {
     "source": "Source",
     "model": "Model",
 }
-STATE_WORDS = {
+STATE_LABELS = {
     "failed": "has failed calls",
     "cut": "has cut results",
     "unanswered": "has unanswered calls",
     "retried": "has retries",
-    "halves": "halves disagree",
-    "disagree": "sources disagree",
+    "halves": "error flag wrong",
+    "disagree": "logs disagree",
     "drifted": "has drifted receipts",
     "child": "is a child run",
 }
-# What the search bar writes for a state, where it has a shorter word.
+# The term of a state in the search bar, where there is a shorter one.
 STATE_TERMS = {
-    "failed": ("status", "failed"),
-    "cut": ("cut", "yes"),
-    "unanswered": ("status", "unanswered"),
-    "child": ("child", "yes"),
+    "failed": Term("status", "failed"),
+    "cut": Term("cut", "yes"),
+    "unanswered": Term("status", "unanswered"),
+    "child": Term("child", "yes"),
 }
 
+# By kind: the values that most runs have, each with its count, and the number of values left out.
+FacetCounts: TypeAlias = dict[str, tuple[list[tuple[str, int]], int]]
 
-# By kind: the values that most runs have, each with how many, and how many values are left out.
-Counts: TypeAlias = dict[str, tuple[list[tuple[str, int]], int]]
 
-
-class FacetValue(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FacetValue:
     label: str
     number: str
-    href: str
+    url: str
     is_current: bool
 
 
-class FacetGroup(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FacetGroup:
     label: str
     values: Sequence[FacetValue]
     left_out: int
     is_open: bool
 
 
-def facet_groups(project: Project, query: Query, address: Callable[[str], str]) -> list[FacetGroup]:
-    """`address` makes a link from a filter's text."""
-    counts = _counts(project)
+def load_facet_groups(project: Project, query: Query, filter_url: Callable[[str], str]) -> list[FacetGroup]:
+    """`filter_url` makes an address from a filter's text."""
+    counts = _cached_counts(project)
     groups = []
     for kind, label in GROUPS.items():
-        found, left_out = counts.get(kind, ((), 0))
-        values = [_value(kind, value, number, query, address) for value, number in found]
+        values = []
+        rows, left_out = counts.get(kind, ((), 0))
+        for value, number in rows:
+            term = STATE_TERMS.get(value, Term(kind, value)) if kind == "state" else Term(kind, value)
+            value_label = STATE_LABELS[value] if kind == "state" else printable(value)
+            url = filter_url(query.toggled(term.kind, term.value))
+            values.append(FacetValue(value_label, format_count(number), url, term in query))
         if values:
             is_open = kind in ("state", "tool") or any(value.is_current for value in values)
             groups.append(FacetGroup(label, values, left_out, is_open))
     return groups
 
 
-def _value(kind: str, value: str, number: int, query: Query, address: Callable[[str], str]) -> FacetValue:
-    term = Term(*STATE_TERMS[value]) if kind == "state" and value in STATE_TERMS else Term(kind, value)
-    label = STATE_WORDS[value] if kind == "state" else printable(value)
-    return FacetValue(label, format_count(number), address(query.toggled(term.kind, term.value)), term in query)
+def clear_facet_counts(project: Project) -> None:
+    cache.delete(_cache_key(project))
 
 
-def forget_counts(project: Project) -> None:
-    cache.delete(_key(project))
+def _cached_counts(project: Project) -> FacetCounts:
+    newest = RunFacet.objects.order_by("-pk").values_list("pk", flat=True).first()
+    cached = cache.get(_cache_key(project))
+    if cached is not None and cached[0] == newest:
+        return cast(FacetCounts, cached[1])
+    counts = _count_facets(project)
+    cache.set(_cache_key(project), (newest, counts), CACHE_SECONDS)
+    return counts
 
 
-@prepared
-def _newest_facet() -> QuerySet[Any, Any]:
-    return RunFacet.objects.order_by("-pk").values_list("pk")[:1]
-
-
-def _counts(project: Project) -> Counts:
-    newest = _newest_facet()
-    kept = cache.get(_key(project))
-    if kept is not None and kept[0] == newest:
-        return cast(Counts, kept[1])
-    counted = _count(project)
-    cache.set(_key(project), (newest, counted), KEPT_FOR)
-    return counted
-
-
-def _count(project: Project) -> Counts:
-    found = RunFacet.objects.filter(project=project).values_list("kind", "value").annotate(runs=Count("pk"))
+def _count_facets(project: Project) -> FacetCounts:
+    rows = RunFacet.objects.filter(project=project).values_list("kind", "value").annotate(runs=Count("pk"))
     counts: dict[str, list[tuple[str, int]]] = {}
-    for kind, value, number in sorted(found, key=lambda row: (-row[2], row[1])):
-        if kind != "state" or value in STATE_WORDS:
+    for kind, value, number in sorted(rows, key=lambda row: (-row[2], row[1])):
+        if kind != "state" or value in STATE_LABELS:
             counts.setdefault(kind, []).append((value, number))
-    return {kind: (values[:MOST_VALUES], len(values[MOST_VALUES:])) for kind, values in counts.items()}
+    return {kind: (values[:MAX_VALUES], len(values[MAX_VALUES:])) for kind, values in counts.items()}
 
 
-def _key(project: Project) -> str:
+def _cache_key(project: Project) -> str:
     return f"run-facets:{project.pk}"

@@ -1,69 +1,84 @@
-"""The run as the model's history, a page of about 40 items: what it was told, what it asked, what it got.
+"""The run as the model's history, a page of about 40 items; and one message of it by itself.
 
-A fixed number of queries: which items, how many stand before them, and the payloads of this page.
+A page costs a fixed number of queries: for its items, for the number of items in front of them, for their payloads.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
 from dashboard.evidence.fidelity import of_receipt
-from dashboard.models import Run
-from dashboard.runs.history_items import Counts, Item, Timeline, place_of
-from dashboard.runs.history_rows import Compaction, arguments_data, messages_data, observations_data
-from dashboard.runs.rewritten import Instead, Rewritten
-from dashboard.text.formatting import format_count
+from dashboard.models import Call, Message, Receipt, Run, RunCall
+from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
+from dashboard.runs.timeline import (
+    Compaction,
+    HistoryCounts,
+    HistoryCursor,
+    HistoryItem,
+    Replacement,
+    Timeline,
+    load_argument_payloads,
+    load_message_payloads,
+    load_observation_payloads,
+)
+from dashboard.text.chunks import NEXT_CHARS, chunk_end
 from dashboard.text.payload_preview import (
     IMAGE,
     PREVIEW_CHARS,
     Payload,
     PreviewText,
+    labelled_parts,
     preview_arguments,
     preview_parts,
     preview_texts,
 )
+from dashboard.text.responses import sandboxed
+from dashboard.text.text_markup import escape
 
-PAGE = 40
-PAGE_BYTES = 600_000  # of markup; a page that reaches it ends early and says where it goes on
+MAX_ITEMS = 40  # on a page
+PAGE_CHARS = 600_000  # of markup; a page that reaches it ends early and links to the rest
 GAUGE_TOKENS = 200_000  # a full gauge
-GONE = "compacted away later"
-MAYBE_GONE = "compacted later, perhaps kept"
-ABSENT = Payload(b'""', 2)
+COMPACTED_AWAY = "compacted away later"
+PARTLY_COMPACTED = "compacted later, perhaps kept"
+NO_PAYLOAD = Payload(b'""', 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class EntryNote:
     tone: str
     text: str
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryEntry:
     """One item as it is shown. `running` counts the tokens of the history up to and with it."""
 
     anchor: str
     kind: str
-    who: str
+    heading: str
     line: int
     at: datetime | None
     tokens: int
     running: int
     texts: tuple[PreviewText, ...] = ()
-    notes: tuple[Note, ...] = ()
+    notes: tuple[EntryNote, ...] = ()
     url: str = ""
     url_text: str = ""
     raw_url: str = ""
 
     @property
     def gauge(self) -> float:
+        """In percent."""
         return round(min(100.0, 100 * self.running / GAUGE_TOKENS), 1)
 
     @property
@@ -71,12 +86,8 @@ class Entry:
         return f"+{self.tokens:,}" if self.tokens >= 0 else f"{self.tokens:,}"
 
     @property
-    def sign(self) -> str:
-        return "↳ " if self.kind == "receipt" else ""
-
-    @property
-    def is_gone(self) -> bool:
-        return any(note.text == GONE for note in self.notes)
+    def is_compacted_away(self) -> bool:
+        return any(note.text == COMPACTED_AWAY for note in self.notes)
 
     @property
     def is_bounded(self) -> bool:
@@ -84,230 +95,282 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class History:
-    """`before` items left out above, `after` below; the places are cursors for the links.
+class HistoryPage:
+    """`before` items are left out above, `after` below; `first` and `last` are cursors for the links.
 
-    `is_lost`: the place that was asked for is none, and these are the first items.
+    `has_lost_cursor`: the cursor in the address cannot be read, and these are the first items.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     before: int
     after: int
     first: str
     last: str
-    is_lost: bool = False
-
-
-Loaded = Mapping[UUID, Payload]
+    has_lost_cursor: bool = False
 
 
 @dataclass(frozen=True)
-class Payloads:
-    messages: Loaded
-    args: Loaded
-    receipts: Loaded
-    instead: Mapping[UUID, Instead]  # of receipts, under a variant
+class _Payloads:
+    messages: Mapping[UUID, Payload]
+    arguments: Mapping[UUID, Payload]
+    receipts: Mapping[UUID, Payload]
+    replayed: Mapping[UUID, ReplayedReceipt]
 
 
-def history_of(
-    run: Run, *, after: str = "", before: str = "", at_end: bool = False, rewritten: Rewritten | None = None
-) -> History:
-    """The page behind the place `after`, in front of `before`, or the last one."""
-    ahead = place_of(before)
+def load_history(
+    run: Run,
+    *,
+    after: str = "",
+    before: str = "",
+    at_end: bool = False,
+    replayed: ReplayedReceipts | None = None,
+    page_chars: int = PAGE_CHARS,
+) -> HistoryPage:
+    """The page behind the cursor `after`, in front of `before`, or the last one."""
+    behind, ahead = HistoryCursor.parse(after), HistoryCursor.parse(before)
     backwards = at_end or ahead is not None
-    behind = place_of(after)
-    timeline = Timeline(run, rewritten)
-    items = timeline.before(ahead, PAGE) if backwards else timeline.after(behind, PAGE)
-    start = items[0].place if items and (backwards or behind) else None
-    since = max((one.line for one in timeline.compactions if start and one.line < start.line), default=-1)
+    timeline = Timeline(run, replayed)
+    items = timeline.before(ahead, MAX_ITEMS) if backwards else timeline.after(behind, MAX_ITEMS)
+    start = items[0].cursor if items and (backwards or behind) else None
+    since = max((event.line for event in timeline.compactions if start and event.line < start.line), default=-1)
     counts = timeline.counts(start, since=since)
-    payloads = _payloads(items, rewritten)
-    entries = _entries(run, items, counts, timeline.compactions, payloads)
-    kept = _fitting(entries, backwards=backwards)
-    return History(
-        entries=tuple(entries[kept.start : kept.stop]),
-        before=counts.before + kept.start,
-        after=counts.total - counts.before - kept.stop,
-        first=str(items[kept.start].place) if items else "",
-        last=str(items[kept.stop - 1].place) if items else "",
-        is_lost=bool((after and behind is None) or (before and ahead is None)),
+    entries = _build_entries(run, items, counts, timeline.compactions, _load_payloads(items, replayed))
+    fitting = _fitting(entries, page_chars, backwards=backwards)
+    return HistoryPage(
+        entries=tuple(entries[fitting.start : fitting.stop]),
+        before=counts.before + fitting.start,
+        after=counts.total - counts.before - fitting.stop,
+        first=str(items[fitting.start].cursor) if items else "",
+        last=str(items[fitting.stop - 1].cursor) if items else "",
+        has_lost_cursor=bool((after and behind is None) or (before and ahead is None)),
     )
 
 
-def _entries(
-    run: Run, items: Sequence[Item], counts: Counts, compactions: Sequence[Compaction], payloads: Payloads
-) -> list[Entry]:
-    found: list[Entry] = []
+def _load_payloads(items: Sequence[HistoryItem], replayed: ReplayedReceipts | None) -> _Payloads:
+    keys: dict[str, list[UUID]] = {"message": [], "call": [], "receipt": []}
+    observations = []
+    for item in items:
+        keys.setdefault(item.kind, []).append(item.cursor.key)
+        if isinstance(item.row, Receipt) and item.row.observation_id:
+            observations.append(item.row.observation_id)
+    return _Payloads(
+        messages=load_message_payloads(keys["message"]),
+        arguments=load_argument_payloads(keys["call"]),
+        receipts=load_observation_payloads(observations),
+        replayed=replayed.write(keys["receipt"]) if replayed else {},
+    )
+
+
+def _build_entries(
+    run: Run,
+    items: Sequence[HistoryItem],
+    counts: HistoryCounts,
+    compactions: Sequence[Compaction],
+    payloads: _Payloads,
+) -> list[HistoryEntry]:
+    entries: list[HistoryEntry] = []
     running = counts.tokens
-    lines = [one.line for one in compactions]
+    lines = [compaction.line for compaction in compactions]
     for item in items:
         running = 0 if item.kind == "compaction" else max(0, running + item.tokens)
-        later = compactions[bisect_right(lines, item.place.line) :][:1]
-        gone = [Note("", MAYBE_GONE if one.is_partial else GONE, _compacted(one)) for one in later]
-        found.append(BUILDERS[item.kind](run, item, running, payloads, gone))
-    return found
+        next_compaction = compactions[bisect_right(lines, item.cursor.line) :][:1]
+        notes = [_compaction_note(compaction) for compaction in next_compaction]
+        match item.row:
+            case Message() as message:
+                entry = _message_entry(run, message, item, running, payloads, notes)
+            case RunCall() as member:
+                entry = _call_entry(member, item, running, payloads, notes)
+            case Receipt() as receipt if item.cursor.key in payloads.replayed:
+                entry = _replayed_entry(receipt.call, item, running, payloads.replayed[item.cursor.key], notes)
+            case Receipt() as receipt:
+                entry = _receipt_entry(receipt, item, running, payloads, notes)
+            case Replacement() | Compaction() as event:
+                entry = _event_entry(event, item, running, notes)
+        entries.append(entry)
+    return entries
 
 
-def _fitting(entries: Sequence[Entry], *, backwards: bool) -> range:
-    """The entries that fit into PAGE_BYTES, at least one: from the front, or the last ones when read backwards."""
-    weights = [sum(len(text.body) for text in entry.texts) for entry in entries]
-    taken = weight = 0
-    for one in reversed(weights) if backwards else weights:
-        weight += one
-        if taken and weight > PAGE_BYTES:
+def _fitting(entries: Sequence[HistoryEntry], page_chars: int, *, backwards: bool) -> range:
+    """The entries that fit into the page, at least one: from the front, or the last ones when read backwards."""
+    sizes = [sum(len(text.body) for text in entry.texts) for entry in entries]
+    fitting = total = 0
+    for size in reversed(sizes) if backwards else sizes:
+        total += size
+        if fitting and total > page_chars:
             break
-        taken += 1
-    return range(len(entries) - taken, len(entries)) if backwards else range(taken)
+        fitting += 1
+    return range(len(entries) - fitting, len(entries)) if backwards else range(fitting)
 
 
-def _compacted(one: Compaction) -> str:
-    when = f" ({one.at:%Y-%m-%d %H:%M:%S} UTC)" if one.at else ""
-    unless = f", unless it is in a message that stayed ({one.message})" if one.is_partial else ""
-    return f"The history was compacted at line {one.line}{when}; after that the model no longer saw this{unless}."
+def _compaction_note(compaction: Compaction) -> EntryNote:
+    when = f" ({compaction.at:%Y-%m-%d %H:%M:%S} UTC)" if compaction.at else ""
+    unless = f", unless it is in a message that stayed ({compaction.message})" if compaction.is_partial else ""
+    text = PARTLY_COMPACTED if compaction.is_partial else COMPACTED_AWAY
+    sentence = f"The history was compacted at line {compaction.line}{when}; after that the model no longer saw this"
+    return EntryNote("", text, f"{sentence}{unless}.")
 
 
-def _payloads(items: Sequence[Item], rewritten: Rewritten | None) -> Payloads:
-    by_kind: dict[str, list[Item]] = {}
-    for item in items:
-        by_kind.setdefault(item.kind, []).append(item)
-    observations = [item.row["observation_id"] for item in by_kind.get("receipt", ())]
-    return Payloads(
-        messages=messages_data([item.place.key for item in by_kind.get("message", ())]),
-        args=arguments_data([item.place.key for item in by_kind.get("call", ())]),
-        receipts=observations_data([key for key in observations if key]),
-        instead=rewritten.receipts(item.place.key for item in by_kind.get("receipt", ())) if rewritten else {},
-    )
-
-
-def _message(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
-    url = f"{reverse('run-model', args=[run.pk])}?message={item.place.key}"
-    return Entry(
-        anchor=f"m-{item.place.key}",
-        kind="message",
-        who=item.row["role"],
-        line=item.place.line,
+def _message_entry(
+    run: Run, message: Message, item: HistoryItem, running: int, payloads: _Payloads, notes: Iterable[EntryNote]
+) -> HistoryEntry:
+    url = f"{reverse('run-model', args=[run.pk])}?message={message.pk}"
+    return HistoryEntry(
+        anchor=f"m-{message.pk}",
+        kind=item.kind,
+        heading=message.role,
+        line=item.cursor.line,
         at=item.at,
         tokens=item.tokens,
         running=running,
-        texts=preview_parts(payloads.messages.get(item.place.key, ABSENT)),
-        notes=tuple(gone),
+        texts=preview_parts(payloads.messages.get(message.pk, NO_PAYLOAD)),
+        notes=tuple(notes),
         url=url,
         url_text="whole message",
         raw_url=f"{url}&raw=1",
     )
 
 
-def _call(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
-    inherited = [Note("", "copied from another run's history")] if item.row["inherited"] else []
-    silent = (
-        [] if item.row["call__receipt_count"] else [Note("warn", "no receipt recorded: nothing answered this call")]
-    )
-    return Entry(
-        anchor=f"c-{item.place.key}",
-        kind="call",
-        who=item.row["call__tool"],
-        line=item.place.line,
+def _call_entry(
+    member: RunCall, item: HistoryItem, running: int, payloads: _Payloads, notes: Iterable[EntryNote]
+) -> HistoryEntry:
+    call = member.call
+    own_notes = [EntryNote("", "copied from another run's history")] if member.inherited else []
+    if not call.receipt_count:
+        own_notes.append(EntryNote("warn", "no receipt recorded: nothing answered this call"))
+    return HistoryEntry(
+        anchor=f"c-{call.pk}",
+        kind=item.kind,
+        heading=call.tool,
+        line=item.cursor.line,
         at=item.at,
         tokens=item.tokens,
         running=running,
-        texts=preview_arguments(payloads.args.get(item.place.key, ABSENT)),
-        notes=(*inherited, *silent, *gone),
-        url=_call_url(item.place.key),
+        texts=preview_arguments(payloads.arguments.get(call.pk, NO_PAYLOAD)),
+        notes=(*own_notes, *notes),
+        url=call.get_absolute_url(),
         url_text="the call",
-        raw_url=reverse("call-raw", args=[item.place.key, "args"]),
+        raw_url=reverse("call-raw", args=[call.pk, "args"]),
     )
 
 
-def _receipt(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
-    row = item.row
-    instead = payloads.instead.get(item.place.key)
-    if instead is not None:
-        return _rewritten(item, running, instead, gone)
-    texts = preview_parts(payloads.receipts.get(row["observation_id"], ABSENT))
-    return Entry(
-        anchor=f"r-{item.place.key}",
-        kind="receipt",
-        who=row["call__tool"],
-        line=item.place.line,
+def _receipt_entry(
+    receipt: Receipt, item: HistoryItem, running: int, payloads: _Payloads, notes: Iterable[EntryNote]
+) -> HistoryEntry:
+    texts = preview_parts(payloads.receipts.get(receipt.observation_id or receipt.pk, NO_PAYLOAD))
+    return HistoryEntry(
+        anchor=f"r-{item.cursor.key}",
+        kind=item.kind,
+        heading=receipt.call.tool,
+        line=item.cursor.line,
         at=item.at,
         tokens=item.tokens,
         running=running,
         texts=texts,
-        notes=(*_receipt_notes(row, texts), *gone),
-        url=_call_url(row["call_id"]),
+        notes=(*_receipt_notes(receipt, texts), *notes),
+        url=receipt.call.get_absolute_url(),
         url_text="both halves",
-        raw_url=reverse("call-raw", args=[row["call_id"], "receipt"]),
+        raw_url=reverse("call-raw", args=[receipt.call.pk, "receipt"]),
     )
 
 
-def _receipt_notes(row: Mapping[str, Any], texts: Iterable[PreviewText]) -> Iterable[Note]:
-    fidelity = of_receipt(row["fidelity"])
-    yield Note(fidelity.tone, fidelity.said, fidelity.means)
-    if row["call__status"] == "error":
-        yield Note("bad", "failed")
+def _receipt_notes(receipt: Receipt, texts: Iterable[PreviewText]) -> Iterable[EntryNote]:
+    fidelity = of_receipt(receipt.fidelity)
+    call = receipt.call
+    yield EntryNote(fidelity.tone, fidelity.said, fidelity.means)
+    if call.status == Call.Status.ERROR:
+        yield EntryNote("bad", "failed")
     if any(text.label == IMAGE for text in texts):
-        yield Note("", "images not counted", "The tokens beside this receipt are of its text alone.")
-    if row["call__is_cut"]:
-        seen, lines = format_count(row["call__seen_lines"]), format_count(row["call__output_lines"])
-        yield Note("warn", f"cut before the model: {seen} of {lines} lines")
-    if row["superseded_line"] is not None:
-        reason = row["superseded_reason"] or "replaced"
-        yield Note("warn", f"no longer stood from line {row['superseded_line']}: {reason}")
+        yield EntryNote("", "images not counted", "The tokens beside this receipt are of its text alone.")
+    if call.is_cut:
+        yield EntryNote("warn", f"cut before the model: {call.seen_lines:,} of {call.output_lines:,} lines")
+    if receipt.superseded_line is not None:
+        reason = receipt.superseded_reason or "replaced"
+        yield EntryNote("warn", f"cleared from the context at line {receipt.superseded_line}: {reason}")
 
 
-def _rewritten(item: Item, running: int, instead: Instead, gone: Iterable[Note]) -> Entry:
-    """What a variant would have written: never labelled as seen, and without the recorded bytes behind it."""
-    return Entry(
-        anchor=f"r-{item.place.key}",
-        kind="receipt",
-        who=item.row["call__tool"],
-        line=item.place.line,
+def _replayed_entry(
+    call: Call, item: HistoryItem, running: int, replayed: ReplayedReceipt, notes: Iterable[EntryNote]
+) -> HistoryEntry:
+    """The receipt of a variant: never labelled as seen, and without a link to recorded bytes."""
+    return HistoryEntry(
+        anchor=f"r-{item.cursor.key}",
+        kind=item.kind,
+        heading=call.tool,
+        line=item.cursor.line,
         at=item.at,
         tokens=item.tokens,
         running=running,
-        texts=preview_texts([("", instead.text)], limit=PREVIEW_CHARS),
-        notes=(Note("accent", instead.label, instead.means), Note("", instead.recorded), *gone),
-        url=_call_url(item.row["call_id"]),
+        texts=preview_texts([("", replayed.text)], limit=PREVIEW_CHARS),
+        notes=(EntryNote("accent", replayed.label, replayed.meaning), EntryNote("", replayed.recorded), *notes),
+        url=call.get_absolute_url(),
         url_text="both halves",
     )
 
 
-def _replacement(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
-    number = item.row["count"]
-    said = "1 earlier receipt no longer stands" if number == 1 else f"{number:,} earlier receipts no longer stand"
-    reason = item.row["reason"] or "replaced"
-    return _mark(item, running, f"From here on {said}: {reason}.", gone)
-
-
-def _compaction(run: Run, item: Item, running: int, payloads: Payloads, gone: Iterable[Note]) -> Entry:
-    said = item.row["message"] or "The history was compacted"
-    if item.row["is_partial"]:
-        said = f"{said}. The model no longer saw anything else above this line; what stayed is not in the count below"
-        return _mark(item, running, f"{said}.", gone)
-    return _mark(item, running, f"{said}. The model no longer saw anything above this line.", gone)
-
-
-def _mark(item: Item, running: int, said: str, gone: Iterable[Note]) -> Entry:
-    return Entry(
-        anchor=f"{item.kind}-{item.place.line}",
+def _event_entry(
+    event: Replacement | Compaction, item: HistoryItem, running: int, notes: Iterable[EntryNote]
+) -> HistoryEntry:
+    if isinstance(event, Replacement):
+        receipts = "1 earlier receipt" if event.count == 1 else f"{event.count:,} earlier receipts"
+        sentence = f"{receipts} cleared from the context: {event.reason or 'replaced'}"
+    else:
+        sentence = f"{event.message or 'The history was compacted'}. The model no longer saw anything "
+        sentence += (
+            "else above this line; what stayed is not in the count below" if event.is_partial else "above this line"
+        )
+    return HistoryEntry(
+        anchor=f"{item.kind}-{item.cursor.line}",
         kind=item.kind,
-        who=said,
-        line=item.place.line,
+        heading=f"{sentence}.",
+        line=item.cursor.line,
         at=item.at,
         tokens=item.tokens,
         running=running,
-        notes=tuple(gone),
+        notes=tuple(notes),
     )
 
 
-def _call_url(call: UUID) -> str:
-    return reverse("call-detail", args=[call])
+@dataclass(frozen=True, slots=True)
+class MessagePart:
+    label: str
+    body: SafeString
 
 
-BUILDERS: Mapping[str, Callable[[Run, Item, int, Payloads, Iterable[Note]], Entry]] = {
-    "message": _message,
-    "call": _call,
-    "receipt": _receipt,
-    "replacement": _replacement,
-    "compaction": _compaction,
-}
+@dataclass(frozen=True)
+class MessagePage:
+    """The characters from `start` to `end` of `total`; offsets count over all parts in order."""
+
+    run: Run
+    message: Message
+    parts: tuple[MessagePart, ...]
+    start: int
+    end: int
+    total: int
+
+    @property
+    def previous(self) -> int:
+        return max(0, self.start - NEXT_CHARS)
+
+
+def load_message_page(run: Run, key: UUID | None, start: int) -> MessagePage:
+    """One message by itself, from character `start`. Raises Http404."""
+    message = get_object_or_404(run.messages, pk=key)
+    labelled = labelled_parts(bytes(message.data))
+    total = sum(len(text) for _, text in labelled)
+    start = min(start, total)
+    end = chunk_end("".join(text for _, text in labelled), start, NEXT_CHARS)
+    parts: list[MessagePart] = []
+    offset = 0
+    for label, text in labelled:
+        piece = text[max(0, start - offset) : max(0, end - offset)]
+        if piece or not text:
+            parts.append(MessagePart(label, escape(piece)))
+        offset += len(text)
+    return MessagePage(run, message, tuple(parts), start, end, total)
+
+
+def raw_message(run: Run, key: UUID | None) -> HttpResponse:
+    """The message's JSON, byte for byte as recorded, as a download. Raises Http404."""
+    message = get_object_or_404(run.messages, pk=key)
+    response = HttpResponse(bytes(message.data), content_type="application/octet-stream")
+    return sandboxed(response, file_name=f"message-{message.pk.hex[:12]}.json")

@@ -1,47 +1,41 @@
 """The strip of a run's calls: one bar a call, its height and colour by outcome, as SVG paths.
 
-In a run with more calls than bars each bar shows the worst of several (`run_stats`); the label is then made from
-the run's own counts.
+In a run with more calls than bars each bar shows the worst of several (`ingest.run_stats`); the label is then made
+from the run's own counts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Protocol
 
 from dashboard.ingest.run_stats import STRIP_LETTERS
+from dashboard.models import Run
 
 STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
 
 
-class Counted(Protocol):
-    @property
-    def strip(self) -> str: ...
-    @property
-    def call_count(self) -> int: ...
-    @property
-    def failed_count(self) -> int: ...
-    @property
-    def cut_count(self) -> int: ...
-    @property
-    def unanswered_count(self) -> int: ...
-
-
 @dataclass(frozen=True)
 class Outcome:
-    name: str  # the data-outcome of the stylesheet
+    """`name` is the `data-outcome` of the stylesheet; `word` counts calls, `sentence` describes one of them.
+
+    `top` is where the bar begins: trouble stands taller, so that the colour is not the only signal.
+    """
+
+    name: str
     word: str
-    top: int  # where the bar begins: trouble stands taller, so that the colour is not the only signal
+    sentence: str
+    top: int
 
 
+# By the letters of `run_stats`; the legend of a run lists them in this order.
 OUTCOMES = {
-    "o": Outcome("ok", "ok", 8),
-    "w": Outcome("waiting", "waited on a person", 6),
-    "c": Outcome("cut", "cut", 3),
-    "u": Outcome("unanswered", "unanswered", 5),
-    "e": Outcome("failed", "failed", 0),
-    "x": Outcome("failed", "failed and cut", 0),
+    "o": Outcome("ok", "ok", "answered", 8),
+    "w": Outcome("waiting", "waited for a person", "waited for a person", 6),
+    "c": Outcome("cut", "cut", "cut before the model", 3),
+    "e": Outcome("failed", "failed", "failed", 0),
+    "x": Outcome("failed", "failed and cut", "failed, and cut before the model", 0),
+    "u": Outcome("unanswered", "unanswered", "unanswered", 5),
 }
 
 
@@ -55,7 +49,7 @@ class OutcomeStrip:
     height: int = HEIGHT
 
 
-def outcome_strip(run: Counted) -> OutcomeStrip:
+def build_strip(run: Run) -> OutcomeStrip:
     paths: dict[str, str] = {}
     for index, letter in enumerate(run.strip):
         outcome = OUTCOMES.get(letter, OUTCOMES["u"])
@@ -63,7 +57,7 @@ def outcome_strip(run: Counted) -> OutcomeStrip:
     return OutcomeStrip(_label(run), max(STEP, len(run.strip) * STEP), tuple(paths.items()))
 
 
-def _label(run: Counted) -> str:
+def _label(run: Run) -> str:
     """The strip in words: 12 ok, 2 failed, 1 cut."""
     if run.call_count > len(run.strip) == STRIP_LETTERS:
         counts = ((run.failed_count, "failed"), (run.cut_count, "cut"), (run.unanswered_count, "unanswered"))

@@ -1,42 +1,40 @@
-"""All calls of a run in one drawing: time above the line, receipt tokens below, both on a log scale.
+"""All calls of a run in one drawing, and their sums by tool: where the time and the tokens went.
 
-One path a state, so that 2,000 calls are a few kilobytes and not 2,000 elements. The query asks only
-for columns that need no conversion: at 2,000 rows, converting costs more than reading.
+The drawing has time above the line and receipt tokens below, both on a log scale. It has one path an outcome, so that
+2,000 calls are a few kilobytes and not 2,000 elements.
+
+Time is a tool's own where it was measured, and never a wait that is known as a person's. Calls overlap, so that the
+sum may be more than the run took.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 
 from django.conf import settings
 from django.db.models import BigIntegerField, Case, CharField, F, Value, When
 from django.db.models.functions import Coalesce
 
-from dashboard.models import Run
+from dashboard.models import Call, Run
 from dashboard.models.runs import FAILED, UNANSWERED
-from dashboard.prepared import prepared
-from dashboard.runs.by_tool import ByTool, by_tool
-from dashboard.runs.time_axis import MILLISECOND, Axis, Span, axis_of, plain_axis
-from dashboard.runs.waterfall import OUTCOMES, RUN, STATES, Ordered, in_order
+from dashboard.runs.outcome_strip import OUTCOMES
+from dashboard.runs.time_axis import MILLISECOND, Axis, plain_axis, squeezed_axis
 
-LIMIT = 5_000  # calls drawn; a longer run says how many are not
-FAILED_SHOWN = 24
-TOP = 20  # height of each half: one step for each doubling
+MAX_DRAWN = 5_000  # calls; the page gives the number of those left out
+MAX_FAILED = 24
+MAX_TOOLS = 10  # the others are one row
+HALF_HEIGHT = 20  # one step for each doubling
 TOKEN_STEP = 4 / 3  # tokens double less often than milliseconds: 15 times up to 32,000
 
+# The shape of a bar, but for its place, by the bits of its milliseconds and of its tokens (a column holds 63).
+SHAPES = [
+    [f" {HALF_HEIGHT - up}h.8v{up + min(HALF_HEIGHT, round(bits * TOKEN_STEP)) + 1}h-.8z" for bits in range(64)]
+    for up in range(HALF_HEIGHT + 1)
+]
 
-def _shape(up: int, down: int) -> str:
-    """A bar from its foot on, but for its place."""
-    return f" {TOP - up}h.8v{up + down + 1}h-.8z"
-
-
-# By the bits of the milliseconds, then those of the tokens (a column holds 63): 2,000 calls look theirs up.
-SHAPES = [[_shape(up, min(TOP, round(bits * TOKEN_STEP))) for bits in range(64)] for up in range(TOP + 1)]
-
-# By the rule of tally.letter_of, asked of the database.
+# The rule of `run_stats.outcome_letter` in SQL: at 2,000 rows, converting booleans in Python costs more than reading.
 LETTER = Case(
     When(UNANSWERED, then=Value("u")),
     When(FAILED, is_cut=True, then=Value("x")),
@@ -47,8 +45,8 @@ LETTER = Case(
     output_field=CharField(),
 )
 
-# By the rule of Call.wait_ms: what nobody measured counts as work.
-WORK = Case(
+# The rule of `Call.wait_ms`: a time of which no wait was measured counts as work.
+WORK_MS = Case(
     When(is_waiting=True, then=Value(0)),
     When(tool_ms__lt=F("duration_ms"), then=F("tool_ms")),
     default=Coalesce(F("duration_ms"), Value(0)),
@@ -56,7 +54,7 @@ WORK = Case(
 )
 
 
-class Point(NamedTuple):
+class CallPoint(NamedTuple):
     letter: str
     duration_ms: int | None
     tokens: int
@@ -64,8 +62,8 @@ class Point(NamedTuple):
     work_ms: int
 
 
-class Band(NamedTuple):
-    """The paths of all calls in one state, as one path of the drawing."""
+class OutcomeBand(NamedTuple):
+    """The bars of all calls with one outcome, as one path."""
 
     outcome: str
     state: str
@@ -73,8 +71,8 @@ class Band(NamedTuple):
     path: str
 
 
-class Segment(NamedTuple):
-    """A page of rows, as a place in the drawing that one can go to: `skip` rows lie before it."""
+class PageSegment(NamedTuple):
+    """A page of rows as a link in the drawing: `skip` rows come before it."""
 
     skip: int
     first: int
@@ -83,7 +81,7 @@ class Segment(NamedTuple):
 
 
 class FailedCall(NamedTuple):
-    """`skip` rows lie before it, for when its row is on another page."""
+    """`skip` rows come before it, for when its row is on another page."""
 
     key: str
     skip: int
@@ -91,80 +89,121 @@ class FailedCall(NamedTuple):
     tool: str
 
 
+class ToolSums(NamedTuple):
+    """The sums of one tool, or of all that are left out. Shares are in percent of all calls that were added up."""
+
+    tool: str
+    is_rest: bool
+    calls: int
+    time_ms: int
+    time_share: int
+    tokens: int
+    token_share: int
+
+
 @dataclass(frozen=True)
-class Overview:
+class RunOverview:
     width: int
-    bands: tuple[Band, ...]
-    segments: tuple[Segment, ...]
+    bands: tuple[OutcomeBand, ...]
+    segments: tuple[PageSegment, ...]
     failed: tuple[FailedCall, ...]
-    failed_left: int
-    left: int
+    failed_left_out: int
+    left_out: int
     drawn: int
     axis: Axis
-    by_tool: ByTool
+    tools: tuple[ToolSums, ...]
+
+    @property
+    def tools_sentence(self) -> str:
+        """The tool with most of the time, and the one with most of the tokens."""
+        named = [sums for sums in self.tools if not sums.is_rest]
+        slow = max(named, key=lambda sums: sums.time_ms, default=None)
+        large = max(named, key=lambda sums: sums.tokens, default=None)
+        parts = [f"{slow.tool} took {slow.time_share} % of the tools' time"] if slow and slow.time_ms else []
+        parts += [f"{large.tool} got {large.token_share} % of the tokens"] if large and large.tokens else []
+        return ", ".join(parts)
 
 
-@prepared
-def _points(most: int) -> Ordered:
-    lettered: Ordered = in_order(RUN).annotate(letter=LETTER, work_ms=WORK)
-    return lettered.values_list(*Point._fields)[:most]
-
-
-@prepared
-def _failed_calls() -> Ordered:
-    return in_order(RUN).filter(FAILED & ~UNANSWERED).values_list("id", "tool")[:FAILED_SHOWN]
-
-
-@prepared
-def _times() -> Ordered:
-    return in_order(RUN).exclude(started_at=None).values_list("started_at", "duration_ms")[:LIMIT]
-
-
-def overview_of(run: Run, *, squeezed: bool = False) -> Overview:
-    """From a few columns of the run's first 5,000 calls."""
-    points = list(map(Point._make, _points(LIMIT, run=run.pk)))
-    failed = [index for index, point in enumerate(points) if point.letter in "ex"]
-    return Overview(
+def load_overview(run: Run, *, is_squeezed: bool = False, limit: int = MAX_DRAWN) -> RunOverview:
+    """Reads a few columns of the run's first `limit` calls."""
+    lettered = Call.objects.in_run(run).annotate(letter=LETTER, work_ms=WORK_MS)
+    points = list(map(CallPoint._make, lettered.values_list(*CallPoint._fields)[:limit]))
+    return RunOverview(
         width=max(len(points), 1),
         bands=tuple(_bands(points)),
         segments=tuple(_segments(len(points))),
-        failed=tuple(_failed(run, failed)) if failed else (),
-        failed_left=max(0, run.failed_count - FAILED_SHOWN),
-        left=max(0, run.call_count - len(points)),
+        failed=tuple(_load_failed(run, points)),
+        failed_left_out=max(0, run.failed_count - MAX_FAILED),
+        left_out=max(0, run.call_count - len(points)),
         drawn=len(points),
-        axis=_axis(run, points, squeezed=squeezed),
-        by_tool=by_tool(points),
+        axis=_load_axis(run, points, is_squeezed=is_squeezed),
+        tools=sum_by_tool(points),
     )
 
 
-def _axis(run: Run, points: Sequence[Point], *, squeezed: bool) -> Axis:
-    """The calls' times are read only where gaps are squeezed; the sum of durations tells if that is worth it."""
-    end = run.ended_at or run.last_at
-    if not squeezed or run.started_at is None:
-        return plain_axis(run.started_at, end, sum([point.duration_ms or 0 for point in points]))
-    return axis_of(run.started_at, end, [_span(run.started_at, began, took) for began, took in _times(run=run.pk)])
+def _load_axis(run: Run, points: Sequence[CallPoint], *, is_squeezed: bool) -> Axis:
+    """Reads the calls' times only where gaps are squeezed; whether that is worth it follows from the durations."""
+    start, end = run.started_at, run.ended_at or run.last_at
+    if not is_squeezed or start is None:
+        return plain_axis(start, end, sum([point.duration_ms or 0 for point in points]))
+    times = Call.objects.in_run(run).exclude(started_at=None).values_list("started_at", "duration_ms")[:MAX_DRAWN]
+    spans = []
+    for started_at, duration in times:
+        begin = max(0, ((started_at or start) - start) // MILLISECOND)
+        spans.append((begin, begin + (duration or 0)))
+    return squeezed_axis(start, end, spans)
 
 
-def _span(start: datetime, began: datetime, took: int | None) -> Span:
-    begin = max(0, (began - start) // MILLISECOND)
-    return begin, begin + (took or 0)
+def _bands(points: Sequence[CallPoint]) -> Iterable[OutcomeBand]:
+    bars: dict[str, list[str]] = {letter: [] for letter in OUTCOMES}
+    for x, (letter, duration, tokens, *_) in enumerate(points):
+        bars[letter].append(f"M{x}{SHAPES[min(HALF_HEIGHT, (duration or 0).bit_length())][tokens.bit_length()]}")
+    for letter, paths in bars.items():
+        if paths:
+            outcome = OUTCOMES[letter]
+            yield OutcomeBand(outcome.name, outcome.sentence, len(paths), "".join(paths))
 
 
-def _bands(points: Sequence[Point]) -> Iterable[Band]:
-    by_letter: dict[str, list[str]] = {letter: [] for letter in STATES}
-    for x, (letter, took, tokens, *_) in enumerate(points):
-        by_letter[letter].append(f"M{x}{SHAPES[min(TOP, (took or 0).bit_length())][tokens.bit_length()]}")
-    for letter, parts in by_letter.items():
-        if parts:
-            yield Band(OUTCOMES[letter], STATES[letter], len(parts), "".join(parts))
-
-
-def _segments(count: int) -> Iterable[Segment]:
+def _segments(count: int) -> Iterable[PageSegment]:
     for start in range(0, count, settings.ROWS_PER_PAGE):
         last = min(start + settings.ROWS_PER_PAGE, count)
-        yield Segment(start, start + 1, last, last - start)
+        yield PageSegment(start, start + 1, last, last - start)
 
 
-def _failed(run: Run, places: Sequence[int]) -> Iterable[FailedCall]:
-    for (key, tool), place in zip(_failed_calls(run=run.pk), places, strict=False):
-        yield FailedCall(str(key), place, place + 1, tool)
+def _load_failed(run: Run, points: Sequence[CallPoint]) -> Iterable[FailedCall]:
+    positions = [index for index, point in enumerate(points) if point.letter in "ex"]
+    if positions:
+        failed = Call.objects.in_run(run).filter(FAILED & ~UNANSWERED).values_list("id", "tool")[:MAX_FAILED]
+        for (key, tool), position in zip(failed, positions, strict=False):
+            yield FailedCall(str(key), position, position + 1, tool)
+
+
+def sum_by_tool(points: Iterable[CallPoint]) -> tuple[ToolSums, ...]:
+    """Most time first."""
+    sums: dict[str, list[int]] = {}
+    for point in points:
+        tool_sums = sums.setdefault(point.tool, [0, 0, 0])
+        tool_sums[0] += 1
+        tool_sums[1] += point.work_ms
+        tool_sums[2] += point.tokens
+    ordered = sorted(sums.items(), key=lambda item: (-item[1][1], -item[1][2], item[0]))
+    _, all_ms, all_tokens = _add_columns([numbers for _, numbers in ordered])
+    rows, rest = ordered[:MAX_TOOLS], ordered[MAX_TOOLS:]
+    if rest:
+        rows.append((f"{len(rest)} others", _add_columns([numbers for _, numbers in rest])))
+    return tuple(
+        ToolSums(
+            tool=tool,
+            is_rest=index == MAX_TOOLS,
+            calls=calls,
+            time_ms=time_ms,
+            time_share=round(100 * time_ms / all_ms) if all_ms else 0,
+            tokens=tokens,
+            token_share=round(100 * tokens / all_tokens) if all_tokens else 0,
+        )
+        for index, (tool, (calls, time_ms, tokens)) in enumerate(rows)
+    )
+
+
+def _add_columns(rows: Sequence[Sequence[int]]) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)] or [0, 0, 0]

@@ -1,7 +1,10 @@
-"""A whole run as another variant would have written its receipts, in tokens by call.
+"""A run with the receipts of another variant: their tokens by call, and the weight of the whole history.
 
-Writing a hundred thousand receipts takes longer than a page may: a request writes for SLICE_SECONDS and keeps
-what it has, the next one goes on. Whoever shows these numbers says how many calls they cover.
+Writing a hundred thousand receipts takes longer than a page may: a request writes for a second and caches what it has,
+the next one goes on. A page that shows these numbers shows how many calls they cover.
+
+Only receipts change: messages stay as recorded, arguments count by their size, and what the model would have done
+otherwise is unknown. A receipt counts at the line of its call, in its last version. No model ever saw these receipts.
 """
 
 from __future__ import annotations
@@ -9,59 +12,60 @@ from __future__ import annotations
 import hashlib
 import time
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
+from django.conf import settings
 from django.core.cache import cache
 
 from dashboard.evidence.call_inputs import subjects_of
-from dashboard.models import Call, Run, RunCall
+from dashboard.models import Call, Receipt, Run
+from dashboard.runs.timeline import ReceiptMark, load_compactions
 from dashboard.variants.variant_list import RECORDED, UnusableColumns, VariantColumn, bind_columns
 from envelopes.pipeline.render import render
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, count_all
 
-SLICE_SECONDS = 1.0
-PORTION = 200  # calls between two looks at the clock
-KEPT_FOR = 600  # seconds
-NO_VARIANT, NOT_WRITTEN = -1, -2  # of the call's family, or nothing to write; by the variant, for this call
+CACHE_SECONDS = 600
+NO_VARIANT, NOT_WRITTEN = -1, -2  # the call's family has no such variant or no result; the variant failed
+DEFAULT_LIMIT = 200_000  # tokens, where no compaction was recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A call of the run: the line that it stands at, tokens of its arguments and of its recorded receipt."""
+class ReplayCall:
+    """A call of the run: its line, the tokens of its arguments and of its recorded receipt."""
 
     key: UUID
     tool: str
     family: str
     line: int
-    args: int
-    receipt: int
+    args_tokens: int
+    receipt_tokens: int
     is_answered: bool
 
-    def is_written_by(self, column: VariantColumn) -> bool:
-        """Of a call that nothing answered there is no text, whatever would have written it."""
+    def has_variant(self, column: VariantColumn) -> bool:
+        """False for a call that nothing answered: no variant can write its receipt."""
         return self.is_answered and self.family in column.variants
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replayed:
-    """`written` says something of the first calls of the run, in order: tokens, NO_VARIANT or NOT_WRITTEN."""
+class Replay:
+    """`written` has the tokens of the first calls of the run, in order, or NO_VARIANT or NOT_WRITTEN."""
 
     name: str
     column: VariantColumn | None
-    members: Sequence[Member]
+    calls: Sequence[ReplayCall]
     written: Sequence[int]
 
     @cached_property
     def tokens(self) -> Mapping[UUID, int]:
-        """By call. One that is missing stands as it was recorded."""
-        return {one.key: tokens for one, tokens in zip(self.members, self.written, strict=False) if tokens >= 0}
+        """By call. One that is missing counts as recorded."""
+        return {call.key: tokens for call, tokens in zip(self.calls, self.written, strict=False) if tokens >= 0}
 
     @property
-    def left(self) -> int:
-        return len(self.members) - len(self.written)
+    def unwritten(self) -> int:
+        return len(self.calls) - len(self.written)
 
     @property
     def failed(self) -> int:
@@ -70,70 +74,194 @@ class Replayed:
     @property
     def versions(self) -> tuple[str, ...]:
         variants = self.column.variants.values() if self.column else ()
-        return tuple(dict.fromkeys(f"{one.id} version {one.version}" for one in variants))
+        return tuple(dict.fromkeys(f"{variant.id} version {variant.version}" for variant in variants))
 
 
-def replayed(run: Run, name: str) -> Replayed:
-    """What is known by now, and a slice more where that is not all of it."""
-    members = list(_members(run))
-    column = _column(run, name, {one.family for one in members})
-    if column is None:
-        return Replayed(name=name, column=None, members=members, written=[NO_VARIANT] * len(members))
-    key = _key(run, column)
-    written = array("i", cache.get(key, b""))
-    if len(written) < len(members):
-        for some in _slices(members[len(written) :], column, run.model):
-            written.extend(some)
-        cache.set(key, written.tobytes(), KEPT_FOR)
-    return Replayed(name=name, column=column, members=members, written=written[: len(members)])
-
-
-def _members(run: Run) -> Iterator[Member]:
-    found = RunCall.objects.filter(run=run).order_by("ordinal", "call_id")
-    columns = ("call_id", "call__tool", "call__family", "ordinal", "call__args_bytes", "call__tokens", "call__status")
-    for key, tool, family, line, args, tokens, status in found.values_list(*columns):
-        yield Member(
-            key, tool, family, line, args // CHARACTERS_PER_TOKEN, tokens, is_answered=status != Call.Status.UNKNOWN
-        )
-
-
-def _column(run: Run, name: str, families: set[str]) -> VariantColumn | None:
-    """None when no family of the run has it."""
+def load_replay(run: Run, name: str) -> Replay:
+    """The tokens that are cached, and a slice more where they do not cover all calls."""
+    calls = list(_load_calls(run))
     try:
-        return bind_columns(run.project, [RECORDED, name], families)[1]
-    except UnusableColumns:
-        return None
+        column = bind_columns(run.project, [RECORDED, name], {call.family for call in calls})[1]
+    except UnusableColumns:  # no family of the run has this variant
+        return Replay(name=name, column=None, calls=calls, written=[NO_VARIANT] * len(calls))
+    # Another import, version or policy makes another key.
+    hashes = "-".join(variant.hash for _, variant in sorted(column.variants.items()))
+    key = f"replay-{run.pk.hex}-{run.revision}-{hashlib.sha256(hashes.encode()).hexdigest()[:16]}"
+    written = array("i", cache.get(key, b""))
+    if len(written) < len(calls):
+        for tokens in _count_slice(calls[len(written) :], column, run.model):
+            written.extend(tokens)
+        cache.set(key, written.tobytes(), CACHE_SECONDS)
+    return Replay(name=name, column=column, calls=calls, written=written[: len(calls)])
 
 
-def _key(run: Run, column: VariantColumn) -> str:
-    """Another import, version or policy makes another key."""
-    said = "-".join(one.hash for _, one in sorted(column.variants.items()))
-    return f"replay-{run.pk.hex}-{run.revision}-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+def _load_calls(run: Run) -> Iterator[ReplayCall]:
+    columns = ("call_id", "call__tool", "call__family", "ordinal", "call__args_bytes", "call__tokens", "call__status")
+    for key, tool, family, line, args_bytes, tokens, status in run.members.order_by("ordinal", "call_id").values_list(
+        *columns
+    ):
+        is_answered = status != Call.Status.UNKNOWN
+        yield ReplayCall(key, tool, family, line, args_bytes // CHARACTERS_PER_TOKEN, tokens, is_answered)
 
 
-def _slices(members: Sequence[Member], column: VariantColumn, model: str) -> Iterator[list[int]]:
-    until = time.monotonic() + SLICE_SECONDS
-    for start in range(0, len(members), PORTION):
-        some = members[start : start + PORTION]
-        tokens = _tokens([one.key for one in some if one.is_written_by(column)], column, model)
-        yield [tokens.get(one.key, NOT_WRITTEN if one.is_written_by(column) else NO_VARIANT) for one in some]
-        if time.monotonic() > until:
+def _count_slice(calls: Sequence[ReplayCall], column: VariantColumn, model: str) -> Iterator[list[int]]:
+    """The tokens of one batch of calls after the other, until the time is up."""
+    deadline = time.monotonic() + settings.REPLAY_SECONDS
+    for start in range(0, len(calls), settings.REPLAY_BATCH):
+        batch = calls[start : start + settings.REPLAY_BATCH]
+        texts = dict(write_receipts(column, [call.key for call in batch if call.has_variant(column)]))
+        counts = count_all(list(texts.values()), model=model)
+        tokens = {key: count.count for key, count in zip(texts, counts, strict=True)}
+        yield [tokens.get(call.key, NOT_WRITTEN if call.has_variant(column) else NO_VARIANT) for call in batch]
+        if time.monotonic() > deadline:
             return
 
 
-def _tokens(keys: Sequence[UUID], column: VariantColumn, model: str) -> dict[UUID, int]:
-    texts = dict(texts_under(column, keys))
-    return {key: found.count for key, found in zip(texts, count_all(list(texts.values()), model=model), strict=True)}
-
-
-def texts_under(column: VariantColumn, keys: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
-    """Of the calls that the variant can write."""
-    for subject in subjects_of(keys, with_recorded=False):
+def write_receipts(column: VariantColumn, calls: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
+    """The variant's receipt of each call that it can write."""
+    for subject in subjects_of(calls, with_recorded=False):
         variant = column.variants.get(subject.family.name)
         if variant is None:
             continue
         try:
             receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
-        except Exception:  # a variant may be anybody's; the call counts as not written, and the page says how many
+        except Exception:  # a variant may be anybody's; the call counts as not written, and the page counts those
             continue
         yield subject.key, receipt.text
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedReceipt:
+    """A receipt that was never sent, and how the page labels it."""
+
+    text: str
+    label: str
+    meaning: str
+    recorded: str
+
+
+class ReplayedReceipts:
+    """The receipts of a replay, for the model view.
+
+    The first receipt of a call is the variant's; a later one that replaced it stays as recorded. A call without a
+    recorded receipt has one here, at the line of the call.
+    """
+
+    def __init__(self, run: Run, replay: Replay) -> None:
+        self._replay = replay
+        self._calls: Mapping[UUID, ReplayCall] = {call.key: call for call in replay.calls}
+        latest_first = Receipt.objects.filter(call__memberships__run=run).order_by("call", "-seq")
+        first = {call: key for key, call in latest_first.values_list("id", "call_id")}
+        # The id of the first receipt, or that of the call itself where none was recorded.
+        self._call_by_receipt = {first.get(call, call): call for call in replay.tokens}
+        self._unsent = {call for call in replay.tokens if call not in first}
+
+    def replace_marks(self, receipts: Iterable[ReceiptMark]) -> list[ReceiptMark]:
+        tokens = {key.hex: self._replay.tokens[call] for key, call in self._call_by_receipt.items()}
+        marks = [receipt._replace(tokens=tokens.get(receipt.key, receipt.tokens)) for receipt in receipts]
+        for call in self._unsent:
+            marks.append(ReceiptMark(self._calls[call].line, call.hex, tokens[call.hex], None, None, ""))
+        return marks
+
+    def unsent_receipts(self, keys: Iterable[UUID]) -> dict[UUID, Receipt]:
+        """Unsaved rows for calls without a recorded receipt, by the id of the call."""
+        calls = {key: Call(id=key, tool=self._calls[key].tool) for key in keys if key in self._unsent}
+        return {key: Receipt(id=key, call=call, fidelity="absent") for key, call in calls.items()}
+
+    def write(self, keys: Iterable[UUID]) -> dict[UUID, ReplayedReceipt]:
+        """By receipt; those that the variant cannot write are left out."""
+        receipt_by_call = {self._call_by_receipt[key]: key for key in keys if key in self._call_by_receipt}
+        if self._replay.column is None or not receipt_by_call:
+            return {}
+        receipts = {}
+        for call, text in write_receipts(self._replay.column, list(receipt_by_call)):
+            recorded = f"recorded: {self._calls[call].receipt_tokens:,} tokens"
+            receipts[receipt_by_call[call]] = ReplayedReceipt(
+                text=text,
+                label=f"replayed with {self._replay.name}: never seen by the model",
+                meaning=f"Written now from the stored envelope by {', '.join(self._replay.versions)}.",
+                recorded="no receipt was recorded" if call in self._unsent else recorded,
+            )
+        return receipts
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeighedCall:
+    """`after` is None where the variant wrote nothing; the recorded receipt counts then.
+
+    `before_running` and `after_running` are the tokens of the history up to and with the call.
+    """
+
+    call: ReplayCall
+    after: int | None
+    before_running: int
+    after_running: int
+
+    @property
+    def change(self) -> str:
+        return "" if self.after is None else f"{self.after - self.call.receipt_tokens:+,}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryWeight:
+    """Tokens of a whole history; `full_at` is the line at which it first reaches the limit."""
+
+    tokens: int = 0
+    receipts: int = 0
+    full_at: int | None = None
+
+    def add(self, line: int, tokens: int, receipt: int, limit: int) -> HistoryWeight:
+        total = self.tokens + tokens + receipt
+        full_at = line if self.full_at is None and total >= limit else self.full_at
+        return HistoryWeight(tokens=total, receipts=self.receipts + receipt, full_at=full_at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayWeights:
+    """A history as recorded (`before`) and replayed (`after`).
+
+    `compacted_at` is the line of the first recorded compaction; the limit is then the tokens in front of it, unless
+    another limit was asked for.
+    """
+
+    limit: int
+    compacted_at: int | None
+    before: HistoryWeight
+    after: HistoryWeight
+    calls: tuple[WeighedCall, ...]
+
+    @property
+    def change(self) -> str:
+        share = f" ({self.after.tokens / self.before.tokens - 1:+.1%})" if self.before.tokens else ""
+        return f"{self.after.tokens - self.before.tokens:+,}{share}"
+
+
+def weigh_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayWeights:
+    """Adds up messages and calls in the order of their lines, with recorded and with replayed receipts."""
+    messages = run.messages.values_list("line", "tokens", "size")
+    entries: list[tuple[int, int, ReplayCall | None]] = [
+        (line, tokens or size // CHARACTERS_PER_TOKEN, None) for line, tokens, size in messages
+    ]
+    entries += [(call.line, call.args_tokens, call) for call in replay.calls]
+    entries.sort(key=lambda entry: entry[0])
+    compaction = next(iter(load_compactions(run)), None)
+    if limit is None:
+        limit = DEFAULT_LIMIT if compaction is None else _tokens_before(entries, compaction.line)
+    before = after = HistoryWeight()
+    calls = []
+    for line, tokens, call in entries:
+        if call is None:
+            before, after = before.add(line, tokens, 0, limit), after.add(line, tokens, 0, limit)
+            continue
+        replayed = replay.tokens.get(call.key)
+        before = before.add(line, tokens, call.receipt_tokens, limit)
+        after = after.add(line, tokens, call.receipt_tokens if replayed is None else replayed, limit)
+        calls.append(WeighedCall(call=call, after=replayed, before_running=before.tokens, after_running=after.tokens))
+    compacted_at = None if compaction is None else compaction.line
+    return ReplayWeights(limit=limit, compacted_at=compacted_at, before=before, after=after, calls=tuple(calls))
+
+
+def _tokens_before(entries: Iterable[tuple[int, int, ReplayCall | None]], line: int) -> int:
+    """Tokens of the recorded history in front of a line."""
+    tokens = [count + (call.receipt_tokens if call else 0) for at, count, call in entries if at < line]
+    return sum(tokens) if tokens else DEFAULT_LIMIT

@@ -1,40 +1,123 @@
-"""A run call by call, as recorded and as a variant would have written it."""
+"""The switch between the recorded receipts and those of a variant, and the Replay page: a run call by call.
+
+The address of a run's page contains the variant: `?with=markdown`. Without it a page asks the database for nothing
+more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
+from uuid import UUID
+
+from django.urls import reverse
 
 from dashboard.models import Run
-from dashboard.runs.replay_weights import ReplayedCall
-from dashboard.runs.variant_switch import FIRST, Flipped, flipped
+from dashboard.runs.replay import Replay, ReplayWeights, WeighedCall, load_replay, weigh_replay
+from dashboard.runs.waterfall import CallRowPage
+from dashboard.text.params import parse_integer
+from dashboard.variants.variant_list import offered_by_family, variant_names
 
-PAGE = 100
+DEFAULT_VARIANT = "receipt"  # offered by the switch before it has been used
+MAX_LIMIT = 10_000_000  # tokens
+MAX_VARIANT_CHARACTERS = 64
+CALLS_PER_PAGE = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayChoice:
+    name: str
+    url: str
+    is_current: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayView:
+    """A replay on a page of its run. `url` leads to its numbers call by call."""
+
+    replay: Replay
+    weights: ReplayWeights
+    choices: tuple[ReplayChoice, ...]
+    url: str
+
+    @property
+    def name(self) -> str:
+        return self.replay.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySwitch:
+    """`view` is None as recorded; `first` is the choice offered then."""
+
+    recorded_url: str
+    first: ReplayChoice
+    view: ReplayView | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayPage:
     run: Run
-    under: Flipped
-    calls: tuple[ReplayedCall, ...]
-    next_href: str
+    view: ReplayView
+    calls: tuple[WeighedCall, ...]
+    next_url: str
+    size: int = CALLS_PER_PAGE
 
     @property
     def model_query(self) -> str:
-        return urlencode({"with": self.under.name})
+        return urlencode({"with": self.view.name})
 
 
-def replay_page(run: Run, query: Mapping[str, str]) -> ReplayPage:
-    rest = {"limit": query["limit"]} if query.get("limit") else {}
-    under = flipped(run, query.get("with", "")[:64] or FIRST, rest)
-    text = query.get("from", "")
-    start = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
-    more = urlencode({**rest, "with": under.name, "from": start + PAGE})
-    calls = under.weights.calls
-    return ReplayPage(
-        run=run,
-        under=under,
-        calls=calls[start : start + PAGE],
-        next_href=f"?{more}" if start + PAGE < len(calls) else "",
+def _choice(name: str, kept: Mapping[str, str], *, is_current: bool = False) -> ReplayChoice:
+    return ReplayChoice(name=name, url="?" + urlencode({**kept, "with": name}), is_current=is_current)
+
+
+AS_RECORDED = ReplaySwitch(recorded_url="?", first=_choice(DEFAULT_VARIANT, {}))
+
+
+def load_switch(run: Run, query: Mapping[str, str], *kept_names: str) -> ReplaySwitch:
+    """`kept_names` are the parameters of the page that stay when the switch is used."""
+    kept = {name: query[name] for name in ("limit", *kept_names) if query.get(name)}
+    variant = query.get("with", "")[:MAX_VARIANT_CHARACTERS]
+    return ReplaySwitch(
+        recorded_url="?" + urlencode(kept),
+        first=_choice(DEFAULT_VARIANT, kept),
+        view=_load_view(run, variant, kept) if variant else None,
     )
+
+
+def load_replay_page(run: Run, query: Mapping[str, str]) -> ReplayPage:
+    kept = {"limit": query["limit"]} if query.get("limit") else {}
+    view = _load_view(run, query.get("with", "")[:MAX_VARIANT_CHARACTERS] or DEFAULT_VARIANT, kept)
+    start = parse_integer(query.get("from")) or 0
+    end = start + CALLS_PER_PAGE
+    calls = view.weights.calls
+    next_url = "?" + urlencode({**kept, "with": view.name, "from": end}) if end < len(calls) else ""
+    return ReplayPage(run=run, view=view, calls=calls[start:end], next_url=next_url)
+
+
+def _load_view(run: Run, variant: str, kept: Mapping[str, str]) -> ReplayView:
+    replay = load_replay(run, variant)
+    limit = parse_integer(kept.get("limit"))
+    limit = None if limit is None else min(limit, MAX_LIMIT)
+    families = {call.family for call in replay.calls}
+    offers = {family: variants for family, variants in offered_by_family(run.project).items() if family in families}
+    names = dict.fromkeys([*variant_names(offers)[1:], variant])
+    query = {"with": variant} | ({} if limit is None else {"limit": str(limit)})
+    return ReplayView(
+        replay=replay,
+        weights=weigh_replay(run, replay, limit),
+        choices=tuple(_choice(name, kept, is_current=name == variant) for name in names),
+        url=f"{reverse('run-replay', args=[run.pk])}?{urlencode(query)}",
+    )
+
+
+def replace_tokens(page: CallRowPage, switch: ReplaySwitch) -> CallRowPage:
+    """The rows of a run's page with the variant's tokens, where it wrote the receipt."""
+    if switch.view is None:
+        return page
+    tokens = switch.view.replay.tokens
+    rows = [
+        row if (count := tokens.get(UUID(row.key))) is None else replace(row, tokens=f"{count:,}") for row in page.rows
+    ]
+    return replace(page, rows=tuple(rows))

@@ -1,7 +1,7 @@
 """The Runs page: one row a run from metadata only, the same filter as text, facets and presets.
 
-A page is 50 rows after a cursor (sort value, id), never an offset: a page deep in the list costs what
-the first one does, and a row that arrives meanwhile shifts nothing.
+A page starts behind a cursor (sort value, id), never at an offset: a page deep in the list costs what the first one
+does, and a row that arrives meanwhile shifts nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.conf import settings
@@ -21,11 +21,11 @@ from django.utils import timezone
 
 from dashboard.filters import queryset
 from dashboard.filters.language import Query, Term, parse
-from dashboard.models import Project
-from dashboard.runs.facets import FacetGroup, facet_groups
-from dashboard.runs.run_row import HEADS, Head, Listed, RunRow, run_row
-from dashboard.runs.saved_views import View, asked_view
+from dashboard.models import Project, Run, SavedView
+from dashboard.runs.run_row import COLUMN_HEADS, ColumnHead, RunRow, build_row
+from dashboard.runs.saved_views import find_view
 from dashboard.text.column_values import column_time
+from dashboard.text.params import parse_integer
 
 SORTS = {
     "newest": "sort_at",
@@ -36,16 +36,16 @@ SORTS = {
     "duration": "duration_ms",
 }
 NEWEST = "newest"
-Position: TypeAlias = tuple[object, UUID]  # of the last row that was shown: its value in the sort, its id
+Cursor: TypeAlias = tuple[object, UUID]  # of the last row that was shown: its value in the sort, its id
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A question asked often. Bookmarks hold the id: it is never renamed or given to another question."""
+    """A frequent filter. Bookmarks contain the id: it is never renamed or reused for another filter."""
 
     id: str
     label: str
-    means: str
+    meaning: str
     query: str
     sort: str = NEWEST
 
@@ -55,231 +55,188 @@ PRESETS = (
     Preset("errors", "Errors", "A call failed", "status:failed"),
     Preset("cut", "Cut before the model", "The model got a part of an output", "cut:yes"),
     Preset("biggest", "Biggest receipts", "Most tokens first", "", "tokens"),
-    # By a facet that the import writes for a run with a call whose attempt is above 1: no call is looked at.
+    # Uses the `state:retried` facet written at import; no join on calls.
     Preset("retried", "Retried", "A call was tried more than once", "state:retried"),
     Preset("unanswered", "Unanswered", "A call has no result in the recording", "status:unanswered"),
-    Preset(
-        "halves", "Halves disagree", "The model was told of a failure where there was none, or of none", "state:halves"
-    ),
-    Preset("disagree", "Sources disagree", "Two recordings of one call say different things", "state:disagree"),
+    Preset("halves", "Error flag wrong", "A success was flagged as an error, or a failure was not", "state:halves"),
+    Preset("disagree", "Logs disagree", "Two recordings of one call differ", "state:disagree"),
     Preset("drifted", "Drifted", "A receipt that was sent would be written otherwise today", "state:drifted"),
 )
 PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
 
 
-class Choice(NamedTuple):
-    """A link that sets a part of the list's address."""
+class PresetLink(NamedTuple):
+    """`key` is its key on the keyboard."""
 
-    label: str
-    href: str
+    preset: Preset
     is_current: bool
-    key: str  # of the keyboard
-    means: str
+    key: str
 
 
-class Column(NamedTuple):
-    head: Head
-    href: str  # sorts by it; empty when that cannot be
+class SortColumn(NamedTuple):
+    """`url` sorts by the column; empty when that is not possible."""
+
+    head: ColumnHead
+    url: str
     is_current: bool
-
-    @property
-    def unsorted(self) -> str:
-        """Its label where that is no link."""
-        return "" if self.href else self.head.label
 
 
 @dataclass(frozen=True)
-class ListState:
-    """What the address says: filter, sort, cursor, the digest of the rows that the reader has, a run to peek at."""
+class RunListParams:
+    """The list that an address names. `seen` is the digest of the rows that a polling page has."""
 
     text: str
-    sort: str
-    after: str
-    seen: str
-    peek: str = ""  # the run beside the list, as it was asked for
-    is_view_unknown: bool = False
-    unknown: tuple[str, ...] = ()  # what the address names that there is not
+    sort: str = NEWEST
+    after: str = ""
+    seen: str = ""
+    problems: tuple[str, ...] = ()
 
     @classmethod
-    def from_address(cls, parameters: Mapping[str, str], views: Sequence[View] = ()) -> ListState:
-        asked = parameters.get("view", "")
-        start = asked_view(views, asked) if asked else PRESET_BY_ID.get(parameters.get("preset", ""))
-        text = parameters.get("q", start.query if start else "").strip()
-        sort = parameters.get("sort", start.sort if start else NEWEST)
+    def from_query(cls, query: Mapping[str, str], views: Sequence[SavedView] = ()) -> RunListParams:
+        """`q` and `sort` of the address, else those of its preset or saved view."""
+        view, preset, sort = query.get("view", ""), query.get("preset", ""), query.get("sort", "")
+        start = find_view(views, view) if view else PRESET_BY_ID.get(preset)
+        text = query.get("q", start.query if start else "").strip()
+        problems = []
+        if view and start is None:
+            instead = "this is the list without it" if text else "these are all runs"
+            problems.append(f"There is no such saved view, it may have been deleted; {instead}.")
+        if preset and preset not in PRESET_BY_ID:
+            problems.append(f"There is no preset “{preset[:40]}”; these are the runs without it.")
+        if sort and sort not in SORTS:
+            problems.append(f"There is no sort “{sort[:40]}”; the newest are first.")
+        sort = sort or (start.sort if start else NEWEST)
         return cls(
             text,
             sort if sort in SORTS else NEWEST,
-            parameters.get("after", ""),
-            parameters.get("seen", ""),
-            parameters.get("peek", ""),
-            is_view_unknown=bool(asked) and start is None,
-            unknown=_unknown(parameters),
+            query.get("after", ""),
+            query.get("seen", ""),
+            tuple(problems),
         )
 
-    def address(self, **changes: str) -> str:
-        """The query string of this list with `changes`; a changed filter or sort starts at its first page."""
-        kept = {"q": self.text, "sort": "" if self.sort == NEWEST else self.sort} | changes
-        return "?" + urlencode({name: value for name, value in kept.items() if value})
+    def url(self, **changes: str) -> str:
+        """The query string of this list with `changes`; without an `after` it is the first page."""
+        values = {"q": self.text, "sort": "" if self.sort == NEWEST else self.sort} | changes
+        return "?" + urlencode({name: value for name, value in values.items() if value})
+
+    def filter_url(self, text: str) -> str:
+        """The query string of the list with another filter, in the same order."""
+        return self.url(q=text)
 
     @property
-    def without_peek(self) -> str:
-        """The query string of the page as it is, with nothing beside it."""
-        return self.address(after=self.after)
-
-    def filtered(self, text: str) -> str:
-        """The query string of the list by another filter, in the same order."""
-        written = [f"q={quote_plus(text)}"] if text else []
-        return "?" + "&".join(written + ([] if self.sort == NEWEST else [f"sort={self.sort}"]))
+    def page_url(self) -> str:
+        """The query string of this page, without a peek beside it."""
+        return self.url(after=self.after)
 
 
 @dataclass(frozen=True)
-class RunPage:
-    state: ListState
+class RunListPage:
+    params: RunListParams
     query: Query
     problems: Sequence[str]
     rows: Sequence[RunRow]
-    columns: Sequence[Column]
-    presets: Sequence[Choice]
+    columns: Sequence[SortColumn]
+    presets: Sequence[PresetLink]
     digest: str
-    next_href: str
-    first_href: str
-    poll_href: str
-    clear_href: str
+    next_url: str
+    first_url: str
+    poll_url: str
+    clear_url: str
     hides_children: bool
-    with_children_href: str
-    without_children_href: str
+    with_children_url: str
+    without_children_url: str
     size: int
 
     @property
     def footnote(self) -> str:
-        """How much of the list is shown; the whole is not counted, because nobody asked."""
+        """The number of rows shown; the whole list is not counted."""
         if not self.rows:
             return ""
         runs = "1 run" if len(self.rows) == 1 else f"{len(self.rows)} runs"
-        more = "more follow" if self.next_href else "the list ends here"
+        more = "more follow" if self.next_url else "the list ends here"
         return f"{runs}, {more}."
 
     @property
-    def is_first_run(self) -> bool:
-        """Nothing was asked, and there is nothing."""
-        return not self.rows and not self.query and not self.state.after
+    def is_empty_project(self) -> bool:
+        return not self.rows and not self.query and not self.params.after
 
 
-def run_page(project: Project, state: ListState) -> RunPage:
-    query = parse(state.text)
-    position, problem = _position(state)
-    runs = [] if query.problems else _listed(project, query.terms, state.sort, position)
+def build_run_list(project: Project, params: RunListParams) -> RunListPage:
+    query = parse(params.text)
+    cursor, problems = _parse_cursor(params)
     size = settings.ROWS_PER_PAGE
+    runs = [] if query.problems else _load_runs(project, query.terms, params.sort, cursor)
+    has_more, runs = len(runs) > size, runs[:size]
     now = timezone.now()
-    peek = f"{state.without_peek}&peek=".replace("?&", "?")
-    rows = [run_row(run, now, peek) for run in runs[:size]]
-    digest = _digest(runs[:size], rows)
+    peek_url = f"{params.page_url}&peek=".replace("?&", "?")
+    rows = [build_row(run, now, peek_url) for run in runs]
+    digest = _digest(runs, rows)
     has_live = any(row.status == "live" for row in rows)
-    return RunPage(
-        size=size,
-        state=state,
+    has_children = any(row.is_child for row in rows)
+    names_children = any("child" in (term.kind, term.value) for term in query.terms)
+    return RunListPage(
+        params=params,
         query=query,
-        problems=(*query.problems, *problem, *_unknown_view(state), *state.unknown),
+        problems=(*query.problems, *problems, *params.problems),
         rows=rows,
-        columns=[_column(state, head) for head in HEADS],
-        presets=[_preset_choice(preset, state, str(number)) for number, preset in enumerate(PRESETS, start=1)],
+        columns=[_sort_column(params, head) for head in COLUMN_HEADS],
+        presets=[
+            PresetLink(preset, (preset.query, preset.sort) == (params.text, params.sort), str(number))
+            for number, preset in enumerate(PRESETS, start=1)
+        ],
         digest=digest,
-        next_href=state.address(after=_cursor(runs[settings.ROWS_PER_PAGE - 1], state.sort))
-        if len(runs) > settings.ROWS_PER_PAGE
-        else "",
-        first_href=state.address() if state.after else "",
-        clear_href=state.filtered(""),
-        poll_href=state.address(after=state.after, seen=digest) if has_live else "",
+        next_url=params.url(after=_format_cursor(runs[-1], params.sort)) if has_more else "",
+        first_url=params.url() if params.after else "",
+        poll_url=params.url(after=params.after, seen=digest) if has_live else "",
+        clear_url=params.filter_url(""),
         hides_children=not queryset.includes_children(query.terms),
-        with_children_href=state.filtered(query.toggled("child", "any")),
-        without_children_href=_without_children(state, query, rows),
+        with_children_url=params.filter_url(query.toggled("child", "any")),
+        # Runs of subagents came with a filter that does not name them: the page offers to leave them out.
+        without_children_url=params.filter_url(query.toggled("child", "no"))
+        if has_children and not names_children
+        else "",
+        size=size,
     )
 
 
-def _without_children(state: ListState, query: Query, rows: Sequence[RunRow]) -> str:
-    """Where the runs of subagents came with a filter that says nothing of them; empty elsewhere."""
-    is_said = any("child" in (term.kind, term.value) for term in query.terms)
-    return state.filtered(query.toggled("child", "no")) if any(row.is_child for row in rows) and not is_said else ""
-
-
-def _listed(project: Project, terms: tuple[Term, ...], sort: str, position: Position | None) -> list[Listed]:
+def _load_runs(project: Project, terms: Sequence[Term], sort: str, cursor: Cursor | None) -> list[Run]:
+    """One run more than a page shows, if there is one."""
     runs, is_small = queryset.select_runs(project, terms)
     column = SORTS[sort]
-    if position:
-        value, key = position
+    if cursor:
+        value, key = cursor
         # A bound on the sort column, then the tie: an OR of both would keep the databases off the index.
         runs = runs.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
     # A small selection is sorted: the order of an index would tempt SQLite to walk the whole list for it.
     order = Coalesce(column, column) if is_small else F(column)
-    rows = runs.order_by(order.desc(), "-id").values_list(*Listed._fields)
-    return list(map(Listed._make, rows[: settings.ROWS_PER_PAGE + 1]))
+    return list(runs.defer("plan").order_by(order.desc(), "-id")[: settings.ROWS_PER_PAGE + 1])
 
 
-def sidebar(project: Project, page: RunPage) -> list[FacetGroup]:
-    return facet_groups(project, page.query, page.state.filtered)
+def _sort_column(params: RunListParams, head: ColumnHead) -> SortColumn:
+    url = params.url(sort="" if head.sort == NEWEST else head.sort) if head.sort else ""
+    return SortColumn(head, url, params.sort == head.sort)
 
 
-def _column(state: ListState, head: Head) -> Column:
-    href = state.address(sort="" if head.sort == NEWEST else head.sort) if head.sort else ""
-    return Column(head, href, state.sort == head.sort)
-
-
-def _preset_choice(preset: Preset, state: ListState, key: str) -> Choice:
-    is_current = (preset.query, preset.sort) == (state.text, state.sort)
-    return Choice(preset.label, f"?preset={preset.id}", is_current, key, preset.means)
-
-
-def _cursor(run: Listed, sort: str) -> str:
+def _format_cursor(run: Run, sort: str) -> str:
     value = getattr(run, SORTS[sort])
     return f"{value.isoformat() if isinstance(value, datetime) else value}~{run.pk.hex}"
 
 
-def _position(state: ListState) -> tuple[Position | None, tuple[str, ...]]:
-    if not state.after:
+def _parse_cursor(params: RunListParams) -> tuple[Cursor | None, tuple[str, ...]]:
+    """The cursor, and a sentence for one that cannot be read."""
+    if not params.after:
         return None, ()
-    value, _, key = state.after.partition("~")
+    text, _, key = params.after.partition("~")
+    value = column_time(text) if params.sort == NEWEST else parse_integer(text)
     try:
-        return (_sort_value(value, state.sort), UUID(key)), ()
+        if value is not None:
+            return (value, UUID(key)), ()
     except ValueError:
-        return None, ("This address names a place in the list that does not exist; these are the first runs.",)
+        pass
+    return None, ("This address names a place in the list that does not exist; these are the first runs.",)
 
 
-def _unknown(parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """What the address names that there is not: no part of it is dropped in silence."""
-    asked = (
-        ("preset", PRESET_BY_ID, "these are the runs without it"),
-        ("sort", SORTS, "the newest are first"),
-    )
-    named = ((name, parameters.get(name, ""), known, instead) for name, known, instead in asked)
-    return tuple(
-        f"There is no {name} “{given[:40]}”; {instead}."
-        for name, given, known, instead in named
-        if given and given not in known
-    )
-
-
-def _unknown_view(state: ListState) -> tuple[str, ...]:
-    said = "There is no such saved view, it may have been deleted; "
-    return (
-        (said + ("this is the list without it." if state.text else "these are all runs."),)
-        if state.is_view_unknown
-        else ()
-    )
-
-
-def _sort_value(text: str, sort: str) -> object:
-    if sort != NEWEST:
-        number = int(text[:20])
-        if abs(number) >= 2**63:
-            raise ValueError("no such number is stored")
-        return number
-    at = column_time(text)
-    if at is None:
-        raise ValueError("no such stamp is stored")
-    return at
-
-
-def _digest(runs: Sequence[Listed], rows: Sequence[RunRow]) -> str:
-    """Changes with any change of a shown run; its status too, which time alone changes."""
+def _digest(runs: Sequence[Run], rows: Sequence[RunRow]) -> str:
+    """Changes with any change of a shown run, and with its status, which changes with time alone."""
     parts = [f"{row.id}{run.revision}{row.status}" for run, row in zip(runs, rows, strict=True)]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()

@@ -1,42 +1,28 @@
-"""Saved views of the Runs page: listed beside the presets, kept and deleted by operators.
+"""Saved views of the Runs page: a filter and a sort under a name, listed beside the presets.
 
-kept = saved_views(project)             # one query
-view_box(kept, text="cut:yes", sort="newest", asked="", refused=None)
-save_view(project, user, name="Cut, by tokens", text="cut:yes", sort="tokens")   # raises NotSaved
+views = load_saved_views(project)       # one query
+build_view_box(views, text="cut:yes", sort="newest", view="")
+create_saved_view(project, user, name="Cut, by tokens", text="cut:yes", sort="tokens")   # raises ViewRefused
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
 
 from dashboard.filters.language import MAX_CHARACTERS, parse
 from dashboard.models import Project, SavedView
-from dashboard.prepared import given, prepared
 from dashboard.text.column_values import column_text
 
-LONGEST_NAME = 60  # characters
-MOST_VIEWS = 100  # of a project: all of them stand on the page
+MAX_NAME_CHARACTERS = 60
+MAX_VIEWS = 100  # of a project: all of them stand on the page
 
 
-class View(NamedTuple):
-    id: int
-    name: str
-    query: str
-    sort: str
-
-    @property
-    def href(self) -> str:
-        return f"?view={self.id}"
-
-
-class NotSaved(ValueError):
-    """The sentence says why; `name` is what was typed, to be mended."""
+class ViewRefused(ValueError):
+    """The sentence gives the reason; `name` is what was typed, for the form to show it again."""
 
     def __init__(self, sentence: str, name: str) -> None:
         super().__init__(sentence)
@@ -45,67 +31,57 @@ class NotSaved(ValueError):
 
 @dataclass(frozen=True)
 class ViewBox:
-    """`current` is the view that the list shows; `can_save` is false where there is nothing to keep."""
+    """`current` is the view that the list shows; `can_save` is false where the filter and sort are the default ones."""
 
-    views: Sequence[View]
-    current: View | None
+    views: Sequence[SavedView]
+    current: SavedView | None
     can_save: bool
-    refused: NotSaved | None
-    longest_name: int = LONGEST_NAME
+    refused: ViewRefused | None
+    max_name_characters: int = MAX_NAME_CHARACTERS
 
 
-@prepared
-def _views() -> QuerySet[Any, Any]:
-    found = SavedView.objects.filter(project=given("project", SavedView, "project"))
-    return found.values_list(*View._fields)
+def load_saved_views(project: Project) -> list[SavedView]:
+    """By name. Sorted here, because databases differ on the order of letters."""
+    return sorted(project.saved_views.all(), key=lambda view: (view.name.casefold(), view.name))
 
 
-def saved_views(project: Project) -> list[View]:
-    """By name. Sorted here, because the databases differ on the order of letters."""
-    return sorted(map(View._make, _views(project=project.pk)), key=lambda view: (view.name.casefold(), view.name))
+def find_view(views: Sequence[SavedView], pk: str) -> SavedView | None:
+    """The view whose id is in the address. Compared as text: an address may contain anything."""
+    return next((view for view in views if str(view.pk) == pk), None)
 
 
-def asked_view(views: Sequence[View], asked: str) -> View | None:
-    """The view whose id stands in the address. Compared as text: an address may hold anything."""
-    return next((view for view in views if str(view.id) == asked), None)
-
-
-def view_box(views: Sequence[View], *, text: str, sort: str, asked: str, refused: NotSaved | None = None) -> ViewBox:
-    """Two views may hold the same filter: the one that the address names is current, else the first."""
-    same = [view for view in views if (view.query, view.sort) == (text, sort)]
-    current = asked_view(same, asked) or next(iter(same), None)
+def build_view_box(
+    views: Sequence[SavedView], *, text: str, sort: str, view: str, refused: ViewRefused | None = None
+) -> ViewBox:
+    """Two views may have the same filter: the one that the address names is current, else the first."""
+    same = [saved for saved in views if (saved.query, saved.sort) == (text, sort)]
+    current = find_view(same, view) or next(iter(same), None)
     can_save = bool(refused) or (current is None and bool(text or sort != "newest"))
     return ViewBox(views, current, can_save, refused)
 
 
-def save_view(project: Project, user: User, *, name: str, text: str, sort: str) -> SavedView:
-    """Raises NotSaved."""
+def create_saved_view(project: Project, user: User, *, name: str, text: str, sort: str) -> SavedView:
+    """Raises ViewRefused."""
     clean = column_text(" ".join(name.split()), MAX_CHARACTERS)
-    if problem := _problem(project, clean, text):
-        raise NotSaved(problem, name)
-    kept = SavedView(project=project, name=clean, query=column_text(text, MAX_CHARACTERS), sort=sort, created_by=user)
+    if problem := _find_problem(project, clean, text):
+        raise ViewRefused(problem, name)
+    view = SavedView(project=project, name=clean, query=column_text(text, MAX_CHARACTERS), sort=sort, created_by=user)
     try:
         with transaction.atomic():
-            kept.save()
+            view.save()
     except IntegrityError:
-        raise NotSaved(
-            f"There is already a view named “{clean}”: take another name, or delete it first.", name
-        ) from None
-    return kept
+        taken = f"There is already a view named “{clean}”: choose another name, or delete it first."
+        raise ViewRefused(taken, name) from None
+    return view
 
 
-def forget_view(view: SavedView) -> None:
-    """The runs that it lists are untouched."""
-    view.delete()
-
-
-def _problem(project: Project, name: str, text: str) -> str:
+def _find_problem(project: Project, name: str, text: str) -> str:
     if not name:
         return "A view needs a name."
-    if len(name) > LONGEST_NAME:
-        return f"The name has {len(name)} characters; at most {LONGEST_NAME} are kept."
+    if len(name) > MAX_NAME_CHARACTERS:
+        return f"The name has {len(name)} characters; at most {MAX_NAME_CHARACTERS} are stored."
     if problems := parse(text).problems:
-        return f"The filter finds nothing, so it is not kept. {problems[0]}"
-    if project.saved_views.count() >= MOST_VIEWS:
-        return f"The project has {MOST_VIEWS} views, as many as there may be: delete one first."
+        return f"The filter matches nothing, so it is not saved. {problems[0]}"
+    if project.saved_views.count() >= MAX_VIEWS:
+        return f"The project has {MAX_VIEWS} views, which is the limit: delete one first."
     return ""

@@ -1,307 +1,202 @@
 """The calls of a run, one row each in the order of the source: what happened, and where the time went.
 
-One query reads the columns of one page of rows, whatever the number of calls, and never a payload.
+One query reads one page of rows, whatever the number of calls, and never a payload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q
 
 from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
-from dashboard.filters import queryset
-from dashboard.filters.language import Term
-from dashboard.ingest import run_stats
+from dashboard.filters.language import Query
+from dashboard.ingest.run_stats import halves_disagree, outcome_letter
 from dashboard.models import Call, Run, RunCall
-from dashboard.prepared import Given, given, prepared
-from dashboard.runs.child_runs import Children, ChildRun
+from dashboard.runs.child_runs import ChildRunRow, ChildRuns
+from dashboard.runs.outcome_strip import OUTCOMES
 from dashboard.runs.time_axis import MILLISECOND, Axis
 from dashboard.text.escaping import printable
 from dashboard.text.formatting import format_duration
+from dashboard.text.params import parse_integer
 
-ONLY = {"progress": ["only in progress"], "answer": ["only its answer"]}  # what told of a call, but for its own line
-NUMBERED = 5_000  # calls
+ORIGIN_FLAGS = {"progress": ["only in progress"], "answer": ["only its answer"]}  # of calls without a line of their own
+MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
-Ordered: TypeAlias = QuerySet[Any, Any]  # calls with the ordinal and inherited of one run
-STATES = {
-    "o": "answered",
-    "w": "answered; the time was a person's",
-    "c": "cut before the model",
-    "e": "failed",
-    "x": "failed, and cut before the model",
-    "u": "unanswered",
-}
-OUTCOMES = {"o": "ok", "w": "waiting", "c": "cut", "e": "failed", "x": "failed", "u": "unanswered"}  # for the colours
 
 
-class FactColumns(NamedTuple):
-    ordinal: int
-    inherited: bool
-    pk: UUID
-    tool: str
-    step: str
-    attempt: int
-    origin: str
-    child_run: UUID | None
-    status: str
-    summary: str
-    exit_status: int | None
-    source_error: bool | None
-    is_disagreeing: bool
-    started_at: datetime | None
-    duration_ms: int | None
-    tool_ms: int | None
-    is_waiting: bool
-    tokens: int
-    output_lines: int
-    seen_lines: int
-    is_cut: bool
-    is_superseded: bool
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One call as it is written out, in strings. `group` is "first step", "middle tries" and so on.
 
-
-class Facts(FactColumns):
-    """The columns of one row; what a Call answers from them is answered by Call's own properties."""
-
-    Status = Call.Status
-    has_failed: bool = Call.has_failed  # type: ignore[assignment]
-    wait_ms: int | None = Call.wait_ms  # type: ignore[assignment]
-
-
-class Row(NamedTuple):
-    """One call as it is written out. Everything is a string already: a template's filters cost more than the row.
-
-    `tie` is "first step", "middle tries" and so on: the place in a group, and what groups it (step: asked
-    for together; tries: one after a failure).
+    It has the position in a group of neighbours and their kind: `step` for calls of one model message, `tries` for
+    attempts after a failure.
     """
 
     number: str
     key: str
-    href: str
+    url: str
     outcome: str
     state: str
     tool: str
     flags: str
-    asked: str
+    label: str
     summary: str
     cut: str
     tokens: str
-    took: str
+    duration: str
     time: str
     wait: str
     work: str
     cursor: str
-    tie: str
-    children: tuple[ChildRun, ...]
+    group: str
+    children: tuple[ChildRunRow, ...]
 
 
 @dataclass(frozen=True)
-class Page:
-    """`before` rows stand above the first one here, `left` below the last."""
+class CallRowPage:
+    """`before` rows come before the first one here, `after` behind the last."""
 
-    rows: tuple[Row, ...]
-    before: int
-    left: int
-    next_cursor: str
-
-
-NOTHING = Page((), 0, 0, "")
+    rows: tuple[CallRow, ...] = ()
+    before: int = 0
+    after: int = 0
+    next_cursor: str = ""
 
 
 @dataclass(frozen=True)
-class RowsAsked:
-    """Which rows: of which calls, behind a cursor or so many; `suffix` goes behind a call's address.
+class RowSelection:
+    """The calls that match `query`, `matching` in all, behind a cursor or behind `skip` rows.
 
-    `total` counts the calls that match `terms`, whatever page is asked for.
+    `url_suffix` follows a call's address.
     """
 
-    terms: tuple[Term, ...]
-    total: int
+    query: Query
+    matching: int
     after: str = ""
     skip: int = 0
-    suffix: str = ""
+    url_suffix: str = ""
 
 
-NO_RUN = UUID(int=0)
-RUN = given("run", RunCall, "run")
-ORDINAL = given("ordinal", RunCall, "ordinal")
-CALL = given("call", Call, "id")
+def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: ChildRuns | None = None) -> CallRowPage:
+    members = run.members.select_related("call").order_by("ordinal", "call_id")
+    if selection.query:
+        members = members.filter(call__in=selection.query.calls(run).order_by())
+    before = selection.skip
+    cursor = parse_row_cursor(selection.after)
+    if cursor:
+        ordinal, call_id = cursor
+        is_beyond = Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, call_id__gt=call_id)
+        before = members.exclude(is_beyond).count()
+        members = members.filter(is_beyond)
+    start = 0 if cursor else selection.skip
+    page = list(members[start : start + settings.ROWS_PER_PAGE])
+    numbers = _load_numbers(run, page) if selection.query else map(str, range(before + 1, before + 1 + len(page)))
+    children_by_call = children.rows_by_call(axis) if children else {}
+    labels = argument_labels([member.call_id for member in page])
+    rows = []
+    for member, number, group in zip(page, numbers, _groups([member.call for member in page]), strict=True):
+        below = children_by_call.get(member.call_id) or children_by_call.get(member.call.child_run or run.pk) or ()
+        rows.append(_build_row(run, member, number, group, axis, labels, selection.url_suffix, tuple(below)))
+    after = max(0, selection.matching - before - len(rows))
+    return CallRowPage(tuple(rows), before, after, rows[-1].cursor if rows and after else "")
 
 
-class Outcome(Protocol):
-    """What a mark is chosen by; a Call and the rows read here have it alike."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def has_failed(self) -> bool: ...
-    @property
-    def is_cut(self) -> bool: ...
-    @property
-    def is_waiting(self) -> bool: ...
+def _load_numbers(run: Run, page: Sequence[RunCall]) -> list[str]:
+    """Positions in the whole run, as the strip of failed calls numbers them; none behind the first 5,000 calls."""
+    keys = run.members.order_by("ordinal", "call_id").values_list("call_id", flat=True)[:MAX_NUMBERED] if page else ()
+    positions = {key: str(position) for position, key in enumerate(keys, 1)}
+    return [positions.get(member.call_id, "") for member in page]
 
 
-def letter_of(one: Outcome) -> str:
-    """By the rule that a run's strip follows."""
-    return run_stats.outcome_letter(cast(Call, one))
-
-
-def in_order(run: Run | Given, terms: Sequence[Term] = ()) -> Ordered:
-    """The calls of a run that match, each with its place in that run."""
-    placed = queryset.filter_calls(Call.objects.in_run(cast(Run, run)), terms).annotate(
-        ordinal=F("memberships__ordinal"), inherited=F("memberships__inherited")
-    )
-    return placed.order_by("ordinal", "id")
-
-
-@prepared
-def _first_rows(terms: tuple[Term, ...], skip: int) -> Ordered:
-    return in_order(RUN, terms).values_list(*Facts._fields)[skip : skip + settings.ROWS_PER_PAGE]
-
-
-@prepared
-def _rows_behind(terms: tuple[Term, ...]) -> Ordered:
-    return in_order(RUN, terms).filter(_beyond(ORDINAL, CALL)).values_list(*Facts._fields)[: settings.ROWS_PER_PAGE]
-
-
-@prepared
-def _keys(most: int) -> Ordered:
-    return in_order(RUN).values_list("id")[:most]
-
-
-def page_of(run: Run, ask: RowsAsked, axis: Axis, children: Children | None = None) -> Page:
-    """Paths below the run's own folder are told without it: what tells one file from another is the end of its path."""
-    place = place_of(ask.after)
-    if place:
-        before = in_order(run, ask.terms).filter(_up_to(*place)).count()
-        found = _rows_behind(ask.terms, run=run.pk, ordinal=place[0], call=place[1])
-    else:
-        before = ask.skip
-        found = _first_rows(ask.terms, ask.skip, run=run.pk)
-    facts = list(map(Facts._make, found))
-    asked = argument_labels([one.pk for one in facts])
-    drawn = _Drawn(axis, children.by_call(axis) if children else {}, asked, run.cwd, ask.suffix)
-    numbers = _numbers(run, facts) if ask.terms else map(str, range(before + 1, before + 1 + len(facts)))
-    rows = [_row(*row, drawn) for row in zip(facts, numbers, _ties(facts), strict=True)]
-    left = max(0, ask.total - before - len(rows))
-    return Page(tuple(rows), before, left, rows[-1].cursor if rows and left else "")
-
-
-def _numbers(run: Run, facts: Sequence[Facts]) -> list[str]:
-    """Places in the run, whatever the filter leaves out: the strip of failed calls names them so.
-
-    None behind the first 5,000 calls; to count so far would cost more than the page.
-    """
-    places = {key: place for place, (key,) in enumerate(_keys(NUMBERED, run=run.pk), 1)} if facts else {}
-    return [str(places.get(one.pk, "")) for one in facts]
-
-
-def cursor_of(ordinal: int, call: UUID) -> str:
-    return f"{ordinal}-{call.hex}"
-
-
-def place_of(cursor: str) -> tuple[int, UUID] | None:
-    """A cursor from the address bar; anything that is none counts as the beginning."""
-    ordinal, _, key = cursor.partition("-")
-    if not ordinal.isdecimal() or len(cursor) > 52:
-        return None
+def parse_row_cursor(text: str) -> tuple[int, UUID] | None:
+    """A cursor from the address bar; None for anything else."""
+    ordinal_text, _, key = text.partition("-")
+    ordinal = parse_integer(ordinal_text)
     try:
-        return int(ordinal), UUID(hex=key)
+        return None if ordinal is None else (ordinal, UUID(hex=key))
     except ValueError:
         return None
 
 
-def _up_to(ordinal: Any, call: Any) -> Q:
-    return Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, id__lte=call)
-
-
-def _beyond(ordinal: Any, call: Any) -> Q:
-    return Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, id__gt=call)
-
-
-class _Drawn(NamedTuple):
-    """What all rows of a page are written with."""
-
-    axis: Axis
-    children: Mapping[UUID, list[ChildRun]]
-    asked: Mapping[UUID, str]
-    cwd: str
-    suffix: str
-
-
-def _row(one: Facts, number: str, tie: str, drawn: _Drawn) -> Row:
-    letter = letter_of(one)
-    key = str(one.pk)
-    bar = drawn.axis.bar(one.started_at, one.duration_ms, one.wait_ms)
-    asked, summary = drawn.asked.get(one.pk, ""), printable(shorten_paths(one.summary, drawn.cwd))
-    return Row(
+def _build_row(
+    run: Run,
+    member: RunCall,
+    number: str,
+    group: str,
+    axis: Axis,
+    labels: Mapping[UUID, str],
+    url_suffix: str,
+    children: tuple[ChildRunRow, ...],
+) -> CallRow:
+    call = member.call
+    outcome = OUTCOMES[outcome_letter(call)]
+    bar = axis.bar(call.started_at, call.duration_ms, call.wait_ms)
+    summary = printable(shorten_paths(call.summary, run.cwd))
+    # Without the time that a person took, where that is known.
+    is_work_known = not call.is_waiting and call.duration_ms is not None
+    return CallRow(
         number=number,
-        key=key,
-        href=f"/calls/{key}/{drawn.suffix}",
-        outcome=OUTCOMES[letter],
-        state=STATES[letter],
-        tool=printable(one.tool) or "not recorded",
-        flags=_flags(one),
-        asked=unless_repeated(asked, summary),
+        key=str(call.pk),
+        url=f"{call.get_absolute_url()}{url_suffix}",
+        outcome=outcome.name,
+        state=outcome.sentence,
+        tool=printable(call.tool) or "not recorded",
+        flags=", ".join(_flags(member)),
+        label=unless_repeated(labels.get(call.pk, ""), summary),
         summary=summary,
-        cut=f"{one.seen_lines:,} / {one.output_lines:,}" if one.is_cut else "",
-        tokens=f"{one.tokens:,}",
-        took=format_duration(_work_ms(one)),
-        time=_time(one, drawn.axis),
+        cut=f"{call.seen_lines:,} / {call.output_lines:,}" if call.is_cut else "",
+        tokens=f"{call.tokens:,}",
+        duration=format_duration((call.duration_ms or 0) - (call.wait_ms or 0) if is_work_known else None),
+        time=_describe_time(call, axis),
         wait=bar.wait if bar else "",
         work=bar.work if bar else "",
-        cursor=cursor_of(one.ordinal, one.pk),
-        tie=tie,
-        children=tuple(drawn.children.get(one.pk) or drawn.children.get(one.child_run or NO_RUN) or ()),
+        cursor=f"{member.ordinal}-{call.pk.hex}",
+        group=group,
+        children=children,
     )
 
 
-def _work_ms(one: Facts) -> int | None:
-    """Without the time that was a person's, where that is known."""
-    return None if one.is_waiting or one.duration_ms is None else one.duration_ms - (one.wait_ms or 0)
+def _flags(member: RunCall) -> Iterable[str]:
+    call = member.call
+    if (call.wait_ms or 0) >= LEAST_WAIT_MS:
+        yield f"waited {format_duration(call.wait_ms)}"
+    if call.attempt > 1:
+        yield f"try {call.attempt}"
+    yield from ORIGIN_FLAGS.get(call.origin, ())
+    if member.inherited:
+        yield "inherited"
+    if halves_disagree(call):
+        yield "error flag wrong"
+    if call.is_disagreeing:
+        yield "logs disagree"
+    if call.is_superseded:
+        yield "replaced later"
 
 
-def _flags(one: Facts) -> str:
-    flags = [f"waited {format_duration(one.wait_ms)}"] if (one.wait_ms or 0) >= LEAST_WAIT_MS else []
-    flags += [f"try {one.attempt}"] if one.attempt > 1 else []
-    flags += ONLY.get(one.origin, [])
-    flags += ["inherited"] if one.inherited else []
-    flags += ["halves disagree"] if run_stats.halves_disagree(cast(Call, one)) else []
-    flags += ["sources disagree"] if one.is_disagreeing else []
-    return ", ".join(flags + (["replaced later"] if one.is_superseded else []))
-
-
-def _time(one: Facts, axis: Axis) -> str:
-    """The bar in words. Without a measure of the tool's own, nobody knows how much of the time was waiting."""
-    if one.started_at is None or axis.start is None:
+def _describe_time(call: Call, axis: Axis) -> str:
+    """The bar in words. Without the tool's own measure, how much of the time was waiting is unknown."""
+    if call.started_at is None or axis.start is None:
         return "no time recorded"
-    began = format_duration((one.started_at - axis.start) // MILLISECOND)
-    took = f"began {began} into the run, took {format_duration(one.duration_ms)}"
-    if one.wait_ms is None or one.duration_ms is None:
+    began = format_duration((call.started_at - axis.start) // MILLISECOND)
+    took = f"began {began} into the run, took {format_duration(call.duration_ms)}"
+    if call.wait_ms is None or call.duration_ms is None:
         return f"{took}, a wait for permission included"
-    return f"{took}: {format_duration(one.wait_ms)} waiting, {format_duration(one.duration_ms - one.wait_ms)} work"
+    return f"{took}: {format_duration(call.wait_ms)} waiting, {format_duration(call.duration_ms - call.wait_ms)} work"
 
 
-def _ties(facts: Sequence[Facts]) -> list[str]:
-    """Place and kind for each of `facts`: neighbours that are tries of one call, else calls of one step."""
-    kinds = ["", *(_tie_kind(first, second) for first, second in pairwise(facts)), ""]
-    return [f"{_place(above, below)} {below or above}".strip() for above, below in pairwise(kinds)] if facts else []
+def _groups(calls: Sequence[Call]) -> Iterable[str]:
+    """Position and kind for each call: neighbours that are tries of one call, else calls of one step."""
+    kinds = ["", *(_group_kind(first, second) for first, second in pairwise(calls)), ""]
+    for above, below in pairwise(kinds[: len(calls) + 1]):
+        position = "middle" if above and above == below else "first" if below else "last" if above else ""
+        yield f"{position} {below or above}".strip()
 
 
-def _tie_kind(first: Facts, second: Facts) -> str:
+def _group_kind(first: Call, second: Call) -> str:
     if second.attempt == first.attempt + 1 and second.tool == first.tool:
         return "tries"
     return "step" if first.step and first.step == second.step else ""
-
-
-def _place(above: str, below: str) -> str:
-    """Where a row stands in its group, by what ties it to the row above and to the one below."""
-    if above and above == below:
-        return "middle"
-    return "first" if below else "last" if above else ""

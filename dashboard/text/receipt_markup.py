@@ -79,7 +79,7 @@ class _ItemTags:
 
     def __init__(self, links: ItemLinks, otherwise: Callable[[SegmentSource], str]) -> None:
         self._index_of, self._otherwise = links.index, otherwise
-        self._opening = f'<span class="from" data-pointer="{escape_attribute(links.canonical)}'
+        self._opening = f'<span class="linked" data-pointer="{escape_attribute(links.canonical)}'
         between = f'" data-recorded="{escape_attribute(links.recorded)}'
         self._members = {
             theirs: (f"/{escape_attribute(ours)}{between}", f'/{escape_attribute(theirs)}"')
@@ -169,15 +169,15 @@ class Links:
 
     def _stem_of(self, above: str) -> _Stem:
         canonical = self.canonical(above)
-        opening = None if canonical is None else f'<span class="from" data-pointer="{escape_attribute(canonical)}/'
+        opening = None if canonical is None else f'<span class="linked" data-pointer="{escape_attribute(canonical)}/'
         return _Stem(above, opening, f'" data-recorded="{escape_attribute(above)}/')
 
     def _named(self, source: SegmentSource) -> str:
         own = f'{NAMED[source.document]}="{escape_attribute(source.pointer)}"'
         canonical = self.of(source)
         if canonical is None:
-            return f'<span class="from" {own}'
-        return f'<span class="from" data-pointer="{escape_attribute(canonical)}" {own}'
+            return f'<span class="linked" {own}'
+        return f'<span class="linked" data-pointer="{escape_attribute(canonical)}" {own}'
 
 
 def receipt_window(receipt: Receipt, links: Links, start: int, limit: int, *, spaces: bool = False) -> ReceiptWindow:
@@ -236,6 +236,6 @@ def _text_window(part: TextPart, links: Links, start: int, limit: int, *, spaces
         room -= len(written)
         if room < 0:
             break
-    html = f'<span class="own">{"".join(out)}</span>' if out else ""
+    html = f'<span class="segments">{"".join(out)}</span>' if out else ""
     end = start + sum([len(segment.text) for segment in shown[: len(out)]])
     return TextChunk(html=mark_safe(html), start=start, end=end, total=len(text))

@@ -1,7 +1,7 @@
 """Foreign text as markup: HTML escaped, and a mark for each character that has no shape or a dangerous one.
 
 A mark stands for exactly one character that is not in the page. Its code point is in `data-code`, from which
-call.js puts the character back when text is copied (drawn spaces have the class `sp`: · is a space, → before
+call.js puts the character back when text is copied (drawn spaces have the class `mark-space`: · is a space, → before
 a tab and ↵ before a newline are nothing); the text form of a page (`?as=text`) has the characters themselves.
 """
 
@@ -64,4 +64,4 @@ def _draw_mark(character: str) -> str:
 
 
 def _space(match: re.Match[str]) -> str:
-    return f'<i class="sp">{match.group().translate(_SPACE_SHAPES)}</i>'
+    return f'<i class="mark-space">{match.group().translate(_SPACE_SHAPES)}</i>'

@@ -1,4 +1,4 @@
-"""The list of runs, and deleting one. The pages of a single run are in `run_pages`."""
+"""The pages of runs: the list and its saved views, one run, what its model saw, its replay, and deleting one."""
 
 from __future__ import annotations
 
@@ -7,38 +7,126 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_GET, require_http_methods, require_POST, require_safe
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.ingest.deletion import delete_run
-from dashboard.runs.facets import forget_counts
-from dashboard.runs.peek import peek_at
-from dashboard.runs.run_list import ListState, run_page, sidebar
-from dashboard.runs.saved_views import saved_views, view_box
+from dashboard.models import Run
+from dashboard.runs.facets import clear_facet_counts, load_facet_groups
+from dashboard.runs.model_history import load_history, load_message_page, raw_message
+from dashboard.runs.peek import load_peek
+from dashboard.runs.replay import ReplayedReceipts
+from dashboard.runs.replay_page import load_replay_page, load_switch
+from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_run_page
+from dashboard.runs.run_list import RunListParams, build_run_list
+from dashboard.runs.saved_views import ViewRefused, build_view_box, create_saved_view, load_saved_views
+from dashboard.text.params import Params
 from dashboard.views.rendering import render_page
-from dashboard.views.run_pages import detail, model_view, replay
 
-__all__ = ["delete", "detail", "index", "model_view", "replay"]
+NOTHING_NEW = 204
+UNPROCESSABLE = 422
 
 
 @require_safe
 def index(request: OperatorRequest) -> HttpResponse:
-    # The rows alone are fetched by an address that spells the filter out.
-    views = [] if request.htmx and "view" not in request.GET else saved_views(request.project)
-    state = ListState.from_address(request.GET, views)
-    peek = peek_at(request.project, state.peek, state.without_peek)
+    # Requests for the rows alone have the filter in their address, never a saved view.
+    views = [] if request.htmx and "view" not in request.GET else load_saved_views(request.project)
+    params = RunListParams.from_query(request.GET, views)
+    peek = None
+    if request.GET.get("peek"):
+        peek = load_peek(request.project, Params(request.GET).uuid("peek"), params.page_url)
     if request.htmx and request.htmx.target == "peek":
         response = render(request, "runs/_peek.html", {"peek": peek})
         patch_vary_headers(response, ["HX-Request", "HX-Target"])
         return response
-    page = run_page(request.project, state)
-    if request.htmx and state.seen == page.digest:
-        return HttpResponse(status=204)
-    box = view_box(views, text=state.text, sort=state.sort, asked=request.GET.get("view", ""))
-    facets = [] if request.htmx else sidebar(request.project, page)
+    page = build_run_list(request.project, params)
+    if request.htmx and params.seen == page.digest:
+        return HttpResponse(status=NOTHING_NEW)
+    box = build_view_box(views, text=params.text, sort=params.sort, view=request.GET.get("view", ""))
+    facets = [] if request.htmx else load_facet_groups(request.project, page.query, params.filter_url)
     context = {"page": page, "facets": facets, "peek": peek, "views": box}
     return render_page(request, "runs/list.html", context, partial="rows")
+
+
+@require_POST
+def save_view(request: OperatorRequest) -> HttpResponse:
+    """Redirects to the saved view, or shows the list again with the reason beside the name."""
+    _require_operator(request)
+    params = RunListParams.from_query(request.POST)
+    try:
+        name = request.POST.get("name", "")
+        view = create_saved_view(request.project, request.user, name=name, text=params.text, sort=params.sort)
+    except ViewRefused as refused:
+        page = build_run_list(request.project, params)
+        views = load_saved_views(request.project)
+        context = {
+            "page": page,
+            "facets": load_facet_groups(request.project, page.query, params.filter_url),
+            "peek": None,
+            "views": build_view_box(views, text=params.text, sort=params.sort, view="", refused=refused),
+        }
+        return render(request, "runs/list.html", context, status=UNPROCESSABLE)
+    return redirect(f"{reverse('run-list')}?view={view.pk}")
+
+
+@require_POST
+def delete_view(request: OperatorRequest, pk: int) -> HttpResponse:
+    """Redirects to the list with the filter and sort of the deleted view."""
+    _require_operator(request)
+    view = get_object_or_404(request.project.saved_views, pk=pk)
+    view.delete()
+    return redirect(reverse("run-list") + RunListParams(view.query, view.sort).url())
+
+
+def _require_operator(request: OperatorRequest) -> None:
+    if not request.membership.may_write:
+        raise PermissionDenied("Only operators of the project save and delete views.")
+
+
+@require_GET
+def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    run = _get_run(request, pk)
+    params = RunDetailParams(request.GET)
+    if is_unchanged(run, params):
+        return HttpResponse(status=NOTHING_NEW)
+    switch = load_switch(run, request.GET, "q", "time", "skip")
+    is_next = bool(params.after) and params.since is None
+    context = {"page": load_run_page(run, params, switch)}
+    return render_page(request, "runs/detail.html", context, partial="rows" if is_next else "live")
+
+
+@require_GET
+def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    run = _get_run(request, pk)
+    params = Params(request.GET)
+    if "message" in params:
+        key = params.uuid("message")
+        if "raw" in params:
+            return raw_message(run, key)
+        page = load_message_page(run, key, params.integer("from", default=0))
+        return render(request, "runs/message.html", {"page": page})
+    switch = load_switch(run, request.GET, "after", "before", "at")
+    history = load_history(
+        run,
+        after=params.text("after"),
+        before=params.text("before"),
+        at_end=params.text("at") == "end",
+        replayed=ReplayedReceipts(run, switch.view.replay) if switch.view else None,
+    )
+    context = {"run": run, "history": history, "switch": switch}
+    return render_page(request, "runs/model.html", context, partial="entries")
+
+
+@require_GET
+def replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    page = load_replay_page(_get_run(request, pk), request.GET)
+    return render_page(request, "runs/replay.html", {"page": page}, partial="weights")
+
+
+def _get_run(request: OperatorRequest, pk: UUID) -> Run:
+    return get_object_or_404(request.project.runs.select_related("parent"), pk=pk)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -49,5 +137,5 @@ def delete(request: OperatorRequest, pk: UUID) -> HttpResponse:
     if request.method != "POST":
         return render(request, "runs/delete.html", {"run": run, "child_count": run.children.count()})
     delete_run(run)
-    forget_counts(request.project)
+    clear_facet_counts(request.project)
     return redirect("run-list")

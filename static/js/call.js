@@ -7,7 +7,7 @@ const ANY = NAMES.map((name) => `[data-${name}]`).join(",");
 const SPOKEN = { pointer: "canonical", recorded: "recorded", args: "arguments" };
 let held = null;
 
-const isText = (element) => element.matches(".from");
+const isText = (element) => element.matches(".linked");
 const within = (pointer, ancestor) => pointer === ancestor || pointer.startsWith(`${ancestor}/`);
 
 /* From characters to the one field: the field itself, else the nearest shown one around it.
@@ -84,7 +84,7 @@ function spanRange(start, end) {
     const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const node = walker.currentNode;
-      const isDrawn = node.parentElement.matches(".sp");
+      const isDrawn = node.parentElement.matches(".mark-space");
       let offset = 0;
       for (const text of node.parentElement.closest(".mark") ? [node.data] : node.data) {
         const isOwn = !(isDrawn && /[→↵]/.test(text)); /* drawn before a tab or a newline, and nothing by itself */
@@ -116,7 +116,7 @@ function holdSpan(link) {
 }
 
 function clear() {
-  for (const lit of document.querySelectorAll(".lit, .around")) lit.classList.remove("lit", "held", "around");
+  for (const lit of document.querySelectorAll(".is-linked, .is-around")) lit.classList.remove("is-linked", "is-held", "is-around");
   globalThis.CSS?.highlights?.delete("linked");
 }
 
@@ -124,18 +124,18 @@ function clear() {
 function light(element, isHeld) {
   clear();
   const others = partners(element);
-  element.classList.add("lit");
-  element.classList.toggle("held", isHeld);
+  element.classList.add("is-linked");
+  element.classList.toggle("is-held", isHeld);
   let place = others[0] ?? null;
   for (const one of others) {
     const range = isText(element) && globalThis.CSS?.highlights ? exactRange(one, element) : null;
     if (range) {
       CSS.highlights.set("linked", new Highlight(range));
-      one.classList.add("around");
+      one.classList.add("is-around");
       place = range;
     } else {
-      one.classList.add("lit");
-      one.classList.toggle("held", isHeld);
+      one.classList.add("is-linked");
+      one.classList.toggle("is-held", isHeld);
     }
   }
   say(element, others);
@@ -149,7 +149,7 @@ function say(element, others) {
   const field = names.map((name) => `${SPOKEN[name]} ${element.dataset[name] || "(the whole)"}`).join(", ");
   const texts = isText(element) ? [element] : others.filter(isText);
   const count = texts.reduce((sum, one) => sum + plain(one).length, 0);
-  const text = document.querySelector("[data-says]")?.dataset.says ?? "receipt";
+  const text = document.querySelector("[data-text-name]")?.dataset.textName ?? "receipt";
   status.textContent = texts.length
     ? `${field}: ${count.toLocaleString("en")} character${count === 1 ? "" : "s"} in the ${text} shown here`
     : `${field}: nothing of it is in the ${text} shown here`;
@@ -187,7 +187,7 @@ function reveal(place, element) {
 
 /* n and p walk the pieces of the receipt, one field at a time: no tab stop for each of hundreds. */
 function step(by) {
-  const texts = [...document.querySelectorAll("#halves .from")];
+  const texts = [...document.querySelectorAll("#halves .linked")];
   const key = (one) => one.dataset.pointer ?? one.dataset.recorded ?? `args ${one.dataset.args}`;
   const heads = texts.filter((one, at) => at === 0 || key(one) !== key(texts[at - 1]));
   const now = heads.findIndex((one) => held && key(one) === key(held));
@@ -200,7 +200,7 @@ function step(by) {
 function plain(node) {
   const copy = node.cloneNode(true);
   for (const mark of copy.querySelectorAll(".mark[data-code]")) mark.replaceWith(String.fromCodePoint(Number(mark.dataset.code)));
-  for (const drawn of copy.querySelectorAll(".sp")) drawn.replaceWith(drawn.textContent.replace(/[→↵]/g, "").replaceAll("·", " "));
+  for (const drawn of copy.querySelectorAll(".mark-space")) drawn.replaceWith(drawn.textContent.replace(/[→↵]/g, "").replaceAll("·", " "));
   return copy.textContent;
 }
 
@@ -234,7 +234,7 @@ document.addEventListener("mouseover", (event) => {
   if (held) return;
   const element = event.target.closest?.(ANY);
   if (element && element.closest("#main") && !element.matches(".jf")) light(element, false);
-  else if (document.querySelector(".lit")) release();
+  else if (document.querySelector(".is-linked")) release();
 });
 
 document.addEventListener("focusin", (event) => {
@@ -255,7 +255,7 @@ document.addEventListener("click", (event) => {
     return;
   }
   for (const menu of document.querySelectorAll("[data-menu][open]")) if (!menu.contains(event.target)) menu.open = false;
-  const element = event.target.closest?.(".from, .jv, .field-link, .spoken");
+  const element = event.target.closest?.(".linked, .jv, .field-link, .spoken");
   if (!element || !document.getSelection().isCollapsed) return;
   if (element === held) release();
   else hold(element);

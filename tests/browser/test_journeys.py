@@ -42,7 +42,7 @@ def test_from_the_sign_in_link_to_the_line_that_the_model_never_saw(page: Page, 
     page.locator(f'a[href*="/calls/{cut_call.pk}/"]').first.click()
     expect(page.locator("main h1")).to_have_text(cut_call.tool)
     expect(page.locator('[data-half="canonical"]')).to_contain_text('"tool_name"')
-    expect(page.locator('[data-half="receipt"] .from').first).to_be_visible()
+    expect(page.locator('[data-half="receipt"] .linked').first).to_be_visible()
     page.get_by_role("link", name=re.compile("^Go to line")).first.click()
     expect(page.locator("[data-highlighted]")).to_have_attribute("data-seen", "no")
 
@@ -52,7 +52,7 @@ def test_hovering_a_field_lights_up_its_characters_and_the_other_way_round(
 ) -> None:
     call = Call.objects.filter(tool="Glob", receipt_lines__gt=3).order_by("pk")[0]
     operator_page.goto(f"/calls/{call.pk}/")
-    piece = operator_page.locator("#halves .from[data-pointer]").first
+    piece = operator_page.locator("#halves .linked[data-pointer]").first
     pointer = piece.get_attribute("data-pointer")
     field = operator_page.locator(f'[data-half="canonical"] [data-pointer="{pointer}"]').first
     piece.hover()
@@ -88,9 +88,9 @@ def test_the_same_way_with_the_keyboard_alone(operator_page: Page, cut_call: Cal
         operator_page.wait_for_url(lambda url, before=before: url != before)
     assert str(cut_call.pk) in operator_page.url
     keys.press("n")
-    expect(operator_page.locator("#halves .from.lit").first).to_be_visible()
+    expect(operator_page.locator("#halves .linked.is-linked").first).to_be_visible()
     keys.press("Escape")
-    expect(operator_page.locator("#halves .from.lit")).to_have_count(0)
+    expect(operator_page.locator("#halves .linked.is-linked")).to_have_count(0)
     keys.press("r")
     expect(operator_page.locator('[data-half="recorded"]')).to_be_visible()
     keys.press("g")
@@ -144,7 +144,7 @@ def test_the_first_screen_is_usable_before_any_fragment(browse: Browse, cut_call
     page = browse(signed_in=True, java_script_enabled=False)
     page.goto(f"/calls/{cut_call.pk}/")
     expect(page.locator('[data-half="canonical"]')).to_contain_text('"summary_text"')
-    expect(page.locator('[data-half="receipt"] .from').first).to_be_visible()
+    expect(page.locator('[data-half="receipt"] .linked').first).to_be_visible()
     page.get_by_role("link", name=re.compile("As recorded")).click()
     expect(page.locator('[data-half="recorded"]')).to_be_visible()
 

@@ -86,7 +86,7 @@ def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Proje
     operator_page.keyboard.press("PageDown")
     expect(said).not_to_have_text(whole)
     operator_page.keyboard.press("s")  # a slider takes no letters
-    expect(operator_page.locator("#written .sp").first).to_be_visible()
+    expect(operator_page.locator("#written .mark-space").first).to_be_visible()
 
 
 def test_a_key_shows_what_a_variant_would_have_said_and_the_same_key_or_escape_goes_back(
@@ -103,7 +103,7 @@ def test_a_key_shows_what_a_variant_would_have_said_and_the_same_key_or_escape_g
     assert not serious(operator_page)
     operator_page.keyboard.press("n")  # a source link: the field lights up in the canonical half
     expect(operator_page.locator("[data-link-status]")).to_contain_text("in the text of markdown shown here")
-    expect(operator_page.locator("[data-half=canonical] :is(.lit, .around)")).not_to_have_count(0)
+    expect(operator_page.locator("[data-half=canonical] :is(.is-linked, .is-around)")).not_to_have_count(0)
     operator_page.keyboard.press("Escape")  # lets go first
     expect(right).to_contain_text("What markdown would have said")
     press(operator_page, "Escape", lambda: expect(right).not_to_contain_text("would have said"))

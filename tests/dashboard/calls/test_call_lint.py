@@ -58,7 +58,7 @@ def test_a_receipt_in_order_has_no_list(client: Client, run: Run) -> None:
 
 
 def looked(page: str) -> str:
-    found = re.search(r'<p class="looked muted">.*?</p>', page, re.DOTALL)
+    found = re.search(r'<p class="lint-reach muted">.*?</p>', page, re.DOTALL)
     return " ".join(text_of(found[0]).split()) if found else ""
 
 

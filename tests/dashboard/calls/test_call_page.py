@@ -84,7 +84,9 @@ def test_both_halves_stand_side_by_side(client: Client, run: Run) -> None:
 
 def test_a_field_and_its_characters_carry_the_same_pointer(client: Client, run: Run) -> None:
     page = body(client, bash(run, "hello\nworld"))
-    linked = re.search(r'<span class="from" data-pointer="([^"]+)" data-recorded="/stdout" data-at="0-11">hello', page)
+    linked = re.search(
+        r'<span class="linked" data-pointer="([^"]+)" data-recorded="/stdout" data-at="0-11">hello', page
+    )
     assert linked
     assert f'data-pointer="{linked[1]}">&quot;hello' in page
     assert "11 of 11 characters come from the result" in page
@@ -100,7 +102,9 @@ def test_the_recorded_result_is_one_key_away_and_lights_up_too(client: Client, r
 def test_the_runtimes_own_words_are_told_apart(client: Client, run: Run) -> None:
     result = read_result("one\ntwo", 1, 2)
     page = body(client, recorded(run, "Read", {"file_path": "/a"}, result, "     1→one\n     2→two\n"))
-    assert re.search('"own">     1→<span [^>]* data-at="0-3">one</span>\n     2→<span [^>]*>two</span>\n</span>', page)
+    assert re.search(
+        '"segments">     1→<span [^>]* data-at="0-3">one</span>\n     2→<span [^>]*>two</span>\n</span>', page
+    )
     assert "the rest are the runtime" in page
 
 
@@ -247,7 +251,7 @@ def test_htmx_gets_the_halves_alone(client: Client, run: Run) -> None:
     page = response.content.decode()
     assert response["Vary"].count("HX-Request") == 1
     assert page.strip().startswith('<div id="halves"')
-    assert '<i class="sp">↵\n</i>' in page
+    assert '<i class="mark-space">↵\n</i>' in page
 
 
 def test_hostile_output_is_shown_as_text(client: Client, run: Run) -> None:

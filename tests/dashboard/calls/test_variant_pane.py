@@ -54,7 +54,7 @@ def test_one_url_gives_the_fragment_and_the_page(client: Client, run: Run) -> No
 
 def test_its_text_is_linked_to_the_canonical_half(client: Client, run: Run) -> None:
     html = body(client, bash(run, "hello\nworld\n"), "?right=variant-markdown")
-    linked = re.search(r'<span class="from" data-pointer="(/result/[^"]+)" data-at="0-12">hello', half(html))
+    linked = re.search(r'<span class="linked" data-pointer="(/result/[^"]+)" data-at="0-12">hello', half(html))
     assert linked
     assert f'data-pointer="{linked[1]}">&quot;hello' in html.partition('data-half="variant"')[0]
 

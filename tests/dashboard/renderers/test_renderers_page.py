@@ -71,7 +71,7 @@ def test_samples_of_every_family_have_their_preview(client: Client, run: Run, ow
     for name in {names[0], names[-1], *(one for one in names if one.endswith("/error"))}:
         html = page(client, f"/renderers/{owner.name}/?sample={name}")
         assert "Written now, not what a model got." in words(html), name
-        assert 'class="own"' in html or 'class="from"' in html, name
+        assert 'class="segments"' in html or 'class="linked"' in html, name
 
 
 def test_a_recorded_call_is_found_by_its_address_and_by_the_agents_own_id(client: Client, run: Run) -> None:
@@ -85,7 +85,7 @@ def test_a_recorded_call_is_found_by_its_address_and_by_the_agents_own_id(client
 @pytest.mark.rendering
 def test_the_text_is_linked_to_the_canonical_half(client: Client, run: Run) -> None:
     html = page(client, f"{PAGE}?call={bash(run, OUTPUT).pk}&against=none")
-    linked = re.search(r'<span class="from" data-pointer="(/result/[^"]+)" data-at="0-(\d+)">line 0', html)
+    linked = re.search(r'<span class="linked" data-pointer="(/result/[^"]+)" data-at="0-(\d+)">line 0', html)
     assert linked
     assert f'data-pointer="{linked[1]}">&quot;line 0' in html
 

@@ -8,8 +8,9 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Project, Run
-from dashboard.runs.run_detail import Ask, run_page
+from dashboard.runs.run_detail import RunDetailParams, load_run_page
 from tests.dashboard.factories import START, create_call, create_run
+from tests.dashboard.page_text import Page, parse_page
 
 
 @pytest.fixture
@@ -17,30 +18,35 @@ def run(project: Project) -> Run:
     return create_run(project, "session-one", title="Fix the login", ended_at=START + timedelta(seconds=100))
 
 
-def text_of(client: Client, run: Run) -> str:
+def load(client: Client, run: Run) -> Page:
     response = client.get(f"/runs/{run.pk}/")
     assert response.status_code == 200
-    return response.content.decode()
+    return parse_page(response)
+
+
+def links(page: Page) -> list[str]:
+    """The addresses of the rows, in their order."""
+    return [row["href"].partition("?")[0] for row in page.select(".waterfall a.call-row")]
 
 
 @pytest.mark.usefixtures("alice")
 def test_a_child_run_stands_below_the_call_that_started_it(client: Client, project: Project, run: Run) -> None:
     parent = create_call(run, line=1, tool="Task", summary="call of line 1")
-    create_call(run, line=2, summary="call of line 2")
+    second = create_call(run, line=2, summary="call of line 2")
     child = create_run(project, title="Look around", parent=run, parent_call=parent.pk, call_count=7, failed_count=1)
-    html = text_of(client, run)
-    assert html.index("call of line 1") < html.index(f'href="/runs/{child.pk}/"') < html.index("call of line 2")
-    assert "7 calls, 1 failed, 0 cut" in html
-    assert "and 1 in child runs" in html
-    assert f'href="/runs/{run.pk}/"' in text_of(client, child)
+    page = load(client, run)
+    assert links(page) == [f"/calls/{parent.pk}/", f"/runs/{child.pk}/", f"/calls/{second.pk}/"]
+    assert page.select_one(".child-row em").text == "7 calls, 1 failed, 0 cut"
+    assert page.facts["Failed"] == "0 and 1 in child runs"
+    assert load(client, child).by_role("link", "Fix the login")["href"] == f"/runs/{run.pk}/"
 
 
 @pytest.mark.usefixtures("alice")
 def test_a_child_run_that_no_call_names_is_listed_all_the_same(client: Client, project: Project, run: Run) -> None:
     create_run(project, title="Lost child", parent=run)
-    html = text_of(client, run)
-    assert "Child runs that no call here names" in html
-    assert "Lost child" in html
+    page = load(client, run)
+    assert page.by_role("heading", "Child runs that no call here names")
+    assert page.by_role("link", "Lost child")
 
 
 @pytest.mark.usefixtures("alice")
@@ -48,24 +54,25 @@ def test_a_child_run_that_only_its_call_names_stands_below_it_and_nowhere_else(
     client: Client, project: Project, run: Run
 ) -> None:
     child = create_run(project, title="Look around", parent=run)
-    create_call(run, line=1, tool="Task", child_run=child.pk)
-    html = text_of(client, run)
-    assert html.count(f'href="/runs/{child.pk}/"') == 1
-    assert "no call here names" not in html
+    call = create_call(run, line=1, tool="Task", child_run=child.pk)
+    page = load(client, run)
+    assert links(page) == [f"/calls/{call.pk}/", f"/runs/{child.pk}/"]
+    assert not page.all_by_text("no call here names")
 
 
 @pytest.mark.usefixtures("alice")
 def test_what_a_subagent_started_stands_below_it_whatever_parent_was_recorded(
     client: Client, project: Project, run: Run
 ) -> None:
-    child, deepest, circle = (create_run(project, name, title=name, parent=run) for name in ("child", "deepest", "me"))
+    child, deepest, cycle = (create_run(project, name, title=name, parent=run) for name in ("child", "deepest", "me"))
     create_call(run, line=1, child_run=child.pk)
     create_call(child, line=1, child_run=deepest.pk)
-    create_call(circle, line=1, child_run=circle.pk)
-    page = run_page(run, Ask())
-    assert [(one.title, one.depth) for one in page.calls.rows[0].children] == [("child", 0), ("deepest", 1)]
-    assert [one.title for one in page.loose] == ["me"]
-    assert f'href="/runs/{deepest.pk}/"' in text_of(client, child)
+    create_call(cycle, line=1, child_run=cycle.pk)
+    page = load_run_page(run, RunDetailParams({}))
+    assert [(row.run.title, row.depth) for row in page.calls.rows[0].children] == [("child", 0), ("deepest", 1)]
+    assert [row.run.title for row in page.loose] == ["me"]
+    assert f"/runs/{deepest.pk}/" in links(load(client, child))
     create_call(deepest, line=1, child_run=child.pk)
-    page = run_page(run, Ask())
-    assert {one.title for one in (*page.calls.rows[0].children, *page.loose)} == {"child", "deepest", "me"}
+    page = load_run_page(run, RunDetailParams({}))
+    rows = (*page.calls.rows[0].children, *page.loose)
+    assert {row.run.title for row in rows} == {"child", "deepest", "me"}

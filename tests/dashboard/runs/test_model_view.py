@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 
 import pytest
@@ -10,8 +9,8 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.models import Project, Receipt, Run, RunCall
-from dashboard.runs.history_rows import WHOLE_BYTES
-from dashboard.runs.model_history import PAGE, Entry, history_of
+from dashboard.runs.model_history import MAX_ITEMS, HistoryEntry, load_history
+from dashboard.runs.timeline import WHOLE_BYTES
 from dashboard.text.payload_preview import Payload, preview_parts
 from tests.dashboard.factories import (
     START,
@@ -21,6 +20,7 @@ from tests.dashboard.factories import (
     create_receipt,
     create_run,
 )
+from tests.dashboard.page_text import Page, parse_page
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
@@ -31,10 +31,10 @@ def run(project: Project) -> Run:
     return create_run(project, "session-one", title="Fix the login")
 
 
-def text_of(client: Client, run: Run, asked: str = "", **headers: str) -> str:
-    response = client.get(f"/runs/{run.pk}/model/{asked}", headers=headers)
+def load(client: Client, run: Run, query: str = "", **headers: str) -> Page:
+    response = client.get(f"/runs/{run.pk}/model/{query}", headers=headers)
     assert response.status_code == 200
-    return response.content.decode()
+    return parse_page(response)
 
 
 def receipt_at(call_line: int, run: Run, text: str, *, line: int, **fields: object) -> Receipt:
@@ -46,11 +46,11 @@ def receipt_at(call_line: int, run: Run, text: str, *, line: int, **fields: obje
     return receipt
 
 
-def said(entries: tuple[Entry, ...]) -> list[str]:
+def texts(entries: tuple[HistoryEntry, ...]) -> list[str]:
     return [" ".join([entry.kind, *(str(text.body) for text in entry.texts)]) for entry in entries]
 
 
-def notes(entry: Entry) -> list[str]:
+def notes(entry: HistoryEntry) -> list[str]:
     return [note.text for note in entry.notes]
 
 
@@ -58,7 +58,7 @@ def test_messages_calls_and_receipts_stand_in_the_order_of_the_recording(run: Ru
     create_message(run, "Please list the files.", line=1)
     receipt_at(2, run, "a.py\nb.py", line=3)
     create_message(run, [{"type": "text", "text": "There are two."}], role="assistant", line=4)
-    assert said(history_of(run).entries) == [
+    assert texts(load_history(run).entries) == [
         "message Please list the files.",
         "call echo hello",
         "receipt a.py\nb.py",
@@ -74,15 +74,15 @@ def test_parts_are_parts_and_unknown_blocks_are_their_json(run: Run) -> None:
         {"type": "hologram", "depth": 3},
     ]
     create_message(run, blocks, role="assistant", line=1)
-    texts = history_of(run).entries[0].texts
-    assert [(text.label, str(text.body)) for text in texts] == [
+    parts = load_history(run).entries[0].texts
+    assert [(part.label, str(part.body)) for part in parts] == [
         ("thinking", "Hm."),
         ("", "Look:"),
         ("image", "image/png, 3 B"),
         ("hologram", "{&quot;type&quot;:&quot;hologram&quot;,&quot;depth&quot;:3}"),
     ]
     receipt_at(2, run, blocks[1:3], line=3)
-    assert notes(history_of(run).entries[-1]) == ["recorded as seen", "images not counted"]
+    assert notes(load_history(run).entries[-1]) == ["recorded as seen", "images not counted"]
 
 
 @pytest.mark.parametrize(
@@ -95,24 +95,24 @@ def test_parts_are_parts_and_unknown_blocks_are_their_json(run: Run) -> None:
 )
 def test_only_an_exact_receipt_is_said_to_have_been_seen(run: Run, fidelity: str, words: str) -> None:
     receipt_at(1, run, "text", line=2, fidelity=fidelity)
-    assert notes(history_of(run).entries[1])[0] == words
+    assert notes(load_history(run).entries[1])[0] == words
 
 
 def test_a_call_without_a_receipt_says_that_nothing_answered_it(run: Run) -> None:
     create_call(run, line=1)
-    assert notes(history_of(run).entries[0]) == ["no receipt recorded: nothing answered this call"]
+    assert notes(load_history(run).entries[0]) == ["no receipt recorded: nothing answered this call"]
 
 
 def test_what_stood_before_a_compaction_is_marked_and_the_gauge_begins_again(run: Run) -> None:
     create_message(run, "long ago", line=1, tokens=700)
     create_event(run, "compact_boundary", line=2, message="Conversation compacted", at=START)
     create_message(run, "the summary", line=3, tokens=50)
-    before, mark, after = history_of(run).entries
+    before, mark, after = load_history(run).entries
     assert notes(before) == ["compacted away later"]
     assert before.notes[0].title == (
         "The history was compacted at line 2 (2026-03-01 09:00:00 UTC); after that the model no longer saw this."
     )
-    assert mark.who == "Conversation compacted. The model no longer saw anything above this line."
+    assert mark.heading == "Conversation compacted. The model no longer saw anything above this line."
     assert notes(after) == []
     assert [entry.running for entry in (before, mark, after)] == [700, 0, 50]
 
@@ -120,11 +120,11 @@ def test_what_stood_before_a_compaction_is_marked_and_the_gauge_begins_again(run
 def test_of_what_a_compaction_may_have_kept_nobody_says_that_it_was_gone(run: Run) -> None:
     create_message(run, "long ago", line=1, tokens=700)
     create_event(run, "partial_compact_boundary", line=2, message="compacted, but for 2 messages that stayed", at=START)
-    before, mark = history_of(run).entries
+    before, mark = load_history(run).entries
     assert notes(before) == ["compacted later, perhaps kept"]
     unless = "this, unless it is in a message that stayed (compacted, but for 2 messages that stayed)."
     assert before.notes[0].title.endswith(unless)
-    assert mark.who.endswith(
+    assert mark.heading.endswith(
         "The model no longer saw anything else above this line; what stayed is not in the count below."
     )
 
@@ -134,14 +134,14 @@ def test_a_replaced_receipt_says_so_where_it_stood_and_where_it_stopped(run: Run
     Receipt.objects.filter(pk=old.pk).update(superseded_line=5, superseded_reason="micro-compaction")
     new = create_receipt(old.call, "[cleared]", seq=2, tokens=3)
     Receipt.objects.filter(pk=new.pk).update(line=5)
-    entries = history_of(run).entries
+    entries = load_history(run).entries
     assert [entry.kind for entry in entries] == ["call", "receipt", "receipt", "replacement"]
-    assert "no longer stood from line 5: micro-compaction" in notes(entries[1])
-    assert entries[3].who == "From here on 1 earlier receipt no longer stands: micro-compaction."
+    assert "cleared from the context at line 5: micro-compaction" in notes(entries[1])
+    assert entries[3].heading == "1 earlier receipt cleared from the context: micro-compaction."
     args = entries[0].tokens
     assert entries[3].running == args + 3
     create_event(run, "compact_boundary", line=4)
-    entries = history_of(run).entries
+    entries = load_history(run).entries
     assert [(entry.kind, entry.running) for entry in entries[2:]] == [
         ("compaction", 0),
         ("receipt", 3),
@@ -154,68 +154,65 @@ def test_an_inherited_call_keeps_its_receipt_beside_it(project: Project, run: Ru
     fork = create_run(project, "fork")
     RunCall.objects.create(run=fork, call=receipt.call, ordinal=2, inherited=True)
     create_message(fork, "go on", line=3)
-    entries = history_of(fork).entries
+    entries = load_history(fork).entries
     assert [entry.kind for entry in entries] == ["call", "receipt", "message"]
     assert "copied from another run's history" in notes(entries[0])
-    assert [entry.kind for entry in history_of(run).entries] == ["call", "receipt"]
+    assert [entry.kind for entry in load_history(run).entries] == ["call", "receipt"]
 
 
 def test_pages_forwards_and_backwards_show_every_item_once(run: Run) -> None:
-    for line in range(1, 2 * PAGE + 11):
+    for line in range(1, 2 * MAX_ITEMS + 11):
         create_message(run, f"message {line}", line=1 + line // 3, tokens=10)
-    forwards, seen = history_of(run), []
+    forwards, seen = load_history(run), []
     while True:
-        seen += said(forwards.entries)
+        seen += texts(forwards.entries)
         if not forwards.after:
             break
         total = forwards.before + len(forwards.entries) + forwards.after
-        assert total == 2 * PAGE + 10
-        forwards = history_of(run, after=forwards.last)
-    backwards, again = history_of(run, at_end=True), []
-    assert backwards.entries[-1].running == 10 * (2 * PAGE + 10)
+        assert total == 2 * MAX_ITEMS + 10
+        forwards = load_history(run, after=forwards.last)
+    backwards, again = load_history(run, at_end=True), []
+    assert backwards.entries[-1].running == 10 * (2 * MAX_ITEMS + 10)
     while True:
-        again = said(backwards.entries) + again
+        again = texts(backwards.entries) + again
         if not backwards.before:
             break
-        backwards = history_of(run, before=backwards.first)
+        backwards = load_history(run, before=backwards.first)
     assert seen == again
-    assert len(set(seen)) == len(seen) == 2 * PAGE + 10
+    assert len(set(seen)) == len(seen) == 2 * MAX_ITEMS + 10
 
 
 @pytest.mark.usefixtures("alice")
 def test_what_is_left_out_is_counted_and_one_step_away(client: Client, run: Run) -> None:
-    for line in range(1, PAGE + 6):
+    for line in range(1, MAX_ITEMS + 6):
         create_message(run, f"message {line}", line=line)
-    html = text_of(client, run, "?at=end")
-    assert "5 earlier left out" in html
-    first = text_of(client, run)
-    after = re.search(r'href="(\?after=[^"]+)" hx-get="\1" hx-trigger="revealed"', first)
-    assert after is not None
-    assert "5 later" in first
-    fragment = text_of(client, run, after[1], **HTMX)
-    assert "message 45" in fragment
-    assert "<html" not in fragment
+    assert "5 earlier left out" in load(client, run, "?at=end").select_one(".earlier").text
+    later = load(client, run).select_one(".sentinel a")
+    assert (later.text, later["hx-get"], later["hx-trigger"]) == ("5 later", later["href"], "revealed")
+    fragment = load(client, run, later["href"], **HTMX)
+    assert fragment.by_text("message 45")
+    assert "<html" not in fragment.markup
 
 
 @pytest.mark.usefixtures("alice")
 def test_a_long_text_is_bounded_by_the_page_and_never_looks_like_a_cut(client: Client, run: Run) -> None:
     message = create_message(run, "y" * 20_000, line=1)
-    html = text_of(client, run)
-    assert "This page shows 8,192 of 20,000 characters; nothing was cut by the runtime here." in html
-    assert html.count("y" * 8_192) == 1
-    assert "y" * 8_193 not in html
-    whole = text_of(client, run, f"?message={message.pk}")
-    assert "y" * 20_000 in whole
+    page = load(client, run)
+    bound = "This page shows 8,192 of 20,000 characters; the runtime cut nothing here."
+    assert page.texts(".viewer-bound") == [bound, "Show all of it"]
+    assert page.select_one(".history pre").exact == "y" * 8_192
+    whole = load(client, run, page.by_role("link", "Show all of it")["href"].partition("model/")[2])
+    assert whole.select_one("pre").exact == "y" * 20_000
+    assert str(message.pk) in page.by_role("link", "Show all of it")["href"]
 
 
 @pytest.mark.usefixtures("alice")
 def test_a_message_of_any_length_is_read_in_windows(client: Client, run: Run) -> None:
     message = create_message(run, "a" * 70_000 + "the end", line=1)
-    first = text_of(client, run, f"?message={message.pk}")
-    assert "the end" not in first
-    following = re.search(r"message=[^&]+&amp;from=(\d+)\">next", first)
-    assert following is not None
-    assert "the end" in text_of(client, run, f"?message={message.pk}&from={following[1]}")
+    first = load(client, run, f"?message={message.pk}")
+    assert "the end" not in first.select_one("pre").exact
+    second = load(client, run, first.by_role("link", "next")["href"])
+    assert first.select_one("pre").exact + second.select_one("pre").exact == "a" * 70_000 + "the end"
 
 
 @pytest.mark.usefixtures("alice")
@@ -238,7 +235,7 @@ def test_a_message_that_is_not_of_this_run_does_not_exist(client: Client, run: R
 
 def test_a_huge_payload_is_read_only_as_far_as_it_is_shown(run: Run) -> None:
     create_message(run, "é" * WHOLE_BYTES, line=1)
-    (text,) = history_of(run).entries[0].texts
+    (text,) = load_history(run).entries[0].texts
     assert text.total is None
     assert str(text.body) == "é" * 8_192
 
@@ -252,10 +249,10 @@ def test_the_head_of_a_string_ends_before_a_broken_escape() -> None:
 def test_a_page_of_heavy_items_ends_early_and_goes_on(run: Run) -> None:
     for line in range(1, 31):
         create_message(run, '"' * 8_000, line=line)
-    history = history_of(run)
+    history = load_history(run)
     assert len(history.entries) < 30
     assert history.after == 30 - len(history.entries)
-    end = history_of(run, at_end=True)
+    end = load_history(run, at_end=True)
     assert end.entries[-1].line == 30
     assert end.before == 30 - len(end.entries)
     assert end.after == 0
@@ -280,18 +277,18 @@ def test_hostile_text_is_text(client: Client, run: Run) -> None:
     message = create_message(run, HOSTILE, role=HOSTILE[:30], line=1)
     create_call(run, line=2, tool=HOSTILE, args={HOSTILE: HOSTILE}, receipt=HOSTILE)
     create_event(run, "compact_boundary", line=9, message=HOSTILE)
-    for html in (text_of(client, run), text_of(client, run, f"?message={message.pk}")):
-        assert "<script>alert" not in html
-        assert "<b hx-post" not in html
-        assert "\u202e" not in html
-        assert "\x1b" not in html
+    for page in (load(client, run), load(client, run, f"?message={message.pk}")):
+        assert not page.has("[hx-post]")
+        for hostile in ("<script>alert", "\u202e", "\x1b"):
+            assert hostile not in page.markup
 
 
-@pytest.mark.parametrize("asked", ["?after=1-0-zz", "?before=%00", "?after=9-9-" + "f" * 32, "?before=-1-0-0"])
+@pytest.mark.parametrize("query", ["?after=1-0-zz", "?before=%00", "?after=9-9-" + "f" * 32, "?before=-1-0-0"])
 @pytest.mark.usefixtures("alice")
-def test_a_mangled_place_is_answered_with_a_page(client: Client, run: Run, asked: str) -> None:
+def test_a_mangled_place_is_answered_with_a_page(client: Client, run: Run, query: str) -> None:
     create_message(run, "hello", line=1, at=START + timedelta(seconds=1))
-    html = text_of(client, run, asked)
-    assert "What did the model actually see?" in html
-    assert ("that does not exist; these are its first items" in html) is (asked != "?after=9-9-" + "f" * 32)
-    assert ("Nothing stands at this place. The history has 1 item," in html) is (asked == "?after=9-9-" + "f" * 32)
+    page = load(client, run, query)
+    is_behind_the_end = query == "?after=9-9-" + "f" * 32
+    assert page.by_role("heading", "Model view")
+    assert bool(page.all_by_text("that does not exist; these are its first items")) is not is_behind_the_end
+    assert bool(page.all_by_text("There is no item at this place. The history has 1 item,")) is is_behind_the_end

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from django.test import Client
 
 from dashboard.models import Project, SavedView
-from dashboard.runs.saved_views import MOST_VIEWS
+from dashboard.runs.saved_views import MAX_VIEWS
 from tests.dashboard.factories import create_project, create_run, create_user
+from tests.dashboard.page_text import Page, parse_page
 
 NO_SUCH_VIEW = "There is no such saved view"
 SAVE, DELETE = "Save this view", "Delete this view"
@@ -29,24 +28,32 @@ def operator(project: Project, client: Client) -> Client:
     return client
 
 
-def saved(project: Project, name: str = "Mine", query: str = "status:failed", sort: str = "tokens") -> SavedView:
+def save(project: Project, name: str = "Mine", query: str = "status:failed", sort: str = "tokens") -> SavedView:
     return SavedView.objects.create(project=project, name=name, query=query, sort=sort)
 
 
-def page(client: Client, address: str = "/runs/") -> str:
+def load(client: Client, address: str = "/runs/") -> Page:
     response = client.get(address)
     assert response.status_code == 200
-    return response.content.decode()
+    return parse_page(response)
 
 
-def current(html: str) -> list[str]:
-    chips = re.findall(r'<a class="chip[^>]*aria-current="true">(?:<svg.*?</svg>)?([^<]*)', html, re.DOTALL)
-    return [chip.strip() for chip in chips]
+def current(page: Page) -> list[str]:
+    """The presets and views that are marked as shown."""
+    return page.texts("a.chip[aria-current=true]")
+
+
+def offers(page: Page) -> list[str]:
+    return page.texts(".saved-view summary")
+
+
+def titles(page: Page) -> list[str]:
+    return page.texts("tbody th a.isolate")
 
 
 def test_an_operator_saves_opens_and_deletes_a_view(operator: Client, project: Project) -> None:
-    assert SAVE not in page(operator)
-    assert SAVE in page(operator, "/runs/?q=status:failed&sort=tokens")
+    assert offers(load(operator)) == []
+    assert offers(load(operator, "/runs/?q=status:failed&sort=tokens")) == [SAVE]
 
     answer = operator.post("/runs/views/", {"name": "  Failed,\n big ", "q": "status:failed", "sort": "tokens"})
     view = project.saved_views.get()
@@ -58,12 +65,10 @@ def test_an_operator_saves_opens_and_deletes_a_view(operator: Client, project: P
     )
     assert (answer.status_code, answer["Location"]) == (302, f"/runs/?view={view.pk}")
 
-    html = page(operator, answer["Location"])
-    assert "Failed run" in html
-    assert "Good run" not in html
-    assert current(html) == ["Failed, big"]
-    assert DELETE in html
-    assert SAVE not in html
+    page = load(operator, answer["Location"])
+    assert titles(page) == ["Failed run"]
+    assert current(page) == ["Failed, big"]
+    assert offers(page) == [DELETE]
 
     answer = operator.post(f"/runs/views/{view.pk}/delete/")
     assert (answer.status_code, answer["Location"]) == (302, "/runs/?q=status%3Afailed&sort=tokens")
@@ -71,88 +76,87 @@ def test_an_operator_saves_opens_and_deletes_a_view(operator: Client, project: P
 
 
 def test_a_view_is_current_by_what_it_holds(operator: Client, project: Project) -> None:
-    first, second = saved(project, "A"), saved(project, "B")
-    assert current(page(operator)) == ["All runs"]
-    assert current(page(operator, "/runs/?q=status:failed&sort=tokens")) == ["A"]
-    assert current(page(operator, f"/runs/?view={second.pk}")) == ["B"]
-    assert current(page(operator, f"/runs/?view={first.pk}&sort=calls")) == []
+    first, second = save(project, "A"), save(project, "B")
+    assert current(load(operator)) == ["All runs"]
+    assert current(load(operator, "/runs/?q=status:failed&sort=tokens")) == ["A"]
+    assert current(load(operator, f"/runs/?view={second.pk}")) == ["B"]
+    assert current(load(operator, f"/runs/?view={first.pk}&sort=calls")) == []
 
 
-@pytest.mark.parametrize("asked", ["0", "-1", "x", "9" * 400, "%00", "1%27", "%F0%9F%98%80"])
-def test_an_unknown_view_shows_all_runs_and_says_so(operator: Client, asked: str) -> None:
-    html = page(operator, f"/runs/?view={asked}")
-    assert NO_SUCH_VIEW in html
-    assert "these are all runs" in html
-    assert "Good run" in html
+@pytest.mark.parametrize("view", ["0", "-1", "x", "9" * 400, "%00", "1%27", "%F0%9F%98%80"])
+def test_an_unknown_view_shows_all_runs_and_says_so(operator: Client, view: str) -> None:
+    page = load(operator, f"/runs/?view={view}")
+    assert NO_SUCH_VIEW in page.by_role("alert").text
+    assert "these are all runs" in page.by_role("alert").text
+    assert "Good run" in titles(page)
 
 
 def test_another_projects_view_is_neither_listed_nor_opened_nor_deleted(operator: Client) -> None:
-    foreign = saved(create_project("other"), "Secret")
-    html = page(operator, f"/runs/?view={foreign.pk}")
-    assert NO_SUCH_VIEW in html
-    assert "Secret" not in html
+    foreign = save(create_project("other"), "Secret")
+    page = load(operator, f"/runs/?view={foreign.pk}")
+    assert NO_SUCH_VIEW in page.by_role("alert").text
+    assert "Secret" not in page.text
     assert operator.post(f"/runs/views/{foreign.pk}/delete/").status_code == 404
     assert operator.post(f"/runs/views/{'9' * 30}/delete/").status_code == 404
     assert SavedView.objects.filter(pk=foreign.pk).exists()
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("form", "problem"),
     [
         ({"name": " \n"}, "A view needs a name."),
-        ({"name": "x" * 61}, "The name has 61 characters; at most 60 are kept."),
+        ({"name": "x" * 61}, "The name has 61 characters; at most 60 are stored."),
         ({"name": "Mine"}, "There is already a view named “Mine”"),
-        ({"name": "New", "q": "foo:bar"}, "The filter finds nothing, so it is not kept."),
+        ({"name": "New", "q": "foo:bar"}, "The filter matches nothing, so it is not saved."),
         ({"name": "New", "q": "x" * 2_001}, "The filter has 2001 characters"),
     ],
 )
 def test_what_cannot_be_saved_is_said_beside_the_name(
-    operator: Client, project: Project, said: dict[str, str], problem: str
+    operator: Client, project: Project, form: dict[str, str], problem: str
 ) -> None:
-    saved(project)
-    answer = operator.post("/runs/views/", {"q": "status:failed"} | said)
-    html = answer.content.decode()
+    save(project)
+    answer = operator.post("/runs/views/", {"q": "status:failed"} | form)
     assert answer.status_code == 422
-    assert problem in html
-    assert '<details class="drop saved-view" open>' in html
-    assert 'aria-describedby="view-problem"' in html
+    page = parse_page(answer)
+    assert problem in page.by_id("view-problem").text
+    assert "open" in page.select_one("details.saved-view")
+    assert page.by_id("view-name")["aria-describedby"] == "view-problem"
     assert project.saved_views.count() == 1
 
 
 def test_a_project_has_only_so_many_views(operator: Client, project: Project) -> None:
-    SavedView.objects.bulk_create(SavedView(project=project, name=f"view {n}") for n in range(MOST_VIEWS))
+    SavedView.objects.bulk_create(SavedView(project=project, name=f"view {n}") for n in range(MAX_VIEWS))
     answer = operator.post("/runs/views/", {"name": "One more", "q": "words"})
-    assert f"The project has {MOST_VIEWS} views" in answer.content.decode()
+    assert f"The project has {MAX_VIEWS} views" in answer.content.decode()
 
 
 def test_two_projects_may_use_the_same_name(operator: Client, project: Project) -> None:
-    saved(create_project("other"))
+    save(create_project("other"))
     assert operator.post("/runs/views/", {"name": "Mine", "q": "words", "sort": "nonsense"}).status_code == 302
     assert project.saved_views.get().sort == "newest"
 
 
 def test_a_hostile_name_is_drawn_not_obeyed(operator: Client, project: Project) -> None:
     operator.post("/runs/views/", {"name": "<script>alert(1)</script>\u202e\x1b\x00", "q": "words"})
-    html = page(operator, f"/runs/?view={project.saved_views.get().pk}")
-    assert "<script>alert" not in html
-    assert "\u202e" not in html
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;⟨RLO⟩" in html
+    page = load(operator, f"/runs/?view={project.saved_views.get().pk}")
+    assert "<script>alert" not in page.markup
+    assert "\u202e" not in page.markup
+    assert "<script>alert(1)</script>⟨RLO⟩" in current(page)[0]
 
 
 def test_a_viewer_sees_views_and_cannot_change_them(project: Project, client: Client) -> None:
-    view = saved(project)
+    view = save(project)
     client.force_login(create_user("bob", project=project, role="viewer"))
-    html = page(client, f"/runs/?view={view.pk}")
-    assert current(html) == ["Mine"]
-    assert DELETE not in html
-    assert SAVE not in page(client, "/runs/?q=words")
+    page = load(client, f"/runs/?view={view.pk}")
+    assert current(page) == ["Mine"]
+    assert offers(page) == offers(load(client, "/runs/?q=words")) == []
     assert client.post("/runs/views/", {"name": "New", "q": "words"}).status_code == 403
     assert client.post(f"/runs/views/{view.pk}/delete/").status_code == 403
-    assert [kept.name for kept in project.saved_views.all()] == ["Mine"]
+    assert [view.name for view in project.saved_views.all()] == ["Mine"]
 
 
 def test_only_a_post_with_its_token_changes_views(project: Project) -> None:
-    view = saved(project)
+    view = save(project)
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(create_user("alice", project=project))
     assert strict.get(f"/runs/views/{view.pk}/delete/").status_code == 405

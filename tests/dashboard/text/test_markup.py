@@ -121,4 +121,6 @@ def test_marks_are_counted_in_texts_of_any_characters(text: str, marks: int, *, 
 
 
 def test_white_space_can_be_seen() -> None:
-    assert escape("a  b\t\n", spaces=True) == 'a<i class="sp">··</i>b<i class="sp">→\t</i><i class="sp">↵\n</i>'
+    spaces = ("··", "→\t", "↵\n")
+    drawn = [f'<i class="mark-space">{shape}</i>' for shape in spaces]
+    assert escape("a  b\t\n", spaces=True) == f"a{drawn[0]}b{drawn[1]}{drawn[2]}"

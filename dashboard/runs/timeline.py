@@ -1,0 +1,316 @@
+"""The items of a run's history in one order: messages, calls, receipts, replacements, compactions.
+
+An item's cursor is (line, rank, key): the line of the source, the rank of its kind within a line, and the row's id.
+Messages and calls are read a page at a time. Receipts belong to calls, so no index has their order within a run: their
+lines and tokens are read for the whole run in one pass, and everything else about them only for those that a page
+shows. Compactions are few and read whole. Payloads are read last, for the items of one page.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from django.db.models import (
+    Aggregate,
+    BigIntegerField,
+    BinaryField,
+    Case,
+    CharField,
+    Count,
+    F,
+    IntegerField,
+    Q,
+    QuerySet,
+    Sum,
+    When,
+)
+from django.db.models.functions import Cast, Substr
+
+from dashboard.models import Event, Message, Observation, Receipt, Run, RunCall
+from dashboard.text.params import parse_integer
+from dashboard.text.payload_preview import Payload
+from envelopes.text.tokens import CHARACTERS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from dashboard.runs.replay import ReplayedReceipts
+
+COMPACTION = "compact_boundary"
+PARTIAL_COMPACTION = "partial_compact_boundary"  # some messages before it stayed
+WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
+HEAD_BYTES = 64 * 1024
+NO_KEY = UUID(int=0)
+RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4}
+KINDS = tuple(RANKS)
+# The columns of line and key. These two kinds are read a page at a time.
+PAGED = {"message": ("line", "id"), "call": ("ordinal", "call_id")}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HistoryCursor:
+    line: int
+    rank: int
+    key: UUID = NO_KEY
+
+    def __str__(self) -> str:
+        return f"{self.line}-{self.rank}-{self.key.hex}"
+
+    @classmethod
+    def parse(cls, text: str) -> HistoryCursor | None:
+        """A cursor from the address bar; None for anything else."""
+        parts = text.split("-")
+        numbers = [parse_integer(part) for part in parts[:2]]
+        if len(parts) != 3 or None in numbers:
+            return None
+        try:
+            return cls(numbers[0] or 0, numbers[1] or 0, UUID(hex=parts[2]))
+        except ValueError:
+            return None
+
+
+class ReceiptMark(NamedTuple):
+    """A receipt as numbers, its id in hexadecimal, and the line from which it no longer stood, None while it stands.
+
+    An inherited call's receipt is at the line of the call; its replacement belongs to another run's history.
+    """
+
+    line: int
+    key: str
+    tokens: int
+    superseded_line: int | None
+    superseded_at: datetime | None
+    superseded_reason: str
+
+
+class Compaction(NamedTuple):
+    line: int
+    key: UUID
+    at: datetime | None
+    message: str
+    kind: str
+
+    @property
+    def is_partial(self) -> bool:
+        return self.kind == PARTIAL_COMPACTION
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Receipts that no longer stand from one line on: a compaction may end hundreds."""
+
+    count: int
+    reason: str
+
+
+ItemRow: TypeAlias = Message | RunCall | Receipt | Replacement | Compaction
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryItem:
+    """`tokens` is what the item adds to the model's history, negative when a receipt is taken out of it."""
+
+    cursor: HistoryCursor
+    at: datetime | None
+    tokens: int
+    row: ItemRow
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.cursor.rank]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryCounts:
+    """`before` items come in front of a cursor, out of `total`; `tokens` are those of them that are still there."""
+
+    before: int
+    total: int
+    tokens: int
+
+
+class _Mark(NamedTuple):
+    """An item of a kind that is read whole, as small as possible: a run may have a hundred thousand receipts.
+
+    No two have the same line, rank and key, so sorting compares nothing behind these. `row` is loaded for receipts
+    on a page.
+    """
+
+    line: int
+    rank: int
+    key: str  # hexadecimal
+    tokens: int
+    at: datetime | None = None
+    row: Replacement | Compaction | None = None
+
+
+class Timeline:
+    """One run's items. A fixed number of queries, whatever is asked for."""
+
+    def __init__(self, run: Run, replayed: ReplayedReceipts | None = None) -> None:
+        self._run = run
+        self._replayed = replayed
+        self.compactions = load_compactions(run)
+        receipts = _load_receipt_marks(run)
+        self._marks = _build_marks(replayed.replace_marks(receipts) if replayed else receipts, self.compactions)
+
+    def after(self, cursor: HistoryCursor | None, limit: int) -> list[HistoryItem]:
+        """The first `limit` items behind the cursor; from the beginning when it is None."""
+        start = 0 if cursor is None else bisect_right(self._marks, _sort_key(cursor), key=_sort_key)
+        items = [item for kind in PAGED for item in self._load_page(kind, cursor, limit, ascending=True)]
+        items += self._load_marked(self._marks[start : start + limit])
+        return sorted(items, key=lambda item: item.cursor)[:limit]
+
+    def before(self, cursor: HistoryCursor | None, limit: int) -> list[HistoryItem]:
+        """The last `limit` items in front of the cursor; of the whole history when it is None."""
+        end = len(self._marks) if cursor is None else bisect_left(self._marks, _sort_key(cursor), key=_sort_key)
+        items = [item for kind in PAGED for item in self._load_page(kind, cursor, limit, ascending=False)]
+        items += self._load_marked(self._marks[max(0, end - limit) : end])
+        return sorted(items, key=lambda item: item.cursor)[-limit:]
+
+    def counts(self, cursor: HistoryCursor | None, *, since: int) -> HistoryCounts:
+        """The items in front of the cursor, none when it is None.
+
+        `since` is the line of the last compaction in front of it, -1 without one: tokens count from there.
+        """
+        ahead = [] if cursor is None else self._marks[: bisect_left(self._marks, _sort_key(cursor), key=_sort_key)]
+        before, total = len(ahead), len(self._marks)
+        tokens = sum(mark.tokens for mark in ahead if mark.line > since)
+        for kind, (line, _) in PAGED.items():
+            sums: dict[str, Aggregate] = {"total": Count("pk")}
+            if cursor is not None:
+                is_ahead = _is_beside(kind, cursor, ascending=False)
+                sums["before"] = Count("pk", filter=is_ahead)
+                sums["tokens"] = Sum(_tokens(kind), filter=is_ahead & Q(**{f"{line}__gt": since}))
+            counted = self._rows(kind).aggregate(**sums)
+            total += counted["total"]
+            before += counted.get("before") or 0
+            tokens += counted.get("tokens") or 0
+        return HistoryCounts(before, total, max(0, tokens))
+
+    def _rows(self, kind: str) -> QuerySet[Any]:
+        return self._run.messages.all() if kind == "message" else self._run.members.all()
+
+    def _load_page(
+        self, kind: str, cursor: HistoryCursor | None, limit: int, *, ascending: bool
+    ) -> Iterator[HistoryItem]:
+        order = [name if ascending else f"-{name}" for name in PAGED[kind]]
+        rows = self._rows(kind).filter(_is_beside(kind, cursor, ascending=ascending)).order_by(*order)
+        if kind == "message":
+            for message in rows.defer("data")[:limit]:
+                key = HistoryCursor(message.line, RANKS[kind], message.pk)
+                yield HistoryItem(key, message.at, message.tokens or message.size // CHARACTERS_PER_TOKEN, message)
+        else:
+            for member in rows.select_related("call")[:limit]:
+                key = HistoryCursor(member.ordinal, RANKS[kind], member.call_id)
+                yield HistoryItem(key, member.call.started_at, member.call.args_bytes // CHARACTERS_PER_TOKEN, member)
+
+    def _load_marked(self, marks: Sequence[_Mark]) -> Iterator[HistoryItem]:
+        keys = [UUID(mark.key) for mark in marks if mark.rank == RANKS["receipt"]]
+        receipts = Receipt.objects.select_related("call").in_bulk(keys) if keys else {}
+        if self._replayed:
+            receipts = {**self._replayed.unsent_receipts(keys), **receipts}
+        for mark in marks:
+            cursor = HistoryCursor(mark.line, mark.rank, UUID(mark.key))
+            if mark.row is not None:
+                yield HistoryItem(cursor, mark.at, mark.tokens, mark.row)
+            else:
+                receipt = receipts[cursor.key]
+                yield HistoryItem(cursor, receipt.at, mark.tokens, receipt)
+
+
+def load_compactions(run: Run) -> list[Compaction]:
+    """In order. What stands in front of one, the model no longer saw after it."""
+    events = Event.objects.filter(run=run, kind__in=(COMPACTION, PARTIAL_COMPACTION))
+    return sorted(Compaction(*row) for row in events.values_list("line", "id", "at", "message", "kind"))
+
+
+def _load_receipt_marks(run: Run) -> list[ReceiptMark]:
+    """All receipts of the run, in no order. Ids stay text: converting 100,000 takes longer than reading them."""
+    line = Case(
+        When(call__memberships__inherited=True, then=F("call__memberships__ordinal")),
+        default=F("line"),
+        output_field=IntegerField(),
+    )
+    ended = Case(When(call__memberships__inherited=False, then=F("superseded_line")), output_field=IntegerField())
+    receipts = Receipt.objects.filter(call__memberships__run=run)
+    rows = receipts.annotate(at_line=line, key=Cast("id", CharField()), ended=ended).values_list(
+        "at_line", "key", "tokens", "ended", "superseded_at", "superseded_reason"
+    )
+    return [ReceiptMark(at_line, key.replace("-", ""), *rest) for at_line, key, *rest in rows]
+
+
+def _build_marks(receipts: Iterable[ReceiptMark], compactions: Sequence[Compaction]) -> list[_Mark]:
+    marks = [_Mark(receipt.line, RANKS["receipt"], receipt.key, receipt.tokens) for receipt in receipts]
+    marks += _replacements(receipts, [compaction.line for compaction in compactions])
+    rank = RANKS["compaction"]
+    marks += [_Mark(event.line, rank, event.key.hex, 0, event.at, event) for event in compactions]
+    return sorted(marks, key=_sort_key)
+
+
+def _replacements(receipts: Iterable[ReceiptMark], compaction_lines: Sequence[int]) -> Iterator[_Mark]:
+    """One item for each line at which receipts are replaced.
+
+    Receipts compacted away before that line had no more tokens in the history, and cannot be taken out again.
+    """
+    ended = [receipt for receipt in receipts if receipt.superseded_line is not None]
+    ended.sort(key=lambda receipt: receipt.superseded_line or 0)
+    for line, group in groupby(ended, key=lambda receipt: receipt.superseded_line or 0):
+        replaced = list(group)
+        at = max((receipt.superseded_at for receipt in replaced if receipt.superseded_at), default=None)
+        row = Replacement(len(replaced), max(receipt.superseded_reason for receipt in replaced))
+        since = max(compaction_lines[: bisect_left(compaction_lines, line)], default=-1)
+        tokens = -sum(receipt.tokens for receipt in replaced if receipt.line > since)
+        yield _Mark(line, RANKS["replacement"], NO_KEY.hex, tokens, at, row)
+
+
+def _sort_key(position: HistoryCursor | _Mark) -> tuple[int, int, str]:
+    return position.line, position.rank, position.key if isinstance(position.key, str) else position.key.hex
+
+
+def _is_beside(kind: str, cursor: HistoryCursor | None, *, ascending: bool) -> Q:
+    """The rows of one kind strictly behind the cursor, or in front of it when not `ascending`."""
+    if cursor is None:
+        return Q()
+    line, key = PAGED[kind]
+    beyond, rank = "gt" if ascending else "lt", RANKS[kind]
+    if rank == cursor.rank:
+        return Q(**{f"{line}__{beyond}": cursor.line}) | Q(**{line: cursor.line, f"{key}__{beyond}": cursor.key})
+    includes_line = (rank > cursor.rank) is ascending
+    return Q(**{f"{line}__{beyond}{'e' if includes_line else ''}": cursor.line})
+
+
+def _tokens(kind: str) -> Any:
+    """Tokens by size, for rows stored without a count of their own."""
+    if kind == "call":
+        return F("call__args_bytes") / CHARACTERS_PER_TOKEN
+    estimate = F("size") / CHARACTERS_PER_TOKEN
+    return Case(When(tokens__gt=0, then=F("tokens")), default=estimate, output_field=BigIntegerField())
+
+
+def load_message_payloads(keys: Sequence[UUID]) -> dict[UUID, Payload]:
+    return _load_payloads(Message.objects.filter(pk__in=keys), "id") if keys else {}
+
+
+def load_argument_payloads(calls: Sequence[UUID]) -> dict[UUID, Payload]:
+    """By call."""
+    arguments = Observation.objects.filter(surface="args", selected=True, call__in=calls)
+    return _load_payloads(arguments, "call_id") if calls else {}
+
+
+def load_observation_payloads(keys: Sequence[UUID]) -> dict[UUID, Payload]:
+    return _load_payloads(Observation.objects.filter(pk__in=keys), "id") if keys else {}
+
+
+def _load_payloads(rows: QuerySet[Any], key: str) -> dict[UUID, Payload]:
+    """The data, or only the head of one beyond WHOLE_BYTES."""
+    head = Case(
+        When(size__lte=WHOLE_BYTES, then=F("data")),
+        default=Substr("data", 1, HEAD_BYTES, output_field=BinaryField()),
+        output_field=BinaryField(),
+    )
+    return {pk: Payload(bytes(data), size) for pk, size, data in rows.values_list(key, "size", head)}
