@@ -1,39 +1,75 @@
-"""Tool-result envelopes for any agent runtime: what happened, what was kept, what the model saw.
+"""Tool-result envelopes for any agent runtime: the result that it keeps, and the receipt that the model reads.
 
-    project(complete, family, policy, sink)   everything that happened -> the bounded canonical result
-    render(canonical, family, policy)         the canonical result -> the receipt, every character sourced
-    compact(canonical, budget)                what stays of the result when the call ages out of the history
-    read_halves(agent=…, tool=…, …)           what a foreign agent recorded of a call -> both halves
-    ToolCall, Settlement, ExecutionEvent      what was asked, how it ended, and what was told on the way
+    project(complete, family, policy, sink)    a tool's complete output -> the bounded canonical result
+    render(canonical, family, policy)          the canonical result -> the receipt, every character with its source
+    compact(canonical, budget)                 the canonical result made smaller when its call ages out of the history
+    read_halves(agent=…, tool=…, …)            the recorded call of a foreign agent -> both halves
+    outcome_to_model_content(outcome)          one of the five outcomes of a call -> the tool message's text
+    tools(), builtin(tool)                     the definitions of the built-in tools, and the families they belong to
+    transport(name).encode(…)                  the receipt -> the message of a provider
 
-The pipeline knows no family; `envelopes.families` is the registry, `envelopes.halves` wires the two.
+This is the whole public API: what a runtime needs is imported from `envelopes` itself. `ToolOutcome` is an alias of
+the five outcome classes (`envelopes.schema.outcome`). Only msgspec and rfc8785 are needed to import it.
 """
 
 from __future__ import annotations
 
+from envelopes.families.base import Family
+from envelopes.families.registry import builtin, tools
 from envelopes.halves import Halves, read_halves
 from envelopes.pipeline.compaction import Compacted, compact
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
-from envelopes.schema.call import ToolCall
+from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.event import ExecutionEvent
+from envelopes.schema.outcome import (
+    ToolArtifactReference,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolTimeout,
+    outcome_to_model_content,
+)
 from envelopes.schema.receipt import Receipt, Segment
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.settlement import Settlement
+from envelopes.schema.tool import InvalidToolInput, ToolDefinition
+from envelopes.storage.file_store import FileStore, MemorySink
+from envelopes.transports import CallIds, transport
 
 __all__ = [
+    "CallIds",
     "CanonicalResult",
     "Compacted",
     "CompleteOutput",
     "ExecutionEvent",
+    "Family",
+    "FileStore",
     "Halves",
+    "InvalidToolInput",
+    "Limits",
+    "MemorySink",
     "Receipt",
+    "RunPolicy",
+    "Sandbox",
     "Segment",
     "Settlement",
+    "ToolArtifactReference",
     "ToolCall",
+    "ToolDefinition",
+    "ToolDenied",
     "ToolError",
+    "ToolExecutionResult",
+    "ToolFailure",
+    "ToolOutcome",
+    "ToolTimeout",
+    "builtin",
     "compact",
+    "outcome_to_model_content",
     "project",
     "read_halves",
     "render",
+    "tools",
+    "transport",
 ]

@@ -62,6 +62,18 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `results` are the types that `project` accepts, `versions` the versions of renderers above 1: raise a renderer's
     when it writes something new. `lint` are the family's own rules; those that serve every family follow them.
     `examples` is its `examples.json`, which is read when `samples` or `gallery` is first used.
+
+    >>> class Answer(msgspec.Struct):
+    ...     text: str
+    >>> family = Family(
+    ...     name="ask",
+    ...     title="Questions",
+    ...     results=(Answer,),
+    ...     project=lambda result, policy, sink: Projected(result={"text": result.text}),
+    ...     renderers={"receipt": lambda canonical, policy: [Segment(canonical.result["text"], "value")]},
+    ... )
+    >>> family.rendering.characters
+    12000
     """
 
     name: str

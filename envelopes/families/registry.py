@@ -64,12 +64,21 @@ def family(name: str) -> Family:
 
 
 def tools() -> dict[str, ToolDefinition]:
-    """Every built-in tool by name, in the order of their names."""
+    """Every built-in tool by name, in the order of their names.
+
+    >>> tools()["WebFetch"].risk
+    'read-only'
+    """
     return {name: definition for name, (_, definition) in _tools().items()}
 
 
 def builtin(tool: str) -> tuple[Family, ToolDefinition]:
-    """A built-in tool and its family. Raises KeyError for a name that no family defines."""
+    """A built-in tool and its family. Raises KeyError for a name that no family defines.
+
+    >>> family, definition = builtin("ExecCommand")
+    >>> family.name, definition.name
+    ('command', 'ExecCommand')
+    """
     return _tools()[tool]
 
 

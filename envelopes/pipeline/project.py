@@ -28,6 +28,18 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
     """Bounds what a tool produced; what does not fit is written to `sink` and referred to.
 
     Raises InvalidOutput unless there is either a result or an error, and for a result that is not of the family.
+
+    >>> from envelopes import MemorySink, builtin
+    >>> family, definition = builtin("ExecCommand")
+    >>> lines = "".join(f"line {number}\\n" for number in range(5_000))
+    >>> complete = CompleteOutput(
+    ...     tool_name="ExecCommand", status="success", summary_text="command exited with status 0",
+    ...     result=definition.read_data({"exit_status": 0, "stdout": lines, "stderr": ""}),
+    ... )
+    >>> sink = MemorySink()
+    >>> canonical = project(complete, family, family.projection, sink).canonical
+    >>> canonical.result["stdout_truncated"], sink.texts[canonical.artifacts[0].path] == lines
+    (True, True)
     """
     complete.check()
     if complete.result is None:

@@ -30,6 +30,15 @@ def render(
 
     `variant` is the name of one of the family's renderers, or a variant that serves every family.
     Raises KeyError for a name that the family lacks and ReceiptTooLong when the renderer exceeds the policy.
+
+    >>> from envelopes import ToolError, builtin
+    >>> family, _ = builtin("WebFetch")
+    >>> error = ToolError(kind="network_failed", message="no route to host", retryable=True)
+    >>> canonical = CanonicalResult(tool_name="WebFetch", status="error", summary_text="not fetched", error=error)
+    >>> print(render(canonical, family, family.rendering).text)
+    WebFetch failed: no route to host
+    Kind: network_failed
+    Retryable: yes
     """
     if isinstance(variant, Variant):
         name, renderer = variant.id, variant.render

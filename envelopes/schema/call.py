@@ -29,7 +29,11 @@ class InvalidCall(ValueError):
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """`allowed_roots` are virtual: "/" is the root of the workspace, not of the machine (OD-21)."""
+    """The folders that the call may use. `allowed_roots` are virtual: "/" is the root of the workspace (OD-21).
+
+    >>> Sandbox(enabled=True, allowed_roots=("/",)).enabled
+    True
+    """
 
     enabled: bool
     allowed_roots: tuple[str, ...] | None = None
@@ -38,7 +42,11 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in milliseconds. The specification names `max_concurrency`; the others are OD-22's."""
+    """Limits of a run, times in milliseconds. The specification has `max_concurrency`, OD-22 the others.
+
+    >>> Limits(max_attempts=3, max_run_ms=600_000).max_attempts
+    3
+    """
 
     max_concurrency: int | None = None
     max_attempts: int | None = None
@@ -57,7 +65,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the call was allowed to do when it was made (CALL-031, CALL-095)."""
+    """The permissions of a run when the call was made (CALL-031, CALL-095).
+
+    >>> RunPolicy(confirmations_required=True, sandbox=Sandbox(enabled=True), limits=Limits()).confirmations_required
+    True
+    """
 
     confirmations_required: bool
     sandbox: Sandbox

@@ -107,8 +107,8 @@ class FileStore:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     store = FileStore(Path(folder), compress_from=None)
-    ...     reference = store.write("stdout", "line 1\nline 2\n")
-    ...     store.read_window(reference.path, 7, 6)
+    ...     reference = store.write("stdout", "line 1, line 2")
+    ...     store.read_window(reference.path, 8, 6)
     b'line 2'
     """
 

@@ -26,7 +26,11 @@ Reader: TypeAlias = Callable[[Block], Part | None]
 
 
 class CallIds(msgspec.Struct, frozen=True, kw_only=True):
-    """`provider` is the id that the model gave the call, `call` is our own; they are never interchanged (E-20)."""
+    """`provider` is the id that the model gave the call, `call` is our own; they are never interchanged (E-20).
+
+    >>> CallIds(provider="toolu_01").call
+    ''
+    """
 
     provider: str
     call: str = ""

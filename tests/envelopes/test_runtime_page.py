@@ -1,4 +1,4 @@
-"""The page for whoever writes a runtime: its very lines run, and give what the page says."""
+"""The page about using the library in a runtime: its lines run, and give what the page describes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-import envelopes
-from envelopes.storage.file_store import FileStore
+from envelopes import FileStore
 from tests.conftest import CHECKOUT
 
 PAGE = (CHECKOUT / "dashboard" / "docs" / "runtime.md").read_text("utf-8")
@@ -22,23 +21,23 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names that are there after both pieces of the page ran, one after the other."""
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names that are defined after both pieces of the page ran, one after the other."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
+    defined: dict[str, Any] = {}
     for block in BLOCKS:
-        exec(compile(block, "runtime.md", "exec"), names)
-    return names
+        exec(compile(block, "runtime.md", "exec"), defined)
+    return defined
 
 
 def test_the_way_to_all_three_is_thirty_lines() -> None:
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 30
 
 
-def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(said: dict[str, Any], tmp_path: Path) -> None:
+def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(names: dict[str, Any], tmp_path: Path) -> None:
     from anthropic.types import ToolResultBlockParam  # takes seconds, and each worker collects every file
 
-    envelope, receipt, body = said["envelope"], said["receipt"], said["body"]
+    envelope, receipt, body = names["envelope"], names["receipt"], names["body"]
     assert list(envelope) == ["tool_name", "status", "summary_text", "result", "error", "artifacts"]
     assert envelope["summary_text"] == "command exited with status 0"
     assert envelope["result"]["stdout_truncated"]
@@ -53,34 +52,32 @@ def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(said: dict[st
     assert kept["path"] in receipt
 
 
-def test_a_command_that_fails_is_a_success_with_an_exit_status(said: dict[str, Any]) -> None:
-    envelope, receipt, body = said["run"]({"cmd": "echo no >&2; exit 3"}, "toolu_02")
+def test_a_command_that_fails_is_a_success_with_an_exit_status(names: dict[str, Any]) -> None:
+    envelope, receipt, body = names["run"]({"cmd": "echo no >&2; exit 3"}, "toolu_02")
     assert (envelope["status"], envelope["result"]["exit_status"]) == ("success", 3)
     assert receipt == "Process exited with code 3\n\nstderr:\nno\n"
     assert body["is_error"] is False
 
 
-def test_a_call_that_could_not_be_carried_out_is_an_error(said: dict[str, Any]) -> None:
-    assert said["canonical"].to_json()["result"] is None
-    assert said["canonical"].error.kind == "execution_root_violation"
+def test_a_call_that_could_not_be_carried_out_is_an_error(names: dict[str, Any]) -> None:
+    assert names["canonical"].to_json()["result"] is None
+    assert names["canonical"].error.kind == "execution_root_violation"
 
 
-def test_what_a_runtime_builds_on_comes_from_the_package_itself() -> None:
-    """These names stay where they are, so that a runtime need not know in which module each is made."""
-    stable = """project render compact CompleteOutput CanonicalResult ToolError Receipt Segment
-        ToolCall Settlement ExecutionEvent"""
-    assert set(stable.split()) <= set(envelopes.__all__)
-    assert not [name for name in envelopes.__all__ if not hasattr(envelopes, name)]
+def test_the_page_imports_nothing_but_the_public_api() -> None:
+    imported = re.findall(r"^(?:from|import) (envelopes\S*)", "\n".join(BLOCKS), re.MULTILINE)
+    assert imported
+    assert set(imported) == {"envelopes"}
 
 
 def test_the_page_names_no_module_and_no_name_that_is_not_there() -> None:
     """What stands in backticks and begins with `envelopes.` can be imported."""
     for dotted in sorted(set(re.findall(r"`(envelopes\.[a-z_.]+)`", PAGE))):
         parts = dotted.split(".")
-        found: Any = __import__(".".join(parts[:2]))
+        thing: Any = __import__(".".join(parts[:2]))
         for part in parts[1:]:
-            found = getattr(found, part, None) or __import__(dotted, fromlist=["x"])
-        assert found
+            thing = getattr(thing, part, None) or __import__(dotted, fromlist=["x"])
+        assert thing
 
 
 ALONE = """
@@ -100,7 +97,7 @@ exec(compile(sys.stdin.read(), "runtime.md", "exec"))
 @pytest.mark.parametrize("is_compressed", [True, False])
 def test_a_stranger_needs_no_more_than_the_page_says(tmp_path: Path, *, is_compressed: bool) -> None:
     (installed,) = re.findall(r"`pip install ([a-z0-9 ]+)`", PAGE)
-    packages = [one for one in installed.split() if is_compressed or one != "pyzstd"]
+    packages = [package for package in installed.split() if is_compressed or package != "pyzstd"]
     packages += ["backports", "typing_extensions"]  # what pyzstd brings along
     lines = "\n".join(BLOCKS)
     if not is_compressed:
@@ -121,5 +118,5 @@ def test_a_stranger_needs_no_more_than_the_page_says(tmp_path: Path, *, is_compr
 def test_the_library_needs_what_the_page_says() -> None:
     declared = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
     for package in ("msgspec", "rfc8785", "pyzstd"):
-        assert any(one.startswith(package) for one in declared)
+        assert any(requirement.startswith(package) for requirement in declared)
         assert package in PAGE
