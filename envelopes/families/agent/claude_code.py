@@ -1,59 +1,64 @@
-"""What Claude Code recorded of the agent family's tools, and where its receipts took it from."""
+"""Claude Code's agents, skills, questions and plan mode: what it recorded, and where its receipts took it from."""
 
 from __future__ import annotations
 
 import re
 
 from envelopes.alignment.excerpt import match_excerpt
-from envelopes.alignment.lenient_structs import RecordedObject, link_groups, reading, tool_mapping
+from envelopes.alignment.lenient_structs import (
+    RecordedObject,
+    link_groups,
+    link_names,
+    read_struct,
+    reading,
+    tool_mapping,
+)
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span
-from envelopes.families.agent.results import AgentRun, Answer, Answers, Plan, PlanMode, SkillRun
+from envelopes.families.agent.results import AgentRun, Answer, Answers, ApprovedPlan, EnteredPlanMode, SkillRun
 from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text
 from envelopes.text.pointer import join
 
 AGENT = "claude-code"
-
-
-def _read_run(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    blocks = [(index, block.text("text")) for index, block in enumerate(recorded.items("content"))]
-    texts = [(index, text) for index, text in blocks if text is not None]
-    status = recorded.text("status")
-    found = AgentRun(
-        agent_id=recorded.text("agentId"),
-        status=status,
-        description=recorded.text("description"),
-        launched=recorded.flag("isAsync") is True or status == "async_launched",
-        output_file=recorded.text("outputFile"),
-        text="\n\n".join(text for _, text in texts),
-        total_tokens=recorded.integer("totalTokens"),
-        total_tool_uses=recorded.integer("totalToolUseCount"),
-        duration_ms=recorded.number("totalDurationMs"),
-    )
-    links = {f"/{theirs}": f"/result/{ours}" for theirs, ours in _RUN_LINKS.items()}
-    links |= {f"/content/{index}/text": "/result/text" for index, _ in texts}
-    outputs = tuple(OutputField(f"/content/{index}/text") for index, _ in texts)
-    return reading(evidence, found, _run_summary(found), links=links, outputs=outputs)
-
-
-_RUN_LINKS = {
+RUN_NAMES = {
     "agentId": "agent_id",
     "status": "status",
     "description": "description",
-    "isAsync": "task_handle",
     "outputFile": "output_file",
     "totalTokens": "total_tokens",
     "totalToolUseCount": "total_tool_uses",
     "totalDurationMs": "duration_ms",
 }
+SKILL_NAMES = {
+    "commandName": "skill",
+    "success": "started",
+    "status": "status",
+    "agentId": "agent_id",
+    "result": "text",
+}
+PLAN_NAMES = {"plan": "plan", "filePath": "path", "isAgent": "is_agent"}
 
 
-def _run_summary(found: AgentRun) -> str:
-    name = f"Agent {found.agent_id}" if found.agent_id else "Agent"
-    if found.launched:
-        return f"{name} was started in the background"
-    return f"{name} {found.status or 'returned'}"
+def _read_run(evidence: Evidence, recorded: RecordedObject) -> Reading:
+    blocks = enumerate(recorded.items("content"))
+    texts = {f"/content/{index}/text": text for index, block in blocks if (text := block.text("text")) is not None}
+    result = read_struct(
+        AgentRun,
+        recorded,
+        RUN_NAMES,
+        launched=recorded.flag("isAsync") is True or recorded.text("status") == "async_launched",
+        text="\n\n".join(texts.values()),
+    )
+    links = {
+        **link_names(RUN_NAMES),
+        "/isAsync": "/result/task_handle",
+        **dict.fromkeys(texts, "/result/text"),
+    }
+    name = f"Agent {result.agent_id}" if result.agent_id else "Agent"
+    state = "was started in the background" if result.launched else result.status or "returned"
+    outputs = tuple(OutputField(pointer) for pointer in texts)
+    return reading(evidence, result, f"{name} {state}", links=links, outputs=outputs)
 
 
 _TRAILER = re.compile(
@@ -82,24 +87,11 @@ def _align_run(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 def _read_skill(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    found = SkillRun(
-        skill=recorded.text("commandName"),
-        started=recorded.flag("success"),
-        status=recorded.text("status"),
-        agent_id=recorded.text("agentId"),
-        text=recorded.text("result") or "",
-    )
-    links = {
-        "/commandName": "/result/skill",
-        "/success": "/result/started",
-        "/status": "/result/status",
-        "/agentId": "/result/agent_id",
-        "/result": "/result/text",
-    }
-    verdict = "did not start" if found.started is False else "was launched"
-    said = f"Skill {found.skill or '(no name)'} {verdict}"
-    outputs = (OutputField("/result"),) if found.text else ()
-    return reading(evidence, found, said, links=links, outputs=outputs)
+    result = read_struct(SkillRun, recorded, SKILL_NAMES)
+    verdict = "did not start" if result.started is False else "was launched"
+    outputs = (OutputField("/result"),) if result.text else ()
+    summary = f"Skill {result.skill or '(no name)'} {verdict}"
+    return reading(evidence, result, summary, links=link_names(SKILL_NAMES), outputs=outputs)
 
 
 _SKILL = re.compile(
@@ -108,39 +100,39 @@ _SKILL = re.compile(
 
 
 def _align_skill(recorded: RecordedObject, text: str) -> list[Span]:
-    found = _SKILL.match(text)
-    if found is None:
+    head = _SKILL.match(text)
+    if head is None:
         return []
-    if found["forked"] is None:
-        return link_groups(found, recorded)
-    name = recorded.text("commandName")
-    start, end = found.span("forked")
-    named = [Span(start, end, "/commandName", 0, end - start)] if found["forked"] == name else []
-    return [*named, *match_excerpt(text, recorded.text("result") or "", "/result", start=found.end())]
+    if head["forked"] is None:
+        return link_groups(head, recorded)
+    start, end = head.span("forked")
+    is_named = head["forked"] == recorded.text("commandName")
+    name = [Span(start, end, "/commandName", 0, end - start)] if is_named else []
+    return [*name, *match_excerpt(text, recorded.text("result") or "", "/result", start=head.end())]
 
 
 def _read_answers(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    given = recorded.member("answers")
+    """The questions in their order, then answers to questions that were not recorded."""
+    given = dict(_pairs(recorded.member("answers")))
     links: dict[str, str] = {}
     answers: list[Answer] = []
-    asked = [(f"/questions/{index}", one) for index, one in enumerate(recorded.items("questions"))]
-    for pointer, one in asked:
-        question = one.text("question") or ""
-        links[f"{pointer}/question"] = f"/result/answers/{len(answers)}/question"
-        links[f"{pointer}/header"] = f"/result/answers/{len(answers)}/header"
-        links[join("/answers", question)] = f"/result/answers/{len(answers)}/answer"
-        answers.append(Answer(question=question, header=one.text("header"), answer=_said(given.get(question))))
-    known = {answer.question for answer in answers}
-    for question, answer in _pairs(given):
+    questions = [(question.text("question") or "", question.text("header")) for question in recorded.items("questions")]
+    for index, (question, header) in enumerate(questions):
+        links[f"/questions/{index}/question"] = f"/result/answers/{index}/question"
+        links[f"/questions/{index}/header"] = f"/result/answers/{index}/header"
+        links[join("/answers", question)] = f"/result/answers/{index}/answer"
+        answers.append(Answer(question=question, header=header, answer=_read_answer(given.get(question))))
+    known = {question for question, _ in questions}
+    for question, answer in given.items():
         if question not in known:
             links[join("/answers", question)] = f"/result/answers/{len(answers)}/answer"
-            answers.append(Answer(question=question, answer=_said(answer)))
+            answers.append(Answer(question=question, answer=_read_answer(answer)))
     count = sum(answer.answer is not None for answer in answers)
-    said = f"The user answered {count} of {len(answers)} {'question' if len(answers) == 1 else 'questions'}"
-    return reading(evidence, Answers(tuple(answers)), said, links=links)
+    summary = f"The user answered {count} of {len(answers)} {'question' if len(answers) == 1 else 'questions'}"
+    return reading(evidence, Answers(tuple(answers)), summary, links=links)
 
 
-def _said(answer: JsonValue) -> str | None:
+def _read_answer(answer: JsonValue) -> str | None:
     return answer if answer is None or isinstance(answer, str) else outline_text(answer)
 
 
@@ -150,7 +142,9 @@ def _pairs(given: RecordedObject) -> list[tuple[str, JsonValue]]:
 
 def _align_answers(recorded: RecordedObject, text: str) -> list[Span]:
     """`"question"="answer"`, in the recorded order of the answers."""
-    questions = {one.text("question"): f"/questions/{index}" for index, one in enumerate(recorded.items("questions"))}
+    questions = {
+        question.text("question"): f"/questions/{index}" for index, question in enumerate(recorded.items("questions"))
+    }
     spans: list[Span] = []
     at = 0
     for question, answer in _pairs(recorded.member("answers")):
@@ -168,9 +162,8 @@ def _align_answers(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 def _read_plan(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    found = Plan(plan=recorded.text("plan") or "", path=recorded.text("filePath"), is_agent=recorded.flag("isAgent"))
-    links = {"/plan": "/result/plan", "/filePath": "/result/path", "/isAgent": "/result/is_agent"}
-    return reading(evidence, found, "The user approved the plan", links=links)
+    result = read_struct(ApprovedPlan, recorded, PLAN_NAMES)
+    return reading(evidence, result, "The user approved the plan", links=link_names(PLAN_NAMES))
 
 
 _SAVED = re.compile(r"\n(?:Your|The) plan (?:has been|was) saved to: (?P<filePath>[^\n]+)\n")
@@ -186,8 +179,8 @@ def _align_plan(recorded: RecordedObject, text: str) -> list[Span]:
 
 def _read_plan_mode(evidence: Evidence, recorded: RecordedObject) -> Reading:
     message = recorded.text("message") or ""
-    said = message[:500].partition("\n")[0] or "Entered plan mode"
-    return reading(evidence, PlanMode(message), said, links={"/message": "/result/message"})
+    summary = message[:500].partition("\n")[0] or "Entered plan mode"
+    return reading(evidence, EnteredPlanMode(message), summary, links={"/message": "/result/message"})
 
 
 def _align_plan_mode(recorded: RecordedObject, text: str) -> list[Span]:
@@ -197,7 +190,7 @@ def _align_plan_mode(recorded: RecordedObject, text: str) -> list[Span]:
     return match_excerpt(text, message, "/message")
 
 
-TOOLS = (
+MAPPINGS = (
     tool_mapping(
         agent=AGENT,
         tools=("Task", "Agent"),

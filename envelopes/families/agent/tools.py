@@ -6,15 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.families.agent.spawning import Spawned
-from envelopes.families.agent.summary import AgentRead
-from envelopes.families.agent.waiting import FollowUp, WaitRecorded, Wake
+from envelopes.families.agent.results import AgentRead, FollowUp, Spawned, WaitRecorded, Wake
 from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 AgentId: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]+$")]
 Preset: TypeAlias = Literal["private_child", "public_named"]
-# `interrupt` is what `interject` was called once.
-AskedPriority: TypeAlias = Literal["interject", "next", "normal", "background", "interrupt"]
+# `interrupt` is the former name of `interject`.
+InputPriority: TypeAlias = Literal["interject", "next", "normal", "background", "interrupt"]
 ALIASES = {"interrupt": "interject"}
 NEEDS_RESOURCE: tuple[Wake, ...] = ("task_result", "external")
 NOT_BLANK = {"type": "string", "minLength": 1, "pattern": r"\S"}
@@ -42,7 +40,7 @@ class EnqueueInput(ToolInput, frozen=True):
     trimmed: ClassVar[tuple[str, ...]] = ("text",)
 
     text: NonEmpty
-    priority: AskedPriority | None = "next"
+    priority: InputPriority | None = "next"
 
     def __post_init__(self) -> None:
         super().__post_init__()

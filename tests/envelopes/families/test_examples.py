@@ -14,9 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from envelopes.families import FAMILIES
-from envelopes.families.agent.spawning import no_agents_here, no_worktrees_here, spawn_outcome
-from envelopes.families.agent.summary import agent_outcome
-from envelopes.families.agent.waiting import follow_up_outcome, wait_outcome
+from envelopes.families.agent.results import (
+    agent_outcome,
+    follow_up_outcome,
+    no_agents_here,
+    no_worktrees_here,
+    spawn_outcome,
+    wait_outcome,
+)
 from envelopes.families.command.batch import batch_outcome
 from envelopes.families.command.results import outcome
 from envelopes.families.examples import load_examples

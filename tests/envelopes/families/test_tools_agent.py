@@ -13,9 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.families.agent import FAMILY
-from envelopes.families.agent.spawning import Spawned
-from envelopes.families.agent.summary import ActiveChild, AgentIdentity, AgentRead, Pending
-from envelopes.families.agent.waiting import FollowUp, WaitRecorded
+from envelopes.families.agent.results import (
+    ActiveChild,
+    AgentIdentity,
+    AgentRead,
+    FollowUp,
+    Pending,
+    Spawned,
+    WaitRecorded,
+)
 from envelopes.families.base import text_size
 from envelopes.families.registry import builtin, may_call, samples, tools
 from envelopes.pipeline.project import Projection, project
