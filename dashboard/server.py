@@ -1,4 +1,4 @@
-"""The production server: gunicorn with threads, configured here and nowhere else."""
+"""The production server: gunicorn with threads, and its whole configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ THREADS = 8
 
 
 class Server(BaseApplication):  # type: ignore[misc]
-    """`addrport` is host:port. Workers are processes; each answers THREADS requests at once."""
+    """`addrport` is host:port. Workers are processes; each serves THREADS requests at once."""
 
     def __init__(self, addrport: str, workers: int) -> None:
         self._settings = {
@@ -33,6 +33,6 @@ class Server(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        from dashboard.wsgi import application  # in each worker, after it was forked
+        from dashboard.wsgi import application  # imported in each worker, after the fork
 
         return application

@@ -1,16 +1,16 @@
-"""The one settings file. Every value has a safe default; the environment overrides it.
+"""All settings. Every value has a safe default, which an environment variable overrides.
 
 COUNTERFOIL_DATA       folder of the embedded store (database, artifacts, secret key)
 DATABASE_URL           another database, e.g. postgres://…
 COUNTERFOIL_ARTIFACTS  the artifact store: a folder, or s3://BUCKET/PREFIX (extra s3)
-COUNTERFOIL_ARTIFACT_CACHE  folder of this machine for what it copies of a bucket
-COUNTERFOIL_ARTIFACT_LIMIT  bytes of a file that an import takes in; 16 GB unless set
-COUNTERFOIL_ARTIFACT_QUOTA  bytes of files that a project may hold, of each content once; no limit unless set
+COUNTERFOIL_ARTIFACT_CACHE  folder of this machine for local copies of a bucket's content
+COUNTERFOIL_ARTIFACT_LIMIT  largest file that an import stores, in bytes; default: 16 GB
+COUNTERFOIL_ARTIFACT_QUOTA  bytes of files that a project may store, each content counted once; default: no limit
 COUNTERFOIL_ARTIFACT_QUOTAS  the same for single projects: SLUG=BYTES,SLUG=BYTES; 0 for no limit
-SECRET_KEY             generated on first start and kept in the data folder, mode 0600
-ALLOWED_HOSTS          comma-separated; this machine only unless set
-COUNTERFOIL_UPLOAD_LIMIT  bytes that the import page takes at once; 256 MB unless set
-COUNTERFOIL_DEBUG      developers only
+SECRET_KEY             generated on first start and stored in the data folder, mode 0600
+ALLOWED_HOSTS          comma-separated; default: this machine only
+COUNTERFOIL_UPLOAD_LIMIT  largest upload on the import page, in bytes; default: 256 MB
+COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
 """
 
@@ -26,7 +26,7 @@ import environ
 env = environ.Env()
 
 PACKAGE = Path(__file__).resolve().parent
-# In a checkout templates/ and static/ lie beside the package, in a wheel inside it.
+# In a checkout templates/ and static/ are beside the package, in a wheel inside it.
 ASSETS = PACKAGE if (PACKAGE / "templates").is_dir() else PACKAGE.parent
 
 
@@ -38,7 +38,7 @@ def _data_folder() -> Path:
 
 
 def _secret_key(folder: Path) -> str:
-    """Two processes may start at once: the exclusive create decides whose key holds."""
+    """Two processes may start at once: the exclusive create decides whose key is used."""
     path = folder / "secret_key"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -147,7 +147,7 @@ USE_TZ = True
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [ASSETS / "static"]
-# Finders serve the files as they lie in the package; a wheel needs no collectstatic step.
+# Finders serve the files from the package, so a wheel needs no collectstatic step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MAX_AGE = 3600

@@ -1,4 +1,4 @@
-"""The application as a server of one's own loads it; `serve` and `demo` load it from here too."""
+"""The WSGI application, for `serve`, `demo` and any other server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
 
-def _loaded() -> WSGIHandler:
-    """With all views imported, and the collector told that what lives now stays: else each of its full passes
-    looks at hundreds of thousands of objects in the middle of somebody's page.
+def _load_application() -> WSGIHandler:
+    """Imports all views, then excludes everything that was loaded from garbage collection.
 
-    A page makes up to a hundred thousand objects and hardly a cycle: of a result of 1 MB the collector took 14 ms
-    of 85, looking after every 700 at what was about to go anyway.
+    Otherwise each full collection would visit hundreds of thousands of objects in the middle of a request. A page
+    creates up to a hundred thousand objects and hardly a cycle: for a result of 1 MB, collecting after every 700 new
+    objects took 14 ms of 85.
     """
     application = get_wsgi_application()
     _ = get_resolver().url_patterns
@@ -26,4 +26,4 @@ def _loaded() -> WSGIHandler:
 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
-application = _loaded()
+application = _load_application()

@@ -1,1 +1,1 @@
-"""Background work beside the server."""
+"""Background work beside the server: worker processes and the batches of comparisons."""

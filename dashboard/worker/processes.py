@@ -1,7 +1,7 @@
-"""The background processes beside the server: as many as asked for, begun again when one dies.
+"""Starts worker processes beside the server and restarts those that die.
 
-Each is `manage.py work`, a program of its own, so that a batch that takes the memory or the interpreter
-with it takes nothing else. It ends by itself when the process that began it is gone.
+Each is `manage.py work`, a program of its own, so that a batch that exhausts the memory or crashes the interpreter
+harms nothing else. It ends by itself when the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -14,52 +14,45 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 
 from django.db import connection
 
-LOOKS_EVERY = 2.0  # seconds
+POLL_SECONDS = 2.0
 NICENESS = 10  # pages come first
-COLLECTED_AFTER = 20_000  # new objects
+GC_THRESHOLD = 20_000  # new objects
 
 
-class Background(threading.Thread):
-    """A thread of the server's master process; `count` processes are kept running while it lives."""
+class WorkerSupervisor(threading.Thread):
+    """A thread of the server's master process that keeps `count` workers running while it lives."""
 
     def __init__(self, count: int) -> None:
-        super().__init__(name="background", daemon=True)
+        super().__init__(name="workers", daemon=True)
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * count
 
     def run(self) -> None:
+        command = [sys.executable, "-m", "dashboard", "work", "--parent", str(os.getpid())]
         while True:
-            for place, process in enumerate(self._processes):
+            for index, process in enumerate(self._processes):
                 if process is None or process.poll() is not None:
-                    self._processes[place] = subprocess.Popen(work_command(os.getpid()))
-            time.sleep(LOOKS_EVERY)
+                    self._processes[index] = subprocess.Popen(command)
+            time.sleep(POLL_SECONDS)
 
 
-def work_command(parent: int) -> list[str]:
-    return [sys.executable, "-m", "dashboard", "work", "--parent", str(parent)]
-
-
-def worker_name() -> str:
-    """Nobody else's, also when the system gives the number of a dead process to another one."""
+def build_worker_name() -> str:
+    """A name that no other worker has, even when the system reuses the number of a dead process."""
     return f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def begin_quietly() -> None:
-    """Lower priority than the pages, and fewer looks for garbage.
-
-    Memory-mapped pages of the database would count as this process's memory.
-    """
+def lower_priority() -> None:
+    """Gives pages the processor first, and makes garbage collection and the database use less memory and time."""
     os.nice(NICENESS)
-    gc.freeze()  # the program itself is never garbage, and a batch makes objects by the hundred thousand
-    gc.set_threshold(COLLECTED_AFTER)
+    gc.freeze()  # the program itself is never garbage, and a batch creates objects by the hundred thousand
+    gc.set_threshold(GC_THRESHOLD)
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA mmap_size=0")
+            cursor.execute("PRAGMA mmap_size=0")  # mapped pages would count as this process's memory
 
 
-def has_lost(parent: int | None) -> Callable[[], bool]:
-    """Whether the process that began this one is gone; never for one that a person began."""
-    return lambda: parent is not None and os.getppid() != parent
+def parent_exited(parent: int | None) -> bool:
+    """True when the process that started this one is gone; never for a worker that a person started."""
+    return parent is not None and os.getppid() != parent

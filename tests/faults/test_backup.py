@@ -44,4 +44,4 @@ def test_a_copy_made_as_documented_while_an_import_goes_on_is_whole(tmp_path: Pa
     ((copied,),) = rows(tmp_path / "copy", NAMED)
     assert isinstance(copied, int)
     assert 50 <= copied < 400
-    assert "All that is stored is whole." in manage(tmp_path / "copy", "check_store").stdout
+    assert "Everything that is stored is intact." in manage(tmp_path / "copy", "check_store").stdout

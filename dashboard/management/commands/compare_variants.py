@@ -1,4 +1,4 @@
-"""`compare_variants --family F --variants a,b --query "…"`: the numbers of a comparison, as on its page."""
+"""`compare_variants`: prints the numbers of a comparison, as its page shows them."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project
 from dashboard.variants.variant_list import UnusableColumns
 from dashboard.worker.comparisons import work_until_idle
-from dashboard.worker.processes import worker_name
+from dashboard.worker.processes import build_worker_name
 
 
 class Command(RichCommand):
     help = (
-        "Writes recorded calls under several variants and compares what comes of it; the first variant is the "
-        "baseline. The comparison stays on the Comparisons page unless --forget is given."
+        "Renders recorded calls with several variants and compares the results; the first variant is the baseline. "
+        "The comparison stays on the Comparisons page unless --forget is given."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--family", default="", help="one family's calls; all families unless given")
-        parser.add_argument("--variants", required=True, metavar="A,B", help="names; recorded is what was recorded")
-        parser.add_argument("--query", default="", help="which calls, in the language of the lists")
-        parser.add_argument("--sample", type=int, help="so many of the calls, drawn at random")
-        parser.add_argument("--seed", type=int, default=0, help="of the sample and the intervals")
+        parser.add_argument(
+            "--variants", required=True, metavar="A,B", help="variants; `recorded` is the recorded receipt"
+        )
+        parser.add_argument("--query", default="", help="a filter over calls, as in the lists")
+        parser.add_argument("--sample", type=int, help="use only this number of calls, chosen at random")
+        parser.add_argument("--seed", type=int, default=0, help="random seed of the sample and the intervals")
         parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG")
-        parser.add_argument("--name", default="", help="how the Comparisons page calls it")
-        parser.add_argument("--forget", action="store_true", help="keep nothing in the store")
+        parser.add_argument("--name", default="", help="its title on the Comparisons page")
+        parser.add_argument("--forget", action="store_true", help="delete the comparison afterwards")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        comparison = _started(options)
-        work_until_idle(worker_name(), comparison)
+        comparison = _start(options)
+        work_until_idle(build_worker_name(), comparison)
         comparison.refresh_from_db()
         try:
             if not comparison.is_finished:
@@ -73,15 +75,18 @@ class Command(RichCommand):
         for measure in MEASURES:
             table.add_row(f"Δ {measure}", *(_delta(total["deltas"].get(measure)) for total in facts["totals"].values()))
         self.console.print(table)
-        if left_out := _left_out(facts):
+        reasons = (
+            (facts["unanswered_calls"], "without an answer"),
+            (facts["unread_calls"], "of a family that is not installed"),
+            (facts["deleted_calls"], "deleted meanwhile"),
+        )
+        if left_out := ", ".join(f"{count:,} {reason}" for count, reason in reasons if count):
             self.console.print(f"Left out: {left_out}.")
         if facts["call_count"] < FEW:
-            self.console.print(
-                f"Fewer than {FEW} calls are too few to tell a difference by, whatever an interval holds."
-            )
+            self.console.print(f"Fewer than {FEW} calls are too few to show a difference, whatever the interval is.")
 
 
-def _started(options: dict[str, Any]) -> Comparison:
+def _start(options: dict[str, Any]) -> Comparison:
     selection = Selection(
         query=options["query"], family=options["family"], sample=options["sample"], seed=options["seed"]
     )
@@ -91,17 +96,8 @@ def _started(options: dict[str, Any]) -> Comparison:
         return start_comparison(project, selection, names, name=options["name"])
     except Project.DoesNotExist:
         raise CommandError(terminal_text(f"There is no project {options['project']!r}.")) from None
-    except (Unusable, UnusableColumns) as unusable:
-        raise CommandError(terminal_text(str(unusable))) from None
-
-
-def _left_out(facts: dict[str, Any]) -> str:
-    counts = (
-        (facts["unanswered_calls"], "without an answer"),
-        (facts["unread_calls"], "of a family that is not installed"),
-        (facts["deleted_calls"], "deleted meanwhile"),
-    )
-    return ", ".join(f"{count:,} {why}" for count, why in counts if count)
+    except (Unusable, UnusableColumns) as error:
+        raise CommandError(terminal_text(str(error))) from None
 
 
 def _delta(delta: dict[str, Any] | None) -> str:

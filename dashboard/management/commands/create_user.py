@@ -1,4 +1,4 @@
-"""`create_user NAME`: a person with a role in a project, and the one-time link that lets them in."""
+"""`create_user NAME`: creates a user with a role in a project, and prints a one-time sign-in link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard.models import Membership, Project
 
 
 class Command(BaseCommand):
-    help = "Creates a person, or gives somebody known a role in another project, and prints a one-time sign-in link."
+    help = "Creates a user, or gives a known one a role in another project, and prints a one-time sign-in link."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
@@ -25,28 +25,24 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["name"]
-        _check_name(name)
-        project = _project(options["project"])
+        try:
+            User._meta.get_field("username").clean(name, None)
+        except ValidationError as error:
+            raise CommandError(f"{name!r} cannot be a name: {' '.join(error.messages)}") from None
+        project = _find_project(options["project"])
         user, is_new = create_member(name, project, options["role"])
         facts = {"user": name, "role": options["role"], "project": project.slug, "created": is_new}
         if not options["as_json"]:
-            what = "was created" if is_new else "was known already"
-            self.stdout.write(f"{name} {what}: {options['role']} in {project.slug}.")
+            outcome = "was created" if is_new else "existed already"
+            self.stdout.write(f"{name} {outcome}: {options['role']} in {project.slug}.")
         print_new_link(self.stdout, user, facts, base_url=options["base_url"], as_json=options["as_json"])
 
 
-def _check_name(name: str) -> None:
-    try:
-        User._meta.get_field("username").clean(name, None)
-    except ValidationError as refused:
-        raise CommandError(f"{name!r} cannot be a name: {' '.join(refused.messages)}") from None
-
-
-def _project(slug: str | None) -> Project:
+def _find_project(slug: str | None) -> Project:
     if slug is None:
         return first_project()
-    found = Project.objects.filter(slug=slug).first()
-    if found is None:
-        known = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none yet"
-        raise CommandError(f"There is no project {slug!r}. Known: {known}.")
-    return found
+    try:
+        return Project.objects.get(slug=slug)
+    except Project.DoesNotExist:
+        slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none yet"
+        raise CommandError(f"There is no project {slug!r}. Known: {slugs}.") from None

@@ -1,4 +1,4 @@
-"""The first command that a newcomer runs: a store with real runs in it, a sign-in link, a server."""
+"""`demo`: the first command for a newcomer. Imports real runs, prints a sign-in link and serves."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dashboard.accounts.sign_in import create_link, create_member
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Membership
 from dashboard.server import Server
-from dashboard.worker.processes import Background
+from dashboard.worker.processes import WorkerSupervisor
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 OPERATOR = "operator"
 
 
 class Command(BaseCommand):
-    help = "Migrate, load the bundled recordings, print a one-time sign-in link, and serve."
+    help = "Migrates, imports the bundled recordings, prints a one-time sign-in link, and serves."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--no-serve", action="store_true", help="prepare the store and print the link only")
+        parser.add_argument("--no-serve", action="store_true", help="only prepare the store and print the link")
         parser.add_argument("--addrport", default="127.0.0.1:8000")
         parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
 
@@ -45,5 +45,5 @@ class Command(BaseCommand):
         if not options["no_serve"]:
             self.stdout.write("Serving until Ctrl-C.")
             self.stdout.flush()
-            Background(1).start()
+            WorkerSupervisor(1).start()
             Server(options["addrport"], workers=1).run()

@@ -1,4 +1,4 @@
-"""`prune_artifacts`: takes stored artifacts out by age or quota, and what nothing refers to."""
+"""`prune_artifacts`: removes stored files by age or quota, and those that nothing refers to."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dashboard.artifacts.retention import apply_retention, plan_retention
 class Command(BaseCommand):
     help = (
         "Removes stored files that nothing refers to; with --older-than or --quota also the content of old artifacts, "
-        "whose rows stay and say so. Outputs that are part of a recorded result are never touched."
+        "whose rows stay. Outputs that are part of a recorded result are never removed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--older-than", type=int, metavar="DAYS", help="content that no newer run names")
-        parser.add_argument("--quota", type=int, metavar="BYTES", help="the oldest, until the rest fits")
-        parser.add_argument("--dry-run", action="store_true", help="say what would go, and change nothing")
+        parser.add_argument("--older-than", type=int, metavar="DAYS", help="remove content that no newer run refers to")
+        parser.add_argument("--quota", type=int, metavar="BYTES", help="remove the oldest content until the rest fits")
+        parser.add_argument("--dry-run", action="store_true", help="print what would be removed, and change nothing")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             return
         would = "Would remove" if options["dry_run"] else "Removed"
         self.stdout.write(
-            f"{would} {facts['retired']} by age or quota, {facts['unnamed']} that nothing names, "
+            f"{would} {facts['retired']} by age or quota, {facts['unnamed']} without a reference, "
             f"{facts['unfinished']} unfinished: {facts['freed_bytes']:,} bytes. "
             f"{facts['kept_bytes']:,} bytes are kept."
         )

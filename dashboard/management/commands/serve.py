@@ -1,3 +1,5 @@
+"""`serve`: runs the production server and its workers."""
+
 from __future__ import annotations
 
 import os
@@ -8,21 +10,21 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from dashboard.server import Server
-from dashboard.worker.processes import Background
+from dashboard.worker.processes import WorkerSupervisor
 
 
 class Command(BaseCommand):
-    help = "Serve the dashboard and do its background work. Applies pending migrations first."
+    help = "Serves the dashboard and does its background work. Applies pending migrations first."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--addrport", default="127.0.0.1:8000")
         parser.add_argument("--workers", type=int, default=2)
         parser.add_argument(
-            "--background", type=int, default=min(2, os.cpu_count() or 1), help="processes for comparisons; 0 for none"
+            "--background", type=int, default=min(2, os.cpu_count() or 1), help="worker processes; 0 for none"
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         call_command("migrate", verbosity=0)
         self.stdout.write(f"Serving on http://{options['addrport']}/ (Ctrl-C stops)")
-        Background(options["background"]).start()
+        WorkerSupervisor(options["background"]).start()
         Server(options["addrport"], options["workers"]).run()

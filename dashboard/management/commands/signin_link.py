@@ -1,4 +1,4 @@
-"""`signin_link NAME`: a new one-time link for somebody who is known."""
+"""`signin_link NAME`: prints a new one-time link for a user."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from envelopes.families.registry import INVENTORY_PATH, build_inventory, load_in
 
 
 class Command(BaseCommand):
-    help = "Writes the inventory of built-in tools anew and raises its version when something changed."
+    help = "Rewrites the inventory of built-in tools and raises its version when something changed."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
