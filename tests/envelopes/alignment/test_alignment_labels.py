@@ -20,7 +20,7 @@ pytestmark = pytest.mark.recordings
 LABELS = Path(__file__).with_name("labels.jsonl")
 LEAST_RECALL = 0.95
 
-# Where one character comes from: (document, pointer, offset); the offset is None in a number or a flag.
+# The origin of a character: (document, pointer, offset); the offset is None in a number or a flag.
 Origin = tuple[str, str, int | None]
 
 
@@ -75,13 +75,13 @@ def text_parts(content: Any) -> tuple[str, ...]:
 
 
 def labelled(label: dict[str, Any]) -> dict[int, Origin]:
-    """What was decided for each character that has an origin."""
+    """The labelled origin of each character that has one."""
     origins = {at: origin for span in label["spans"] for at, origin in spelled("complete", span)}
     return origins | {at: origin for span in label.get("args_spans", ()) for at, origin in spelled("args", span)}
 
 
 def accepted(label: dict[str, Any]) -> dict[int, set[Origin]]:
-    """The decided origin and the other right ones, listed under `also`."""
+    """The labelled origin and the other right ones, listed under `also`."""
     right = {at: {origin} for at, origin in labelled(label).items()}
     for span in label.get("also", ()):
         for at, origin in spelled("complete", span):
@@ -97,7 +97,7 @@ def spelled(document: str, span: list[Any]) -> Iterator[tuple[int, Origin]]:
 
 
 def predicted(call: Call, text: str) -> dict[int, Origin]:
-    """What a reader is shown: the aligned spans as the segments that they become."""
+    """The origins that a page shows: those of the segments that the aligned spans become."""
     evidence = Evidence(
         agent="claude-code",
         tool=call.tool,
@@ -121,7 +121,7 @@ def predicted(call: Call, text: str) -> dict[int, Origin]:
 
 
 def printed(document: Any, span: list[Any]) -> str:
-    """What the field at the span's pointer holds for the span's characters."""
+    """The characters of the field at the span's pointer."""
     _, _, where, value_start, value_end = span
     value = pointer.resolve(document, where)
     return value[value_start:value_end] if isinstance(value, str) else str(value)
@@ -151,7 +151,7 @@ def test_each_label_tells_the_truth_about_its_receipt(
 
 
 def test_the_families_agree_with_the_labels(labels: list[dict[str, Any]], calls: dict[tuple[str, str], Call]) -> None:
-    found: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     false: list[str] = []
     for label in labels:
         call = calls[label["file"], label["call"]]
@@ -160,17 +160,17 @@ def test_the_families_agree_with_the_labels(labels: list[dict[str, Any]], calls:
         wrong = sorted(at for at, origin in origins.items() if origin not in right.get(at, ()))
         if wrong:
             false.append(excerpt(label, text, origins, right, wrong))
-        count = found.setdefault(call.tool, [0, 0])
+        count = counts.setdefault(call.tool, [0, 0])
         count[0] += sum(origins.get(at) in right[at] for at in labelled(label))
         count[1] += len(labelled(label))
-    recall = sum(count[0] for count in found.values()) / sum(count[1] for count in found.values())
-    report = "\n".join([f"recall {recall:.4f}", *recall_lines(found), "false links:", *false])
+    recall = sum(count[0] for count in counts.values()) / sum(count[1] for count in counts.values())
+    report = "\n".join([f"recall {recall:.4f}", *recall_lines(counts), "false links:", *false])
     assert recall >= LEAST_RECALL, report
     assert not false, report
 
 
-def recall_lines(found: dict[str, list[int]]) -> list[str]:
-    return [f"  {tool}: {hit} of {total}" for tool, (hit, total) in sorted(found.items()) if total]
+def recall_lines(counts: dict[str, list[int]]) -> list[str]:
+    return [f"  {tool}: {hit} of {total}" for tool, (hit, total) in sorted(counts.items()) if total]
 
 
 def excerpt(

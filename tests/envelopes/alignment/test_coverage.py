@@ -1,4 +1,4 @@
-"""Which fields of an envelope left a trace in a receipt."""
+"""Coverage: which fields of an envelope reach a receipt."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def envelope(result: Any, **fields: Any) -> CanonicalResult:
 
 
 def test_what_says_nothing_is_no_field() -> None:
-    found = scalar_fields(
+    fields = scalar_fields(
         envelope({"a": 1, "b": None, "c": "", "d": False, "e": True, "f": [{"g": "x"}]}, artifacts=(ArtifactRef("p"),))
     )
-    assert found == {"/result/a": "1", "/result/e": "true", "/result/f/0/g": "x", "/artifacts/0/path": "p"}
+    assert fields == {"/result/a": "1", "/result/e": "true", "/result/f/0/g": "x", "/artifacts/0/path": "p"}
 
 
 def test_of_a_failed_call_the_error_is_what_counts() -> None:

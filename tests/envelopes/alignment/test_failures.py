@@ -1,4 +1,4 @@
-"""When recorded evidence is a failure, and what it then says."""
+"""Recorded failures: which evidence is a failure, and the error that it becomes."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def recorded(result: JsonValue, receipt: str | None = None, *, is_error: bool | 
     ],
 )
 def test_a_failure_is_told_by_its_flag_or_by_its_sentence(evidence: Evidence, message: str, fidelity: str) -> None:
-    found = read_failure(evidence)
-    assert found is not None
-    assert found.complete.error is not None
-    assert (found.complete.error.message, found.fidelity) == (message, fidelity)
+    failure = read_failure(evidence)
+    assert failure is not None
+    assert failure.complete.error is not None
+    assert (failure.complete.error.message, failure.fidelity) == (message, fidelity)
 
 
 @pytest.mark.parametrize(
@@ -59,22 +59,22 @@ def test_what_is_no_failure_is_left_to_the_family(evidence: Evidence) -> None:
 
 
 def test_the_words_of_the_user_are_the_hint_of_a_rejection() -> None:
-    found = read_failure(
+    failure = read_failure(
         recorded(f"Error: {REJECTED} To tell you how to proceed, the user said:\nuse make", is_error=True)
     )
-    assert found is not None
-    assert found.complete.error is not None
-    assert (found.complete.error.kind, found.complete.error.recovery_hint) == ("write_denied", "use make")
+    assert failure is not None
+    assert failure.complete.error is not None
+    assert (failure.complete.error.kind, failure.complete.error.recovery_hint) == ("write_denied", "use make")
 
 
 def test_a_long_message_is_shortened_and_whole_in_the_details() -> None:
-    said = "line of a log\n" * 1_000
-    found = read_failure(recorded(f"Error: {said}", is_error=True))
-    assert found is not None
-    assert found.complete.error is not None
-    assert found.complete.error.details == {"text": said}
-    assert "[output truncated: showing first" in found.complete.error.message
-    assert len(found.complete.error.message) < MESSAGE_CHARACTERS + 200
+    output = "line of a log\n" * 1_000
+    failure = read_failure(recorded(f"Error: {output}", is_error=True))
+    assert failure is not None
+    assert failure.complete.error is not None
+    assert failure.complete.error.details == {"text": output}
+    assert "[output truncated: showing first" in failure.complete.error.message
+    assert len(failure.complete.error.message) < MESSAGE_CHARACTERS + 200
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_recorded_sentence_is_found_in_the_receipt(
     result: JsonValue, text: str, places: list[tuple[int, int, int, int]]
 ) -> None:
     spans = align_failure(recorded(result, text, is_error=True), text)
-    assert [(one.start, one.end, one.value_start, one.value_end) for one in spans] == places
+    assert [(span.start, span.end, span.value_start, span.value_end) for span in spans] == places
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_the_recorded_sentence_is_found_in_the_receipt(
 )
 def test_a_coded_error_is_taken_member_by_member(more: JsonValue, details: JsonValue, *, retryable: bool) -> None:
     assert isinstance(more, dict)
-    found = read_failure(recorded({"code": "NO_FILE", "message": "gone", **more}, "gone", is_error=True))
-    assert found is not None
-    assert found.complete.error == ToolError(kind="no_file", message="gone", details=details, retryable=retryable)
-    assert found.links["/code"] == "/error/kind"
+    failure = read_failure(recorded({"code": "NO_FILE", "message": "gone", **more}, "gone", is_error=True))
+    assert failure is not None
+    assert failure.complete.error == ToolError(kind="no_file", message="gone", details=details, retryable=retryable)
+    assert failure.links["/code"] == "/error/kind"
 
 
 def test_a_code_without_a_message_is_no_coded_error() -> None:
-    found = read_failure(recorded({"code": "NO_FILE", "message": ""}, "gone", is_error=True))
-    assert found is not None
-    assert found.complete.error is not None
-    assert (found.complete.error.kind, found.complete.error.message) == ("tool_execution_failed", "gone")
+    failure = read_failure(recorded({"code": "NO_FILE", "message": ""}, "gone", is_error=True))
+    assert failure is not None
+    assert failure.complete.error is not None
+    assert (failure.complete.error.kind, failure.complete.error.message) == ("tool_execution_failed", "gone")

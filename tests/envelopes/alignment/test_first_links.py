@@ -1,4 +1,4 @@
-"""What is linked of a receipt's beginning alone is what the whole alignment links there."""
+"""Aligning only the beginning of a receipt gives the same links as aligning all of it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FIRST = (1, 40, 997, 8_192)
 def recorded_calls() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every answered call of the bundled sessions, as arguments of `read_halves`."""
     for path in sorted(SAMPLES.rglob("*.jsonl")):
-        asked: dict[str, dict[str, Any]] = {}
+        uses: dict[str, dict[str, Any]] = {}
         for line in path.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
             content = (record.get("message") or {}).get("content") if isinstance(record, dict) else None
             for block in content if isinstance(content, list) else []:
                 if block.get("type") == "tool_use":
-                    asked[block["id"]] = block
-                elif block.get("type") == "tool_result" and block["tool_use_id"] in asked:
-                    use = asked[block["tool_use_id"]]
+                    uses[block["id"]] = block
+                elif block.get("type") == "tool_result" and block["tool_use_id"] in uses:
+                    use = uses[block["tool_use_id"]]
                     has = "toolUseResult" in record
                     yield use["name"], evidence(use["name"], use["input"], block, record.get("toolUseResult"), has=has)
 
@@ -56,11 +56,13 @@ for _tool, _call in (*recorded_calls(), *made_calls()):
 
 
 def origins(halves: Halves, first: int) -> list[tuple[str, str, int | None] | None]:
-    """Of each of the first characters the document, the field and the place in it."""
-    found: list[tuple[str, str, int | None] | None] = []
+    """The document, field and offset of each of the first characters."""
+    origin_of_each: list[tuple[str, str, int | None] | None] = []
     for segment in halves.receipt.segments if halves.receipt else ():
-        found += [_origin(segment.source, at) for at in range(min(len(segment.text), first - len(found)))]
-    return found
+        origin_of_each += [
+            _origin(segment.source, at) for at in range(min(len(segment.text), first - len(origin_of_each)))
+        ]
+    return origin_of_each
 
 
 def _origin(source: SegmentSource | None, at: int) -> tuple[str, str, int | None] | None:
@@ -102,7 +104,7 @@ def test_of_a_long_list_only_the_beginning_is_read_where_it_says_all(tool: str) 
 
 
 def test_a_list_is_read_to_its_end_where_its_beginning_does_not_fill_the_window() -> None:
-    """The elements are long and the receipt says little of each."""
+    """The elements are long and the receipt shows little of each."""
     tasks = [{"id": str(n), "subject": "s", "status": "open", "description": "d" * 400} for n in range(900)]
     said = "\n".join(f"#{one['id']} [open] s" for one in tasks)
     call = evidence("TaskList", {}, {"content": said}, {"tasks": tasks})

@@ -28,28 +28,28 @@ def halves(**more: Any) -> Halves:
 
 
 @pytest.mark.parametrize(
-    ("kept_under", "summary"), [("command:claude-code:2", "as it was stored"), ("command:other:1", "")]
+    ("mapping_key", "summary"), [("command:claude-code:2", "as it was stored"), ("command:other:1", "")]
 )
-def test_an_envelope_that_is_stored_under_the_mapping_is_not_made_again(kept_under: str, summary: str) -> None:
+def test_an_envelope_that_is_stored_under_the_mapping_is_not_made_again(mapping_key: str, summary: str) -> None:
     fresh = halves()
-    kept = msgspec.structs.replace(fresh.projection.canonical, summary_text="as it was stored")
+    stored_envelope = msgspec.structs.replace(fresh.projection.canonical, summary_text="as it was stored")
 
     def stored(mapping: str) -> CanonicalResult | None:
-        return kept if mapping == kept_under else None
+        return stored_envelope if mapping == mapping_key else None
 
-    found = halves(stored=stored)
-    assert found.projection.canonical.summary_text == (summary or fresh.projection.canonical.summary_text)
-    assert (found.receipt, found.outputs, found.mapping) == (fresh.receipt, fresh.outputs, "command:claude-code:2")
+    reread = halves(stored=stored)
+    assert reread.projection.canonical.summary_text == (summary or fresh.projection.canonical.summary_text)
+    assert (reread.receipt, reread.outputs, reread.mapping) == (fresh.receipt, fresh.outputs, "command:claude-code:2")
 
 
 @pytest.mark.parametrize("space", ["\n\n", " \t\r\n", "\u2003\u00a0\u3000\ufeff\n"])
 def test_white_space_that_the_agent_trims_is_not_linked(space: str) -> None:
     result = json.dumps({"stdout": OUTPUT.rstrip() + space, "stderr": "", "interrupted": False}).encode()
-    found = read_halves(
+    read_again = read_halves(
         agent="claude-code", tool="Bash", args=b"{}", result=result, content=b'"one\\ntwo"', is_error=False
     )
-    assert found.receipt is not None
-    (segment,) = found.receipt.segments
+    assert read_again.receipt is not None
+    (segment,) = read_again.receipt.segments
     assert segment.text == "one\ntwo"
     assert segment.source is not None
     assert (segment.source.pointer, segment.source.start, segment.source.end) == ("/stdout", 0, 7)
@@ -76,44 +76,44 @@ def recorded(content: object, *, args: bytes = b"{}", result: bytes | None = b'"
     ],
 )
 def test_each_block_of_a_recorded_receipt_is_a_part(content: object, part: Part) -> None:
-    found = recorded([content])
-    assert found.receipt is not None
-    assert found.receipt.parts == (part,)
+    read_back = recorded([content])
+    assert read_back.receipt is not None
+    assert read_back.receipt.parts == (part,)
 
 
 def test_a_receipt_that_is_neither_text_nor_a_list_is_one_part_of_its_own_kind() -> None:
-    found = recorded({"type": "document", "title": "x"})
-    assert found.receipt is not None
-    assert found.receipt.parts == (OtherPart("document", '{"type":"document","title":"x"}'),)
+    read_back = recorded({"type": "document", "title": "x"})
+    assert read_back.receipt is not None
+    assert read_back.receipt.parts == (OtherPart("document", '{"type":"document","title":"x"}'),)
 
 
 def test_surfaces_that_cannot_be_decoded_are_noted_and_taken_as_absent() -> None:
-    found = recorded(b"\xff", args=b'{"command":', result=b"[1 2]")
-    receipt, args, result = found.note.split("; ")
+    read_back = recorded(b"\xff", args=b'{"command":', result=b"[1 2]")
+    receipt, args, result = read_back.note.split("; ")
     assert receipt == "receipt: not UTF-8 at byte 0: ff"
     assert args.startswith("args: ")
     assert result.startswith("result: ")
-    assert (found.evidence.args, found.evidence.result, found.evidence.has_result) == (None, None, True)
+    assert (read_back.evidence.args, read_back.evidence.result, read_back.evidence.has_result) == (None, None, True)
 
 
 def test_a_call_without_a_recorded_receipt_has_none_and_nothing_to_find_fault_with() -> None:
-    found = read_halves(
+    read_back = read_halves(
         agent="claude-code", tool="Bash", args=b"{}", result=b'"a"', content=None, is_error=False, sink=MemorySink()
     )
-    assert (found.receipt, found.evidence.receipt_text, lint_recorded(found)) == (None, None, ())
+    assert (read_back.receipt, read_back.evidence.receipt_text, lint_recorded(read_back)) == (None, None, ())
 
 
 def test_a_recorded_marker_that_does_not_say_how_much_is_missing_is_found_fault_with() -> None:
     result = json.dumps({"stdout": "one\ntwo\nthree", "stderr": "", "interrupted": False}).encode()
-    said = recorded("one\n\n... [1 lines truncated] ...\n\nthree", result=result)
-    unsaid = recorded("one\n... [output truncated]", result=result)
-    assert [(one.field.pointer, one.cut.shown) for one in said.outputs] == [("/stdout", ((0, 1), (2, 3)))]
-    assert lint_recorded(said) == ()
-    assert [finding.rule for finding in lint_recorded(unsaid)] == ["marker_without_size"]
+    stated = recorded("one\n\n... [1 lines truncated] ...\n\nthree", result=result)
+    unstated = recorded("one\n... [output truncated]", result=result)
+    assert [(output.field.pointer, output.cut.shown) for output in stated.outputs] == [("/stdout", ((0, 1), (2, 3)))]
+    assert lint_recorded(stated) == ()
+    assert [finding.rule for finding in lint_recorded(unstated)] == ["marker_without_size"]
 
 
 def test_an_output_that_is_empty_has_no_lines_to_show() -> None:
-    found = read_halves(
+    empty = read_halves(
         agent="claude-code",
         tool="WebFetch",
         args=b"{}",
@@ -121,8 +121,8 @@ def test_an_output_that_is_empty_has_no_lines_to_show() -> None:
         content=b'""',
         is_error=False,
     )
-    assert [one.pointer for one in found.reading.outputs] == ["/result"]
-    assert found.outputs == ()
+    assert [field.pointer for field in empty.reading.outputs] == ["/result"]
+    assert empty.outputs == ()
 
 
 def test_a_call_that_no_mapping_can_read_is_kept_as_nothing_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,18 +137,18 @@ def test_a_call_that_no_mapping_can_read_is_kept_as_nothing_and_says_why(monkeyp
     )
     monkeypatch.setitem(registry._mappings(), ("claude-code", "Bash"), (registry.family("command"), broken))
     monkeypatch.setattr("envelopes.halves.FALLBACK", (external.FAMILY, wary))
-    found = recorded("a")
-    assert (found.family, found.projection.canonical.status) == ("external", "success")
-    assert found.note == (
+    read_back = recorded("a")
+    assert (read_back.family, read_back.projection.canonical.status) == ("external", "success")
+    assert read_back.note == (
         "command could not read this call (LookupError: odd); external could not read this call (LookupError: odd)"
     )
-    assert found.receipt is not None
-    assert [(segment.text, segment.source) for segment in found.receipt.segments] == [("a", None)]
+    assert read_back.receipt is not None
+    assert [(segment.text, segment.source) for segment in read_back.receipt.segments] == [("a", None)]
 
 
 def test_of_a_long_list_that_is_no_json_the_rest_is_still_shown() -> None:
     good = json.dumps({"mode": "files_with_matches", "filenames": ["a.py"] * 400, "numFiles": 400}).encode()
-    kept = read_halves(agent="claude-code", tool="Grep", args=b"{}", result=good, content=b'"a.py"', is_error=False)
+    whole = read_halves(agent="claude-code", tool="Grep", args=b"{}", result=good, content=b'"a.py"', is_error=False)
     broken = read_halves(
         agent="claude-code",
         tool="Grep",
@@ -156,7 +156,7 @@ def test_of_a_long_list_that_is_no_json_the_rest_is_still_shown() -> None:
         result=b"{" + good,
         content=b'"a.py"',
         is_error=False,
-        stored=lambda _mapping: kept.projection.canonical,
+        stored=lambda _mapping: whole.projection.canonical,
         first=8,
     )
     assert broken.receipt is not None

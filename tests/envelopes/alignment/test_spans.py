@@ -1,4 +1,4 @@
-"""What each matcher links, what it leaves alone, and which lines the links show."""
+"""Matchers: the text that each links, the text that it does not, and the lines that the links show."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_value_that_stands_twice_is_ambiguous(value: str, start: int, expected
 
 @pytest.mark.parametrize(("value", "shown"), [("abcd", 4), ("abcx", 3), ("axxx", 1), ("abcdefgh", 4), ("xbcd", None)])
 def test_the_longest_common_beginning_is_linked(value: str, shown: int | None) -> None:
-    found = match_prefix("..abcd", 2, value, "/x")
-    assert found == (None if shown is None else Span(2, 2 + shown, "/x", 0, shown))
+    span = match_prefix("..abcd", 2, value, "/x")
+    assert span == (None if shown is None else Span(2, 2 + shown, "/x", 0, shown))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_items_are_linked_a_line_each_until_one_differs(items: list[str], linked
 
 def test_of_two_links_that_overlap_the_earlier_one_stays_and_no_character_is_lost() -> None:
     text = "a bc d"
-    found = to_segments(text, [Span(3, 5, "/late", 0, 2), Span(2, 4, "/x", 0, 2), Span(5, 5, "/empty")])
-    assert [(segment.text, segment.source.pointer if segment.source else None) for segment in found] == [
+    segments = to_segments(text, [Span(3, 5, "/late", 0, 2), Span(2, 4, "/x", 0, 2), Span(5, 5, "/empty")])
+    assert [(segment.text, segment.source.pointer if segment.source else None) for segment in segments] == [
         ("a ", None),
         ("bc", "/x"),
         (" d", None),
@@ -124,6 +124,6 @@ def test_a_part_of_a_receipt_keeps_its_segments_and_cuts_those_at_its_edges(
     start: int, stop: int, shown: list[str]
 ) -> None:
     part = TextPart((Segment("one", "value", ONE), Segment("-", "label"), Segment("three", "value", ONE)))
-    found = part.within(start, stop)
-    assert [one.text for one in found] == shown
-    assert all(one.source == (None if one.role == "label" else ONE) for one in found)
+    segments = part.within(start, stop)
+    assert [segment.text for segment in segments] == shown
+    assert all(segment.source == (None if segment.role == "label" else ONE) for segment in segments)

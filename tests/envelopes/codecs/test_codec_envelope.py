@@ -1,4 +1,4 @@
-"""The envelope as Holon writes it, and a receipt as content blocks."""
+"""Envelopes in Holon's form, and receipts as content blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def envelope(result: Any, *paths: str) -> CanonicalResult:
 
 
 PATHS = st.lists(NAME.map(ArtifactRef), max_size=3).map(tuple)
-# Results that look like those with artifacts in them, and ones that have them already.
+# Results that resemble results with artifacts, and results that have artifacts already.
 POINTING = st.recursive(
     JSON,
     lambda inner: (
@@ -139,9 +139,9 @@ def test_artifacts_of_several_items_become_one_list_and_their_indexes_move() -> 
         },
         {"index": 3, "result": {"stdout_artifact": None}},
     ]
-    found = holon.decode({"tool_name": "T", "status": "success", "summary_text": "s", "result": {"items": items}})
-    assert found.artifacts == (ArtifactRef("a"), ArtifactRef("b"), ArtifactRef("c"))
-    assert found.result == {
+    canonical = holon.decode({"tool_name": "T", "status": "success", "summary_text": "s", "result": {"items": items}})
+    assert canonical.artifacts == (ArtifactRef("a"), ArtifactRef("b"), ArtifactRef("c"))
+    assert canonical.result == {
         "items": [
             {"index": 1, "result": {"stdout_artifact": 0}},
             {"index": 2, "result": {"stdout_artifact": 1, "stderr_artifact": 2}},
@@ -166,26 +166,26 @@ def test_artifacts_with_more_than_a_path_belong_to_the_tool() -> None:
     ],
 )
 def test_a_summary_that_holon_leaves_out_is_filled_in(document: dict[str, Any], summary_text: str) -> None:
-    found = holon.decode({"tool_name": "T"} | document)
-    assert found.summary_text == summary_text
-    assert found.error is None or found.error.retryable is False
+    canonical = holon.decode({"tool_name": "T"} | document)
+    assert canonical.summary_text == summary_text
+    assert canonical.error is None or canonical.error.retryable is False
 
 
 @pytest.mark.parametrize(
-    ("said", "result"),
+    ("fields", "result"),
     [
         ({"result": {"task": 1}}, {"task": 1, "disposition": "deferred"}),
         ({"result": "soon"}, {"value": "soon", "disposition": "deferred"}),
         ({}, {"disposition": "deferred"}),
     ],
 )
-def test_a_deferred_call_succeeded_with_that_disposition(said: dict[str, Any], result: Any) -> None:
-    found = holon.decode({"tool_name": "T", "status": "deferred", "summary_text": "s"} | said)
-    assert found == envelope(result)
+def test_a_deferred_call_succeeded_with_that_disposition(fields: dict[str, Any], result: Any) -> None:
+    canonical = holon.decode({"tool_name": "T", "status": "deferred", "summary_text": "s"} | fields)
+    assert canonical == envelope(result)
 
 
 @pytest.mark.parametrize(
-    ("document", "path", "said"),
+    ("document", "path", "reason"),
     [
         ([], "$", "an envelope is an object"),
         ({"tool_name": 1, "status": "success", "result": 1}, "$.tool_name", "Expected `str`"),
@@ -195,11 +195,11 @@ def test_a_deferred_call_succeeded_with_that_disposition(said: dict[str, Any], r
         ({"tool_name": "T", "status": "success", "result": 1, "artifacts": [{}]}, "$.artifacts[0]", "missing required"),
     ],
 )
-def test_what_is_no_envelope_is_refused(document: Any, path: str, said: str) -> None:
+def test_what_is_no_envelope_is_refused(document: Any, path: str, reason: str) -> None:
     with pytest.raises(Untrusted) as refused:
         holon.decode(document)
     assert refused.value.path == path
-    assert said in refused.value.reason
+    assert reason in refused.value.reason
 
 
 def test_a_receipt_is_one_text_block_and_its_artifacts() -> None:
@@ -212,19 +212,19 @@ def test_a_receipt_is_one_text_block_and_its_artifacts() -> None:
 
 
 def test_a_tool_use_block_is_kept_untouched() -> None:
-    used = {"type": "tool_use", "id": "toolu_1", "name": "T", "input": {"n": 2**70, "text": "\ud800"}}
-    found = content_blocks.decode({"content": [used]})
-    [part] = found.receipt.parts
+    tool_use = {"type": "tool_use", "id": "toolu_1", "name": "T", "input": {"n": 2**70, "text": "\ud800"}}
+    blocks = content_blocks.decode({"content": [tool_use]})
+    [part] = blocks.receipt.parts
     assert isinstance(part, OtherPart)
     assert part.kind == "tool_use"
-    assert content_blocks.encode(found) == {"content": [used]}
+    assert content_blocks.encode(blocks) == {"content": [tool_use]}
 
 
 def test_an_image_is_read_as_one() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8h"}
-    found = content_blocks.decode({"content": [{"type": "image", "source": source}]})
-    assert found.receipt.parts == (ImagePart("image/png", "aGVsbG8h", 6),)
-    assert content_blocks.encode(found) == {"content": [{"type": "image", "source": source}]}
+    blocks = content_blocks.decode({"content": [{"type": "image", "source": source}]})
+    assert blocks.receipt.parts == (ImagePart("image/png", "aGVsbG8h", 6),)
+    assert content_blocks.encode(blocks) == {"content": [{"type": "image", "source": source}]}
 
 
 def test_a_text_in_place_of_blocks_is_one_block() -> None:
@@ -243,9 +243,9 @@ def test_a_text_in_place_of_blocks_is_one_block() -> None:
     ],
 )
 def test_a_block_that_no_part_holds_whole_is_kept_as_its_json(block: dict[str, Any]) -> None:
-    found = content_blocks.decode({"content": [block]})
-    assert isinstance(found.receipt.parts[0], OtherPart)
-    assert content_blocks.encode(found) == {"content": [block]}
+    blocks = content_blocks.decode({"content": [block]})
+    assert isinstance(blocks.receipt.parts[0], OtherPart)
+    assert content_blocks.encode(blocks) == {"content": [block]}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""From a settlement to CALL's words and to a loop's outcomes, and back."""
+"""Settlements as CALL's results and as a loop's outcomes, and back."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ from tests.envelopes.settled import (
 
 @given(CALLS, settlements())
 def test_a_settlement_comes_back_from_its_result_but_for_the_error_of_a_skip(
-    made: ToolCall, settlement: Settlement
+    settled_call: ToolCall, settlement: Settlement
 ) -> None:
-    found = calls.to_settlement(calls.to_result(made, settlement))
+    again = calls.to_settlement(calls.to_result(settled_call, settlement))
     if settlement.end == "skipped":  # CALL writes no error for it
-        assert (found.phase, found.end, found.denied_reason) == ("pre_dispatch", "skipped", settlement.denied_reason)
-        assert found.error is not None
-        assert found.error.message == (settlement.user_message or (settlement.error and settlement.error.message))
+        assert (again.phase, again.end, again.denied_reason) == ("pre_dispatch", "skipped", settlement.denied_reason)
+        assert again.error is not None
+        assert again.error.message == (settlement.user_message or (settlement.error and settlement.error.message))
     else:
-        assert found == msgspec.structs.replace(settlement, call_id=made.call_id)
+        assert again == msgspec.structs.replace(settlement, call_id=settled_call.call_id)
 
 
 @given(CALLS, settlements())
-def test_a_result_comes_back_from_its_settlement(made: ToolCall, settlement: Settlement) -> None:
-    result = calls.to_result(made, settlement)
-    assert calls.to_result(made, calls.to_settlement(result)) == result
+def test_a_result_comes_back_from_its_settlement(settled_call: ToolCall, settlement: Settlement) -> None:
+    result = calls.to_result(settled_call, settlement)
+    assert calls.to_result(settled_call, calls.to_settlement(result)) == result
 
 
 def test_a_result_belongs_to_the_attempt_of_its_call() -> None:
     made = call(call_id="c7", run_id="r7", step_id="s7", tool="T7", attempt=3, provider_call_id="toolu_7")
-    found = calls.to_result(made, settled("fits"))
-    assert (found.call_id, found.run_id, found.step_id, found.tool) == ("c7", "r7", "s7", "T7")
-    assert (found.attempt, found.provider_call_id) == (3, "toolu_7")
+    result = calls.to_result(made, settled("fits"))
+    assert (result.call_id, result.run_id, result.step_id, result.tool) == ("c7", "r7", "s7", "T7")
+    assert (result.attempt, result.provider_call_id) == (3, "toolu_7")
 
 
 def test_a_success_needs_none_of_our_own_fields() -> None:
-    found = calls.encode(calls.to_result(call(), settled("fits", data={})))
-    assert not found.keys() & {
+    document = calls.encode(calls.to_result(call(), settled("fits", data={})))
+    assert not document.keys() & {
         "phase",
         "deniedReason",
         "dataRef",
@@ -150,10 +150,10 @@ def foreign(status: str, error: dict[str, Any] | None = None, **fields: Any) -> 
 def test_a_foreign_result_is_settled_by_its_code(
     status: str, code: str, row: tuple[Any, ...], kind: str, *, retryable: bool
 ) -> None:
-    found = foreign(status, {"code": code, "message": "m"})
-    assert (found.phase, found.end, found.denied_reason) == row
-    assert found.error == ToolError(kind=kind, message="m", retryable=retryable)
-    assert found.code == code
+    settlement = foreign(status, {"code": code, "message": "m"})
+    assert (settlement.phase, settlement.end, settlement.denied_reason) == row
+    assert settlement.error == ToolError(kind=kind, message="m", retryable=retryable)
+    assert settlement.code == code
 
 
 def test_a_foreign_code_is_kept_as_it_was_written() -> None:
@@ -161,19 +161,19 @@ def test_a_foreign_code_is_kept_as_it_was_written() -> None:
     assert foreign("error", {"code": "NOT_FOUND", "message": "m"}).recorded_code is None
 
 
-@pytest.mark.parametrize("said", [True, False])
-def test_what_a_foreign_result_says_of_retrying_counts(*, said: bool) -> None:
-    assert foreign("error", {"code": "NETWORK_FAILED", "message": "m", "retryable": said}).retryable is said
+@pytest.mark.parametrize("retryable", [True, False])
+def test_what_a_foreign_result_says_of_retrying_counts(*, retryable: bool) -> None:
+    assert foreign("error", {"code": "NETWORK_FAILED", "message": "m", "retryable": retryable}).retryable is retryable
 
 
 def test_a_foreign_skip_without_a_reason_says_no_more_than_that() -> None:
-    found = foreign("skipped", userMessage="not needed")
-    assert found.error == ToolError(kind="skipped", message="not needed", retryable=False)
+    settlement = foreign("skipped", userMessage="not needed")
+    assert settlement.error == ToolError(kind="skipped", message="not needed", retryable=False)
 
 
 def test_a_denial_alone_says_that_the_call_never_ran() -> None:
-    found = foreign("timeout", {"code": "TIMEOUT", "message": "m"}, deniedReason="deadline")
-    assert (found.phase, found.denied_reason) == ("pre_dispatch", "deadline")
+    settlement = foreign("timeout", {"code": "TIMEOUT", "message": "m"}, deniedReason="deadline")
+    assert (settlement.phase, settlement.denied_reason) == ("pre_dispatch", "deadline")
 
 
 AGO = st.integers(-(2**40), 2**40).map(lambda microseconds: microseconds / 1_000_000)
@@ -202,15 +202,19 @@ def test_any_outcome_comes_back_from_its_settlement(outcome: Any) -> None:
 
 
 def test_a_settlement_of_an_outcome_ends_when_it_is_told_to() -> None:
-    found = outcomes.decode(ToolExecutionResult("c1", "T", {}, 1_500, was_coerced=True), ended_at=AT)
-    assert (found.started_at, found.ended_at, found.duration_ms) == ("2025-12-16T18:11:59.500000+00:00", AT, 1_500)
-    assert found.was_coerced
+    settlement = outcomes.decode(ToolExecutionResult("c1", "T", {}, 1_500, was_coerced=True), ended_at=AT)
+    assert (settlement.started_at, settlement.ended_at, settlement.duration_ms) == (
+        "2025-12-16T18:11:59.500000+00:00",
+        AT,
+        1_500,
+    )
+    assert settlement.was_coerced
 
 
 def test_a_timeout_carries_its_deadline_as_a_point_in_time() -> None:
-    found = outcomes.decode(ToolTimeout("c1", "T", 1765908721.25, 10, retryable=False), ended_at=AT)
-    assert found.deadline_at == "2025-12-16T18:12:01.250000Z"
-    assert found.error == ToolError(
+    settlement = outcomes.decode(ToolTimeout("c1", "T", 1765908721.25, 10, retryable=False), ended_at=AT)
+    assert settlement.deadline_at == "2025-12-16T18:12:01.250000Z"
+    assert settlement.error == ToolError(
         kind="tool_timed_out", message="Tool execution timed out after 10 ms.", retryable=False
     )
     assert outcomes.encode(settled("timed_out"), canonical_of(settled("timed_out")), MemorySink()) == ToolTimeout(
@@ -236,16 +240,16 @@ def test_a_large_output_is_referred_to_by_the_familys_first_artifact() -> None:
     settlement = settled("large")
     canonical = msgspec.structs.replace(canonical_of(settlement), artifacts=(ArtifactRef("a/0"), ArtifactRef("a/1")))
     sink = MemorySink()
-    found = outcomes.encode(settlement, canonical, sink)
-    assert found == ToolArtifactReference("c1", "ExecCommand", "a/0", "it ran", 12_001)
+    outcome = outcomes.encode(settlement, canonical, sink)
+    assert outcome == ToolArtifactReference("c1", "ExecCommand", "a/0", "it ran", 12_001)
     assert not sink.texts
 
 
 def test_a_large_output_without_an_artifact_is_kept_whole() -> None:
     sink = MemorySink()
-    found = outcomes.encode(settled("large"), canonical_of(settled("large")), sink)
-    assert isinstance(found, ToolArtifactReference)
-    assert sink.texts == {found.artifact_id: json.dumps(output_of(12_001))}
+    outcome = outcomes.encode(settled("large"), canonical_of(settled("large")), sink)
+    assert isinstance(outcome, ToolArtifactReference)
+    assert sink.texts == {outcome.artifact_id: json.dumps(output_of(12_001))}
 
 
 def test_a_stored_output_without_a_summary_takes_the_envelopes() -> None:
@@ -255,17 +259,17 @@ def test_a_stored_output_without_a_summary_takes_the_envelopes() -> None:
     )
 
 
-@pytest.mark.parametrize(("said", "shown"), [("x" * 200, "x" * 200), ("x" * 201, "x" * 199 + "…")])
-def test_a_stored_output_is_referred_to_with_at_most_200_characters(said: str, shown: str) -> None:
-    settlement = settled("large", data=None, stored=StoredOutput(artifact_id="a1", summary=said))
-    found = outcomes.encode(settlement, canonical_of(settlement), MemorySink())
-    assert isinstance(found, ToolArtifactReference)
-    assert found.summary == shown
+@pytest.mark.parametrize(("stored_summary", "summary"), [("x" * 200, "x" * 200), ("x" * 201, "x" * 199 + "…")])
+def test_a_stored_output_is_referred_to_with_at_most_200_characters(stored_summary: str, summary: str) -> None:
+    settlement = settled("large", data=None, stored=StoredOutput(artifact_id="a1", summary=stored_summary))
+    outcome = outcomes.encode(settlement, canonical_of(settlement), MemorySink())
+    assert isinstance(outcome, ToolArtifactReference)
+    assert outcome.summary == summary
 
 
 def test_each_outcome_gives_its_settlement_what_it_holds() -> None:
-    kept = outcomes.decode(ToolArtifactReference("c1", "T", "a1", "40 hits", 9), ended_at=AT)
-    assert kept.stored == StoredOutput(artifact_id="a1", summary="40 hits", size_bytes=9)
+    referred = outcomes.decode(ToolArtifactReference("c1", "T", "a1", "40 hits", 9), ended_at=AT)
+    assert referred.stored == StoredOutput(artifact_id="a1", summary="40 hits", size_bytes=9)
     failed = outcomes.decode(ToolFailure("c1", "T", "no disk", retryable=False, elapsed_ms=7), ended_at=AT)
     assert failed.error == ToolError(kind="tool_execution_failed", message="no disk", retryable=False)
     assert failed.duration_ms == 7

@@ -1,4 +1,4 @@
-"""CALL's wire form: the specification's own objects hold exactly, and whatever is written is read again."""
+"""CALL's wire form: the specification's own objects are read exactly, and every record round-trips."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ def test_the_specifications_own_object_is_read_and_written_as_it_stands(text: st
 
 
 def test_the_specifications_call_is_understood_field_by_field() -> None:
-    found = calls.decode(json.loads(TOOL_CALL), ToolCall)
-    assert (found.call_id, found.run_id, found.step_id, found.tool) == ("uuid", "uuid", "s5", "vault.createFile")
-    assert (found.attempt, found.timeout_ms, found.cancellable, found.risk_level) == (1, 30_000, True, "writes")
-    assert found.args == {"path": "XYZ/Foo.md", "content": "..."}
-    assert found.iteration is not None
-    assert (found.iteration.index, found.iteration.item_name) == (3, "item")
-    assert found.iteration.item_value == {"path": "XYZ/Foo.md"}
-    assert (found.created_at, found.executor_version) == ("2025-12-16T18:12:00Z", "1.0.0")
-    assert (found.tool_registry_version, found.preview) == ("1.0", "Create note “Foo” in folder XYZ")
-    assert (found.category, found.confirmation_id) == ("vault", "uuid")
-    assert found.policy.confirmations_required
-    assert found.policy.sandbox.enabled
-    assert found.policy.sandbox.allowed_roots == ("/",)
-    assert found.policy.sandbox.deny_patterns == ("..", "://")
-    assert found.policy.limits.max_concurrency == 4
+    record = calls.decode(json.loads(TOOL_CALL), ToolCall)
+    assert (record.call_id, record.run_id, record.step_id, record.tool) == ("uuid", "uuid", "s5", "vault.createFile")
+    assert (record.attempt, record.timeout_ms, record.cancellable, record.risk_level) == (1, 30_000, True, "writes")
+    assert record.args == {"path": "XYZ/Foo.md", "content": "..."}
+    assert record.iteration is not None
+    assert (record.iteration.index, record.iteration.item_name) == (3, "item")
+    assert record.iteration.item_value == {"path": "XYZ/Foo.md"}
+    assert (record.created_at, record.executor_version) == ("2025-12-16T18:12:00Z", "1.0.0")
+    assert (record.tool_registry_version, record.preview) == ("1.0", "Create note “Foo” in folder XYZ")
+    assert (record.category, record.confirmation_id) == ("vault", "uuid")
+    assert record.policy.confirmations_required
+    assert record.policy.sandbox.enabled
+    assert record.policy.sandbox.allowed_roots == ("/",)
+    assert record.policy.sandbox.deny_patterns == ("..", "://")
+    assert record.policy.limits.max_concurrency == 4
 
 
 def test_the_specifications_result_is_understood_field_by_field() -> None:
-    found = calls.decode(json.loads(TOOL_RESULT), ToolResult)
-    assert (found.status, found.ok, found.attempt, found.duration_ms) == ("ok", True, 1, 240)
-    assert found.data == {"path": "XYZ/Foo.md", "etag": "abc123", "mtime": 1734372720000}
-    assert found.effects == Effects(
+    record = calls.decode(json.loads(TOOL_RESULT), ToolResult)
+    assert (record.status, record.ok, record.attempt, record.duration_ms) == ("ok", True, 1, 240)
+    assert record.data == {"path": "XYZ/Foo.md", "etag": "abc123", "mtime": 1734372720000}
+    assert record.effects == Effects(
         side_effects_observed=("create-file",), created=(Created(path="XYZ/Foo.md", kind="file"),)
     )
-    assert (found.started_at, found.ended_at) == (AT, AT)
-    assert found.user_message == "Created XYZ/Foo.md"
+    assert (record.started_at, record.ended_at) == (AT, AT)
+    assert record.user_message == "Created XYZ/Foo.md"
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_an_error_and_effects_may_say_no_more_than_they_have_to() -> None:
         },
     }
     del document["data"]
-    found = calls.decode(document, ToolResult)
-    assert calls.encode(found) == document
-    assert found.effects is not None
-    assert (found.effects.side_effects_observed, found.effects.created, found.effects.renamed) == (None, None, None)
+    record = calls.decode(document, ToolResult)
+    assert calls.encode(record) == document
+    assert record.effects is not None
+    assert (record.effects.side_effects_observed, record.effects.created, record.effects.renamed) == (None, None, None)
 
 
 def test_the_optional_fields_have_these_names_on_the_wire() -> None:
@@ -111,11 +111,11 @@ def test_the_optional_fields_have_these_names_on_the_wire() -> None:
         "coercions": [{"pointer": "/limit", "before": "5", "after": 5}],
         "redactions": ["/token"],
     }
-    found = calls.decode(document, ToolCall)
-    assert (found.args_hash, found.deadline_at, found.loop_id) == ("sha256:ab", "2025-12-16T18:12:30Z", "l1")
-    assert (found.planner_version, found.provider_call_id, found.redactions) == ("0.9", "toolu_1", ("/token",))
-    assert found.coercions[0].after == 5
-    assert calls.encode(found) == document
+    record = calls.decode(document, ToolCall)
+    assert (record.args_hash, record.deadline_at, record.loop_id) == ("sha256:ab", "2025-12-16T18:12:30Z", "l1")
+    assert (record.planner_version, record.provider_call_id, record.redactions) == ("0.9", "toolu_1", ("/token",))
+    assert record.coercions[0].after == 5
+    assert calls.encode(record) == document
 
 
 def test_a_failed_results_fields_have_these_names_on_the_wire() -> None:
@@ -141,13 +141,13 @@ def test_a_failed_results_fields_have_these_names_on_the_wire() -> None:
         "debugMessage": "If-Match failed",
         "canonical": {"kept": "as it is"},
     }
-    found = calls.decode(document, ToolResult)
-    assert found.error == CallError(code="CONFLICT", message="etag differs", details={"etag": "b"}, retryable=True)
-    assert found.effects is not None
-    assert found.effects.renamed is not None
-    assert (found.effects.renamed[0].from_path, found.effects.renamed[0].to_path) == ("c", "d")
-    assert found.extra == {"canonical": {"kept": "as it is"}}
-    assert calls.encode(found) == document
+    record = calls.decode(document, ToolResult)
+    assert record.error == CallError(code="CONFLICT", message="etag differs", details={"etag": "b"}, retryable=True)
+    assert record.effects is not None
+    assert record.effects.renamed is not None
+    assert (record.effects.renamed[0].from_path, record.effects.renamed[0].to_path) == ("c", "d")
+    assert record.extra == {"canonical": {"kept": "as it is"}}
+    assert calls.encode(record) == document
 
 
 def test_an_event_has_these_names_on_the_wire() -> None:
@@ -163,13 +163,13 @@ def test_an_event_has_these_names_on_the_wire() -> None:
         "callId": "c1",
         "stepId": "s1",
     }
-    found = calls.decode(document, ExecutionEvent)
-    assert (found.type, found.level, found.call_id, found.step_id) == ("step.progress", "warn", "c1", "s1")
-    assert list(calls.encode(found).items()) == list(document.items())
+    record = calls.decode(document, ExecutionEvent)
+    assert (record.type, record.level, record.call_id, record.step_id) == ("step.progress", "warn", "c1", "s1")
+    assert list(calls.encode(record).items()) == list(document.items())
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "at", "value", "path", "said"),
+    ("text", "kind", "at", "value", "path", "reason"),
     [
         (TOOL_CALL, ToolCall, ("attempt",), "1", "$.attempt", "Expected `int`"),
         (TOOL_CALL, ToolCall, ("attempt",), 0, "$", "attempt: 0 is less than 1"),
@@ -193,7 +193,7 @@ def test_an_event_has_these_names_on_the_wire() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place_in_the_document(
-    text: str, kind: Any, at: tuple[str, ...], value: Any, path: str, said: str
+    text: str, kind: Any, at: tuple[str, ...], value: Any, path: str, reason: str
 ) -> None:
     document = json.loads(text)
     holder = document
@@ -203,7 +203,7 @@ def test_what_does_not_fit_is_refused_with_its_place_in_the_document(
     with pytest.raises(Untrusted) as refused:
         calls.decode(document, kind)
     assert refused.value.path == path
-    assert said in refused.value.reason
+    assert reason in refused.value.reason
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 1])
@@ -220,8 +220,8 @@ def test_any_call_is_read_again_as_it_was_written(record: ToolCall) -> None:
 
 
 @given(CALLS, settlements(), EXTRA)
-def test_any_result_is_read_again_as_it_was_written(made: ToolCall, settlement: Settlement, extra: Any) -> None:
-    record = msgspec.structs.replace(calls.to_result(made, settlement), extra=extra)
+def test_any_result_is_read_again_as_it_was_written(settled_call: ToolCall, settlement: Settlement, extra: Any) -> None:
+    record = msgspec.structs.replace(calls.to_result(settled_call, settlement), extra=extra)
     document = calls.encode(record)
     assert calls.decode(document, ToolResult) == record
     assert calls.encode(calls.decode(parse_json(dump_json(document)), ToolResult)) == document
@@ -266,17 +266,17 @@ def test_a_line_is_cut_at_its_newline_alone_and_blank_ones_are_passed_over() -> 
 
 
 @pytest.mark.parametrize(
-    ("line", "path", "said"),
+    ("line", "path", "reason"),
     [
         (b'{"callId": 1}', "$", "line 3: "),
         (b"{oops", "$", "line 3: "),
         (b'{"callId": "\xff"}', "$", "line 3: not UTF-8"),
     ],
 )
-def test_a_line_that_is_no_call_is_named_by_its_number(line: bytes, path: str, said: str) -> None:
+def test_a_line_that_is_no_call_is_named_by_its_number(line: bytes, path: str, reason: str) -> None:
     [good] = calls.encode_lines([call()])
-    found = calls.decode_lines(good + b"\n" + line + b"\n", ToolCall)
-    assert next(found) == call()
+    record = calls.decode_lines(good + b"\n" + line + b"\n", ToolCall)
+    assert next(record) == call()
     with pytest.raises(Untrusted) as refused:
-        next(found)
-    assert refused.value.reason.startswith(said)
+        next(record)
+    assert refused.value.reason.startswith(reason)

@@ -1,4 +1,4 @@
-"""From a plan's steps to the calls that they ask for: in which order, how many, and with what in them."""
+"""The calls of a plan's steps: their order, their number and their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's records prove: each call that changed something came after its confirmation, or is named."""
+"""The audit of confirmations: each call that changed something came after its confirmation, or is named."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_what_no_repair_makes_fit_is_refused_with_its_first_reason(tool: str, ar
 
 
 def test_a_loop_is_held_to_its_gates() -> None:
-    """A turn of a loop: a failure blocks its tool until the turn ends, a success makes the next call a duplicate."""
+    """In a turn, a failure blocks its tool until the turn ends, and a success makes the next call a duplicate."""
     gate, sink = gates(idempotent=frozenset({"MemorySearch"})), MemorySink()
     search = request("MemorySearch", {"query": "x", "limit": "5"})
     first = gate.admit(search)

@@ -1,4 +1,4 @@
-"""References become concrete arguments: what each form gives, and what is refused before anything is dispatched."""
+"""References in arguments: the value of each form, and what is refused before anything is dispatched."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_names_that_nothing_will_give_are_found_before_anything_runs() -> None:
 
 
 def test_a_call_holds_the_arguments_that_were_resolved_and_their_hash() -> None:
-    """A step of a plan, one round of its foreach, and the call that its tool gets (CALL-011, CALL-080)."""
+    """A step of a plan, one iteration of its foreach, and the call that its tool gets (CALL-011, CALL-080)."""
     step = read_plan(plan(steps=[{**STEP, "foreach": {"from": "$steps.parse.items", "itemName": "item"}}])).steps[0]
     assert step.foreach is not None
     rounds = resolve(step.foreach.source, SCOPE)

@@ -1,4 +1,4 @@
-"""When a failed call is tried again: what asks for it, what forbids it, and what the policy allows."""
+"""Retries of failed calls: who requests them, what forbids them, and the limits of the policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def failed(code: str = "INTERNAL_ERROR", *, attempt: int = 1, retryable: bool | 
 
 
 def waits(result: ToolResult, failed_step: Step, defaults: Defaults | None = None, **limits: int) -> Any:
-    """The wait before the next attempt, or what the step does instead."""
+    """The wait before the next attempt in milliseconds, or what happens instead."""
     decision = decide_retry(result, failed_step, defaults or Defaults(), Limits(**limits), "writes")
     return decision.wait_ms if isinstance(decision, NextAttempt) else decision
 

@@ -1,4 +1,4 @@
-"""A run rebuilt from plan, calls, results and confirmation: what it came to, and every record that contradicts it."""
+"""A run rebuilt from plan, calls, results and confirmation: the end of each step, and contradictory records."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def test_each_file_of_the_folder_is_known_and_read_without_a_problem(name: str) 
     content = (FOLDER / "run-7" / name).read_bytes()
     assert detect_format(content, SourcePath(f"run-7/{name}")) is AUDIT
     records = shipped(name)
-    assert not [found for found in records if isinstance(found, LineProblem)]
-    assert {found.run for found in records} == {"run-7"}
+    assert not [record for record in records if isinstance(record, LineProblem)]
+    assert {record.run for record in records} == {"run-7"}
     assert isinstance(records[0], RunRecord)
 
 
@@ -55,15 +55,15 @@ def test_the_run_has_its_plan_and_keeps_what_has_no_place() -> None:
 
 
 def test_each_attempt_is_a_call_of_its_own() -> None:
-    calls = [found for found in shipped("calls.jsonl") if isinstance(found, CallRecord)]
+    calls = [record for record in shipped("calls.jsonl") if isinstance(record, CallRecord)]
     assert [(call.call, call.step, call.attempt) for call in calls] == [("c1", "s1", 1), ("c2", "s1", 2)]
     assert calls[0].args == b'{"path":"Inbox/Done.md","content":"1.00"}'
-    kept = json.loads(calls[0].extra or b"")
-    assert kept == {"timeoutMs": 30000, "cancellable": True, "riskLevel": "writes"}
+    extra = json.loads(calls[0].extra or b"")
+    assert extra == {"timeoutMs": 30000, "cancellable": True, "riskLevel": "writes"}
 
 
 def test_a_failed_result_keeps_its_error() -> None:
-    failed, done = (found for found in shipped("results.jsonl") if isinstance(found, ResultRecord))
+    failed, done = (record for record in shipped("results.jsonl") if isinstance(record, ResultRecord))
     assert (failed.status, failed.is_error, failed.result, failed.fidelity) == ("error", True, None, "absent")
     assert json.loads(failed.error or b"") == {"code": "CONFLICT", "message": "It exists", "retryable": True}
     assert (done.status, done.is_error, done.duration_ms) == ("ok", False, 310)
@@ -76,13 +76,13 @@ def test_events_say_when_the_run_began_and_ended() -> None:
     records = shipped("events.jsonl")
     runs = [(run.started_at, run.ended_at) for run in records if isinstance(run, RunRecord)]
     assert runs == [(None, None), ("2025-12-16T18:11:59Z", None), (None, "2025-12-16T18:12:04Z")]
-    failed = next(found for found in records if isinstance(found, EventRecord) and found.level == "error")
+    failed = next(record for record in records if isinstance(record, EventRecord) and record.level == "error")
     assert (failed.kind, failed.call, failed.payload) == ("step.failed", "c1", b'{"attempt":1}')
     assert json.loads(failed.extra or b"") == {"stepId": "s1"}
 
 
 def test_a_receipt_that_was_sent_is_exact() -> None:
-    [receipt] = [found for found in shipped("receipts.jsonl") if isinstance(found, ReceiptRecord)]
+    [receipt] = [record for record in shipped("receipts.jsonl") if isinstance(record, ReceiptRecord)]
     assert (receipt.call, receipt.content, receipt.fidelity) == ("c2", b'"Created Inbox/Done.md"', "exact")
     assert json.loads(receipt.extra or b"")["renderer"] == {"id": "work.receipt", "version": "1"}
 
@@ -90,7 +90,7 @@ def test_a_receipt_that_was_sent_is_exact() -> None:
 def test_an_exported_call_is_known_by_the_agents_own_id_and_result() -> None:
     about = {"runId": "r", "callId": "ours", "providerCallId": "toolu_1", "status": "ok", "data": {"n": 1}}
     records = read(json.dumps({**about, "recorded": {"stdout": "1"}}).encode(), "results.jsonl")
-    result = next(found for found in records if isinstance(found, ResultRecord))
+    result = next(record for record in records if isinstance(record, ResultRecord))
     assert (result.call, result.result) == ("toolu_1", b'{"stdout": "1"}')
     assert json.loads(result.extra or b"") == {"callId": "ours", "data": {"n": 1}}
 
@@ -109,8 +109,8 @@ def test_an_exported_call_is_known_by_the_agents_own_id_and_result() -> None:
 def test_a_refused_line_names_the_field_and_costs_no_line_beside_it(raw: bytes, path: str) -> None:
     good = b'{"runId":"r","callId":"c","tool":"t","args":{}}\n'
     records = read(good + raw + b"\n" + good, "calls.jsonl")
-    assert [(found.line, found.path) for found in records if isinstance(found, LineProblem)] == [(2, path)]
-    assert [found.line for found in records if isinstance(found, CallRecord)] == [1, 3]
+    assert [(record.line, record.path) for record in records if isinstance(record, LineProblem)] == [(2, path)]
+    assert [record.line for record in records if isinstance(record, CallRecord)] == [1, 3]
 
 
 @each("wrong", [None, True, -1, 1e300, 2**70, "", "\x00", "\ud800", [], {}])
@@ -121,8 +121,8 @@ def test_a_field_of_the_wrong_type_raises_nothing_and_is_not_lost(name: str, wro
     for field in [*first, "providerCallId", "recorded", "parts"]:
         records = read(json.dumps({**first, field: wrong}).encode(), f"run-7/{name}")
         assert records
-        for found in records:
-            assert "\0" not in found.run.encode().decode() if not isinstance(found, LineProblem) else found.reason
+        for record in records:
+            assert "\0" not in record.run.encode().decode() if not isinstance(record, LineProblem) else record.reason
 
 
 def test_a_run_document_that_comes_in_two_parts_is_read_when_it_is_whole() -> None:

@@ -1,4 +1,4 @@
-"""Claude Code's files: what each line becomes, what is refused, and that a part can follow a part."""
+"""Claude Code's files: the records of each line, receipts that were superseded, runs, and reading in parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from envelopes.recordings.base import (
 from envelopes.recordings.claude_code import SESSION
 from tests.envelopes.session_lines import FIXTURES, NEW, OLD, line, message, only, read, source, tool_result, tool_use
 
-# What a line becomes
+# The records of a line
 
 
 def test_a_call_keeps_its_arguments_byte_for_byte() -> None:
@@ -46,7 +46,7 @@ def test_a_result_line_gives_both_halves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "kept", "fidelity"),
+    ("recorded", "result_json", "fidelity"),
     [
         ({}, None, "absent"),
         ({"toolUseResult": "Error: no such file"}, b'"Error: no such file"', "stringified"),
@@ -59,9 +59,11 @@ def test_a_result_line_gives_both_halves() -> None:
         ),
     ],
 )
-def test_the_fidelity_of_a_result_follows_what_was_kept(recorded: Any, kept: bytes | None, fidelity: str) -> None:
+def test_the_fidelity_of_a_result_follows_what_was_kept(
+    recorded: Any, result_json: bytes | None, fidelity: str
+) -> None:
     [result] = only(ResultRecord, read(message("user", [tool_result()], **recorded)))
-    assert (result.result, result.fidelity) == (kept, fidelity)
+    assert (result.result, result.fidelity) == (result_json, fidelity)
 
 
 def test_a_receipt_without_content_is_absent() -> None:
@@ -74,20 +76,22 @@ def test_a_preview_that_is_longer_than_a_preview_is_inflated(length: int, fideli
     head = "<persisted-output>\nOutput too large (25.8KB). Full output saved to: /home/ann/out.txt\n\n"
     records = read(message("user", [tool_result(content=head + "x" * length)]))
     assert [receipt.fidelity for receipt in only(ReceiptRecord, records)] == [fidelity]
-    assert [(found.path, found.role) for found in only(ArtifactRecord, records)] == [("/home/ann/out.txt", "output")]
+    assert [(artifact.path, artifact.role) for artifact in only(ArtifactRecord, records)] == [
+        ("/home/ann/out.txt", "output")
+    ]
 
 
 def test_a_path_named_twice_is_one_artifact_and_has_its_size() -> None:
     receipt = "<persisted-output>\nOutput too large. Full output saved to: /t/1.txt\n\nPreview"
     result = {"persistedOutputPath": "/t/1.txt", "persistedOutputSize": 99, "outputFile": "/t/2.txt"}
     artifacts = only(ArtifactRecord, read(message("user", [tool_result(content=receipt)], toolUseResult=result)))
-    assert [(found.path, found.size) for found in artifacts] == [("/t/1.txt", 99), ("/t/2.txt", None)]
+    assert [(artifact.path, artifact.size) for artifact in artifacts] == [("/t/1.txt", 99), ("/t/2.txt", None)]
 
 
 def test_one_result_beside_two_receipts_is_given_to_neither() -> None:
     blocks = [tool_result("toolu_1"), tool_result("toolu_2")]
     records = read(message("user", blocks, toolUseResult={"stdout": "whose?"}))
-    assert [(found.call, found.result) for found in only(ResultRecord, records)] == [
+    assert [(result.call, result.result) for result in only(ResultRecord, records)] == [
         ("toolu_1", None),
         ("toolu_2", None),
     ]
@@ -119,9 +123,9 @@ def test_messages_whose_ids_were_blacked_out_are_told_apart() -> None:
     raw = b"".join(message("user", text, uuid="0") for text in ("one", "two", "one", "two"))
     state: dict[str, object] = {}
     first, *rest = [
-        found.key
+        message_record.key
         for part in (raw[: len(raw) // 2], raw[len(raw) // 2 :])
-        for found in only(MessageRecord, read(part, state=state))
+        for message_record in only(MessageRecord, read(part, state=state))
     ]
     assert (first, rest[1]) == ("0", "0")
     assert rest[0] == rest[2] != "0"
@@ -135,8 +139,8 @@ def test_the_plan_of_a_run_is_its_last_todo_list() -> None:
 
 def test_a_task_names_the_run_of_its_subagent() -> None:
     result = {"status": "completed", "agentId": "a1b2c3d", "totalDurationMs": 1200}
-    [found] = only(ResultRecord, read(message("user", [tool_result()], toolUseResult=result)))
-    assert (found.child_run, found.duration_ms) == (f"{OLD}/a1b2c3d", 1200)
+    [result_record] = only(ResultRecord, read(message("user", [tool_result()], toolUseResult=result)))
+    assert (result_record.child_run, result_record.duration_ms) == (f"{OLD}/a1b2c3d", 1200)
 
 
 def test_a_background_task_that_reports_is_an_event_of_its_call() -> None:
@@ -155,8 +159,8 @@ def test_a_background_task_that_reports_is_an_event_of_its_call() -> None:
 @pytest.mark.parametrize("prompt", ["also add tests", [{"type": "text", "text": "like this"}, {"type": "image"}]])
 def test_what_a_person_wrote_while_a_tool_ran_is_a_message(prompt: Any) -> None:
     raw = line("attachment", attachment={"type": "queued_command", "prompt": prompt, "commandMode": "prompt"})
-    [said] = only(MessageRecord, read(raw))
-    assert (said.role, said.key, json.loads(said.content)) == ("user", "u1", prompt)
+    [written] = only(MessageRecord, read(raw))
+    assert (written.role, written.key, json.loads(written.content)) == ("user", "u1", prompt)
 
 
 @pytest.mark.parametrize(
@@ -180,22 +184,25 @@ def test_every_other_attachment_is_an_event_of_the_call_that_it_names(
     assert (event.kind, event.message, event.call, event.payload) == ("attachment", kind, call, raw)
 
 
-# Receipts that no longer stand
+# Receipts that were superseded
 
 
 def test_microcompaction_supersedes_each_receipt_it_names() -> None:
     raw = line("system", subtype="microcompact_boundary", microcompactMetadata={"compactedToolIds": ["toolu_1", 7]})
     records = read(raw)
-    assert [(found.call, found.content) for found in only(SupersedeRecord, records)] == [("toolu_1", None)]
-    assert [found.path for found in only(LineProblem, records)] == ["$.microcompactMetadata.compactedToolIds[1]"]
+    assert [(record.call, record.content) for record in only(SupersedeRecord, records)] == [("toolu_1", None)]
+    assert [record.path for record in only(LineProblem, records)] == ["$.microcompactMetadata.compactedToolIds[1]"]
 
 
 def test_a_replacement_stands_in_the_place_of_a_receipt() -> None:
-    kept = [{"kind": "tool-result", "toolUseId": "toolu_1", "replacement": "[cut]"}, {"kind": "tool-result"}, 5]
-    records = read(line("content-replacement", replacements=kept))
+    replacements = [{"kind": "tool-result", "toolUseId": "toolu_1", "replacement": "[cut]"}, {"kind": "tool-result"}, 5]
+    records = read(line("content-replacement", replacements=replacements))
     [superseded] = only(SupersedeRecord, records)
     assert (superseded.call, superseded.reason, superseded.content) == ("toolu_1", "content-replacement", b'"[cut]"')
-    assert [found.path for found in only(LineProblem, records)] == ["$.replacements[1].toolUseId", "$.replacements[2]"]
+    assert [problem.path for problem in only(LineProblem, records)] == [
+        "$.replacements[1].toolUseId",
+        "$.replacements[2]",
+    ]
 
 
 def test_compaction_is_an_event_of_the_run() -> None:
@@ -240,14 +247,14 @@ def test_a_compaction_says_what_it_left_standing(metadata: Any, stayed: str) -> 
     ],
 )
 def test_the_name_of_a_file_tells_its_run(path: str, run: str, parent: str | None) -> None:
-    found = only(RunRecord, read(message("user", "Count the orders"), path))[0]
-    assert (found.run, found.parent_run, found.title) == (run, parent, "Count the orders")
+    run_record = only(RunRecord, read(message("user", "Count the orders"), path))[0]
+    assert (run_record.run, run_record.parent_run, run_record.title) == (run, parent, "Count the orders")
 
 
 def test_a_run_is_told_again_only_when_more_is_known() -> None:
     first = message("user", "<command-name>/review</command-name><command-args>PR 6</command-args>", version="2.1.39")
     records = read(first + message("user", "Look at it") + message("user", "And again"))
-    assert [(found.title, found.version) for found in only(RunRecord, records)] == [
+    assert [(run.title, run.version) for run in only(RunRecord, records)] == [
         ("/review PR 6", "2.1.39"),
         ("Look at it", None),
     ]
@@ -257,10 +264,10 @@ def test_a_summary_names_the_run_only_when_its_message_is_in_the_file() -> None:
     foreign = b'{"type":"summary","summary":"Another session","leafUuid":"elsewhere"}\n'
     own = b'{"type":"summary","summary":"Orders counted","leafUuid":"u1"}\n'
     waiting = read(foreign + own + message("user", "Count the orders"))
-    assert [found.title for found in only(RunRecord, waiting) if found.title] == ["Orders counted"]
+    assert [run.title for run in only(RunRecord, waiting) if run.title] == ["Orders counted"]
     chosen = line("custom-title", customTitle="Orders")
     later = read(message("user", "Count the orders") + chosen + own)
-    assert [found.title for found in only(RunRecord, later) if found.title] == ["Count the orders", "Orders"]
+    assert [run.title for run in only(RunRecord, later) if run.title] == ["Count the orders", "Orders"]
 
 
 def test_a_resumed_session_says_which_calls_it_inherited() -> None:
@@ -273,7 +280,7 @@ def test_a_resumed_session_says_which_calls_it_inherited() -> None:
 
 
 def test_a_file_whose_name_tells_no_session_may_hold_several() -> None:
-    """By turns, and in two parts: each line names its own, and one that names none belongs to the one before."""
+    """Interleaved and in two parts: a line that names no session belongs to the session of the line before."""
     raw = b"".join(
         message("assistant", [tool_use("call_0")], sessionId=session, cwd=f"/{session[:1]}", uuid=f"u{at}")
         for at, session in enumerate((OLD, NEW, OLD))
@@ -294,7 +301,7 @@ def test_a_fork_with_rewritten_lines_is_known_by_ids_that_join() -> None:
 
 def test_an_old_sidechain_becomes_the_run_of_the_call_that_started_it() -> None:
     records = read((FIXTURES / "sidechain.jsonl").read_bytes(), "sidechain.jsonl")
-    [child] = [found for found in only(RunRecord, records) if found.parent_run]
+    [child] = [run for run in only(RunRecord, records) if run.parent_run]
     assert (child.parent_run, child.parent_call, child.title) == (OLD, "toolu_01find", "Where are the tests?")
     assert [(call.call, call.run) for call in only(CallRecord, records)] == [
         ("toolu_01find", OLD),
@@ -303,12 +310,18 @@ def test_an_old_sidechain_becomes_the_run_of_the_call_that_started_it() -> None:
 
 
 def test_progress_of_a_subagent_belongs_to_the_child_run() -> None:
-    asked = {"type": "assistant", "uuid": "p1", "message": {"id": "msg_2", "content": [tool_use("toolu_2", path=".")]}}
-    got = {"type": "user", "uuid": "p2", "message": {"role": "user", "content": [tool_result("toolu_2", "a.py")]}}
+    request = {
+        "type": "assistant",
+        "uuid": "p1",
+        "message": {"id": "msg_2", "content": [tool_use("toolu_2", path=".")]},
+    }
+    answer = {"type": "user", "uuid": "p2", "message": {"role": "user", "content": [tool_result("toolu_2", "a.py")]}}
     sent = {"type": "agent_progress", "agentId": "a1", "prompt": "Look around"}
-    raw = b"".join(line("progress", parentToolUseID="toolu_1", data={**sent, "message": said}) for said in (asked, got))
+    raw = b"".join(
+        line("progress", parentToolUseID="toolu_1", data={**sent, "message": content}) for content in (request, answer)
+    )
     records = read(raw)
-    [child] = [found for found in only(RunRecord, records) if found.parent_run]
+    [child] = [run for run in only(RunRecord, records) if run.parent_run]
     assert (child.run, child.parent_call, child.title) == (f"{OLD}/a1", "toolu_1", "Look around")
     [call] = only(CallRecord, records)
     assert (call.run, call.origin, call.step) == (f"{OLD}/a1", "progress", "msg_2")
@@ -334,9 +347,9 @@ def test_a_file_read_in_parts_gives_what_it_gives_whole() -> None:
     whole = list(SESSION.read(lines, SourcePath(path), {}))
     for cut in range(len(lines) + 1):
         state: dict[str, object] = {}
-        found = list(SESSION.read(lines[:cut], SourcePath(path), state))
+        beginning = list(SESSION.read(lines[:cut], SourcePath(path), state))
         state = json.loads(json.dumps(state))
-        assert found + list(SESSION.read(lines[cut:], SourcePath(path), state)) == whole
+        assert beginning + list(SESSION.read(lines[cut:], SourcePath(path), state)) == whole
 
 
 def test_the_state_is_bounded_however_long_a_session_is() -> None:
@@ -368,22 +381,22 @@ def test_every_recorded_call_receipt_and_result_is_read_as_it_stands(recordings_
     entries = recorded_lines(recordings_root)
     files = dict.fromkeys(file for file, _, _ in entries)
     records = {file: read(file.read_bytes(), str(file.relative_to(recordings_root))) for file in files}
-    everything = [record for found in records.values() for record in found]
+    everything = [record for read_back in records.values() for record in read_back]
     assert not only(LineProblem, everything)
     calls = {call.call for call in only(CallRecord, everything) if call.origin == "message"}
     assert calls == {block["id"] for _, _, entry in entries for block in blocks_of(entry, "tool_use")}
-    told = [(file, n, entry, block) for file, n, entry in entries for block in blocks_of(entry, "tool_result")]
-    lines = {(file, number) for file, number, _, _ in told}
+    results = [(file, n, entry, block) for file, n, entry in entries for block in blocks_of(entry, "tool_result")]
+    lines = {(file, number) for file, number, _, _ in results}
     for kind, field in ((ReceiptRecord, "content"), (ResultRecord, "result")):
-        found = [
+        read_back = [
             (file, record.line, record.call, json.loads(getattr(record, field) or b"null"))
             for file, of_file in records.items()
             for record in only(kind, of_file)
             if (file, record.line) in lines
         ]
-        assert found == [
+        assert read_back == [
             (file, n, block["tool_use_id"], block["content"] if kind is ReceiptRecord else entry.get("toolUseResult"))
-            for file, n, entry, block in told
+            for file, n, entry, block in results
         ]
 
 

@@ -1,4 +1,4 @@
-"""Claude Code's files: what is refused, with a reason and nothing beside it lost, and what is not."""
+"""Claude Code's files: refused lines and blocks have a reason and cost nothing beside them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_refused_line_costs_no_line_beside_it(raw: bytes, path: str, reason: s
     [problem] = only(LineProblem, records)
     assert (problem.line, problem.path) == (2, path)
     assert reason in problem.reason
-    assert [found.line for found in only(MessageRecord, records)] == [1, 3]
+    assert [message_record.line for message_record in only(MessageRecord, records)] == [1, 3]
 
 
 def test_a_bad_block_costs_no_block_beside_it() -> None:
@@ -48,7 +48,7 @@ def test_a_bad_block_costs_no_block_beside_it() -> None:
     records = read(message("assistant", blocks))
     assert [call.call for call in only(CallRecord, records)] == ["toolu_3"]
     problems = only(LineProblem, records)
-    assert [(found.path, found.part) for found in problems] == [
+    assert [(problem.path, problem.part) for problem in problems] == [
         ("$.message.content[0]", True),
         ("$.message.content[1].id", True),
         ("$.message.content[2].name", True),
@@ -62,9 +62,9 @@ WRONG: list[Any] = [None, True, -1, 1e300, 2**70, "", "\x00", "\ud800", [], [[]]
 
 @pytest.mark.parametrize("kind", ["user", "assistant", "system", "progress", "summary", "content-replacement", "new"])
 def test_a_field_of_the_wrong_type_raises_nothing_and_loses_no_call(kind: str) -> None:
-    said = json.loads(message(kind, [tool_use(), tool_result()], toolUseResult={"durationMs": 1}))
-    data = {"type": "agent_progress", "agentId": "a1", "message": said}
-    good = {**said, "data": data, "replacements": [{"toolUseId": "t", "replacement": "x"}], "summary": "s"}
+    nested = json.loads(message(kind, [tool_use(), tool_result()], toolUseResult={"durationMs": 1}))
+    data = {"type": "agent_progress", "agentId": "a1", "message": nested}
+    good = {**nested, "data": data, "replacements": [{"toolUseId": "t", "replacement": "x"}], "summary": "s"}
     good |= {"microcompactMetadata": {"compactedToolIds": ["t"]}, "subtype": "microcompact_boundary"}
     calls = len(only(CallRecord, read(json.dumps(good).encode())))
     for field in good:
@@ -123,7 +123,7 @@ def test_a_document_over_many_lines_is_refused_once(raw: bytes) -> None:
 
 def test_a_byte_order_mark_and_blank_lines_are_no_problem() -> None:
     records = read(b"\xef\xbb\xbf" + message("user", "Count") + b"\n \r\n" + message("user", "More"))
-    assert [found.line for found in only(MessageRecord, records)] == [1, 4]
+    assert [message_record.line for message_record in only(MessageRecord, records)] == [1, 4]
     assert not only(LineProblem, records)
 
 

@@ -32,7 +32,7 @@ def test_the_stream_gives_the_calls_of_the_run_and_of_its_subagent() -> None:
         ("toolu_01task", SCOUT.split("/")[0], "msg_a"),
         ("toolu_01ls", SCOUT, "msg_b"),
     ]
-    results = {found.call: found for found in only(ResultRecord, records)}
+    results = {result.call: result for result in only(ResultRecord, records)}
     assert json.loads(results["toolu_01ls"].result)["stdout"] == "orders.csv"
     assert (results["toolu_01task"].child_run, results["toolu_01task"].duration_ms) == (NAMED_SCOUT, 2900)
     assert STREAM.run_alias(NAMED_SCOUT, "toolu_01task") == SCOUT

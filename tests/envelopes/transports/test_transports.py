@@ -94,7 +94,7 @@ def eager(value: Any) -> Any:
 
 
 def sent_text(name: str, body: Body) -> str:
-    """The text of a body, read with nothing of ours."""
+    """The text of a body, read without the library."""
     match name:
         case "gemini":
             (text,) = body["functionResponse"]["response"].values()
@@ -144,7 +144,7 @@ def test_the_text_on_the_wire_is_the_receipt_and_nothing_else(wire: Transport) -
 
 @each
 def test_a_transport_says_what_the_receipt_says_whatever_the_result_holds(wire: Transport) -> None:
-    """Two results that share tool and status give the same body: nothing but the receipt is consumed."""
+    """Two results with the same tool and status give the same body: only the receipt is used."""
     other = CanonicalResult(tool_name="Look", status="success", summary_text="another", result={"secret": "x"})
     receipt = text_receipt([Segment("what the model is to see", "value")])
     assert wire.encode(receipt, DONE, IDS) == wire.encode(receipt, other, IDS)

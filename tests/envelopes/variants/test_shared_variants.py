@@ -1,4 +1,4 @@
-"""The variants that serve every family: what each writes, where it comes from, and what it says when it is cut."""
+"""The variants that serve every family: their text, its sources, and the statement of every cut."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ from envelopes.variants import VARIANTS, family_variant, variants_for
 
 LIMITS = (0, 1, 80, 400, 2_000)
 SAMPLES = [
-    (one, project(sample, one, one.projection, MemorySink()).canonical) for one in FAMILIES for sample in one.samples
+    (owner, project(sample, owner, owner.projection, MemorySink()).canonical)
+    for owner in FAMILIES
+    for sample in owner.samples
 ]
 ROOMY = RenderPolicy(characters=1_000_000)
-shared = pytest.mark.parametrize("one", VARIANTS, ids=[one.id for one in VARIANTS])
-in_every_family = pytest.mark.parametrize("owner", FAMILIES, ids=[one.name for one in FAMILIES])
+shared = pytest.mark.parametrize("variant", VARIANTS, ids=[variant.id for variant in VARIANTS])
+in_every_family = pytest.mark.parametrize("owner", FAMILIES, ids=[owner.name for owner in FAMILIES])
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=30) | st.builds(
     lambda part, times: part * times,
@@ -94,46 +96,48 @@ def leaves(value: JsonValue) -> list[str]:
 
 @in_every_family
 def test_every_variant_of_a_family_keeps_its_sources_and_stays_within_every_policy(owner: Family) -> None:
-    for canonical in (canonical for one, canonical in SAMPLES if one is owner):
-        for one in variants_for(owner):
+    for canonical in (sample for sample_owner, sample in SAMPLES if sample_owner is owner):
+        for variant in variants_for(owner):
             for limit in LIMITS:
-                receipt = render(canonical, owner, RenderPolicy(characters=limit), variant=one)
-                assert len(receipt.text) <= limit, one.id
+                receipt = render(canonical, owner, RenderPolicy(characters=limit), variant=variant)
+                assert len(receipt.text) <= limit, variant.id
                 assert_sourced(receipt, canonical.to_json())
 
 
 @in_every_family
 def test_every_variant_follows_from_the_stored_envelope_alone(owner: Family) -> None:
-    for canonical in (canonical for one, canonical in SAMPLES if one is owner):
+    for canonical in (sample for sample_owner, sample in SAMPLES if sample_owner is owner):
         stored = CanonicalResult.from_json(json.loads(json.dumps(canonical.to_json())))
-        for one in variants_for(owner):
-            assert render(stored, owner, one.policy, variant=one) == render(canonical, owner, one.policy, variant=one)
+        for variant in variants_for(owner):
+            assert render(stored, owner, variant.policy, variant=variant) == render(
+                canonical, owner, variant.policy, variant=variant
+            )
 
 
 @shared
-def test_what_was_cut_says_so(one: Variant) -> None:
+def test_what_was_cut_says_so(variant: Variant) -> None:
     for owner, canonical in SAMPLES:
-        whole = render(canonical, owner, ROOMY, variant=one).text
+        whole = render(canonical, owner, ROOMY, variant=variant).text
         for limit in (400, 2_000):
-            shown = render(canonical, owner, RenderPolicy(characters=limit), variant=one).text
-            assert shown == whole or re.search(r"\[receipt (shortened here|cut): first \d+ ", shown), one.id
+            shown = render(canonical, owner, RenderPolicy(characters=limit), variant=variant).text
+            assert shown == whole or re.search(r"\[receipt (shortened here|cut): first \d+ ", shown), variant.id
 
 
 @shared
-def test_nothing_is_cut_that_fits(one: Variant) -> None:
+def test_nothing_is_cut_that_fits(variant: Variant) -> None:
     for owner, canonical in SAMPLES:
-        whole = render(canonical, owner, ROOMY, variant=one).text
-        assert render(canonical, owner, RenderPolicy(characters=len(whole)), variant=one).text == whole
+        whole = render(canonical, owner, ROOMY, variant=variant).text
+        assert render(canonical, owner, RenderPolicy(characters=len(whole)), variant=variant).text == whole
 
 
 @shared
 @given(result=st.dictionaries(TEXT, JSON, max_size=8) | JSON, limit=st.integers(0, 3_000), message=TEXT)
 def test_any_envelope_is_written_within_its_policy_and_the_same_each_time(
-    one: Variant, result: JsonValue, limit: int, message: str
+    variant: Variant, result: JsonValue, limit: int, message: str
 ) -> None:
     policy = RenderPolicy(characters=limit)
     for canonical in (succeeded(result, artifacts=("artifacts/1.txt",)), failed(message=message)):
-        first, second = (render(canonical, family("external"), policy, variant=one) for _ in range(2))
+        first, second = (render(canonical, family("external"), policy, variant=variant) for _ in range(2))
         assert first == second
         assert len(first.text) <= limit
         assert_sourced(first, canonical.to_json())
@@ -144,8 +148,8 @@ def test_a_readable_variant_leaves_no_field_out_and_escapes_nothing(name: str) -
     for owner, canonical in SAMPLES:
         text = render(canonical, owner, ROOMY, variant=family_variant(owner, name)).text
         half = canonical.result if canonical.error is None else msgspec.to_builtins(canonical.error)
-        kept = [leaf for leaf in leaves(half) if canonical.error is None or leaf != "null"]
-        assert not [leaf for leaf in kept if leaf not in text]
+        expected = [leaf for leaf in leaves(half) if canonical.error is None or leaf != "null"]
+        assert not [leaf for leaf in expected if leaf not in text]
         assert all(artifact.path in text for artifact in canonical.artifacts)
 
 
@@ -164,23 +168,27 @@ def test_any_result_as_json_is_what_json_dumps_writes(result: JsonValue) -> None
 
 def test_a_shortened_envelope_is_still_json_with_its_five_keys() -> None:
     result: JsonValue = {"log": 'say "no"\n' * 900, "rows": [{"n": n} for n in range(900)], "exit_status": 3}
-    found = json.loads(written("canonical_json", succeeded(result), 3_000).text)
-    assert list(found) == ["tool_name", "status", "summary_text", "result", "error"]
-    assert found["result"]["exit_status"] == 3
-    assert "[receipt shortened here: first" in found["result"]["log"]
-    assert found["result"]["rows"][0] == {"n": 0}
-    assert re.fullmatch(r"\[receipt shortened here: first \d+ of 900\]", found["result"]["rows"][-1])
+    document = json.loads(written("canonical_json", succeeded(result), 3_000).text)
+    assert list(document) == ["tool_name", "status", "summary_text", "result", "error"]
+    assert document["result"]["exit_status"] == 3
+    assert "[receipt shortened here: first" in document["result"]["log"]
+    assert document["result"]["rows"][0] == {"n": 0}
+    assert re.fullmatch(r"\[receipt shortened here: first \d+ of 900\]", document["result"]["rows"][-1])
 
 
 def test_an_object_of_very_many_members_says_how_many_are_shown() -> None:
-    found = json.loads(written("canonical_json", succeeded({f"k{n}": n for n in range(900)}), 1_000).text)
-    assert re.fullmatch(r"\[receipt shortened here: first \d+ of 900\]", found["result"]["…"])
+    document = json.loads(written("canonical_json", succeeded({f"k{n}": n for n in range(900)}), 1_000).text)
+    assert re.fullmatch(r"\[receipt shortened here: first \d+ of 900\]", document["result"]["…"])
 
 
 def test_the_plain_characters_of_json_are_slices_of_their_field_and_escapes_are_not() -> None:
     segments = written("canonical_json", succeeded({"say": 'a "b"\nc'})).segments
-    found = [(one.text, one.source.start) for one in segments if one.source and one.source.pointer == "/result/say"]
-    assert found == [("a ", 0), ('\\"', None), ("b", 3), ('\\"\\n', None), ("c", 6)]
+    slices = [
+        (segment.text, segment.source.start)
+        for segment in segments
+        if segment.source and segment.source.pointer == "/result/say"
+    ]
+    assert slices == [("a ", 0), ('\\"', None), ("b", 3), ('\\"\\n', None), ("c", 6)]
 
 
 @pytest.mark.parametrize(
@@ -231,28 +239,30 @@ def test_the_strings_are_those_of_the_outcome(canonical: CanonicalResult, outcom
 def test_an_output_that_is_kept_elsewhere_is_a_reference_to_its_first_artifact(result: dict[str, JsonValue]) -> None:
     canonical = succeeded(result, artifacts=("artifacts/1/log.txt",))
     receipt = written("outcome_json", canonical)
-    found = json.loads(receipt.text)
-    assert (found["artifact_reference"], found["summary"]) == ("artifacts/1/log.txt", "looked at it")
-    assert "read_file" in found["hint"]
-    assert "/artifacts/0/path" in {one.source.pointer for one in receipt.segments if one.source}
+    document = json.loads(receipt.text)
+    assert (document["artifact_reference"], document["summary"]) == ("artifacts/1/log.txt", "looked at it")
+    assert "read_file" in document["hint"]
+    assert "/artifacts/0/path" in {segment.source.pointer for segment in receipt.segments if segment.source}
 
 
 @pytest.mark.parametrize("flag", [{"log_truncated": False, "log_artifact": 0}, {"task": {"truncated": False}}])
 def test_a_whole_output_with_an_artifact_is_itself_and_names_it(flag: dict[str, JsonValue]) -> None:
-    found = json.loads(written("outcome_json", succeeded({"log": "a", **flag}, artifacts=("a/1.txt",))).text)
-    assert found == {"log": "a", **flag, "artifacts": [{"path": "a/1.txt"}]}
+    document = json.loads(written("outcome_json", succeeded({"log": "a", **flag}, artifacts=("a/1.txt",))).text)
+    assert document == {"log": "a", **flag, "artifacts": [{"path": "a/1.txt"}]}
 
 
 @pytest.mark.parametrize("rows", [[{"text_artifact": 0}], [{"hits": [], "hits_omitted": 4}]])
 def test_a_family_without_flags_says_by_its_index_that_it_was_bounded(rows: list[JsonValue]) -> None:
-    found = json.loads(written("outcome_json", succeeded({"rows": rows}, artifacts=("a/1.txt",))).text)
-    assert found["artifact_reference"] == "a/1.txt"
+    document = json.loads(written("outcome_json", succeeded({"rows": rows}, artifacts=("a/1.txt",))).text)
+    assert document["artifact_reference"] == "a/1.txt"
 
 
 def test_the_part_of_a_sentence_that_comes_from_a_field_is_linked() -> None:
     segments = written("outcome_json", failed("denied_by_hook", "not on Fridays")).segments
-    assert [one.text for one in segments if one.source and one.source.pointer == "/error/message"] == ["not on Fridays"]
-    assert "Blocked: " in [one.text for one in segments if one.source is None]
+    assert [segment.text for segment in segments if segment.source and segment.source.pointer == "/error/message"] == [
+        "not on Fridays"
+    ]
+    assert "Blocked: " in [segment.text for segment in segments if segment.source is None]
 
 
 def test_no_output_can_close_its_fence() -> None:
@@ -294,22 +304,22 @@ def test_a_name_that_cannot_be_a_tag_is_written_beside_one() -> None:
 )
 @shared
 def test_a_variant_reads_as_its_golden(
-    one: Variant, name: str, envelope: CanonicalResult, golden: Callable[[str, str], None]
+    variant: Variant, name: str, envelope: CanonicalResult, golden: Callable[[str, str], None]
 ) -> None:
-    golden(f"variants/{one.id}/{name}", written(one.id, envelope, 1_500).text)
+    golden(f"variants/{variant.id}/{name}", written(variant.id, envelope, 1_500).text)
 
 
 @in_every_family
 def test_a_family_has_its_receipt_first_then_its_own_then_the_shared_ones(owner: Family) -> None:
-    names = [one.name for one in variants_for(owner)]
+    names = [variant.name for variant in variants_for(owner)]
     assert names[0] == "receipt"
     assert set(names[: len(owner.renderers)]) == set(owner.renderers)
-    assert names[len(owner.renderers) :] == [one.name for one in VARIANTS]
-    assert all(one.title and one.policy == owner.rendering for one in variants_for(owner))
+    assert names[len(owner.renderers) :] == [variant.name for variant in VARIANTS]
+    assert all(variant.title and variant.policy == owner.rendering for variant in variants_for(owner))
 
 
 def test_the_command_family_adds_two_of_its_own() -> None:
-    names = [one.id for one in variants_for(family("command"))]
+    names = [variant.id for variant in variants_for(family("command"))]
     assert names[:3] == ["command/receipt", "command/tail_first", "command/json_aware"]
 
 
@@ -319,15 +329,17 @@ def test_a_family_may_write_a_shared_variant_in_its_own_way() -> None:
         renderers=family("external").renderers | {"markdown": lambda *_: [Segment("own", "label")]},
         versions={"markdown": 3},
     )
-    found = family_variant(own, "markdown")
-    assert (found.id, found.version) == ("external/markdown", 3)
-    assert [one.name for one in variants_for(own)].count("markdown") == 1
-    assert render(succeeded({}), own, RenderPolicy(), variant=found).text == "own"
+    own_markdown = family_variant(own, "markdown")
+    assert (own_markdown.id, own_markdown.version) == ("external/markdown", 3)
+    assert [variant.name for variant in variants_for(own)].count("markdown") == 1
+    assert render(succeeded({}), own, RenderPolicy(), variant=own_markdown).text == "own"
 
 
 def test_every_module_that_has_a_variant_is_listed() -> None:
-    modules = [import_module(f"{variants.__name__}.{one.name}") for one in iter_modules(variants.__path__)]
-    assert {one.VARIANT.id for one in modules if hasattr(one, "VARIANT")} == {one.id for one in VARIANTS}
+    modules = [import_module(f"{variants.__name__}.{module.name}") for module in iter_modules(variants.__path__)]
+    assert {module.VARIANT.id for module in modules if hasattr(module, "VARIANT")} == {
+        variant.id for variant in VARIANTS
+    }
 
 
 def test_a_variant_is_found_by_name_and_by_id() -> None:
@@ -338,16 +350,16 @@ def test_a_variant_is_found_by_name_and_by_id() -> None:
 
 
 def test_every_variant_has_a_hash_of_its_own() -> None:
-    hashes = [one.hash for owner in FAMILIES for one in variants_for(owner) if "/" in one.id]
-    hashes += [one.hash for one in VARIANTS]
+    hashes = [variant.hash for owner in FAMILIES for variant in variants_for(owner) if "/" in variant.id]
+    hashes += [variant.hash for variant in VARIANTS]
     assert len(set(hashes)) == len(hashes)
 
 
 def test_the_hash_follows_id_version_and_policy_and_nothing_else() -> None:
-    one = VARIANTS[0]
-    changed = [{"id": "other"}, {"version": one.version + 1}, {"policy": RenderPolicy(characters=500)}]
-    assert one.hash not in {msgspec.structs.replace(one, **fields).hash for fields in changed}
-    assert msgspec.structs.replace(one, title="Another title").hash == one.hash
+    variant = VARIANTS[0]
+    changed = [{"id": "other"}, {"version": variant.version + 1}, {"policy": RenderPolicy(characters=500)}]
+    assert variant.hash not in {msgspec.structs.replace(variant, **fields).hash for fields in changed}
+    assert msgspec.structs.replace(variant, title="Another title").hash == variant.hash
 
 
 def test_the_receipt_by_name_and_as_an_object_are_one() -> None:
