@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -34,6 +35,14 @@ def tracked() -> tuple[Path, ...]:
         below = (path.relative_to(CHECKOUT) for path in CHECKOUT.rglob("*"))
         found = [path for path in below if not any(fnmatch(part, one) for part in path.parts for one in ignored)]
     return tuple(path for path in found if (CHECKOUT / path).is_file())
+
+
+def copy_checkout(folder: Path) -> Path:
+    """A copy of what the repository holds, without its history."""
+    for path in tracked():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CHECKOUT / path, folder / path)
+    return folder
 
 
 @cache

@@ -1,0 +1,214 @@
+"""A format and a page are added to a copy of the checkout: only the files that ARCHITECTURE.md names are touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.source import copy_checkout, text
+
+TOY_MODULE = '''"""The toy layout: one JSON object a line, a call and its receipt in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from envelopes.recordings.base import (
+    CallRecord,
+    Format,
+    LineProblem,
+    ReceiptRecord,
+    Record,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+    read_json_lines,
+)
+
+
+class ToyLine(msgspec.Struct):
+    toy: str
+    id: str
+    args: msgspec.Raw
+    text: msgspec.Raw
+
+
+def sniff(head: bytes, _path: SourcePath) -> bool:
+    return head.startswith(b'{"toy":')
+
+
+def read(
+    lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]
+) -> Iterator[Record | LineProblem]:
+    for line in read_json_lines(lines, state):
+        if isinstance(line, LineProblem):
+            yield line
+            continue
+        try:
+            toy = msgspec.json.decode(line.raw, type=ToyLine)
+        except msgspec.MsgspecError as error:
+            yield LineProblem(line=line.number, path="$", reason=str(error), raw=line.raw)
+            continue
+        yield RunRecord(line=line.number, run=path.stem, title="A toy run")
+        yield CallRecord(line=line.number, run=path.stem, call=toy.id, tool=toy.toy, args=bytes(toy.args))
+        yield ReceiptRecord(line=line.number, run=path.stem, call=toy.id, content=bytes(toy.text))
+
+
+FORMATS = (
+    Format(
+        name="toy",
+        title="Toy layout",
+        agent="toy",
+        namespace="toy",
+        sniff=sniff,
+        read=read,
+        is_global_call_id=lambda _call: False,
+    ),
+)
+'''
+TOY_SAMPLE = '{"toy":"Shout","id":"1","args":{"text":"hey"},"text":"HEY"}\n'
+
+PAGE_DATA = '''"""The toy page: how many runs a project has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboard.models import Project, Run
+
+
+@dataclass(frozen=True)
+class ToyPage:
+    runs: int
+
+
+def build_toy_page(project: Project) -> ToyPage:
+    return ToyPage(runs=Run.objects.filter(project=project).count())
+'''
+PAGE_VIEW = '''"""The toy page."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from dashboard.accounts.access import OperatorRequest
+from dashboard.runs.toy_page import build_toy_page
+
+
+@require_GET
+def index(request: OperatorRequest) -> HttpResponse:
+    return render(request, "runs/toy.html", {"page": build_toy_page(request.project)})
+'''
+PAGE_TEMPLATE = """{% extends "base.html" %}
+
+{% block title %}Toy · Counterfoil{% endblock %}
+
+{% block main %}
+  <header class="page-head"><h1>Toy</h1></header>
+  <p id="toy-runs">{{ page.runs }}</p>
+{% endblock main %}
+"""
+PAGE_TEST = """
+import pytest
+
+
+@pytest.mark.django_db
+def test_the_toy_page_opens(alice, client):
+    assert '<p id="toy-runs">0</p>' in client.get("/toy/").content.decode()
+"""
+
+CHECKS = (
+    *("tests/dashboard/test_toy_page.py", "tests/envelopes/recordings/test_recordings_contract.py"),
+    *("tests/test_architecture.py", "-k", "toy or registry or members or views or block"),
+)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The checkout's own files, without its history."""
+    folder = copy_checkout(tmp_path_factory.mktemp("additions") / "counterfoil")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def write(folder: Path, files: Mapping[str, str]) -> list[str]:
+    for name, content in files.items():
+        (folder / name).write_text(content, "utf-8")
+    return list(files)
+
+
+def replace(folder: Path, name: str, *changes: tuple[str, str]) -> str:
+    content = (folder / name).read_text("utf-8")
+    for before, after in changes:
+        assert content.count(before) == 1, f"{name} has {content.count(before)} × {before!r}"
+        content = content.replace(before, after)
+    (folder / name).write_text(content, "utf-8")
+    return name
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """What the program printed; it must end with status 0."""
+    environment = os.environ | {"COUNTERFOIL_DATA": str(folder / "data"), "PYTHONPATH": str(folder)}
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS", "DATABASE_URL"):
+        environment.pop(name, None)
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def files_allowed(paragraph: str) -> int:
+    """`**A format** (3 files).` in ARCHITECTURE.md."""
+    stated = re.search(rf"\*\*{paragraph}\*\* \((\d) files\)", text(Path("ARCHITECTURE.md")))
+    assert stated
+    return int(stated[1])
+
+
+def test_a_format_and_a_page_need_the_files_that_architecture_names_and_no_others(copy: Path) -> None:
+    format_files = [
+        *write(copy, {"envelopes/recordings/toy.py": TOY_MODULE, "tests/envelopes/recordings/toy.jsonl": TOY_SAMPLE}),
+        replace(
+            copy,
+            "envelopes/recordings/__init__.py",
+            ("import audit, claude_code", "import audit, claude_code, toy"),
+            ("*audit.FORMATS)", "*audit.FORMATS, *toy.FORMATS)"),
+        ),
+    ]
+    page_files = [
+        *write(
+            copy,
+            {
+                "dashboard/runs/toy_page.py": PAGE_DATA,
+                "dashboard/views/toy.py": PAGE_VIEW,
+                "templates/runs/toy.html": PAGE_TEMPLATE,
+            },
+        ),
+        replace(
+            copy,
+            "dashboard/urls.py",
+            ("    tools,\n", "    tools,\n    toy,\n"),
+            ("urlpatterns = [\n", 'urlpatterns = [\n    path("toy/", toy.index, name="toy"),\n'),
+        ),
+    ]
+    assert len(format_files) <= files_allowed("A format") <= 3
+    assert len(page_files) <= files_allowed("A page") <= 4
+
+    write(copy, {"tests/dashboard/test_toy_page.py": PAGE_TEST})
+    run(copy, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *CHECKS)
+    run(copy, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache")
+    report = json.loads(
+        run(copy, "manage.py", "import_runs", "tests/envelopes/recordings/toy.jsonl", "--json").splitlines()[-1]
+    )
+    assert report["added"] == {"runs": 1, "calls": 1, "results": 0, "receipts": 1, "events": 0}
+    assert report["problems"] == []
