@@ -107,7 +107,7 @@ def locate_time(content: Content, text: str, stamps: LineStamps | None) -> TimeL
         )
         return TimeLocation(location=_line_at(content, error.offset), message=message)
     note = " The lines name no year: it is inferred that they pass into a new one." if match.passes_year else ""
-    wanted = stamps.format(match.wanted)
+    wanted = stamps.format(match.target)
     if match.line is None:
         message = f"All time stamps are before {wanted}: the last is {stamps.format(match.last)}.{note}"
         return TimeLocation(location=Location(start=WindowStart(is_tail=True)), message=message)

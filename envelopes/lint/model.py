@@ -62,7 +62,7 @@ class LintInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def own_segments(self) -> tuple[Segment, ...]:
-        """What the renderer wrote itself, markers included; in a recorded receipt, what could not be aligned."""
+        """Segments that the renderer wrote itself, markers included; in a recorded receipt, those without a source."""
         return tuple([segment for segment in self.receipt.segments if is_own(segment)])
 
     @cached_property

@@ -26,7 +26,7 @@ STUB_MEMBERS = frozenset({"result_characters", "result_artifact"})
 
 
 def fits(canonical: CanonicalResult, characters: int) -> bool:
-    """Whether the envelope has at most so many characters as JSON text."""
+    """True for an envelope whose JSON text has at most so many characters."""
     try:
         # Enough for nearly every call: UTF-8 has at least as many bytes as characters.
         if len(msgspec.json.encode(canonical)) * SPACES <= characters:
@@ -41,12 +41,12 @@ def count_characters(canonical: CanonicalResult) -> int:
 
 
 def stub(characters: int, artifact: int = 0) -> dict[str, JsonValue]:
-    """What leads to a whole result: how many characters it has, and the index of its artifact."""
+    """The members that replace a result: how many characters it has, and the index of its artifact."""
     return {"result_characters": characters, "result_artifact": artifact}
 
 
 def is_stub(canonical: CanonicalResult) -> bool:
-    """Whether nothing remains of the result but where the whole of it is."""
+    """True when nothing remains of the result but the members of `stub`."""
     return bool(canonical.artifacts) and isinstance(canonical.result, dict) and set(canonical.result) == STUB_MEMBERS
 
 

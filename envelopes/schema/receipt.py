@@ -98,7 +98,7 @@ Part: TypeAlias = TextPart | ImagePart | OtherPart
 
 
 class Receipt(msgspec.Struct, frozen=True, dict=True):
-    """What the model reads of a call's result.
+    """The text and the other parts that the model reads of a call's result.
 
     >>> Receipt((TextPart((Segment("Process exited with code 0", "headline"),)),)).text
     'Process exited with code 0'

@@ -43,7 +43,7 @@ class NotJson(ValueError):
 
 
 class MemberCursor(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to continue: `depth` brackets are open inside the member that was being skipped, 0 between members."""
+    """The position at which to continue: between two members, or in one of which `depth` brackets are open."""
 
     offset: int
     count: int  # members before it
@@ -199,7 +199,7 @@ class _Scanner:
         return self.at if self._pass_string(limit) else -1
 
     def _pass_string(self, limit: int | None) -> bool:
-        """From inside a string to the byte behind it; False at `limit`."""
+        """Moves from inside a string to the byte behind it; False at `limit`."""
         while limit is None or self.at < limit:
             piece = _whole_escapes(self.ahead(self._piece))
             if not piece:
@@ -212,7 +212,7 @@ class _Scanner:
         return False
 
     def pass_containers(self, limit: int, depth: int, *, is_in_string: bool = False) -> tuple[int, bool] | None:
-        """Out of `depth` open containers. At `limit` first: how many are open then, and whether in a string."""
+        """Moves out of `depth` open containers. At `limit`: how many are open then, and is it in a string."""
         while True:
             if is_in_string and not self._pass_string(limit):
                 return depth, True

@@ -1,4 +1,4 @@
-"""Where the lines of a file begin, for a file of any size: how many end before every block of 4 KiB.
+"""Indexes of where the lines of a file begin, for a file of any size: how many end before every block of 4 KiB.
 
     build_index(stream)   the index of some content, in one pass
     IndexFolder           indexes on disk, beside the content that they belong to
@@ -289,7 +289,7 @@ def _file_name(sha256: str, encoding: str) -> str:
 
 
 def count_ends(data: bytes, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> int:
-    """In every encoding that keeps ASCII a line ends at the byte 0A, and at no other."""
+    """How many lines end in the data: outside of UTF-16 at every byte 0A, and at no other byte."""
     if encoding not in WIDE:
         return data.count(b"\n", start, len(data) if end is None else end)
     return data[start:end].decode(encoding, "replace").count("\n")
@@ -310,7 +310,7 @@ def after_end(data: bytes, number: int, encoding: str = "utf-8") -> int:
 
 
 def next_end(data: bytes, start: int, encoding: str = "utf-8") -> int:
-    """Where the next line end begins, or -1."""
+    """The offset at which the next line end begins, or -1."""
     mark = WIDE.get(encoding, b"\n")
     at = data.find(mark, start)
     while len(mark) == 2 and at >= 0 and at % 2:  # half of two other characters
@@ -319,7 +319,7 @@ def next_end(data: bytes, start: int, encoding: str = "utf-8") -> int:
 
 
 def last_end(data: bytes, encoding: str = "utf-8") -> int:
-    """Where the last line end begins, or -1."""
+    """The offset at which the last line end begins, or -1."""
     if encoding not in WIDE:
         return data.rfind(b"\n")
     at, last = 0, -1

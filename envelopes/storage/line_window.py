@@ -19,7 +19,7 @@ BYTES = 64 * 1024
 
 
 class WindowStart(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a window begins: the first of these that is set counts, in this order. Lines count from 1."""
+    """The beginning of a window: the first of these that is set counts, in this order. Lines count from 1."""
 
     offset: int | None = None
     line: int | None = None

@@ -62,7 +62,7 @@ class SearchHits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextQuery(msgspec.Struct, frozen=True):
-    """What is searched for, in one encoding. `pattern` is None for a plain text whose case counts."""
+    """A text or an expression in one encoding. `pattern` is None for a plain text whose case counts."""
 
     text: str
     is_regex: bool
@@ -220,15 +220,15 @@ class _Search:
         measure = _measure(text, encoding, plain=len(text) == len(data))
         hits, at = [], 0
         while at <= len(text):
-            left = max(LEAST_SECONDS, self._deadline - time.monotonic())
+            seconds = max(LEAST_SECONDS, self._deadline - time.monotonic())
             try:
-                match = pattern.search(text, at, timeout=left, concurrent=True)
+                match = pattern.search(text, at, timeout=seconds, concurrent=True)
                 if match is None:
                     break
                 line_end = text.find("\n", match.start())
                 line_end = len(text) if line_end < 0 else line_end
                 if match.end() > line_end:
-                    match = pattern.search(text, match.start(), line_end, timeout=left, concurrent=True)
+                    match = pattern.search(text, match.start(), line_end, timeout=seconds, concurrent=True)
             except TimeoutError:
                 raise SearchTooSlow from None
             if match is None or match.end() == match.start():

@@ -2,7 +2,7 @@
 
     detect_stamps(head, encoding)            how the first lines are stamped; None when they are not
     LineStamps.parse(text)                   the time that somebody typed, in microseconds since 1970
-    find_time(stream, size, stamps, wanted)  the first line at or after that time
+    find_time(stream, size, stamps, target)  the first line at or after that time
 
 The search halves the content, so the stamps have to ascend. Every stamp that was read on the way, and those
 of lines spread over all of the content, are checked for order: stamps that go back by more than SLACK raise
@@ -127,13 +127,13 @@ class LineStamps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """`line` is the first at or after `wanted`; None when all are earlier. `last` is the latest stamp that was read.
+    """`line` is the first at or after `target`; None when all are earlier. `last` is the latest stamp that was read.
 
     `passes_year`: stamps without a year were taken to pass into a new one.
     """
 
     line: StampedLine | None
-    wanted: int
+    target: int
     last: int
     passes_year: bool = False
 
@@ -150,30 +150,30 @@ def detect_stamps(head: bytes, encoding: str) -> LineStamps | None:
     return None
 
 
-def find_time(stream: BinaryIO, size: int, stamps: LineStamps, wanted: int) -> TimeMatch:
-    """Finds the first line at or after `wanted`. Raises OutOfOrder."""
+def find_time(stream: BinaryIO, size: int, stamps: LineStamps, target: int) -> TimeMatch:
+    """Finds the first line at or after `target`. Raises OutOfOrder."""
     log = _Log(stream, size, stamps)
     probes = log.spread()
     first, last = (min(probes).time, max(probe.time for probe in probes)) if probes else (stamps.first, stamps.first)
     if stamps.kind == "syslog":  # the year in which it lies within the lines, or misses them least
-        wanted = min((wanted, wanted + YEAR), key=lambda time: max(first - time, time - last, 0))
+        target = min((target, target + YEAR), key=lambda time: max(first - time, time - last, 0))
     low, high = 0, size
     while high - low > NEAR:
         middle = (low + high) // 2
         line = log.first_from(middle, high)
         probes += [line] if line else []
-        low, high = (line.offset, high) if line and line.time < wanted else (low, middle)
+        low, high = (line.offset, high) if line and line.time < target else (low, middle)
     passed: list[StampedLine] = []
     for line in log.lines(low, min(size, low + FAR)):
         passed.append(line)
-        if line.time >= wanted:
+        if line.time >= target:
             break
     _check_order(sorted({*probes, *passed}))
     last = max((line.time for line in [*probes, *passed]), default=stamps.first)
-    is_reached = bool(passed) and passed[-1].time >= wanted
+    is_reached = bool(passed) and passed[-1].time >= target
     return TimeMatch(
         line=passed[-1] if is_reached else None,
-        wanted=wanted,
+        target=target,
         last=last,
         passes_year=stamps.kind == "syslog" and last >= LEAP_END,
     )
@@ -206,7 +206,7 @@ class _Log:
                 yield StampedLine(offset, time)
 
     def _heads(self, start: int, end: int, *, is_inside: bool) -> Iterator[tuple[int, bytes]]:
-        """Where each line begins in [start, end), and its first bytes. `is_inside`: none begins at `start`."""
+        """Offset and first bytes of each line that begins in [start, end). `is_inside`: none begins at `start`."""
         encoding = self._stamps.encoding
         most = 4 * self._stamps.reach  # bytes: no character of any encoding has more than four
         piece = 5 * most

@@ -30,15 +30,15 @@ def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment
 
 def cut_segment(preview: Segment, budget: int, policy: RenderPolicy) -> list[Segment]:
     """Head and tail of a text with the cut stated between them; at most `budget` characters besides that."""
-    shown = head_tail(preview.text, budget, head_share=policy.head_share, unit=policy.cut_at)
-    if shown.cut is None:
+    cut_text = head_tail(preview.text, budget, head_share=policy.head_share, unit=policy.cut_at)
+    if cut_text.cut is None:
         return [preview]
-    gap = "" if shown.head.endswith("\n") or not shown.head else "\n"
-    first, last = shown.cut.ends
-    marker = f"[receipt shortened here: first {first} and last {last} of {shown.cut.total} {shown.cut.unit}]"
-    tail_at = len(preview.text) - len(shown.tail)
+    gap = "" if cut_text.head.endswith("\n") or not cut_text.head else "\n"
+    first, last = cut_text.cut.ends
+    marker = f"[receipt shortened here: first {first} and last {last} of {cut_text.cut.total} {cut_text.cut.unit}]"
+    tail_at = len(preview.text) - len(cut_text.tail)
     parts = [
-        _slice(preview, 0, len(shown.head)),
+        _slice(preview, 0, len(cut_text.head)),
         Segment(f"{gap}...\n{marker}\n...\n", "marker"),
         _slice(preview, tail_at, len(preview.text)),
     ]

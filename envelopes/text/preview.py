@@ -89,8 +89,8 @@ def head_tail(text: str, budget: int, *, head_share: int = 50, unit: Unit = "lin
 
 def clip(text: str, budget: int, total: int) -> tuple[str, Cut]:
     """The beginning of a text of `total` characters on one line, ended by an ellipsis."""
-    shown = max(0, budget - 1)
-    return f"{text[:shown]}…"[:budget], Cut("characters", total, ((0, shown),))
+    length = max(0, budget - 1)
+    return f"{text[:length]}…"[:budget], Cut("characters", total, ((0, length),))
 
 
 def shorten(text: str, cut: Cut | None, budget: int) -> tuple[str, Cut]:

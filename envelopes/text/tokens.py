@@ -84,7 +84,7 @@ def background_counter(
 
 
 def _is_ready() -> bool:
-    """Whether the vocabulary is loaded here, or cannot be had at all."""
+    """True when the vocabulary is loaded here, or cannot be had at all."""
     return _load_vocabulary.cache_info().currsize > 0 or find_spec("toktok") is None
 
 

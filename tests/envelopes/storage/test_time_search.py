@@ -37,9 +37,9 @@ def log(form: str, count: int = 20_000) -> bytes:
 
 def line_at(content: bytes, text: str, encoding: str = "utf-8") -> str:
     stamps = detect(content, encoding)
-    wanted = stamps.parse(text)
-    assert wanted is not None
-    match = find_time(io.BytesIO(content), len(content), stamps, wanted)
+    target = stamps.parse(text)
+    assert target is not None
+    match = find_time(io.BytesIO(content), len(content), stamps, target)
     if match.line is None:
         return f"all before, the last at {stamps.format(match.last)}"
     return content[match.line.offset :].decode(encoding).partition("\n")[0]
