@@ -18,7 +18,7 @@ from dashboard.comparisons.cells import Row, unpacked_ids
 from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
 from dashboard.comparisons.measure import rows_of
 from dashboard.comparisons.results import load_results
-from dashboard.evidence.call_inputs import subjects_of
+from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, ReceiptFingerprint, Run, RunFacet
 from dashboard.text.params import Params
 from dashboard.variants.fingerprints import (
@@ -122,7 +122,7 @@ def _pinned_rows(comparison: Comparison) -> Iterator[tuple[Row, list[Drift] | No
     batches = comparison.batches.order_by("number").values_list("calls", flat=True)
     for calls, rows_before in zip(batches.iterator(chunk_size=8), load_results(comparison), strict=True):
         ids = list(unpacked_ids(bytes(calls)))
-        rows_now = {row.call: row for row in rows_of(subjects_of(ids, with_recorded=with_recorded), columns)}
+        rows_now = {row.call: row for row in rows_of(load_call_inputs(ids, with_recorded=with_recorded), columns)}
         missing = [row.key for row in rows_before if row.call not in rows_now]
         answered = Call.objects.filter(pk__in=missing).exclude(status=Call.Status.UNKNOWN)
         unread = set(answered.values_list("pk", flat=True)) if missing else set()

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest
-from dashboard.evidence.call_inputs import Subject
+from dashboard.evidence.call_inputs import CallInput
 from dashboard.evidence.lint_findings import lint_recorded_receipt
 from dashboard.text.receipt_markup import Links
 from dashboard.variants.fingerprints import text_bytes
@@ -36,7 +36,9 @@ class Measured(msgspec.Struct, frozen=True):
     text: str
 
 
-def rows_of(subjects: Iterable[Subject], columns: Sequence[VariantColumn], *, beat: _Beat = lambda: None) -> list[Row]:
+def rows_of(
+    subjects: Iterable[CallInput], columns: Sequence[VariantColumn], *, beat: _Beat = lambda: None
+) -> list[Row]:
     """`beat` is called after each call, so that a long batch keeps its lease."""
     rows: list[Row] = []
     measured: list[tuple[Measured | None, ...]] = []
@@ -58,7 +60,7 @@ def rows_of(subjects: Iterable[Subject], columns: Sequence[VariantColumn], *, be
     ]
 
 
-def measured_columns(subject: Subject, columns: Sequence[VariantColumn]) -> tuple[Measured | None, ...]:
+def measured_columns(subject: CallInput, columns: Sequence[VariantColumn]) -> tuple[Measured | None, ...]:
     fields = scalar_fields(subject.canonical)
     # The walk over the result is the same for every column, so they share one pair's.
     first = LintInput(
@@ -70,14 +72,14 @@ def measured_columns(subject: Subject, columns: Sequence[VariantColumn]) -> tupl
     return tuple([_measured(subject, column, fields, first) for column in columns])
 
 
-def _measured(subject: Subject, column: VariantColumn, fields: dict[str, str], first: LintInput) -> Measured | None:
+def _measured(subject: CallInput, column: VariantColumn, fields: dict[str, str], first: LintInput) -> Measured | None:
     if column.is_recorded:
         return _recorded(subject, fields)
     variant = column.variants.get(subject.family.name)
     return None if variant is None else _rendered(subject, variant, fields, first)
 
 
-def _rendered(subject: Subject, variant: Variant, fields: dict[str, str], first: LintInput) -> Measured:
+def _rendered(subject: CallInput, variant: Variant, fields: dict[str, str], first: LintInput) -> Measured:
     try:
         receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
     except Exception as error:  # a variant may be anybody's: what it cannot write is a cell that says so
@@ -89,7 +91,7 @@ def _rendered(subject: Subject, variant: Variant, fields: dict[str, str], first:
     return _cell(receipt, dropped_fields(fields, receipt), rules, is_cut=is_cut)
 
 
-def _recorded(subject: Subject, fields: dict[str, str]) -> Measured | None:
+def _recorded(subject: CallInput, fields: dict[str, str]) -> Measured | None:
     halves = subject.surfaces.halves if subject.surfaces else None
     if halves is None or halves.receipt is None:
         return None

@@ -1,39 +1,36 @@
-"""Many calls' halves at a time, a few payloads in memory: what a comparison measures.
+"""Loads the stored envelopes of many calls, and their evidence where the recorded receipt is needed too.
 
-A rendered column needs the stored envelope and nothing else, and envelopes are bounded. The recorded column
-needs the evidence too, which may be a hundred times as large, and is read and aligned again as on the Call page.
+Envelopes are bounded in size. Evidence may be a hundred times as large, so it is loaded for a few calls at a time, and
+read and aligned again as on the Call page.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
-from django.db.models import QuerySet
 
 from dashboard.evidence.call_evidence import Surfaces, surfaces_from
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation, Receipt
-from dashboard.prepared import given, prepared
 from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
 from envelopes.lint.model import Shortened
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.untrusted_json import parse_json
 
-AT_ONCE = 200  # calls, as a batch has
-AT_ONCE_BYTES = 4_000_000  # of evidence
-CALL = ("id", "tool", "args_bytes", "result_bytes", "receipt_characters")
-EVIDENCE = ("namespace", "external_id", "tool", "family", "source_error", "is_cut", "status", "run_id")
+CALLS_AT_ONCE = 200  # as many as a batch of a comparison has
+EVIDENCE_BYTES_AT_ONCE = 4_000_000
+EVIDENCE_COLUMNS = ("namespace", "external_id", "tool", "family", "source_error", "is_cut", "status", "run_id")
 NO_CUTS = b"[]"
 
 _cuts = msgspec.json.Decoder(tuple[FieldCut, ...])
 
 
-class Subject(msgspec.Struct, frozen=True):
-    """One call as it is measured. `missing` are artifacts whose content is not there."""
+class CallInput(msgspec.Struct, frozen=True):
+    """What variants render of one call. `missing` are paths of artifacts whose content is not stored."""
 
     key: UUID
     tool: str
@@ -42,7 +39,7 @@ class Subject(msgspec.Struct, frozen=True):
     data: bytes
     cuts: tuple[Shortened, ...]
     missing: frozenset[str]
-    surfaces: Surfaces | None  # only when the recorded receipt is measured
+    surfaces: Surfaces | None  # only when the recorded receipt is needed
 
 
 class _Envelope(NamedTuple):
@@ -51,126 +48,102 @@ class _Envelope(NamedTuple):
     cuts: bytes
 
 
-class _Stored(NamedTuple):
-    """A call with its envelopes, of which there is more than one when several sources spoke."""
+class _StoredCall(NamedTuple):
+    """A call with its envelopes: more than one when several sources reported it."""
 
     key: UUID
     tool: str
-    weight: int
+    evidence_bytes: int
     envelopes: list[_Envelope]
 
 
-def subjects_of(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Subject]:
-    """In the order of `ids`. Left out are calls that were deleted since, those that nothing answered, whose
-    envelope would claim a result, and those that a family read whose package is no longer installed."""
-    for start in range(0, len(ids), AT_ONCE):
-        some = ids[start : start + AT_ONCE]
-        found = _stored(some)
-        missing = _missing(some)
-        for portion in _portions([found[one] for one in some if one in found], is_light=not with_recorded):
-            # One envelope is the one; of several, the evidence says which.
-            doubtful = [one.key for one in portion if with_recorded or len(one.envelopes) != 1]
-            evidence = _surfaces(doubtful)
-            for one in portion:
-                gone = frozenset(missing.get(one.key, ()))
-                subject = _subject(one, evidence.get(one.key), gone, is_recorded=with_recorded)
-                if subject is not None:
-                    yield subject
+def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[CallInput]:
+    """In the order of `ids`, without calls that were deleted, never answered, or read by an uninstalled family.
+
+    An envelope of an unanswered call would claim a result. `with_recorded` loads the evidence of every call.
+    """
+    for start in range(0, len(ids), CALLS_AT_ONCE):
+        portion = ids[start : start + CALLS_AT_ONCE]
+        stored = _load_envelopes(portion)
+        missing = _load_missing_artifacts(portion)
+        calls = [stored[key] for key in portion if key in stored]
+        for group in _split_by_evidence(calls) if with_recorded else [calls]:
+            # Of several envelopes, and of none, the evidence decides which one counts.
+            uncertain = [call.key for call in group if with_recorded or len(call.envelopes) != 1]
+            evidence = _load_evidence(uncertain) if uncertain else {}
+            for call in group:
+                surfaces = evidence.get(call.key)
+                envelope = call.envelopes[0] if surfaces is None else _choose_envelope(surfaces)
+                try:
+                    owner = family(envelope.mapping.partition(":")[0])
+                except KeyError:
+                    continue
+                cuts = () if envelope.cuts == NO_CUTS else _cuts.decode(envelope.cuts)
+                yield CallInput(
+                    key=call.key,
+                    tool=call.tool,
+                    family=owner,
+                    canonical=CanonicalResult.from_json(parse_json(envelope.data)),
+                    data=envelope.data,
+                    cuts=tuple([Shortened(cut.pointer, cut.cut) for cut in cuts]),
+                    missing=frozenset(missing.get(call.key, ())),
+                    surfaces=surfaces if with_recorded else None,
+                )
 
 
-def _portions(calls: Sequence[_Stored], *, is_light: bool) -> Iterator[Sequence[_Stored]]:
-    portion: list[_Stored] = []
-    weight = 0
-    for call in calls:
-        if portion and not is_light and weight + call.weight > AT_ONCE_BYTES:
-            yield portion
-            portion, weight = [], 0
-        portion.append(call)
-        weight += call.weight
-    if portion:
-        yield portion
-
-
-def _any_of(field: str) -> dict[str, Any]:
-    return {f"{field}__in": [given(f"id_{place}", Call, "id") for place in range(AT_ONCE)]}
-
-
-def _ids(ids: Sequence[UUID]) -> dict[str, UUID]:
-    """For the places of `_any_of`: fewer are filled up, so that one compiled query serves any number."""
-    return {f"id_{place}": ids[min(place, len(ids) - 1)] for place in range(AT_ONCE)}
-
-
-@prepared
-def _envelopes() -> QuerySet[Any, Any]:
-    answered = Call.objects.filter(**_any_of("id")).exclude(status=Call.Status.UNKNOWN)
-    stored = ("projections__mapping", "projections__data", "projections__cuts")
-    return answered.order_by().values_list(*CALL, *stored)
-
-
-@prepared
-def _artifacts() -> QuerySet[Any, Any]:
-    gone = Call.objects.filter(**_any_of("id"), artifacts__state=Artifact.State.MISSING)
-    return gone.order_by().values_list("id", "artifacts__path")
-
-
-def _stored(ids: Sequence[UUID]) -> dict[UUID, _Stored]:
-    found: dict[UUID, _Stored] = {}
-    for key, tool, args, result, receipt, mapping, data, cuts in _envelopes(**_ids(ids)):
-        one = found.setdefault(key, _Stored(key, tool, args + result + receipt, []))
+def _load_envelopes(ids: Sequence[UUID]) -> dict[UUID, _StoredCall]:
+    rows = Call.objects.filter(id__in=ids).exclude(status=Call.Status.UNKNOWN).order_by()
+    sizes = ("args_bytes", "result_bytes", "receipt_characters")
+    columns = ("projections__mapping", "projections__data", "projections__cuts")
+    calls: dict[UUID, _StoredCall] = {}
+    for key, tool, args, result, receipt, mapping, data, cuts in rows.values_list("id", "tool", *sizes, *columns):
+        call = calls.setdefault(key, _StoredCall(key, tool, args + result + receipt, []))
         if mapping is not None:
-            one.envelopes.append(_Envelope(mapping, bytes(data), bytes(cuts)))
-    return found
+            call.envelopes.append(_Envelope(mapping, bytes(data), bytes(cuts)))
+    return calls
 
 
-def _missing(ids: Sequence[UUID]) -> dict[UUID, list[str]]:
-    found: dict[UUID, list[str]] = defaultdict(list)
-    for key, path in _artifacts(**_ids(ids)):
-        found[key].append(path)
-    return found
+def _load_missing_artifacts(ids: Sequence[UUID]) -> dict[UUID, list[str]]:
+    paths: dict[UUID, list[str]] = defaultdict(list)
+    artifacts = Artifact.objects.filter(call__in=ids, state=Artifact.State.MISSING).order_by()
+    for key, path in artifacts.values_list("call_id", "path"):
+        paths[key].append(path)
+    return paths
 
 
-def _surfaces(keys: Sequence[UUID]) -> dict[UUID, Surfaces]:
-    if not keys:
-        return {}
+def _split_by_evidence(calls: Sequence[_StoredCall]) -> Iterator[Sequence[_StoredCall]]:
+    """Groups of calls with at most EVIDENCE_BYTES_AT_ONCE of evidence, or of a single call with more."""
+    group: list[_StoredCall] = []
+    size = 0
+    for call in calls:
+        if group and size + call.evidence_bytes > EVIDENCE_BYTES_AT_ONCE:
+            yield group
+            group, size = [], 0
+        group.append(call)
+        size += call.evidence_bytes
+    if group:
+        yield group
+
+
+def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, Surfaces]:
     observations: dict[UUID, list[Observation]] = defaultdict(list)
     for observation in Observation.objects.filter(call__in=keys).order_by("surface", "line", "id"):
         observations[observation.call_id].append(observation)
     receipts: dict[UUID, list[Receipt]] = defaultdict(list)
     for receipt in Receipt.objects.filter(call__in=keys).order_by("seq"):
         receipts[receipt.call_id].append(receipt)
-    stored: dict[UUID, list[CanonicalProjection]] = defaultdict(list)
-    for one in CanonicalProjection.objects.filter(call__in=keys).order_by("id"):
-        stored[one.call_id].append(one)
+    projections: dict[UUID, list[CanonicalProjection]] = defaultdict(list)
+    for projection in CanonicalProjection.objects.filter(call__in=keys).order_by("id"):
+        projections[projection.call_id].append(projection)
     return {
-        key: surfaces_from(call, tuple(observations[key]), tuple(receipts[key]), {}, tuple(stored[key]))
-        for key, call in Call.objects.only(*EVIDENCE).in_bulk(keys).items()
+        key: surfaces_from(call, tuple(observations[key]), tuple(receipts[key]), {}, tuple(projections[key]))
+        for key, call in Call.objects.only(*EVIDENCE_COLUMNS).in_bulk(keys).items()
     }
 
 
-def _chosen(call: _Stored, surfaces: Surfaces | None) -> _Envelope:
-    if surfaces is None:
-        return call.envelopes[0]
-    if (kept := surfaces.projection) is not None:
-        return _Envelope(kept.mapping, bytes(kept.data), bytes(kept.cuts))
-    made = surfaces.halves
-    return _Envelope(made.mapping, surfaces.canonical, msgspec.json.encode(made.projection.cuts))
-
-
-def _subject(call: _Stored, surfaces: Surfaces | None, missing: frozenset[str], *, is_recorded: bool) -> Subject | None:
-    chosen = _chosen(call, surfaces)
-    try:
-        owner = family(chosen.mapping.partition(":")[0])
-    except KeyError:
-        return None
-    data = chosen.data
-    lost = () if chosen.cuts == NO_CUTS else _cuts.decode(chosen.cuts)
-    return Subject(
-        key=call.key,
-        tool=call.tool,
-        family=owner,
-        canonical=CanonicalResult.from_json(parse_json(data)),
-        data=data,
-        cuts=tuple([Shortened(one.pointer, one.cut) for one in lost]),
-        missing=missing,
-        surfaces=surfaces if is_recorded else None,
-    )
+def _choose_envelope(surfaces: Surfaces) -> _Envelope:
+    stored = surfaces.projection
+    if stored is not None:
+        return _Envelope(stored.mapping, bytes(stored.data), bytes(stored.cuts))
+    halves = surfaces.halves
+    return _Envelope(halves.mapping, surfaces.canonical, msgspec.json.encode(halves.projection.cuts))

@@ -20,7 +20,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.cache import cache
 
-from dashboard.evidence.call_inputs import subjects_of
+from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.models import Call, Receipt, Run
 from dashboard.runs.timeline import ReceiptMark, load_compactions
 from dashboard.variants.variant_list import RECORDED, UnusableColumns, VariantColumn, bind_columns
@@ -117,9 +117,14 @@ def _count_slice(calls: Sequence[ReplayCall], column: VariantColumn, model: str)
             return
 
 
-def write_receipts(column: VariantColumn, calls: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
-    """The variant's receipt of each call that it can write."""
-    for subject in subjects_of(calls, with_recorded=False):
+def _tokens(keys: Sequence[UUID], column: VariantColumn, model: str) -> dict[UUID, int]:
+    texts = dict(texts_under(column, keys))
+    return {key: found.count for key, found in zip(texts, count_all(list(texts.values()), model=model), strict=True)}
+
+
+def texts_under(column: VariantColumn, keys: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
+    """Of the calls that the variant can write."""
+    for subject in load_call_inputs(keys, with_recorded=False):
         variant = column.variants.get(subject.family.name)
         if variant is None:
             continue

@@ -24,7 +24,7 @@ from dashboard.comparisons.frozen_columns import ChangedVariant, load_column_row
 from dashboard.comparisons.measure import rows_of
 from dashboard.comparisons.results import baseline_first, load_results
 from dashboard.comparisons.summary import Summary, packed_summary, summarise
-from dashboard.evidence.call_inputs import subjects_of
+from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 from dashboard.variants.variant_list import VariantColumn
 
@@ -116,7 +116,7 @@ def _do(comparison: Comparison, batch: ComparisonBatch, owner: str) -> None:
     lease = _Lease(batch, owner, time.monotonic())
     with_recorded = any(column.is_recorded for column in columns)
     ids = list(unpacked_ids(bytes(batch.calls)))
-    rows = rows_of(subjects_of(ids, with_recorded=with_recorded), columns, beat=lease.beat)
+    rows = rows_of(load_call_inputs(ids, with_recorded=with_recorded), columns, beat=lease.beat)
     mine = ComparisonBatch.objects.filter(pk=batch.pk, owner=owner, finished_at=None)
     mine.update(results=packed(rows), finished_at=timezone.now(), leased_until=None)
 

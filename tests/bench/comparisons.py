@@ -32,7 +32,7 @@ def main() -> None:
 
 def _bare() -> dict[str, float]:
     """Renderings a processor second of `render` alone, with envelopes already read."""
-    from dashboard.evidence.call_inputs import subjects_of
+    from dashboard.evidence.call_inputs import load_call_inputs
     from dashboard.models import Call, Project
     from dashboard.variants.variant_list import bind_columns
     from envelopes.pipeline.render import render
@@ -40,7 +40,7 @@ def _bare() -> dict[str, float]:
     ids = list(Call.objects.order_by("id").values_list("id", flat=True)[:SAMPLED])
     families = Call.objects.order_by().values_list("family", flat=True).distinct()
     columns = bind_columns(Project.objects.get(slug="default"), list(VARIANTS), families)
-    subjects = list(subjects_of(ids, with_recorded=False))
+    subjects = list(load_call_inputs(ids, with_recorded=False))
     start = time.process_time()
     for subject in subjects:
         for column in columns:
