@@ -14,9 +14,9 @@ from datetime import datetime
 from django.db.models import Count, Max
 from django.utils import timezone
 
-from dashboard.comparisons.cells import Row, unpacked_ids
+from dashboard.comparisons.cells import CallRow, unpack_ids
 from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
-from dashboard.comparisons.measure import rows_of
+from dashboard.comparisons.measure import measure_calls
 from dashboard.comparisons.results import load_results
 from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, ReceiptFingerprint, Run, RunFacet
@@ -111,7 +111,7 @@ def _check_pinned(comparison: Comparison) -> tuple[int, int, list[Drift]]:
     return texts, missing, drifted
 
 
-def _pinned_rows(comparison: Comparison) -> Iterator[tuple[Row, list[Drift] | None]]:
+def _pinned_rows(comparison: Comparison) -> Iterator[tuple[CallRow, list[Drift] | None]]:
     """Each call of a pinned comparison with its drifts, a batch in memory at a time.
 
     The drifts are None for a call that was deleted since, or never answered: older comparisons hold texts of those.
@@ -121,8 +121,8 @@ def _pinned_rows(comparison: Comparison) -> Iterator[tuple[Row, list[Drift] | No
     with_recorded = any(column.is_recorded for column in columns)
     batches = comparison.batches.order_by("number").values_list("calls", flat=True)
     for calls, rows_before in zip(batches.iterator(chunk_size=8), load_results(comparison), strict=True):
-        ids = list(unpacked_ids(bytes(calls)))
-        rows_now = {row.call: row for row in rows_of(load_call_inputs(ids, with_recorded=with_recorded), columns)}
+        ids = list(unpack_ids(bytes(calls)))
+        rows_now = {row.call: row for row in measure_calls(load_call_inputs(ids, with_recorded=with_recorded), columns)}
         missing = [row.key for row in rows_before if row.call not in rows_now]
         answered = Call.objects.filter(pk__in=missing).exclude(status=Call.Status.UNKNOWN)
         unread = set(answered.values_list("pk", flat=True)) if missing else set()
@@ -138,7 +138,9 @@ def _today(column: ComparisonColumn) -> Variant | None:
     return load_current_variant(project_id, column.family, column.variant)
 
 
-def _row_drifts(comparison: Comparison, stored: Sequence[ColumnToday], before: Row, now: Row | None) -> list[Drift]:
+def _row_drifts(
+    comparison: Comparison, stored: Sequence[ColumnToday], before: CallRow, now: CallRow | None
+) -> list[Drift]:
     drifts = []
     for column, today in stored:
         changed = _find_change(column, today, before, now) if column.family in ("", before.family) else None
@@ -156,7 +158,9 @@ def _row_drifts(comparison: Comparison, stored: Sequence[ColumnToday], before: R
     return drifts
 
 
-def _find_change(column: ComparisonColumn, today: Variant | None, before: Row, now: Row | None) -> ReasonDetail | None:
+def _find_change(
+    column: ComparisonColumn, today: Variant | None, before: CallRow, now: CallRow | None
+) -> ReasonDetail | None:
     cell_before = before.cells[column.ordinal]
     if cell_before is None:
         return None

@@ -1,36 +1,59 @@
-"""Calls of a comparison, a page at a time: of a bucket, a tool, a family, or those that changed most.
+"""Lists of a comparison's calls: those of a bucket, a tool or a family, and those that changed most.
 
-`?after=` is the place of the last call that was shown, batch and index, so that a page deep in a hundred
-thousand calls reads the batches behind it and no others.
+`?after=` is the position of the last call shown, batch and index as in `3.17`, so that a page deep in a hundred
+thousand calls reads the batches behind it and no others. The page of one call gets its position in `?at=`, and links
+from there to the neighbours in the list that it was opened from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import urlencode
 from uuid import UUID
 
-from dashboard.comparisons.aggregate import place_key
-from dashboard.comparisons.cells import Cell, Measure, Row
-from dashboard.comparisons.changes import CHANGES, bucket, bucket_range
-from dashboard.comparisons.column_order import Arrangement
-from dashboard.comparisons.comparison_detail import CHANGE_TITLES, ChangedCall, changed_call, changed_calls, told_of
-from dashboard.comparisons.params import pair_href
-from dashboard.comparisons.summary import ColumnSummary, Sums
-from dashboard.models import Comparison
+from dashboard.comparisons.aggregate import CHANGE_MEASURES, CallChange, batch_key, bucket, format_bucket
+from dashboard.comparisons.cells import CallRow, Cell, Measure
+from dashboard.comparisons.column_order import ColumnOrder
+from dashboard.comparisons.params import calls_href, pair_href
+from dashboard.comparisons.results import load_batches
+from dashboard.comparisons.summary import ColumnSummary
+from dashboard.evidence.argument_labels import argument_labels
+from dashboard.models import Call, Comparison
+from dashboard.text.params import Params
 
-PAGE = 50
+PAGE_SIZE = 50
+LARGEST_BUCKET = 999
 FILTERS = ("sizes", "changes", "tool", "family")
+CHANGE_TITLES: dict[Measure, str] = {
+    "tokens": "Changed most in size",
+    "dropped": "Lost most fields",
+    "lint": "Most new lint findings",
+}
+
+Position = tuple[int, ...]  # number of the batch, index of the call in it
+PositionedRow = tuple[str, CallRow]  # the position as addresses write it
+
+
+@dataclass(frozen=True)
+class CallLabels:
+    """The arguments and the summary of calls, a line each; nothing of deleted calls."""
+
+    arguments: Mapping[UUID, str]
+    summaries: Mapping[UUID, str]
+
+
+def load_call_labels(keys: Sequence[UUID]) -> CallLabels:
+    return CallLabels(argument_labels(keys), dict(Call.objects.filter(pk__in=keys).values_list("pk", "summary")))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class ListedCall:
     href: str
     key: UUID
     tool: str
-    asked: str
+    arguments: str
     summary: str
     baseline: Cell | None
     cell: Cell | None
@@ -41,24 +64,38 @@ class Listed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallsPage:
-    """Either rows of the batches, or the list of the calls that changed most."""
+class ChangedCall:
+    href: str
+    key: str
+    tool: str
+    arguments: str
+    summary: str
+    before: int
+    after: int
+    change: str
+    names: tuple[str, ...]
 
-    comparison: Comparison
-    title: str
-    total: int | None  # where the summary knows it
-    of: int  # so many changed, where the list holds the first of them
-    baseline: str
-    column: str
-    rows: tuple[Listed, ...]
-    changed: tuple[ChangedCall, ...]
-    next_href: str
-    back_href: str
+
+def build_changed_calls(
+    comparison: Comparison, changes: Iterable[CallChange], labels: CallLabels, column: int, **listed: object
+) -> Iterator[ChangedCall]:
+    for change in changes:
+        yield ChangedCall(
+            href=pair_href(comparison, change.key, column, **listed),
+            key=change.call,
+            tool=change.tool,
+            arguments=labels.arguments.get(change.key, ""),
+            summary=labels.summaries.get(change.key, ""),
+            before=change.before,
+            after=change.after,
+            change=f"{change.change:+,}",
+            names=change.names,
+        )
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the address asks for; a number that makes no sense is as if it were not there."""
+class CallFilter:
+    """Which calls of a column an address asks for; `changed` names a list of those that changed most."""
 
     column: int
     sizes: int | None
@@ -68,18 +105,18 @@ class Wanted:
     changed: Measure | None
 
     @classmethod
-    def of(cls, query: Mapping[str, str], columns: int, *, column: str) -> Wanted:
-        place = _number(column) or 0
+    def read(cls, query: Mapping[str, str], column: int) -> CallFilter:
+        params = Params(query)
         return cls(
-            place if 0 <= place < columns else 0,
-            _number(query.get("sizes", "")),
-            _number(query.get("changes", "")),
-            query.get("tool", ""),
-            query.get("family", ""),
-            next((one for one in CHANGES if one == query.get("changed")), None),
+            column=column,
+            sizes=params.integer("sizes", default=None, most=LARGEST_BUCKET),
+            changes=params.integer("changes", default=None, least=-LARGEST_BUCKET, most=LARGEST_BUCKET),
+            tool=query.get("tool", ""),
+            family=query.get("family", ""),
+            changed=next((measure for measure in CHANGE_MEASURES if measure == query.get("changed")), None),
         )
 
-    def takes(self, row: Row) -> bool:
+    def matches(self, row: CallRow) -> bool:
         cell = row.measured(self.column)
         if cell is None or (self.tool and row.tool != self.tool) or (self.family and row.family != self.family):
             return False
@@ -91,125 +128,195 @@ class Wanted:
     def title(self, column: str) -> str:
         if self.changed:
             return f"{CHANGE_TITLES[self.changed]} under {column}"
-        said = [f"of the tool {self.tool}"] if self.tool else []
-        said += [f"of the family {self.family}"] if self.family else []
-        said += [f"with {_range(self.sizes)} tokens"] if self.sizes is not None else []
-        said += [f"whose tokens changed by {_range(self.changes, sign='+')}"] if self.changes is not None else []
-        return " ".join(["Calls", *said, f"under {column}"])
+        parts = ["Calls"]
+        parts += [f"of the tool {self.tool}"] if self.tool else []
+        parts += [f"of the family {self.family}"] if self.family else []
+        parts += [f"with {format_bucket(self.sizes)} tokens"] if self.sizes is not None else []
+        if self.changes is not None:
+            parts.append(f"whose tokens changed by {format_bucket(self.changes, sign='+')}")
+        return " ".join([*parts, f"under {column}"])
 
-    def batches(self, shown: Arrangement) -> Sequence[int]:
-        """Those that may hold such a call: a tool that was called twice in a hundred thousand calls is in two."""
-        every = range(shown.comparison.batches.count())
-        places = shown.summary.columns[self.column].places if shown.summary else {}
-        if not places:
+    def batches(self, columns: ColumnOrder) -> Sequence[int]:
+        """The batches that may contain such a call: a tool that was called twice is in two of a thousand."""
+        every = range(columns.comparison.batches.count())
+        bits = columns.summary.columns[self.column].batch_bits if columns.summary else {}
+        if not bits:
             return every
-        asked = {"tool": self.tool, "family": self.family, "sizes": self.sizes, "changes": self.changes}
-        keys = [place_key(kind, value) for kind, value in asked.items() if value not in ("", None)]
-        held = [int.from_bytes(places.get(key, b""), "little") for key in keys]
-        return [number for number in every if all(bits >> number & 1 for bits in held)]
+        values = {"tool": self.tool, "family": self.family, "sizes": self.sizes, "changes": self.changes}
+        keys = [batch_key(kind, value) for kind, value in values.items() if value is not None and value != ""]
+        bitmaps = [int.from_bytes(bits.get(key, b""), "little") for key in keys]
+        return [number for number in every if all(bitmap >> number & 1 for bitmap in bitmaps)]
 
-    def rows(
-        self, shown: Arrangement, batches: Sequence[int], behind: tuple[int, int] = (0, -1)
-    ) -> Iterator[tuple[str, Row]]:
-        """Each with its place, behind that batch and index."""
-        batch, index = behind
-        for number, rows in shown.load_batches([one for one in batches if one >= batch]):
-            for place, row in enumerate(rows):
-                if (number > batch or place > index) and self.takes(row):
-                    yield f"{number}.{place}", row
+    def rows_after(self, columns: ColumnOrder, batches: Sequence[int], start: Position) -> Iterator[PositionedRow]:
+        """Matching calls behind a position, a few batches in memory at a time."""
+        batch, index = start
+        for number, rows in columns.load_batches([number for number in batches if number >= batch]):
+            for position, row in enumerate(rows):
+                if (number > batch or position > index) and self.matches(row):
+                    yield f"{number}.{position}", row
+
+    def rows_before(self, columns: ColumnOrder, batches: Sequence[int], start: Position) -> Iterator[PositionedRow]:
+        """Matching calls before a position, from there backwards."""
+        batch, index = start
+        for number, rows in columns.load_batches([number for number in reversed(batches) if number <= batch]):
+            for position in reversed(range(index if number == batch else len(rows))):
+                if self.matches(rows[position]):
+                    yield f"{number}.{position}", rows[position]
 
     def total(self, column: ColumnSummary) -> int | None:
-        """How many there are, when one thing alone is asked for."""
-        parts = (
-            None if self.sizes is None else column.sizes.get(self.sizes, 0),
-            None if self.changes is None else column.changes.get(self.changes, 0),
-            _calls_of(column.tools, self.tool),
-            _calls_of(column.families, self.family),
-        )
-        found = [one for one in parts if one is not None]
-        return found[0] if len(found) == 1 else None
+        """How many calls match; None for a combination of filters, which the summary does not count."""
+        totals = []
+        if self.sizes is not None:
+            totals.append(column.sizes.get(self.sizes, 0))
+        if self.changes is not None:
+            totals.append(column.changes.get(self.changes, 0))
+        for name, sums in ((self.tool, column.tools), (self.family, column.families)):
+            if name:
+                totals.append(sums[name].calls if name in sums else 0)
+        return totals[0] if len(totals) == 1 else None
 
 
-def _calls_of(sums: Mapping[str, Sums], name: str) -> int | None:
-    return (sums[name].calls if name in sums else 0) if name else None
+@dataclass(frozen=True, kw_only=True)
+class CallsPage:
+    """Either `rows` of the batches, or the `changed` calls: the first `total` of `changed_total`."""
+
+    comparison: Comparison
+    title: str
+    total: int | None  # where the summary has it
+    changed_total: int
+    baseline: str
+    column: str
+    rows: tuple[ListedCall, ...]
+    changed: tuple[ChangedCall, ...]
+    next_href: str
+    back_href: str
 
 
-def _number(text: str) -> int | None:
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 4 else None
-
-
-def _range(number: int, *, sign: str = "") -> str:
-    low, high = bucket_range(number)
-    sign = sign if number else ""
-    return f"{low:{sign},}" if low == high else f"{low:{sign},} to {high:{sign},}"
-
-
-def parsed_place(text: str) -> tuple[int, int]:
-    """Batch and index of a place such as `3.17`; what makes no sense is the beginning."""
-    batch, _, index = text.partition(".")
-    return _number_of(batch), _number_of(index)
-
-
-def calls_page(comparison: Comparison, query: Mapping[str, str]) -> CallsPage:
-    shown = Arrangement.of(comparison, query)
-    names = shown.names
-    wanted = Wanted.of(query, len(names), column=query.get("column", ""))
-    after = query.get("after", "")
-    start = parsed_place(after) if after else (0, -1)
-    found = [] if wanted.changed else list(islice(wanted.rows(shown, wanted.batches(shown), start), PAGE + 1))
-    rest = shown.kept | {name: query[name] for name in ("column", *FILTERS) if name in query}
-    changed = tuple(_changed(shown, wanted))
+def load_calls_page(comparison: Comparison, query: Mapping[str, str], *, page_size: int = PAGE_SIZE) -> CallsPage:
+    columns = ColumnOrder.read(comparison, query)
+    params = Params(query)
+    call_filter = CallFilter.read(query, params.integer("column", default=0, most=len(columns.names) - 1))
+    summary = columns.summary.columns[call_filter.column] if columns.summary else None
+    rows: list[PositionedRow] = []
+    changed: tuple[ChangedCall, ...] = ()
+    changed_total = 0
+    if call_filter.changed is None:
+        total = call_filter.total(summary) if summary else None
+        start = params.cursor("after", 2, separator=".") or (0, -1)
+        rows = list(islice(call_filter.rows_after(columns, call_filter.batches(columns), start), page_size + 1))
+    else:
+        if summary and call_filter.column:
+            changed = _load_changed_calls(columns, call_filter.column, call_filter.changed, summary)
+            changed_total = summary.count_changed(call_filter.changed)
+        total = len(changed)
+    carried = columns.query | {name: query[name] for name in ("column", *FILTERS) if name in query}
+    back = urlencode({**columns.query, "column": max(1, call_filter.column)})
+    last = rows[page_size - 1][0] if len(rows) > page_size else ""
     return CallsPage(
         comparison=comparison,
-        title=wanted.title(names[wanted.column]),
-        total=_total(shown, wanted, changed),
-        of=_of(shown, wanted) if changed else 0,
-        baseline=names[0],
-        column=names[wanted.column],
-        rows=tuple(_listed(comparison, wanted, rest, found[:PAGE])),
+        title=call_filter.title(columns.names[call_filter.column]),
+        total=total,
+        changed_total=changed_total,
+        baseline=columns.names[0],
+        column=columns.names[call_filter.column],
+        rows=tuple(_listed_calls(comparison, call_filter, carried, rows[:page_size])),
         changed=changed,
-        next_href=f"?{urlencode({**rest, 'after': found[PAGE - 1][0]})}" if len(found) > PAGE else "",
-        back_href=f"{comparison.get_absolute_url()}?{urlencode({**shown.kept, 'column': max(1, wanted.column)})}",
+        next_href=f"?{urlencode({**carried, 'after': last})}" if last else "",
+        back_href=f"{comparison.get_absolute_url()}?{back}",
     )
 
 
-def _total(shown: Arrangement, wanted: Wanted, changed: tuple[ChangedCall, ...]) -> int | None:
-    if wanted.changed or shown.summary is None:
-        return len(changed) if wanted.changed else None
-    return wanted.total(shown.summary.columns[wanted.column])
+def _load_changed_calls(
+    columns: ColumnOrder, column: int, measure: Measure, summary: ColumnSummary
+) -> tuple[ChangedCall, ...]:
+    changes = summary.changed[measure]
+    labels = load_call_labels([change.key for change in changes])
+    listed = {**columns.query, "changed": measure}
+    return tuple(build_changed_calls(columns.comparison, changes, labels, column, **listed))
 
 
-def _of(shown: Arrangement, wanted: Wanted) -> int:
-    return changed_calls(shown.summary.columns[wanted.column], wanted.changed or "tokens") if shown.summary else 0
-
-
-def _listed(
-    comparison: Comparison, wanted: Wanted, rest: Mapping[str, str], found: list[tuple[str, Row]]
-) -> Iterator[Listed]:
-    """The address of each says which list it stands in and where, so that the pair can lead to the next one."""
-    told = told_of([row.key for _, row in found])
-    kept = {name: value for name, value in rest.items() if name != "column"}
-    for place, row in found:
-        yield Listed(
-            href=pair_href(comparison, row.key, max(1, wanted.column), **kept, listed=wanted.column, at=place),
+def _listed_calls(
+    comparison: Comparison, call_filter: CallFilter, carried: Mapping[str, str], rows: list[PositionedRow]
+) -> Iterator[ListedCall]:
+    """Each address names the list and the call's position in it, so that the page of the call finds its neighbours."""
+    labels = load_call_labels([row.key for _, row in rows])
+    filters = {name: value for name, value in carried.items() if name != "column"}
+    column = call_filter.column
+    for position, row in rows:
+        yield ListedCall(
+            href=pair_href(comparison, row.key, max(1, column), **filters, listed=column, at=position),
             key=row.key,
             tool=row.tool,
-            asked=told.asked.get(row.key, ""),
-            summary=told.summaries.get(row.key, ""),
+            arguments=labels.arguments.get(row.key, ""),
+            summary=labels.summaries.get(row.key, ""),
             baseline=row.measured(0),
-            cell=row.measured(wanted.column),
+            cell=row.measured(column),
         )
 
 
-def _changed(shown: Arrangement, wanted: Wanted) -> Iterator[ChangedCall]:
-    if wanted.changed and wanted.column and shown.summary:
-        found = shown.summary.columns[wanted.column].changed[wanted.changed]
-        told = told_of([one.key for one in found])
-        for one in found:
-            href = pair_href(shown.comparison, one.key, wanted.column, **shown.kept, changed=wanted.changed)
-            yield changed_call(one, href, told)
+@dataclass(frozen=True, kw_only=True)
+class ListNeighbours:
+    """`position` is `3 of 50` in a list of known length; `back_title` names the list that `back_href` leads to."""
+
+    previous_href: str = ""
+    next_href: str = ""
+    position: str = ""
+    back_href: str
+    back_title: str = ""
 
 
-def _number_of(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+def find_neighbours(columns: ColumnOrder, key: UUID, column: int, query: Mapping[str, str]) -> ListNeighbours:
+    """The calls beside one call in the list that the reader comes from; only the way back without such a list."""
+    comparison = columns.comparison
+    params = Params(query)
+    listed = params.integer("listed", default=0, most=len(columns.names) - 1) if "listed" in query else column
+    call_filter = CallFilter.read(query, listed)
+    comparison_href = f"{comparison.get_absolute_url()}?{urlencode({**columns.query, 'column': column})}"
+    alone = ListNeighbours(back_href=comparison_href)
+    if not comparison.is_finished:
+        return alone
+    if call_filter.changed and call_filter.column:
+        return _find_changed_neighbours(columns, key, call_filter.column, call_filter.changed) or alone
+    start = params.cursor("at", 2, separator=".")
+    if start is None or not any(name in query for name in FILTERS) or not _is_at(comparison, key, start):
+        return alone
+    carried = columns.query | {name: query[name] for name in (*FILTERS, "listed") if name in query}
+    filters = {name: value for name, value in carried.items() if name != "listed"}
+
+    def href(positioned: PositionedRow | None) -> str:
+        return (
+            "" if positioned is None else pair_href(comparison, positioned[1].key, column, **carried, at=positioned[0])
+        )
+
+    batches = call_filter.batches(columns)
+    return ListNeighbours(
+        previous_href=href(next(call_filter.rows_before(columns, batches, start), None)),
+        next_href=href(next(call_filter.rows_after(columns, batches, start), None)),
+        back_href=calls_href(comparison, call_filter.column, **filters),
+        back_title=call_filter.title(columns.names[call_filter.column]),
+    )
+
+
+def _find_changed_neighbours(columns: ColumnOrder, key: UUID, column: int, measure: Measure) -> ListNeighbours | None:
+    """The neighbours in the list of calls that changed most; None when the call is not in it."""
+    if columns.summary is None:
+        return None
+    keys = [change.key for change in columns.summary.columns[column].changed[measure]]
+    if key not in keys:
+        return None
+    index = keys.index(key)
+    hrefs = [pair_href(columns.comparison, call, column, **columns.query, changed=measure) for call in keys]
+    back = urlencode({**columns.query, "column": column})
+    return ListNeighbours(
+        previous_href=hrefs[index - 1] if index else "",
+        next_href=hrefs[index + 1] if index + 1 < len(hrefs) else "",
+        position=f"{index + 1} of {len(keys)}",
+        back_href=f"{columns.comparison.get_absolute_url()}?{back}",
+    )
+
+
+def _is_at(comparison: Comparison, key: UUID, position: Position) -> bool:
+    """Whether the call is at the position that the address states."""
+    batch, index = position
+    rows = [row for _, rows in load_batches(comparison, [batch]) for row in rows]
+    return index < len(rows) and rows[index].key == key

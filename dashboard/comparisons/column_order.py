@@ -1,8 +1,8 @@
-"""The columns of a comparison in the order that somebody looks at them in: `?columns=2.0.1`.
+"""The columns of a comparison in the order of an address: `?columns=2.0.1`.
 
-The leftmost is the baseline, and one that is not named is not shown. The frozen comparison stays as it is; its
-numbers are added up once for each column that was made the baseline, in the background. On the pages a column's
-number is its place in this order.
+The leftmost column is the baseline; columns that are not named are hidden. The stored comparison keeps its order. Its
+numbers are summarised once for each column that was made the baseline, by a worker. On the pages a column's number
+is its position in this order.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from functools import cached_property
 
 import msgspec
 
-from dashboard.comparisons.cells import Row
+from dashboard.comparisons.cells import CallRow
 from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
 from dashboard.comparisons.results import baseline_first, load_batches, load_summary
-from dashboard.comparisons.summary import Summary, unpacked_summary
+from dashboard.comparisons.summary import Summary, unpack_summary
 from dashboard.models import Comparison, ComparisonBaseline, ComparisonColumn
 from dashboard.variants.variant_list import VariantColumn
 
-FEWEST = 2  # columns
+FEWEST_COLUMNS = 2
 
 
 @dataclass(frozen=True)
-class Arrangement:
-    """`order` are ordinals as they were frozen, `names` those of all columns in that frozen order."""
+class ColumnOrder:
+    """`order` has stored ordinals; `rows` are the stored columns, one row for each family that a column serves."""
 
     comparison: Comparison
     order: tuple[int, ...]
     rows: tuple[ComparisonColumn, ...]
 
     @classmethod
-    def of(cls, comparison: Comparison, query: Mapping[str, str]) -> Arrangement:
-        """An order that makes no sense is as if it were not there."""
+    def read(cls, comparison: Comparison, query: Mapping[str, str]) -> ColumnOrder:
+        """The order of the address; the stored one where the address has none, or one that is impossible."""
         rows = tuple(load_column_rows(comparison))
-        every = tuple(dict.fromkeys(row.ordinal for row in rows))
-        return cls(comparison, _order(query.get("columns", ""), every) or every, rows)
+        stored = tuple(dict.fromkeys(row.ordinal for row in rows))
+        return cls(comparison, _parse_order(query.get("columns", ""), stored) or stored, rows)
 
     @cached_property
-    def every(self) -> tuple[int, ...]:
+    def stored_order(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys(row.ordinal for row in self.rows))
 
     @cached_property
@@ -49,84 +49,91 @@ class Arrangement:
 
     @property
     def hidden(self) -> int:
-        return len(self.every) - len(self.order)
+        return len(self.stored_order) - len(self.order)
 
     @property
-    def kept(self) -> dict[str, str]:
-        """What an address has to say; nothing of the order that was frozen."""
-        return {} if self.order == self.every else {"columns": self.said}
-
-    @property
-    def said(self) -> str:
+    def value(self) -> str:
+        """`2.0.1`"""
         return ".".join(map(str, self.order))
 
-    def led_by(self, place: int) -> Arrangement:
-        rest = (*self.order[:place], *self.order[place + 1 :])
-        return replace(self, order=(self.order[place], *rest))
+    @property
+    def param(self) -> str:
+        """The value of `?columns=`, empty for the stored order."""
+        return "" if self.order == self.stored_order else self.value
 
-    def moved(self, place: int, by: int) -> Arrangement | None:
-        """None where it would leave the others, or become the baseline."""
-        target = place + by
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameter that addresses of calls carry on, if any."""
+        return {"columns": self.param} if self.param else {}
+
+    def with_baseline(self, position: int) -> ColumnOrder:
+        rest = (*self.order[:position], *self.order[position + 1 :])
+        return replace(self, order=(self.order[position], *rest))
+
+    def moved(self, position: int, by: int) -> ColumnOrder | None:
+        """None where the column would leave the order, or become the baseline."""
+        target = position + by
         if not 0 < target < len(self.order):
             return None
         order = list(self.order)
-        order.insert(target, order.pop(place))
+        order.insert(target, order.pop(position))
         return replace(self, order=tuple(order))
 
-    def without(self, place: int) -> Arrangement | None:
-        if len(self.order) <= FEWEST:
+    def without(self, position: int) -> ColumnOrder | None:
+        """None where too few columns would be left."""
+        if len(self.order) <= FEWEST_COLUMNS:
             return None
-        return replace(self, order=(*self.order[:place], *self.order[place + 1 :]))
+        return replace(self, order=(*self.order[:position], *self.order[position + 1 :]))
 
-    def restored(self) -> Arrangement:
-        return replace(self, order=self.every)
+    def reset(self) -> ColumnOrder:
+        return replace(self, order=self.stored_order)
 
     @cached_property
     def summary(self) -> Summary | None:
-        """None where the comparison has not ended, or was not added up against this baseline."""
+        """None where the comparison has not finished, or was not summarised against this baseline."""
+        baseline = self.order[0]
         if not self.comparison.is_finished:
             return None
-        found = self._summary()
-        if found is None:
-            return None
-        places = baseline_first(self.order[0], len(self.every))
-        return msgspec.structs.replace(found, columns=tuple(found.columns[places.index(one)] for one in self.order))
-
-    def _summary(self) -> Summary | None:
-        if self.order[0] == 0:
-            return load_summary(self.comparison)
-        kept = self.comparison.baselines.filter(ordinal=self.order[0]).values_list("summary", flat=True).first()
-        return None if kept is None else unpacked_summary(bytes(kept))
+        if baseline == 0:
+            summary = load_summary(self.comparison)
+        else:
+            packed = self.comparison.baselines.filter(ordinal=baseline).values_list("summary", flat=True).first()
+            if packed is None:
+                return None
+            summary = unpack_summary(bytes(packed))
+        positions = baseline_first(baseline, len(self.stored_order))
+        columns = tuple(summary.columns[positions.index(ordinal)] for ordinal in self.order)
+        return msgspec.structs.replace(summary, columns=columns)
 
     @cached_property
-    def is_asked_for(self) -> bool:
-        """Somebody wants its numbers, and a worker adds them up or will."""
+    def is_requested(self) -> bool:
+        """True while somebody waits for the summary against this baseline, which a worker computes."""
         return self.summary is None and self.comparison.baselines.filter(ordinal=self.order[0]).exists()
 
-    def load_batches(self, numbers: Sequence[int]) -> Iterator[tuple[int, list[Row]]]:
+    def load_batches(self, numbers: Sequence[int]) -> Iterator[tuple[int, list[CallRow]]]:
         for number, rows in load_batches(self.comparison, numbers):
-            yield number, [self.row(row) for row in rows]
+            yield number, [self.reorder(row) for row in rows]
 
-    def row(self, row: Row) -> Row:
-        return row.arranged(self.order) if self.kept else row
+    def reorder(self, row: CallRow) -> CallRow:
+        return row.reorder(self.order) if self.param else row
 
-    def columns(self) -> list[VariantColumn]:
-        """As they can be rendered today."""
-        found = load_columns(self.rows)
-        return [replace(found[ordinal], ordinal=place) for place, ordinal in enumerate(self.order)]
-
-
-def _order(text: str, every: Sequence[int]) -> tuple[int, ...]:
-    known = {str(ordinal): ordinal for ordinal in every}
-    named = text.split(".")[: len(every) + 1]
-    order = tuple(known[one] for one in named if one in known)
-    is_sound = len(order) == len(named) == len(set(order)) and len(order) >= FEWEST
-    return order if is_sound else ()
+    def load_columns(self) -> list[VariantColumn]:
+        """The columns as they can be rendered today."""
+        columns = load_columns(self.rows)
+        return [replace(columns[ordinal], ordinal=position) for position, ordinal in enumerate(self.order)]
 
 
-def ask_for(comparison: Comparison, said: str) -> Arrangement:
-    """Has the numbers of that order's baseline added up, where they are not there yet."""
-    wanted = Arrangement.of(comparison, {"columns": said})
-    if wanted.order[0] and comparison.is_finished:
-        ComparisonBaseline.objects.get_or_create(comparison=comparison, ordinal=wanted.order[0])
-    return wanted
+def _parse_order(text: str, stored: Sequence[int]) -> tuple[int, ...]:
+    known = {str(ordinal): ordinal for ordinal in stored}
+    named = text.split(".")[: len(stored) + 1]
+    order = tuple(known[name] for name in named if name in known)
+    is_valid = len(order) == len(named) == len(set(order)) and len(order) >= FEWEST_COLUMNS
+    return order if is_valid else ()
+
+
+def request_summary(comparison: Comparison, columns: str) -> ColumnOrder:
+    """Queues the summary against the first of `columns`, unless it exists, and returns the order."""
+    order = ColumnOrder.read(comparison, {"columns": columns})
+    if order.order[0] and comparison.is_finished:
+        ComparisonBaseline.objects.get_or_create(comparison=comparison, ordinal=order.order[0])
+    return order

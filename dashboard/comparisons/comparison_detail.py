@@ -1,45 +1,44 @@
-"""The page of one comparison: everything from its stored summary, nothing computed anew.
+"""The page of one comparison, built from its stored summary.
 
-The address holds what is looked at: `?column=` is held against the baseline, `?by=tool` is the rows of the
-heat grid, `?measure=` its cells, `?order=` their order.
+The address has what is shown: `?column=` is compared with the baseline, `?columns=` is the order of all columns, and
+`?by=`, `?measure=` and `?order=` are the rows, cells and order of the grid.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from urllib.parse import urlencode
-from uuid import UUID
 
 from django.urls import reverse
-from django.utils import timezone
 
+from dashboard.comparisons.aggregate import CHANGE_MEASURES, format_bucket
+from dashboard.comparisons.call_list import CHANGE_TITLES, ChangedCall, build_changed_calls, load_call_labels
 from dashboard.comparisons.cells import Measure
-from dashboard.comparisons.changes import CHANGES, Changed, bucket_range
-from dashboard.comparisons.column_order import Arrangement, ask_for
-from dashboard.comparisons.heat import Heat, heat_of
-from dashboard.comparisons.params import Ask, calls_href, pair_href
-from dashboard.comparisons.results import count_done, is_work_leased
+from dashboard.comparisons.column_order import ColumnOrder, request_summary
+from dashboard.comparisons.comparison_list import ComparisonProgress, load_progress
+from dashboard.comparisons.params import ComparisonParams, calls_href
+from dashboard.comparisons.results import is_work_leased
 from dashboard.comparisons.summary import ColumnSummary, Summary
-from dashboard.comparisons.tables import FigureRow, difference_rows, notes_of, rule_rows, total_rows
-from dashboard.evidence.argument_labels import argument_labels
-from dashboard.models import Call, Comparison, ComparisonColumn
+from dashboard.comparisons.tables import (
+    FigureRow,
+    HeatGrid,
+    build_grid,
+    build_notes,
+    difference_rows,
+    rule_rows,
+    total_rows,
+)
+from dashboard.models import Comparison, ComparisonColumn
 from dashboard.variants.variant_list import load_current_variant
 
-CHANGE_TITLES: dict[Measure, str] = {
-    "tokens": "Changed most in size",
-    "dropped": "Lost most fields",
-    "lint": "Most new lint findings",
-}
 CHANGE_UNITS: dict[Measure, str] = {"tokens": "in tokens"}
-LISTED = 8  # of the calls that changed most; the rest is one click away
+CALLS_LISTED = 8  # of those that changed most; a link leads to the others
 
 
 @dataclass(frozen=True, kw_only=True)
-class Version:
-    """A renderer behind a column, with the families it serves. `today` says what it is now, when that is another."""
+class ColumnVersion:
+    """A variant behind a column, with the families it serves; `today` describes it where it has changed since."""
 
     families: str
     id: str
@@ -49,44 +48,41 @@ class Version:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head:
-    """A column where it stands now; `lead` is the order in which it is the baseline. Addresses are empty where the
-    column cannot go there."""
+class ColumnHead:
+    """A column at its position in the order of the address.
+
+    `baseline_order` is the order with this column as the baseline. Addresses are empty where the column cannot move.
+    """
 
     ordinal: int
     name: str
     href: str
     is_current: bool
-    versions: tuple[Version, ...]
-    lead: str
+    versions: tuple[ColumnVersion, ...]
+    baseline_order: str
     left_href: str
     right_href: str
     hide_href: str
 
     @property
     def is_changed(self) -> bool:
-        return any(one.today for one in self.versions)
+        return any(version.today for version in self.versions)
 
     @property
-    def short(self) -> str:
-        """The version where there is one; a name may stand for a renderer in each family, `recorded` for none."""
-        numbers = sorted({one.version for one in self.versions if one.hash})
+    def version_label(self) -> str:
+        """`v2`, or `v1 to v3` where a name stands for several renderers; empty for `recorded`."""
+        numbers = sorted({version.version for version in self.versions if version.hash})
         if not numbers:
             return ""
         return f"v{numbers[0]}" if len(numbers) == 1 else f"v{numbers[0]} to v{numbers[-1]}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
-    """One bucket: the baseline's calls and the column's, with the lists of them."""
+class DistributionBar:
+    """One bucket: `cells` are, for each series, the number of calls and the address of their list."""
 
     label: str
-    counts: tuple[int, ...]
-    hrefs: tuple[str, ...]
-
-    @property
-    def cells(self) -> list[tuple[int, str]]:
-        return list(zip(self.counts, self.hrefs, strict=True))
+    cells: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,44 +90,31 @@ class Distribution:
     id: str
     title: str
     series: tuple[str, ...]
-    bars: tuple[Bar, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChangedCall:
-    href: str
-    key: str
-    tool: str
-    asked: str
-    summary: str
-    before: int
-    after: int
-    change: str
-    names: tuple[str, ...]
+    bars: tuple[DistributionBar, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedList:
-    """`total` calls are kept in the list, of `changed` that there are."""
+    """`stored` calls are in the list of the summary, of `changed` in all."""
 
     id: str
     title: str
     unit: str
     calls: tuple[ChangedCall, ...]
-    total: int
+    stored: int
     changed: int
     href: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Results:
-    """Of a finished comparison. `notes` say what the numbers leave out."""
+class ComparisonResults:
+    """The tables of a finished comparison; `notes` are sentences on what the numbers leave out."""
 
     totals: tuple[FigureRow, ...]
     deltas: tuple[FigureRow, ...]
     rules: tuple[FigureRow, ...]
     notes: tuple[str, ...]
-    heat: Heat
+    grid: HeatGrid
     distributions: tuple[Distribution, ...]
     changed: tuple[ChangedList, ...]
     fields: tuple[tuple[str, int], ...]
@@ -140,67 +123,47 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
-    done: int
-    total: int
-    left: str
-
-    @property
-    def share(self) -> int:
-        return 100 * self.done // self.total if self.total else 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class ComparisonPage:
+    """`reset_href` shows all columns in their stored order, empty where they are. `is_waiting`: no process works."""
+
     comparison: Comparison
-    shown: Arrangement
-    heads: tuple[Head, ...]
-    current: Head
-    restored_href: str  # all columns as they were frozen; empty where they stand so
-    progress: Progress
-    results: Results | None
+    columns: ColumnOrder
+    heads: tuple[ColumnHead, ...]
+    current: ColumnHead
+    reset_href: str
+    progress: ComparisonProgress
+    results: ComparisonResults | None
     again_href: str
-    is_waiting: bool  # for a process, of which there may be none
+    is_waiting: bool
 
 
-def comparison_page(comparison: Comparison, query: Mapping[str, str]) -> ComparisonPage:
-    shown = Arrangement.of(comparison, query)
-    names = shown.names
-    ask = Ask.of(query, len(names), shown.kept.get("columns", ""))
-    heads = _heads(shown, ask)
-    results = _results(comparison, shown.summary, names, ask) if shown.summary else None
+def load_comparison_page(comparison: Comparison, query: Mapping[str, str]) -> ComparisonPage:
+    columns = ColumnOrder.read(comparison, query)
+    params = ComparisonParams(query, columns)
+    heads = _load_heads(columns, params)
+    needs_worker = comparison.is_open or columns.is_requested
     return ComparisonPage(
         comparison=comparison,
-        shown=shown,
+        columns=columns,
         heads=heads,
-        current=heads[ask.column],
-        restored_href=_rearranged(ask, shown, shown.restored()) if shown.kept else "",
-        progress=progress_of(comparison),
-        results=results,
-        again_href=_again_href(comparison, names),
-        is_waiting=(comparison.is_open or shown.is_asked_for) and not is_work_leased(),
+        current=heads[params.column],
+        reset_href=params.url_in_order(columns.reset()) if columns.param else "",
+        progress=load_progress(comparison),
+        results=_build_results(comparison, columns.summary, columns.names, params) if columns.summary else None,
+        again_href=_again_href(comparison, columns.names),
+        is_waiting=needs_worker and not is_work_leased(),
     )
 
 
-def led_address(comparison: Comparison, said: str, query: Mapping[str, str]) -> str:
-    """Where that order is shown, with everything else as it is; has its numbers added up where they are not yet."""
-    shown = Arrangement.of(comparison, query)
-    ask = Ask.of(query, len(shown.names), shown.kept.get("columns", ""))
-    return comparison.get_absolute_url() + _rearranged(ask, shown, ask_for(comparison, said))
-
-
-def _rearranged(ask: Ask, shown: Arrangement, wanted: Arrangement | None) -> str:
-    """The column that is looked at goes along; nothing where nothing is wanted."""
-    if wanted is None:
-        return ""
-    current = shown.order[ask.column]
-    place = wanted.order.index(current) if current in wanted.order else 1
-    return ask.address(columns=wanted.kept.get("columns", ""), column=max(1, place), order="")
+def request_baseline(comparison: Comparison, order: str, query: Mapping[str, str]) -> str:
+    """Queues the summary against the first column of `order`, and returns the address that shows it."""
+    params = ComparisonParams(query, ColumnOrder.read(comparison, query))
+    return comparison.get_absolute_url() + params.url_in_order(request_summary(comparison, order))
 
 
 def _again_href(comparison: Comparison, names: list[str]) -> str:
-    """The form, filled in as it was for this one: to hold a newer version, or another baseline, to the same."""
-    asked = {
+    """The form of a new comparison, filled in like this one, to compare newer versions or another baseline."""
+    form = {
         "query": comparison.query,
         "family": comparison.family,
         "sample": comparison.sample or "",
@@ -208,51 +171,43 @@ def _again_href(comparison: Comparison, names: list[str]) -> str:
         "baseline": names[0],
         "variant": names[1:],
     }
-    return f"{reverse('comparison-new')}?{urlencode(asked, doseq=True)}"
+    return f"{reverse('comparison-new')}?{urlencode(form, doseq=True)}"
 
 
-def progress_of(comparison: Comparison) -> Progress:
-    done = comparison.call_count if comparison.is_finished else count_done(comparison)
-    return Progress(done=done, total=comparison.call_count, left=_left(comparison, done, timezone.now()))
-
-
-def _left(comparison: Comparison, done: int, now: datetime) -> str:
-    """How long it will take at the pace so far; nothing when it cannot be said."""
-    if not comparison.is_open or comparison.started_at is None or done == 0:
-        return ""
-    seconds = (now - comparison.started_at).total_seconds() * (comparison.call_count - done) / done
-    return f"about {math.ceil(seconds)} s left" if seconds < 90 else f"about {math.ceil(seconds / 60)} min left"
-
-
-def _heads(shown: Arrangement, ask: Ask) -> tuple[Head, ...]:
-    return tuple(
-        Head(
-            ordinal=place,
-            name=name,
-            href=ask.address(column=place) if place else "",
-            is_current=place == ask.column,
-            versions=_versions([row for row in shown.rows if row.ordinal == shown.order[place]]),
-            lead=shown.led_by(place).said if place else "",
-            left_href=_rearranged(ask, shown, shown.moved(place, -1)) if place else "",
-            right_href=_rearranged(ask, shown, shown.moved(place, 1)) if place else "",
-            hide_href=_rearranged(ask, shown, shown.without(place)) if place else "",
+def _load_heads(columns: ColumnOrder, params: ComparisonParams) -> tuple[ColumnHead, ...]:
+    heads = []
+    for position, name in enumerate(columns.names):
+        # The baseline stays leftmost: it has no addresses of its own.
+        moves = (columns.moved(position, -1), columns.moved(position, 1), columns.without(position))
+        left, right, hide = (params.url_in_order(order) if order and position else "" for order in moves)
+        heads.append(
+            ColumnHead(
+                ordinal=position,
+                name=name,
+                href=params.url(column=position) if position else "",
+                is_current=position == params.column,
+                versions=_load_versions([row for row in columns.rows if row.ordinal == columns.order[position]]),
+                baseline_order=columns.with_baseline(position).value if position else "",
+                left_href=left,
+                right_href=right,
+                hide_href=hide,
+            )
         )
-        for place, name in enumerate(shown.names)
-    )
+    return tuple(heads)
 
 
-def _versions(rows: list[ComparisonColumn]) -> tuple[Version, ...]:
-    """One renderer may serve every family: it is named once."""
-    found: dict[tuple[str, int, str, str], list[str]] = {}
+def _load_versions(rows: list[ComparisonColumn]) -> tuple[ColumnVersion, ...]:
+    """One entry for a variant that serves several families."""
+    families: dict[tuple[str, int, str, str], list[str]] = {}
     for row in rows:
-        found.setdefault((row.variant, row.version, row.hash, _today(row)), []).append(row.family)
+        families.setdefault((row.variant, row.version, row.hash, _describe_today(row)), []).append(row.family)
     return tuple(
-        Version(families=", ".join(families) or "all", id=variant, version=version, hash=fingerprint, today=today)
-        for (variant, version, fingerprint, today), families in found.items()
+        ColumnVersion(families=", ".join(names) or "all", id=variant, version=version, hash=variant_hash, today=today)
+        for (variant, version, variant_hash, today), names in families.items()
     )
 
 
-def _today(row: ComparisonColumn) -> str:
+def _describe_today(row: ComparisonColumn) -> str:
     if not row.family:
         return ""
     now = load_current_variant(row.comparison.project_id, row.family, row.variant)
@@ -261,112 +216,79 @@ def _today(row: ComparisonColumn) -> str:
     return "" if now.hash == row.hash else f"version {now.version}, {now.hash}"
 
 
-def _results(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> Results:
-    columns = summary.columns
-    return Results(
+def _build_results(
+    comparison: Comparison, summary: Summary, names: list[str], params: ComparisonParams
+) -> ComparisonResults:
+    column = summary.columns[params.column]
+    return ComparisonResults(
         totals=total_rows(summary, names),
-        deltas=difference_rows(columns, names),
-        rules=rule_rows(columns, names),
-        notes=tuple(notes_of(summary, names)),
-        heat=heat_of(comparison, summary, names, ask),
-        distributions=_distributions(comparison, summary, names, ask),
-        changed=_changed_lists(comparison, columns[ask.column], ask),
-        fields=tuple(columns[ask.column].fields.items()),
+        deltas=difference_rows(summary.columns, names),
+        rules=rule_rows(summary.columns, names),
+        notes=tuple(build_notes(summary, names)),
+        grid=build_grid(comparison, summary, names, params),
+        distributions=_build_distributions(comparison, summary, names, params),
+        changed=_load_changed_lists(comparison, column, params),
+        fields=tuple(column.fields.items()),
         calls=summary.calls,
         encoding=summary.encoding,
     )
 
 
-def _distributions(comparison: Comparison, summary: Summary, names: list[str], ask: Ask) -> tuple[Distribution, ...]:
-    baseline, column = summary.columns[0], summary.columns[ask.column]
+def _build_distributions(
+    comparison: Comparison, summary: Summary, names: list[str], params: ComparisonParams
+) -> tuple[Distribution, ...]:
+    """The sizes of receipts under the baseline and the column, and the changes between them."""
+    baseline, column = summary.columns[0], summary.columns[params.column]
+    name = names[params.column]
+    sizes = {0: baseline.sizes, params.column: column.sizes}
     return (
-        _distribution(
-            comparison,
-            ("sizes", "Tokens of each call's receipt"),
-            ((0, names[0], baseline.sizes), (ask.column, names[ask.column], column.sizes)),
-            ask,
+        Distribution(
+            id="sizes",
+            title="Tokens of each call's receipt",
+            series=(names[0], name),
+            bars=_build_bars(comparison, "sizes", sizes, params),
         ),
-        _distribution(
-            comparison,
-            ("changes", f"Change in tokens of each call, {names[ask.column]} against {names[0]}"),
-            ((ask.column, "calls", column.changes),),
-            ask,
+        Distribution(
+            id="changes",
+            title=f"Change in tokens of each call, {name} against {names[0]}",
+            series=("calls",),
+            bars=_build_bars(comparison, "changes", {params.column: column.changes}, params),
         ),
     )
 
 
-def _distribution(
-    comparison: Comparison, titled: tuple[str, str], series: tuple[tuple[int, str, dict[int, int]], ...], ask: Ask
-) -> Distribution:
-    kind, title = titled
-    numbers = [number for _, _, counts in series for number in counts]
-    bars = [
-        Bar(
-            label=_bucket_label(number, is_change=kind == "changes"),
-            counts=tuple(counts.get(number, 0) for _, _, counts in series),
-            hrefs=tuple(calls_href(comparison, ordinal, **ask.kept, **{kind: number}) for ordinal, _, _ in series),
+def _build_bars(
+    comparison: Comparison, kind: str, series: Mapping[int, Mapping[int, int]], params: ComparisonParams
+) -> tuple[DistributionBar, ...]:
+    """A bar for each bucket from the first to the last; `series` has the counts by bucket of each column."""
+    numbers = [number for counts in series.values() for number in counts]
+    bars = []
+    for number in range(min(numbers, default=0), max(numbers, default=-1) + 1):
+        cells = tuple(
+            (counts.get(number, 0), calls_href(comparison, column, **params.carried, **{kind: number}))
+            for column, counts in series.items()
         )
-        for number in range(min(numbers, default=0), max(numbers, default=-1) + 1)
-    ]
-    return Distribution(id=kind, title=title, series=tuple(name for _, name, _ in series), bars=tuple(bars))
+        bars.append(DistributionBar(label=format_bucket(number, sign="+" if kind == "changes" else ""), cells=cells))
+    return tuple(bars)
 
 
-def _bucket_label(number: int, *, is_change: bool) -> str:
-    low, high = bucket_range(number)
-    sign = "+" if is_change and number else ""
-    return f"{low:{sign},}" if low == high else f"{low:{sign},} to {high:{sign},}"
-
-
-def _changed_lists(comparison: Comparison, column: ColumnSummary, ask: Ask) -> tuple[ChangedList, ...]:
-    listed = {measure: column.changed[measure][:LISTED] for measure in CHANGES}
-    told = told_of([one.key for some in listed.values() for one in some])
-    return tuple(
-        ChangedList(
-            id=measure,
-            title=CHANGE_TITLES[measure],
-            unit=CHANGE_UNITS.get(measure, ""),
-            calls=tuple(
-                changed_call(one, pair_href(comparison, one.key, ask.column, **ask.kept, changed=measure), told)
-                for one in some
-            ),
-            total=len(column.changed[measure]),
-            changed=changed_calls(column, measure),
-            href=calls_href(comparison, ask.column, **ask.kept, changed=measure),
+def _load_changed_lists(
+    comparison: Comparison, column: ColumnSummary, params: ComparisonParams
+) -> tuple[ChangedList, ...]:
+    first = {measure: column.changed[measure][:CALLS_LISTED] for measure in CHANGE_MEASURES}
+    labels = load_call_labels([change.key for changes in first.values() for change in changes])
+    lists = []
+    for measure, changes in first.items():
+        listed = {**params.carried, "changed": measure}
+        lists.append(
+            ChangedList(
+                id=measure,
+                title=CHANGE_TITLES[measure],
+                unit=CHANGE_UNITS.get(measure, ""),
+                calls=tuple(build_changed_calls(comparison, changes, labels, params.column, **listed)),
+                stored=len(column.changed[measure]),
+                changed=column.count_changed(measure),
+                href=calls_href(comparison, params.column, **listed),
+            )
         )
-        for measure, some in listed.items()
-    )
-
-
-def changed_calls(column: ColumnSummary, measure: Measure) -> int:
-    """How many belong into the list of a measure, of which the summary keeps the first: of tokens those with more
-    and those with fewer, of the others those with more."""
-    delta = column.deltas.get(measure)
-    if delta is None:
-        return 0
-    return delta.more + (delta.fewer if measure == "tokens" else 0)
-
-
-@dataclass(frozen=True)
-class Told:
-    """What calls were given, and the sentence that each one's result is summed up in; nothing of deleted ones."""
-
-    asked: Mapping[UUID, str]
-    summaries: Mapping[UUID, str]
-
-
-def told_of(keys: Sequence[UUID]) -> Told:
-    return Told(argument_labels(keys), dict(Call.objects.filter(pk__in=keys).values_list("pk", "summary")))
-
-
-def changed_call(one: Changed, href: str, told: Told) -> ChangedCall:
-    return ChangedCall(
-        href=href,
-        key=one.call,
-        tool=one.tool,
-        asked=told.asked.get(one.key, ""),
-        summary=told.summaries.get(one.key, ""),
-        before=one.before,
-        after=one.after,
-        change=f"{one.change:+,}",
-        names=one.names,
-    )
+    return tuple(lists)

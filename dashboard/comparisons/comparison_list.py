@@ -1,50 +1,80 @@
-"""The list of comparisons, newest first, with how far each is."""
+"""The list of comparisons, newest first, and how far each one is."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from dashboard.comparisons.comparison_detail import Progress, progress_of
+from django.utils import timezone
+
+from dashboard.comparisons.results import count_done
 from dashboard.models import Comparison, Project
 
-MOST = 200
+MOST_LISTED = 200
 TONES = {"finished": "good", "failed": "bad", "cancelled": "warn"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListRow:
+class ComparisonProgress:
+    """`remaining` is a sentence on the time that is left, empty where it cannot be estimated."""
+
+    done: int
+    total: int
+    remaining: str
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.done // self.total if self.total else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonListRow:
     comparison: Comparison
     columns: tuple[str, ...]
-    progress: Progress
+    progress: ComparisonProgress
     tone: str
 
     @property
     def is_partial(self) -> bool:
-        """It ended before all of its calls were done."""
+        """True when the comparison ended before all of its calls were done."""
         return not (self.comparison.is_open or self.comparison.is_finished)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonList:
-    rows: tuple[ListRow, ...]
-    left_out: int
+    rows: tuple[ComparisonListRow, ...]
+    unlisted: int
     is_live: bool
 
 
-def comparison_list(project: Project) -> ComparisonList:
-    found = list(project.comparisons.defer("summary").prefetch_related("columns").order_by("-created_at", "pk")[:MOST])
+def load_comparison_list(project: Project, *, limit: int = MOST_LISTED) -> ComparisonList:
+    ordered = project.comparisons.defer("summary").prefetch_related("columns").order_by("-created_at", "pk")
+    comparisons = list(ordered[:limit])
+    rows = []
+    for comparison in comparisons:
+        columns = sorted(comparison.columns.all(), key=lambda column: column.ordinal)
+        rows.append(
+            ComparisonListRow(
+                comparison=comparison,
+                columns=tuple(dict.fromkeys(column.name for column in columns)),
+                progress=load_progress(comparison),
+                tone=TONES.get(comparison.state, "accent"),
+            )
+        )
     return ComparisonList(
-        rows=tuple(_row(one) for one in found),
-        left_out=project.comparisons.count() - len(found),
-        is_live=any(one.is_open for one in found),
+        rows=tuple(rows),
+        unlisted=project.comparisons.count() - len(comparisons),
+        is_live=any(comparison.is_open for comparison in comparisons),
     )
 
 
-def _row(comparison: Comparison) -> ListRow:
-    columns = sorted(comparison.columns.all(), key=lambda one: one.ordinal)
-    return ListRow(
-        comparison=comparison,
-        columns=tuple(dict.fromkeys(one.name for one in columns)),
-        progress=progress_of(comparison),
-        tone=TONES.get(comparison.state, "accent"),
-    )
+def load_progress(comparison: Comparison) -> ComparisonProgress:
+    """Done calls, and the time left at the pace so far."""
+    total = comparison.call_count
+    done = total if comparison.is_finished else count_done(comparison)
+    remaining = ""
+    if comparison.is_open and comparison.started_at is not None and done:
+        seconds = (timezone.now() - comparison.started_at).total_seconds() * (total - done) / done
+        amount = f"{math.ceil(seconds)} s" if seconds < 90 else f"{math.ceil(seconds / 60)} min"
+        remaining = f"about {amount} left"
+    return ComparisonProgress(done=done, total=total, remaining=remaining)

@@ -1,13 +1,12 @@
-"""From calls to rows of a comparison: every column's receipt, measured. Tokens are counted a batch at a time."""
+"""Measures the receipts of calls under the columns of a comparison. Tokens are counted a batch at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from dashboard.comparisons.cells import FIELDS_NAMED, Cell, Row, digest
+from dashboard.comparisons.cells import MOST_FIELD_NAMES, CallRow, Cell, digest
 from dashboard.evidence.call_inputs import CallInput
 from dashboard.evidence.lint_findings import lint_recorded_receipt
 from dashboard.text.receipt_markup import Links
@@ -20,89 +19,83 @@ from envelopes.lint.rules import lint
 from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.variant import Variant
-from envelopes.text.tokens import count_all
-
-NOTHING = text_receipt(())
+from envelopes.text.tokens import TokenCount, count_all
 
 
-class _Beat(Protocol):
-    def __call__(self) -> None: ...
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """A cell but for its tokens, and the text that they are counted in."""
+class MeasuredText(msgspec.Struct, frozen=True):
+    """A cell without its tokens, and the text to count them in."""
 
     cell: Cell
     text: str
 
 
-def rows_of(
-    subjects: Iterable[CallInput], columns: Sequence[VariantColumn], *, beat: _Beat = lambda: None
-) -> list[Row]:
-    """`beat` is called after each call, so that a long batch keeps its lease."""
-    rows: list[Row] = []
-    measured: list[tuple[Measured | None, ...]] = []
-    for subject in subjects:
-        found = measured_columns(subject, columns)
-        measured.append(found)
-        cells = tuple(None if one is None else one.cell for one in found)
-        rows.append(Row(subject.key.bytes, subject.tool, subject.family.name, digest(subject.data), cells))
-        beat()
-    counts = iter(count_all([one.text for some in measured for one in some if one is not None]))
-    return [
-        msgspec.structs.replace(
-            row,
-            cells=tuple(
-                None if cell is None else msgspec.structs.replace(cell, tokens=next(counts).count) for cell in row.cells
-            ),
-        )
-        for row in rows
-    ]
+def measure_calls(
+    calls: Iterable[CallInput], columns: Sequence[VariantColumn], *, on_call: Callable[[], object] = lambda: None
+) -> list[CallRow]:
+    """`on_call` is called after each call, so that a long batch can renew its lease."""
+    rows: list[CallRow] = []
+    texts: list[str] = []
+    for call in calls:
+        measured = _measure_columns(call, columns)
+        texts += [column.text for column in measured if column is not None]
+        cells = tuple(None if column is None else column.cell for column in measured)
+        rows.append(CallRow(call.key.bytes, call.tool, call.family.name, digest(call.data), cells))
+        on_call()
+    counts = iter(count_all(texts))
+    return [msgspec.structs.replace(row, cells=_with_tokens(row.cells, counts)) for row in rows]
 
 
-def measured_columns(subject: CallInput, columns: Sequence[VariantColumn]) -> tuple[Measured | None, ...]:
-    fields = scalar_fields(subject.canonical)
-    # The walk over the result is the same for every column, so they share one pair's.
-    first = LintInput(
-        canonical=subject.canonical,
-        receipt=NOTHING,
-        cuts=subject.cuts,
-        has_artifact=lambda path: path not in subject.missing,
+def _with_tokens(cells: Iterable[Cell | None], counts: Iterator[TokenCount]) -> tuple[Cell | None, ...]:
+    return tuple(None if cell is None else msgspec.structs.replace(cell, tokens=next(counts).count) for cell in cells)
+
+
+def _measure_columns(call: CallInput, columns: Sequence[VariantColumn]) -> list[MeasuredText | None]:
+    """None for a column whose name has no variant in the call's family, and for a receipt that was not recorded."""
+    fields = scalar_fields(call.canonical)
+    # The rules walk the result once for all columns: inputs made by `with_receipt` share that work.
+    shared = LintInput(
+        canonical=call.canonical,
+        receipt=text_receipt(()),
+        cuts=call.cuts,
+        has_artifact=lambda path: path not in call.missing,
     )
-    return tuple([_measured(subject, column, fields, first) for column in columns])
+    measured: list[MeasuredText | None] = []
+    for column in columns:
+        variant = column.variants.get(call.family.name)
+        if column.is_recorded:
+            measured.append(_measure_recorded(call, fields))
+        else:
+            measured.append(None if variant is None else _measure_rendered(call, variant, fields, shared))
+    return measured
 
 
-def _measured(subject: CallInput, column: VariantColumn, fields: dict[str, str], first: LintInput) -> Measured | None:
-    if column.is_recorded:
-        return _recorded(subject, fields)
-    variant = column.variants.get(subject.family.name)
-    return None if variant is None else _rendered(subject, variant, fields, first)
-
-
-def _rendered(subject: CallInput, variant: Variant, fields: dict[str, str], first: LintInput) -> Measured:
+def _measure_rendered(call: CallInput, variant: Variant, fields: dict[str, str], shared: LintInput) -> MeasuredText:
     try:
-        receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
-    except Exception as error:  # a variant may be anybody's: what it cannot write is a cell that says so
-        return _failed(error)
-    pair = first.with_receipt(receipt)
-    found = lint(pair, subject.family.lint)
-    is_cut = bool(subject.cuts) or pair.has_marker
-    rules = tuple(one.rule for one in found)
-    return _cell(receipt, dropped_fields(fields, receipt), rules, is_cut=is_cut)
+        receipt = render(call.canonical, call.family, variant.policy, variant=variant)
+    except Exception as error:  # variants come from anybody: one that fails becomes a cell with its problem
+        problem = describe_failure(error)
+        return MeasuredText(
+            Cell(characters=0, tokens=0, lines=0, is_cut=False, dropped=0, digest=b"", problem=problem), ""
+        )
+    lint_input = shared.with_receipt(receipt)
+    findings = lint(lint_input, call.family.lint)
+    is_cut = bool(call.cuts) or lint_input.has_marker
+    rules = tuple(finding.rule for finding in findings)
+    return _measure(receipt, dropped_fields(fields, receipt), rules, is_cut=is_cut)
 
 
-def _recorded(subject: CallInput, fields: dict[str, str]) -> Measured | None:
-    halves = subject.surfaces.halves if subject.surfaces else None
+def _measure_recorded(call: CallInput, fields: dict[str, str]) -> MeasuredText | None:
+    halves = call.surfaces.halves if call.surfaces else None
     if halves is None or halves.receipt is None:
         return None
     links = Links(halves.reading.links, halves.reading.slices)
-    found, _ = lint_recorded_receipt(halves, subject.missing)
+    findings, _ = lint_recorded_receipt(halves, call.missing)
     dropped = dropped_fields(fields, halves.receipt, links.of)
-    is_cut = any(not one.cut.is_whole for one in halves.outputs)
-    return _cell(halves.receipt, dropped, tuple(one.rule for one in found), is_cut=is_cut)
+    is_cut = any(not output.cut.is_whole for output in halves.outputs)
+    return _measure(halves.receipt, dropped, tuple(finding.rule for finding in findings), is_cut=is_cut)
 
 
-def _cell(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, is_cut: bool) -> Measured:
+def _measure(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, is_cut: bool) -> MeasuredText:
     text = receipt.text
     cell = Cell(
         characters=len(text),
@@ -112,13 +105,6 @@ def _cell(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, i
         dropped=len(dropped),
         digest=digest(text_bytes(text)),
         lint=rules,
-        fields=generalize_pointers(dropped)[:FIELDS_NAMED],
+        fields=generalize_pointers(dropped)[:MOST_FIELD_NAMES],
     )
-    return Measured(cell, text)
-
-
-def _failed(error: Exception) -> Measured:
-    nothing = Cell(
-        characters=0, tokens=0, lines=0, is_cut=False, dropped=0, digest=b"", problem=describe_failure(error)
-    )
-    return Measured(nothing, "")
+    return MeasuredText(cell, text)

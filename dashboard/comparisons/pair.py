@@ -1,19 +1,19 @@
-"""One call of a comparison: its envelope, the baseline's receipt and the column's, and what was measured of both.
+"""One call of a comparison: its envelope, the baseline's receipt and a column's, and the measures of both.
 
-The texts are written anew. Where one is no longer the text that was measured, the page says so: the
+The texts are rendered again for the page. Where one is no longer the text that was measured, the page says so; the
 numbers stay those of the comparison.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dashboard.calls.panes import JsonPane, args_pane
+from dashboard.comparisons.call_list import ListNeighbours, find_neighbours
 from dashboard.comparisons.cells import Cell, digest
-from dashboard.comparisons.column_order import Arrangement
+from dashboard.comparisons.column_order import ColumnOrder
 from dashboard.comparisons.results import find_row
-from dashboard.comparisons.walk import Walk, walk_of
 from dashboard.evidence.argument_labels import argument_labels
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Call, Comparison
@@ -21,6 +21,7 @@ from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, DiffView, build_diff_page
+from dashboard.text.params import Params
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.fingerprints import text_bytes
 from dashboard.variants.render_call import describe_failure, family_name
@@ -31,8 +32,8 @@ from envelopes.schema.receipt import Receipt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
-    """One column's receipt of this call, as it is written today. `problem` says why there is none."""
+class ColumnReceipt:
+    """The receipt that a column writes of a call today; `problem` is the reason where it writes none."""
 
     name: str
     receipt: Receipt | None
@@ -52,7 +53,7 @@ class Written:
 
     @property
     def has_changed(self) -> bool:
-        """It is no longer the text that was measured."""
+        """True when the text is no longer the one that was measured."""
         return self.cell is not None and self.receipt is not None and digest(text_bytes(self.text)) != self.cell.digest
 
 
@@ -62,93 +63,88 @@ class PairPage:
     call: Call
     canonical: TextChunk
     is_canonical_changed: bool
-    baseline: Written
-    column: Written
+    baseline: ColumnReceipt
+    column: ColumnReceipt
     args: JsonPane
-    asked: str
-    others: tuple[tuple[int, str], ...]  # the columns that can be held against the baseline
+    arguments: str
+    others: tuple[tuple[int, str], ...]  # positions and names of the columns beside the baseline
     ordinal: int
     change: str
     view: DiffView
     spaces: bool
     difference: DiffPage | None
-    walk: Walk
+    neighbours: ListNeighbours
 
 
-def pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> PairPage | None:
-    """None when the comparison does not have that call, or has not come to it."""
+def load_pair_page(comparison: Comparison, call: Call, query: Mapping[str, str]) -> PairPage | None:
+    """None when the comparison has no numbers of the call."""
     row = find_row(comparison, call.pk)
     if row is None:
         return None
-    shown = Arrangement.of(comparison, query)
-    row, columns = shown.row(row), shown.columns()
-    ordinal = column_of(query, len(columns))
+    order = ColumnOrder.read(comparison, query)
+    row, columns = order.reorder(row), order.load_columns()
+    params = Params(query)
+    ordinal = params.integer("column", default=1, least=1, most=len(columns) - 1)
+    view: DiffView = params.choice("view", ("side", "unified"), default="side")
+    spaces = params.flag("spaces")
     surfaces = surfaces_of(call, {})
-    baseline = replace(written(surfaces, columns[0], row.cells[0]), role="baseline")
-    column = written(surfaces, columns[ordinal], row.cells[ordinal])
-    canonical = json_markup.pretty(surfaces.canonical)
-    view: DiffView = "unified" if query.get("view") == "unified" else "side"
-    spaces = query.get("spaces") == "1"
+    baseline = render_column(surfaces, columns[0], row.cells[0], role="baseline")
+    column = render_column(surfaces, columns[ordinal], row.cells[ordinal])
+    page = None
+    if baseline.receipt is not None and column.receipt is not None:
+        lines = compute_difference(baseline.text, column.text)
+        page = build_diff_page(lines, view, spaces=spaces, start=params.integer("row", default=0))
     return PairPage(
         comparison=comparison,
         call=call,
-        canonical=json_markup.head(canonical, FIRST_CHARS, "data-pointer"),
+        canonical=json_markup.head(json_markup.pretty(surfaces.canonical), FIRST_CHARS, "data-pointer"),
         is_canonical_changed=digest(surfaces.canonical) != row.canonical,
         baseline=baseline,
         column=column,
         args=args_pane(surfaces),
-        asked=argument_labels([call.pk]).get(call.pk, ""),
-        others=tuple((one.ordinal, one.name) for one in columns[1:]),
+        arguments=argument_labels([call.pk]).get(call.pk, ""),
+        others=tuple((column.ordinal, column.name) for column in columns[1:]),
         ordinal=ordinal,
-        change=_change(row.pair(ordinal)),
+        change=_format_change(row.pair(ordinal)),
         view=view,
         spaces=spaces,
-        difference=_difference(baseline, column, view, spaces=spaces, start=_start(query.get("row", ""))),
-        walk=walk_of(comparison, call.pk, ordinal, query),
+        difference=page,
+        neighbours=find_neighbours(order, call.pk, ordinal, query),
     )
 
 
-def _change(pair: tuple[Cell, Cell] | None) -> str:
-    """In tokens, as they were measured."""
+def _format_change(pair: tuple[Cell, Cell] | None) -> str:
+    """The change in tokens as it was measured; empty unless both columns have a text."""
     if pair is None:
         return ""
-    before, after = (one.tokens for one in pair)
+    before, after = (cell.tokens for cell in pair)
     share = f" ({after / before - 1:+.1%})" if before else ""
     return f"{after - before:+,} tokens{share}"
 
 
-def _start(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
-
-
-def column_of(query: Mapping[str, str], columns: int) -> int:
-    wanted = query.get("column", "")
-    column = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 3 else 1
-    return column if 0 < column < columns else 1
-
-
-def written(surfaces: Surfaces, column: VariantColumn, cell: Cell | None) -> Written:
-    reading = surfaces.halves.reading
-    links = Links(reading.links, reading.slices) if column.is_recorded else Links({})
-    receipt, problem = _receipt(surfaces, column)
-    return Written(name=column.name, receipt=receipt, links=links, cell=cell, problem=problem, call=surfaces.call)
-
-
-def _receipt(surfaces: Surfaces, column: VariantColumn) -> tuple[Receipt | None, str]:
+def render_column(surfaces: Surfaces, column: VariantColumn, cell: Cell | None, *, role: str = "") -> ColumnReceipt:
+    """Renders the call under the column's variant; the recorded column has the receipt of the source, with links."""
+    links = Links({})
+    problem = ""
+    receipt = None
     if column.is_recorded:
+        reading = surfaces.halves.reading
+        links = Links(reading.links, reading.slices)
         receipt = surfaces.halves.receipt
-        return receipt, "" if receipt else "No receipt was recorded."
+        problem = "" if receipt else "No receipt was recorded."
+    else:
+        receipt, problem = _render_variant(surfaces, column)
+    return ColumnReceipt(
+        name=column.name, receipt=receipt, links=links, cell=cell, problem=problem, call=surfaces.call, role=role
+    )
+
+
+def _render_variant(surfaces: Surfaces, column: VariantColumn) -> tuple[Receipt | None, str]:
     owner = family_name(surfaces)
     variant = column.variants.get(owner)
     if variant is None:
         return None, f"The {owner} family has no variant {column.name}."
     try:
         return render(surfaces.envelope, family(owner), variant.policy, variant=variant), ""
-    except Exception as error:  # a variant may be anybody's
+    except Exception as error:  # variants come from anybody: the page shows why one failed
         return None, describe_failure(error)
-
-
-def _difference(baseline: Written, column: Written, view: DiffView, *, spaces: bool, start: int) -> DiffPage | None:
-    if baseline.receipt is None or column.receipt is None:
-        return None
-    return build_diff_page(compute_difference(baseline.text, column.text), view, spaces=spaces, start=start)

@@ -1,16 +1,17 @@
-"""What the address of a comparison's page says, and the addresses that lead on from it."""
+"""The address parameters of a comparison's pages, and the addresses of its calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlencode
 from uuid import UUID
 
 from django.urls import reverse
 
 from dashboard.comparisons.cells import MEASURES, Measure
+from dashboard.comparisons.column_order import ColumnOrder
 from dashboard.models import Comparison
+from dashboard.text.params import Params
 
 LABELS: dict[Measure, str] = {
     "tokens": "Tokens",
@@ -21,50 +22,41 @@ LABELS: dict[Measure, str] = {
 }
 
 
-ADDRESS = {"columns": "", "column": 1, "by": "family", "measure": "tokens", "order": ""}  # and what goes unsaid
+class ComparisonParams:
+    """`column` is compared with the baseline; `by`, `measure` and `order` are the rows, cells and order of the grid.
 
+    `order` is the column that the grid is sorted by, None for the names of its rows.
+    """
 
-@dataclass(frozen=True)
-class Ask:
-    """What the address says; anything that makes no sense there is as if it were not."""
-
-    column: int
-    by: str
-    measure: Measure
-    order: str
-    columns: str = ""  # the arrangement, where it is not the frozen one
-
-    @classmethod
-    def of(cls, query: Mapping[str, str], columns: int, said: str = "") -> Ask:
-        column = _place(query.get("column", ""))
-        measure = next((one for one in MEASURES if one == query.get("measure")), MEASURES[0])
-        by = "tool" if query.get("by") == "tool" else "family"
-        return cls(column if column and column < columns else 1, by, measure, query.get("order", ""), said)
+    def __init__(self, query: Mapping[str, str], columns: ColumnOrder) -> None:
+        last = len(columns.names) - 1
+        self._columns = columns
+        self._params = params = Params(query)
+        params.text("columns")
+        self.column = params.integer("column", default=1, least=1, most=last)
+        self.by = params.choice("by", ("family", "tool"), default="family")
+        self.measure: Measure = params.choice("measure", MEASURES, default="tokens")
+        self.order = params.integer("order", default=None, most=last)
 
     @property
-    def kept(self) -> dict[str, str]:
-        """What the addresses of calls have to keep."""
-        return {"columns": self.columns} if self.columns else {}
+    def carried(self) -> dict[str, str]:
+        """The parameters that addresses of calls carry on."""
+        return self._columns.query
 
-    @property
-    def place(self) -> int | None:
-        """The column that the grid is ordered by; None for its names."""
-        return _place(self.order)
+    def url(self, **changes: object) -> str:
+        return self._params.url(**{"columns": self._columns.param, **changes})
 
-    def address(self, **changes: object) -> str:
-        kept = {name: getattr(self, name) for name in ADDRESS} | changes
-        return "?" + urlencode({name: value for name, value in kept.items() if value != ADDRESS[name]})
-
-
-def _place(text: str) -> int | None:
-    """int() refuses some of what isdigit() takes, such as ²."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 3 else None
+    def url_in_order(self, order: ColumnOrder) -> str:
+        """The page with its columns in another order, and the same column compared if it is still there."""
+        current = self._columns.order[self.column]
+        column = order.order.index(current) if current in order.order else 1
+        return self.url(columns=order.param, column=max(1, column), order=None)
 
 
-def calls_href(comparison: Comparison, column: int, **wanted: object) -> str:
-    return f"{reverse('comparison-calls', args=[comparison.pk])}?{urlencode({'column': column, **wanted})}"
+def calls_href(comparison: Comparison, column: int, **filters: object) -> str:
+    return f"{reverse('comparison-calls', args=[comparison.pk])}?{urlencode({'column': column, **filters})}"
 
 
 def pair_href(comparison: Comparison, key: UUID, column: int, **listed: object) -> str:
-    """One call's halves. `listed` says in which list of calls it was found, so that the page can walk that list."""
+    """The page of one call; `listed` describes the list that it was opened from, for the links to its neighbours."""
     return f"{reverse('comparison-pair', args=[comparison.pk, key])}?{urlencode({'column': column, **listed})}"

@@ -8,8 +8,8 @@ from uuid import UUID
 from django.db.models import Q, Sum
 from django.utils import timezone
 
-from dashboard.comparisons.cells import Row, unpacked
-from dashboard.comparisons.summary import Summary, unpacked_summary
+from dashboard.comparisons.cells import CallRow, unpack_rows
+from dashboard.comparisons.summary import Summary, unpack_summary
 from dashboard.models import Comparison, ComparisonBaseline, ComparisonBatch
 
 BATCHES_AT_ONCE = 8  # in memory: a batch of 200 calls under 3 variants takes about 6 KB packed
@@ -17,26 +17,26 @@ BATCHES_AT_ONCE = 8  # in memory: a batch of 200 calls under 3 variants takes ab
 
 def load_summary(comparison: Comparison) -> Summary:
     """The summary of a finished comparison."""
-    return unpacked_summary(bytes(comparison.summary or b""))
+    return unpack_summary(bytes(comparison.summary or b""))
 
 
-def load_results(comparison: Comparison) -> Iterator[list[Row]]:
+def load_results(comparison: Comparison) -> Iterator[list[CallRow]]:
     """The rows of each finished batch in order, one batch in memory."""
     batches = comparison.batches.filter(finished_at__isnull=False).order_by("number")
     for results in batches.values_list("results", flat=True).iterator(chunk_size=BATCHES_AT_ONCE):
-        yield unpacked(bytes(results or b""))
+        yield unpack_rows(bytes(results or b""))
 
 
-def load_batches(comparison: Comparison, numbers: Sequence[int]) -> Iterator[tuple[int, list[Row]]]:
+def load_batches(comparison: Comparison, numbers: Sequence[int]) -> Iterator[tuple[int, list[CallRow]]]:
     """The finished ones of the numbered batches with their rows, in the order of `numbers`."""
     done = comparison.batches.filter(finished_at__isnull=False)
     for start in range(0, len(numbers), BATCHES_AT_ONCE):
         portion = numbers[start : start + BATCHES_AT_ONCE]
         results = dict(done.filter(number__in=portion).order_by().values_list("number", "results"))
-        yield from ((number, unpacked(bytes(results[number] or b""))) for number in portion if number in results)
+        yield from ((number, unpack_rows(bytes(results[number] or b""))) for number in portion if number in results)
 
 
-def find_row(comparison: Comparison, call: UUID) -> Row | None:
+def find_row(comparison: Comparison, call: UUID) -> CallRow | None:
     """The numbers of one call; None when the comparison has none of it."""
     batches = comparison.batches.order_by("number").values_list("number", "calls")
     for number, calls in batches.iterator(chunk_size=64):

@@ -1,15 +1,16 @@
-"""Arithmetic of comparisons and verdicts. Pure functions; whatever is drawn is drawn with a given seed.
+"""Statistics of comparisons and verdicts: samples, bootstrap intervals, sign tests and agreement.
 
-Interval       a low and a high end; 95 % unless said otherwise
-Spread         sums by group, so that an interval over any number of calls needs a bounded memory
+Pure functions. Whatever is random depends on a given seed alone.
 """
 
 from __future__ import annotations
 
+import hashlib
+import heapq
 import math
 import random
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -17,32 +18,42 @@ from operator import itemgetter
 from statistics import NormalDist
 from uuid import UUID
 
+import msgspec
+
 RESAMPLES = 1_000
 GROUPS = 500
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True, array_like=True):
     low: float
     high: float
 
-    def scaled(self, factor: float) -> Interval:
-        return Interval(self.low * factor, self.high * factor)
+
+def draw_sample(ids: Iterable[UUID], count: int, seed: int) -> list[UUID]:
+    """At most `count` ids, in an order that only the seed decides: those whose hashes with the seed are lowest.
+
+    The same ids and the same seed give the same sample, and an added id replaces one at most.
+    """
+    key = seed.to_bytes(16, "big", signed=True)
+    return heapq.nsmallest(count, ids, key=lambda call: hashlib.blake2b(call.bytes, digest_size=8, key=key).digest())
 
 
-def groups_of(count: int, seed: int) -> array[int]:
-    """The group of each of `count` calls: as many groups as calls up to GROUPS, then equally large random ones."""
-    places = array("I", range(count))
-    random.Random(seed).shuffle(places)
-    return array("I", (place % GROUPS for place in places)) if count > GROUPS else array("I", range(count))
+def assign_groups(count: int, seed: int) -> array[int]:
+    """The group of each of `count` calls: up to GROUPS calls a group each, more in equally large random groups."""
+    positions = array("I", range(count))
+    if count <= GROUPS:
+        return positions
+    random.Random(seed).shuffle(positions)
+    return array("I", (position % GROUPS for position in positions))
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Sums and counts by group. Groups are drawn at random, so means of groups scatter as means of calls do.
+class GroupedValues:
+    """Sums and counts of a measure by group, so that an interval over any number of calls needs bounded memory.
 
-    Spreads of the same calls share their `counts`, which then are added up once.
+    Groups are random, so means of groups scatter as means of calls do. Values of the same calls share one `counts`
+    list, which the bootstrap then adds up once.
     """
 
     sums: Sequence[float]
@@ -57,23 +68,23 @@ class Spread:
         return sum(self.sums)
 
 
-def bootstrap_means(spreads: Sequence[Spread], seed: int) -> list[Interval | None]:
-    """Percentile intervals of the mean of each spread, all of them from the same draws of groups.
+def bootstrap_means(values: Sequence[GroupedValues], seed: int) -> list[Interval | None]:
+    """Percentile intervals of the mean of each of `values`, all from the same draws of groups.
 
-    None for fewer than two calls: nothing scatters there.
+    None for fewer than two calls, whose mean does not scatter.
     """
-    means: list[list[float]] = [[] for _ in spreads]
-    groups = len(spreads[0].counts) if spreads else 0
+    means: list[list[float]] = [[] for _ in values]
+    groups = len(values[0].counts) if values else 0
     generator = random.Random(seed)
     for _ in range(RESAMPLES if groups > 1 else 0):
-        drawn = itemgetter(*generator.choices(range(groups), k=groups))
-        counts = {id(one.counts): sum(drawn(one.counts)) for one in spreads if one.count}
-        for spread, found in zip(spreads, means, strict=True):
-            if count := counts.get(id(spread.counts), 0):
-                found.append(sum(drawn(spread.sums)) / count)
+        draw = itemgetter(*generator.choices(range(groups), k=groups))
+        counts = {id(grouped.counts): sum(draw(grouped.counts)) for grouped in values if grouped.count}
+        for grouped, drawn_means in zip(values, means, strict=True):
+            if count := counts.get(id(grouped.counts), 0):
+                drawn_means.append(sum(draw(grouped.sums)) / count)
     return [
-        _percentiles(found) if spread.count > 1 and found else None
-        for spread, found in zip(spreads, means, strict=True)
+        _percentiles(drawn_means) if grouped.count > 1 and drawn_means else None
+        for grouped, drawn_means in zip(values, means, strict=True)
     ]
 
 
@@ -84,13 +95,13 @@ def _percentiles(values: list[float]) -> Interval:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """The two-sided exact probability of a split as uneven as this, were both sides alike. Ties are left out."""
+    """The exact two-sided probability of so uneven a split if both sides were alike. Ties are left out."""
     total, fewer = wins + losses, min(wins, losses)
     if total == 0:
         return 1.0
     logs = [_log_choose(total, number) - total * math.log(2) for number in range(fewer + 1)]
     largest = max(logs)
-    return min(1.0, 2 * math.exp(largest) * math.fsum(math.exp(one - largest) for one in logs))
+    return min(1.0, 2 * math.exp(largest) * math.fsum(math.exp(log - largest) for log in logs))
 
 
 def _log_choose(total: int, chosen: int) -> float:
@@ -98,7 +109,7 @@ def _log_choose(total: int, chosen: int) -> float:
 
 
 def share_interval(wins: int, total: int) -> Interval | None:
-    """Wilson's interval of a share: it stays within 0 and 1 and holds for few verdicts."""
+    """Wilson's interval of a share, which stays within 0 and 1 and is right for few verdicts. None of nothing."""
     if total == 0:
         return None
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
@@ -110,7 +121,7 @@ def share_interval(wins: int, total: int) -> Interval | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """`kappa` is Cohen's: 1 is full agreement, 0 what chance gives; None where nobody ever differed in choice."""
+    """`kappa` is Cohen's: 1 is full agreement, 0 what chance gives; None where both always made the same choice."""
 
     first: str
     second: str
@@ -119,21 +130,23 @@ class Agreement:
     kappa: float | None
 
 
-def agreements(choices: dict[str, dict[UUID, str]]) -> list[Agreement]:
-    """Of each two reviewers who judged some of the same pairs; `choices` is by reviewer, then by call."""
-    return [
-        _agreement(first, second, [(choices[first][call], choices[second][call]) for call in common])
-        for first, second in combinations(sorted(choices), 2)
-        if (common := sorted(choices[first].keys() & choices[second].keys()))
-    ]
+def compute_agreements(choices: dict[str, dict[UUID, str]]) -> list[Agreement]:
+    """One for each two reviewers who judged some of the same pairs; `choices` is by reviewer, then by call."""
+    agreements = []
+    for first, second in combinations(sorted(choices), 2):
+        common = sorted(choices[first].keys() & choices[second].keys())
+        if common:
+            pairs = [(choices[first][call], choices[second][call]) for call in common]
+            agreements.append(_compute_agreement(first, second, pairs))
+    return agreements
 
 
-def _agreement(first: str, second: str, pairs: list[tuple[str, str]]) -> Agreement:
+def _compute_agreement(first: str, second: str, pairs: list[tuple[str, str]]) -> Agreement:
     total = len(pairs)
-    alike = sum(one == other for one, other in pairs)
+    alike = sum(left == right for left, right in pairs)
     kinds = {choice for pair in pairs for choice in pair}
     by_chance = sum(
-        sum(one == kind for one, _ in pairs) * sum(other == kind for _, other in pairs) for kind in kinds
+        sum(left == kind for left, _ in pairs) * sum(right == kind for _, right in pairs) for kind in kinds
     ) / (total * total)
     kappa = None if by_chance == 1 else (alike / total - by_chance) / (1 - by_chance)
     return Agreement(first, second, total, alike, kappa)

@@ -1,8 +1,8 @@
-"""What variants would have written for calls that really happened, kept compactly, and what people think of it.
+"""Comparisons of variants over recorded calls, their stored numbers, and fingerprints of sent receipts.
 
-A comparison freezes its calls and its variants when it is made, so that what it says stays true whatever
-is imported or changed later. Its numbers are in batches of a few hundred calls each, packed by
-`dashboard.comparisons.cells`; nobody ever holds all of them.
+A comparison freezes its calls and its variants when it starts, so that its numbers stay true whatever is imported or
+changed later. They are stored in batches of a few hundred calls each, packed by `dashboard.comparisons.cells`; no
+process ever loads all of them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from dashboard.models.projects import Project
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedCheck:
-    """What the last `check_receipts` counted: `texts` rendered again, those that drifted by reason, and `unchecked`
-    texts whose call was deleted or never answered."""
+    """The counts of the last `check_receipts`: rendered texts, drifted ones by reason, and `unchecked` ones.
+
+    The calls of unchecked texts were deleted or never answered.
+    """
 
     texts: int
     unchecked: int
@@ -58,24 +60,24 @@ class Comparison(models.Model):
     project = models.ForeignKey(Project, models.CASCADE, related_name="comparisons")
     name = models.CharField(max_length=200)
 
-    # as asked:
+    # the selection:
     query = models.CharField(max_length=2_000, default="")
     family = models.CharField(max_length=32, default="")  # empty: every family
-    sample = models.IntegerField(null=True)  # so many calls at random; None: all that match
-    seed = models.BigIntegerField(default=0)  # of the sample, the intervals and the order of reviews
+    sample = models.IntegerField(null=True)  # this many calls at random; None: all that match
+    seed = models.BigIntegerField(default=0)  # for the sample, the intervals and the order of reviews
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    # how far it is:
+    # the progress:
     state = models.CharField(max_length=9, choices=State.choices, default=State.QUEUED)
     problem = models.CharField(max_length=500, default="")
     call_count = models.IntegerField(default=0)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    owner = models.CharField(max_length=64, default="")  # the worker that adds it up
+    owner = models.CharField(max_length=64, default="")  # the worker that summarises it
     leased_until = models.DateTimeField(null=True)
     summary = models.BinaryField(null=True)  # zstd, `comparisons.summary.Summary`
-    pinned_at = models.DateTimeField(null=True)  # check_receipts holds later renderings against it
+    pinned_at = models.DateTimeField(null=True)  # check_receipts compares later renderings with it
     checked_at = models.DateTimeField(null=True)  # by check_receipts, since it was pinned
     last_check = models.JSONField(default=dict)  # the fields of a PinnedCheck
 
@@ -115,12 +117,12 @@ class Comparison(models.Model):
 
 
 class ComparisonBaseline(models.Model):
-    """Another column than the leftmost that the others are held against: the same numbers, added up once more."""
+    """A column other than the leftmost as the baseline: the same numbers, summarised again."""
 
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="baselines")
-    ordinal = models.IntegerField()  # of the column, as it was frozen
-    summary = models.BinaryField(null=True)  # as the comparison's own; its columns with this one first
-    owner = models.CharField(max_length=64, default="")  # the worker that adds it up
+    ordinal = models.IntegerField()  # of the column, as it was stored
+    summary = models.BinaryField(null=True)  # like the comparison's own, its columns with this one first
+    owner = models.CharField(max_length=64, default="")  # the worker that summarises it
     leased_until = models.DateTimeField(null=True)
 
     class Meta:
@@ -131,7 +133,7 @@ class ComparisonBaseline(models.Model):
 
 
 class ComparisonColumn(models.Model):
-    """A variant as it stood when the comparison was made. A column has a row for each family that it serves."""
+    """A variant as it was when the comparison started. A column has a row for each family that it serves."""
 
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="columns")
     ordinal = models.IntegerField()  # 0 is the baseline
@@ -150,7 +152,7 @@ class ComparisonColumn(models.Model):
 
 
 class ComparisonBatch(models.Model):
-    """Some of the calls, and what came of them. A batch is done once: its result and its end are one statement."""
+    """Some of the calls and their numbers. One statement stores the results and the end, so a batch is done once."""
 
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="batches")
     number = models.IntegerField()
@@ -170,51 +172,8 @@ class ComparisonBatch(models.Model):
         return f"batch {self.number} of {self.comparison_id}"
 
 
-class Review(models.Model):
-    """Pairs of receipts to be judged: the baseline's and one other column's, in an order drawn with the seed."""
-
-    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="reviews")
-    ordinal = models.IntegerField()  # of the column that is held against the baseline
-    calls = models.BinaryField()  # 16 bytes each, in the order of the queue
-    size = models.IntegerField()
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["comparison", "ordinal"], name="one_review")]
-
-    def __str__(self) -> str:
-        return f"{self.size} pairs of {self.comparison_id}"
-
-
-class Verdict(models.Model):
-    """What one person thought of one pair. `first` is what stood on the left, so that a habit can be seen."""
-
-    class Choice(models.TextChoices):
-        BASELINE = "baseline"
-        VARIANT = "variant"
-        TIE = "tie"
-        BOTH_BAD = "both_bad"
-
-    review = models.ForeignKey(Review, models.CASCADE, related_name="verdicts")
-    call = models.UUIDField()
-    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="verdicts")
-    choice = models.CharField(max_length=8, choices=Choice.choices)
-    first = models.CharField(max_length=8)  # baseline | variant
-    note = models.CharField(max_length=2_000, default="")
-    baseline_sha256 = models.CharField(max_length=64)
-    variant_sha256 = models.CharField(max_length=64)
-    at = models.DateTimeField()
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["review", "call", "reviewer"], name="one_verdict")]
-        indexes = [models.Index(fields=["review", "reviewer", "at"])]  # the next pair, the last verdict
-
-    def __str__(self) -> str:
-        return f"{self.choice} by {self.reviewer_id}"
-
-
 class ReceiptFingerprint(models.Model):
-    """What this system itself sent for a call: which variant wrote it, from what, and its text's hash."""
+    """A receipt that this system sent: the variant that wrote it, and the hashes of its envelope and its text."""
 
     receipt = models.OneToOneField("Receipt", models.CASCADE, related_name="fingerprint")
     variant = models.CharField(max_length=128)
@@ -222,7 +181,7 @@ class ReceiptFingerprint(models.Model):
     policy = models.CharField(max_length=16)
     canonical_sha256 = models.CharField(max_length=64)
     text_sha256 = models.CharField(max_length=64)
-    drift = models.CharField(max_length=16, default="")  # found by the last check: which of the four changed
+    drift = models.CharField(max_length=16, default="")  # the reason found by the last check
     checked_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:

@@ -117,14 +117,9 @@ def _count_slice(calls: Sequence[ReplayCall], column: VariantColumn, model: str)
             return
 
 
-def _tokens(keys: Sequence[UUID], column: VariantColumn, model: str) -> dict[UUID, int]:
-    texts = dict(texts_under(column, keys))
-    return {key: found.count for key, found in zip(texts, count_all(list(texts.values()), model=model), strict=True)}
-
-
-def texts_under(column: VariantColumn, keys: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
-    """Of the calls that the variant can write."""
-    for subject in load_call_inputs(keys, with_recorded=False):
+def write_receipts(column: VariantColumn, calls: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
+    """The variant's receipt of each call that it can write."""
+    for subject in load_call_inputs(calls, with_recorded=False):
         variant = column.variants.get(subject.family.name)
         if variant is None:
             continue

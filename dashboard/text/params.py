@@ -21,7 +21,7 @@ from dashboard.text.escaping import printable
 
 LARGEST = 2**63 - 1  # what a database column holds
 LONGEST_IN_A_PROBLEM = 60  # characters
-_DIGITS = re.compile(r"[0-9]{1,19}")
+_DIGITS = re.compile(r"-?[0-9]{1,19}")
 
 Choice = TypeVar("Choice", bound=str)
 

@@ -1,4 +1,4 @@
-"""Comparisons: the list, a new one, one of them, its calls, and what it says as a file."""
+"""The pages of comparisons: the list, the form of a new one, one comparison, its calls, and one call."""
 
 from __future__ import annotations
 
@@ -11,68 +11,68 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.comparisons import lifecycle
-from dashboard.comparisons.call_list import calls_page
-from dashboard.comparisons.comparison_detail import comparison_page, led_address
-from dashboard.comparisons.comparison_list import comparison_list
-from dashboard.comparisons.lifecycle import Unusable, start_comparison
-from dashboard.comparisons.new_comparison import comparison_form
-from dashboard.comparisons.pair import pair_page
+from dashboard.comparisons.call_list import load_calls_page
+from dashboard.comparisons.comparison_detail import load_comparison_page, request_baseline
+from dashboard.comparisons.comparison_list import load_comparison_list
+from dashboard.comparisons.lifecycle import cancel, pin, resume, start_comparison
+from dashboard.comparisons.new_comparison import CannotCompare, load_form
+from dashboard.comparisons.pair import load_pair_page
 from dashboard.models import Comparison
 from dashboard.variants.variant_list import UnusableColumns
 from dashboard.views.rendering import render_page
 
-NOT_ACCEPTED = 422
-DEEDS: Mapping[str, Callable[[Comparison], object]] = {
-    "cancel": lifecycle.cancel,
-    "resume": lifecycle.resume,
-    "pin": lambda one: lifecycle.pin(one, is_pinned=True),
-    "unpin": lambda one: lifecycle.pin(one, is_pinned=False),
-    "forget": lifecycle.forget,
+UNPROCESSABLE = 422
+ACTIONS: Mapping[str, Callable[[Comparison], object]] = {
+    "cancel": cancel,
+    "resume": resume,
+    "pin": lambda comparison: pin(comparison, is_pinned=True),
+    "unpin": lambda comparison: pin(comparison, is_pinned=False),
+    "delete": Comparison.delete,
 }
 
 
 @require_GET
 def index(request: OperatorRequest) -> HttpResponse:
-    page = comparison_list(request.project)
+    page = load_comparison_list(request.project)
     return render_page(request, "comparisons/list.html", {"page": page}, partial="rows")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: OperatorRequest) -> HttpResponse:
-    form, selection = comparison_form(request.project, request.POST if request.method == "POST" else request.GET)
+    form = load_form(request.project, request.POST if request.method == "POST" else request.GET)
     if request.method != "POST":
-        return render_page(request, "comparisons/new.html", {"form": form, "refused": ""}, partial="choice")
-    _must_write(request)
+        return render_page(request, "comparisons/new.html", {"form": form, "refusal": ""}, partial="choice")
+    _require_operator(request)
     try:
-        started = start_comparison(request.project, selection, form.chosen, name=form.name, user=request.user)
-    except (Unusable, UnusableColumns) as unusable:
-        context = {"form": form, "refused": str(unusable)}
-        return render(request, "comparisons/new.html", context, status=NOT_ACCEPTED)
-    return redirect(started)
+        comparison = start_comparison(request.project, form.selection, form.columns, name=form.name, user=request.user)
+    except (CannotCompare, UnusableColumns) as refusal:
+        context = {"form": form, "refusal": str(refusal)}
+        return render(request, "comparisons/new.html", context, status=UNPROCESSABLE)
+    return redirect(comparison)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     comparison = _comparison(request, pk)
     if request.method == "POST":
-        return _done(request, comparison)
-    page = comparison_page(comparison, request.GET)
+        return _act(request, comparison)
+    page = load_comparison_page(comparison, request.GET)
     response = render_page(request, "comparisons/detail.html", {"page": page}, partial="progress")
-    if request.htmx and not request.htmx.boosted and not (comparison.is_open or page.shown.is_asked_for):
-        response["HX-Refresh"] = "true"
+    if request.htmx and not request.htmx.boosted and not (comparison.is_open or page.columns.is_requested):
+        response["HX-Refresh"] = "true"  # the numbers are there: they are on the whole page alone
     return response
 
 
 @require_GET
 def calls(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    return render(request, "comparisons/calls.html", {"page": calls_page(_comparison(request, pk), request.GET)})
+    page = load_calls_page(_comparison(request, pk), request.GET)
+    return render(request, "comparisons/calls.html", {"page": page})
 
 
 @require_GET
 def pair(request: OperatorRequest, pk: UUID, call: UUID) -> HttpResponse:
-    found = get_object_or_404(request.project.calls.select_related("run"), pk=call)
-    page = pair_page(_comparison(request, pk), found, request.GET)
+    row = get_object_or_404(request.project.calls.select_related("run"), pk=call)
+    page = load_pair_page(_comparison(request, pk), row, request.GET)
     if page is None:
         raise Http404("The comparison has no numbers of this call.")
     return render(request, "comparisons/pair.html", {"page": page})
@@ -82,17 +82,17 @@ def _comparison(request: OperatorRequest, pk: UUID) -> Comparison:
     return get_object_or_404(request.project.comparisons, pk=pk)
 
 
-def _must_write(request: OperatorRequest) -> None:
+def _require_operator(request: OperatorRequest) -> None:
     if not request.membership.may_write:
         raise PermissionDenied("Only operators of the project start and change comparisons.")
 
 
-def _done(request: OperatorRequest, comparison: Comparison) -> HttpResponse:
-    _must_write(request)
-    if request.POST.get("do") == "lead":
-        return redirect(led_address(comparison, request.POST.get("columns", ""), request.GET))
-    deed = DEEDS.get(request.POST.get("do", ""))
-    if deed is None:
-        raise Http404("There is nothing of that name to do.")
-    deed(comparison)
-    return redirect("comparison-list") if request.POST.get("do") == "forget" else redirect(comparison)
+def _act(request: OperatorRequest, comparison: Comparison) -> HttpResponse:
+    _require_operator(request)
+    action = request.POST.get("do", "")
+    if action == "baseline":
+        return redirect(request_baseline(comparison, request.POST.get("columns", ""), request.GET))
+    if action not in ACTIONS:
+        raise Http404("Unknown action.")
+    ACTIONS[action](comparison)
+    return redirect("comparison-list") if action == "delete" else redirect(comparison)

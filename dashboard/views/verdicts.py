@@ -1,4 +1,4 @@
-"""Reviews: one blind pair after another, what came of them, and the files that go out."""
+"""Reviews: one blind pair after another, their verdicts, and the exports of a comparison."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.comparisons.export import json_pieces
-from dashboard.comparisons.lifecycle import Unusable
+from dashboard.comparisons.export import export_json
+from dashboard.comparisons.new_comparison import CannotCompare
 from dashboard.models import Comparison, Review
-from dashboard.reviews import verdicts
-from dashboard.reviews.export import preference_lines, verdict_lines
-from dashboard.reviews.queue import pair_of, queue_page
-from dashboard.reviews.tally import verdict_page
+from dashboard.reviews.review_queue import judge, load_pair, load_queue_page, start_review, undo_verdict
+from dashboard.reviews.verdicts import export_preferences, export_verdicts, load_verdict_page
 from dashboard.text.responses import sandboxed
 from dashboard.views.calls import file_name
 
-NOT_ACCEPTED = 422
+UNPROCESSABLE = 422
 Export = Callable[[Comparison], Iterator[str]]
 EXPORTS: Mapping[str, tuple[Export, str, str]] = {
-    "numbers": (json_pieces, "application/json", "json"),
-    "verdicts": (verdict_lines, "application/x-ndjson", "jsonl"),
-    "preferences": (preference_lines, "application/x-ndjson", "jsonl"),
+    "numbers": (export_json, "application/json", "json"),
+    "verdicts": (export_verdicts, "application/x-ndjson", "jsonl"),
+    "preferences": (export_preferences, "application/x-ndjson", "jsonl"),
 }
 
 
 @require_GET
 def index(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    return render(request, "comparisons/verdicts.html", {"page": verdict_page(_finished(request, pk)), "refused": ""})
+    page = load_verdict_page(_finished(request, pk))
+    return render(request, "comparisons/verdicts.html", {"page": page, "refusal": ""})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -41,9 +40,9 @@ def review(request: OperatorRequest, pk: UUID, ordinal: int) -> HttpResponse:
     if not request.membership.may_write:
         raise PermissionDenied("Only operators of the project judge.")
     if request.method == "POST":
-        return _judged(request, comparison, ordinal)
-    found = get_object_or_404(comparison.reviews.select_related("comparison"), ordinal=ordinal)
-    page = queue_page(request.project, found, request.user, is_whole=request.GET.get("whole") == "1")
+        return _judge(request, comparison, ordinal)
+    row = get_object_or_404(comparison.reviews.select_related("comparison"), ordinal=ordinal)
+    page = load_queue_page(request.project, row, request.user, is_whole=request.GET.get("whole") == "1")
     return render(request, "comparisons/review.html", {"page": page})
 
 
@@ -64,28 +63,28 @@ def _finished(request: OperatorRequest, pk: UUID) -> Comparison:
     return comparison
 
 
-def _judged(request: OperatorRequest, comparison: Comparison, ordinal: int) -> HttpResponse:
+def _judge(request: OperatorRequest, comparison: Comparison, ordinal: int) -> HttpResponse:
+    action = request.POST.get("do", "")
     try:
-        found = verdicts.start_review(comparison, ordinal)
-        if request.POST.get("do") == "undo":
-            verdicts.undo(found, request.user)
-        elif request.POST.get("do") != "start":
-            _record(request, found)
-    except Unusable as unusable:
-        context = {"page": verdict_page(comparison), "refused": str(unusable)}
-        return render(request, "comparisons/verdicts.html", context, status=NOT_ACCEPTED)
+        row = start_review(comparison, ordinal)
+        if action == "undo":
+            undo_verdict(row, request.user)
+        elif action != "start":
+            _record(request, row, action)
+    except CannotCompare as refusal:
+        context = {"page": load_verdict_page(comparison), "refusal": str(refusal)}
+        return render(request, "comparisons/verdicts.html", context, status=UNPROCESSABLE)
     return redirect("comparison-review", comparison.pk, ordinal)
 
 
-def _record(request: OperatorRequest, review: Review) -> None:
-    """The texts are those of now: what the page showed a moment ago, and what the verdict's hashes keep."""
+def _record(request: OperatorRequest, row: Review, answer: str) -> None:
+    """Stores a verdict with the hashes of today's texts, which the page showed a moment ago."""
     try:
         key = UUID(request.POST.get("call", ""))
     except ValueError:
         raise Http404 from None
     call = get_object_or_404(request.project.calls.select_related("run"), pk=key)
-    pair = pair_of(review, call, request.user)
+    pair = load_pair(row, call, request.user)
     if pair is None:
-        raise Unusable("This call no longer has two texts.")
-    said, note = request.POST.get("do", ""), request.POST.get("note", "")
-    verdicts.judge(review, key, request.user, said=said, note=note, texts=pair.texts)
+        raise CannotCompare("This call no longer has two texts.")
+    judge(row, key, request.user, answer=answer, note=request.POST.get("note", ""), texts=pair.texts)

@@ -1,10 +1,9 @@
-"""The background work of comparisons: claim a batch, measure it, keep it; add up what is complete.
+"""The background work of comparisons: claims batches, measures their calls, and summarises what is complete.
 
-Any number of processes may work at once. A batch belongs to whoever wrote its name into it while it was
-free; the name is good for LEASE and renewed while the work goes on. Who dies leaves a name that runs out.
-Results are kept by the owner alone and together with the end of the batch, so that nothing is lost and
-nothing counts twice. A ready-made task queue was rejected: those that fit Django keep no lease, and a task
-of a killed worker stays "running" for ever.
+Any number of processes may work at once. A process owns a batch once it has written its name into it while the batch
+was free; the lease lasts LEASE and is renewed while the work goes on, so that the batches of a dead process become
+free. Results are stored by the owner alone, in the statement that ends the batch: nothing is lost or counted twice.
+Existing task queues for Django keep no lease: a task of a killed worker stays "running" for ever.
 """
 
 from __future__ import annotations
@@ -19,180 +18,163 @@ from django.db import OperationalError
 from django.db.models import F, Q
 from django.utils import timezone
 
-from dashboard.comparisons.cells import Row, packed, unpacked_ids
+from dashboard.comparisons.cells import CallRow, pack_rows, unpack_ids
 from dashboard.comparisons.frozen_columns import ChangedVariant, load_column_rows, load_unchanged_columns
-from dashboard.comparisons.measure import rows_of
-from dashboard.comparisons.results import baseline_first, load_results
-from dashboard.comparisons.summary import Summary, packed_summary, summarise
+from dashboard.comparisons.measure import measure_calls
+from dashboard.comparisons.results import BATCHES_AT_ONCE, baseline_first, load_results
+from dashboard.comparisons.summary import Summary, pack_summary, summarise
 from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
-from dashboard.variants.variant_list import VariantColumn
+from dashboard.models.comparisons import ComparisonQuerySet
 
 LEASE = timedelta(seconds=60)
-RENEWED_AFTER = 10.0  # seconds
+RENEW_AFTER = 10.0  # seconds
 MOST_ATTEMPTS = 3
-AT_ONCE = 8  # batches
+PROBLEM_CHARACTERS = 500
 
 
 def work_once(owner: str, comparison: Comparison | None = None) -> bool:
-    """One batch or one summary, of that comparison or of the oldest; False when there is nothing to do now."""
-    if _add_up_anew(owner, comparison):  # first: somebody looks at that page, and it takes seconds
+    """Does one batch or one summary, of that comparison or of the oldest; False when there is nothing to do now."""
+    if _summarise_baseline(owner, comparison):  # first: somebody waits at that page, and it takes seconds
         return True
-    for candidate in _open(comparison):
-        batch = _claimed(candidate, owner)
+    for candidate in _open_comparisons(comparison):
+        batch = _claim_batch(candidate, owner)
         if batch is not None:
-            _do(candidate, batch, owner)
+            _measure_batch(candidate, batch, owner)
             return True
-        if _add_up(candidate, owner):
+        if _summarise(candidate, owner):
             return True
     return False
 
 
 def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
-    """Until no comparison, or not this one, needs anything; waits for batches that others hold."""
-    while list(_open(comparison)):
+    """Works until no comparison, or not this one, needs anything; waits for batches of other processes."""
+    while _open_comparisons(comparison).exists():
         if not work_once(owner, comparison):
             time.sleep(0.2)
 
 
-def work_for_ever(owner: str, *, is_over: Callable[[], bool], idle: float = 1.0) -> None:
-    """A busy database is met again later: an import holds the lock for as long as a batch of lines takes."""
+def run_forever(owner: str, *, is_over: Callable[[], bool], idle_seconds: float = 1.0) -> None:
+    """Works until `is_over`. A locked database is tried again: an import holds the lock for as long as a batch."""
     while not is_over():
         try:
-            found = work_once(owner)
+            has_worked = work_once(owner)
         except OperationalError:
-            found = False
-        if not found:
-            time.sleep(idle)
+            has_worked = False
+        if not has_worked:
+            time.sleep(idle_seconds)
 
 
-def _open(comparison: Comparison | None) -> Iterator[Comparison]:
-    found = Comparison.objects.filter(state__in=Comparison.OPEN_STATES).defer("summary")
-    if comparison is not None:
-        found = found.filter(pk=comparison.pk)
-    yield from found.order_by("created_at", "pk")
+def _open_comparisons(comparison: Comparison | None) -> ComparisonQuerySet:
+    comparisons = Comparison.objects.open().defer("summary").order_by("created_at", "pk")
+    return comparisons if comparison is None else comparisons.filter(pk=comparison.pk)
 
 
 def _is_free() -> Q:
     return Q(leased_until=None) | Q(leased_until__lt=timezone.now())
 
 
-def _claimed(comparison: Comparison, owner: str) -> ComparisonBatch | None:
+def _claim_batch(comparison: Comparison, owner: str) -> ComparisonBatch | None:
     while True:
         free = comparison.batches.filter(_is_free(), finished_at=None).order_by("number")
-        found = free.values_list("pk", "attempts").first()
-        if found is None:
+        first = free.values_list("pk", "attempts").first()
+        if first is None:
             return None
-        key, attempts = found
+        key, attempts = first
         if attempts >= MOST_ATTEMPTS:
             _fail(comparison, f"Calls of one batch ended their worker {attempts} times.")
             return None
-        mine = ComparisonBatch.objects.filter(_is_free(), pk=key, finished_at=None)
-        if mine.update(owner=owner, leased_until=timezone.now() + LEASE, attempts=F("attempts") + 1):
+        claimed = ComparisonBatch.objects.filter(_is_free(), pk=key, finished_at=None)
+        if claimed.update(owner=owner, leased_until=timezone.now() + LEASE, attempts=F("attempts") + 1):
             return ComparisonBatch.objects.get(pk=key)
 
 
 @dataclass
 class _Lease:
-    """Renews itself when `beat` is called late enough."""
-
     batch: ComparisonBatch
     owner: str
     renewed: float
 
-    def beat(self) -> None:
-        if time.monotonic() - self.renewed > RENEWED_AFTER:
+    def renew(self) -> None:
+        """Extends the lease, once RENEW_AFTER has passed."""
+        if time.monotonic() - self.renewed > RENEW_AFTER:
             self.renewed = time.monotonic()
-            mine = ComparisonBatch.objects.filter(pk=self.batch.pk, owner=self.owner, finished_at=None)
-            mine.update(leased_until=timezone.now() + LEASE)
+            owned = ComparisonBatch.objects.filter(pk=self.batch.pk, owner=self.owner, finished_at=None)
+            owned.update(leased_until=timezone.now() + LEASE)
 
 
-def _do(comparison: Comparison, batch: ComparisonBatch, owner: str) -> None:
-    columns = _columns(comparison)
-    if columns is None:
+def _measure_batch(comparison: Comparison, batch: ComparisonBatch, owner: str) -> None:
+    try:
+        columns = load_unchanged_columns(load_column_rows(comparison))
+    except ChangedVariant as changed:
+        _fail(comparison, f"{changed} Numbers of two versions would not be one comparison: start a new one.")
         return
     queued = Comparison.objects.filter(pk=comparison.pk, state=Comparison.State.QUEUED)
     queued.update(state=Comparison.State.RUNNING, started_at=timezone.now())
     lease = _Lease(batch, owner, time.monotonic())
     with_recorded = any(column.is_recorded for column in columns)
-    ids = list(unpacked_ids(bytes(batch.calls)))
-    rows = rows_of(load_call_inputs(ids, with_recorded=with_recorded), columns, beat=lease.beat)
-    mine = ComparisonBatch.objects.filter(pk=batch.pk, owner=owner, finished_at=None)
-    mine.update(results=packed(rows), finished_at=timezone.now(), leased_until=None)
-
-
-def _columns(comparison: Comparison) -> list[VariantColumn] | None:
-    try:
-        return load_unchanged_columns(load_column_rows(comparison))
-    except ChangedVariant as changed:
-        _fail(comparison, f"{changed} Numbers of two versions would not be one comparison: start a new one.")
-        return None
+    calls = load_call_inputs(list(unpack_ids(bytes(batch.calls))), with_recorded=with_recorded)
+    rows = measure_calls(calls, columns, on_call=lease.renew)
+    owned = ComparisonBatch.objects.filter(pk=batch.pk, owner=owner, finished_at=None)
+    owned.update(results=pack_rows(rows), finished_at=timezone.now(), leased_until=None)
 
 
 def _fail(comparison: Comparison, problem: str) -> None:
-    mine = Comparison.objects.filter(pk=comparison.pk, state__in=Comparison.OPEN_STATES)
-    mine.update(state=Comparison.State.FAILED, problem=problem[:500])
+    running = Comparison.objects.open().filter(pk=comparison.pk)
+    running.update(state=Comparison.State.FAILED, problem=problem[:PROBLEM_CHARACTERS])
 
 
-def _add_up(comparison: Comparison, owner: str) -> bool:
-    """The summary, by one worker, when every batch is there."""
+def _summarise(comparison: Comparison, owner: str) -> bool:
+    """Finishes the comparison when every batch is done; False when it is not, or another process does."""
     if comparison.batches.filter(finished_at=None).exists():
         return False
-    mine = Comparison.objects.filter(_is_free(), pk=comparison.pk, state__in=Comparison.OPEN_STATES)
-    if not mine.update(owner=owner, leased_until=timezone.now() + LEASE):
+    free = Comparison.objects.open().filter(_is_free(), pk=comparison.pk)
+    if not free.update(owner=owner, leased_until=timezone.now() + LEASE):
         return False
-    summary = packed_summary(_summarised(comparison, 0))
-    done = Comparison.objects.filter(pk=comparison.pk, owner=owner, state__in=Comparison.OPEN_STATES)
-    done.update(
-        state=Comparison.State.FINISHED,
-        summary=summary,
-        finished_at=timezone.now(),
-        leased_until=None,
-    )
+    summary = pack_summary(_build_summary(comparison, 0))
+    owned = Comparison.objects.open().filter(pk=comparison.pk, owner=owner)
+    owned.update(state=Comparison.State.FINISHED, summary=summary, finished_at=timezone.now(), leased_until=None)
     return True
 
 
-def _add_up_anew(owner: str, comparison: Comparison | None) -> bool:
-    """A finished comparison once more, against the next other baseline that somebody asked for."""
-    wanted = ComparisonBaseline.objects.filter(_is_free(), summary=None, comparison__state=Comparison.State.FINISHED)
+def _summarise_baseline(owner: str, comparison: Comparison | None) -> bool:
+    """Summarises a finished comparison against the next other baseline that was requested; False without one."""
+    requests = ComparisonBaseline.objects.filter(_is_free(), summary=None, comparison__state=Comparison.State.FINISHED)
     if comparison is not None:
-        wanted = wanted.filter(comparison=comparison)
-    found = wanted.select_related("comparison").order_by("pk").first()
-    if found is None:
+        requests = requests.filter(comparison=comparison)
+    request = requests.select_related("comparison").order_by("pk").first()
+    if request is None:
         return False
-    mine = ComparisonBaseline.objects.filter(_is_free(), pk=found.pk, summary=None)
-    if mine.update(owner=owner, leased_until=timezone.now() + LEASE):
-        summary = packed_summary(_summarised(found.comparison, found.ordinal))
-        ComparisonBaseline.objects.filter(pk=found.pk, owner=owner).update(summary=summary, leased_until=None)
+    free = ComparisonBaseline.objects.filter(_is_free(), pk=request.pk, summary=None)
+    if free.update(owner=owner, leased_until=timezone.now() + LEASE):
+        summary = pack_summary(_build_summary(request.comparison, request.ordinal))
+        ComparisonBaseline.objects.filter(pk=request.pk, owner=owner).update(summary=summary, leased_until=None)
     return True
 
 
-def _summarised(comparison: Comparison, baseline: int) -> Summary:
-    """Its columns with that one first."""
+def _build_summary(comparison: Comparison, baseline: int) -> Summary:
+    """The summary with the columns in the order of `baseline_first`."""
     columns = comparison.columns.values("ordinal").distinct().count()
     batches = _Batches(comparison, baseline_first(baseline, columns))
     summary = summarise(batches, columns=columns, calls=comparison.call_count, seed=comparison.seed)
-    return msgspec.structs.replace(summary, **batches.left_out(summary.gone))
+    gone = summary.gone - batches.unanswered - batches.unread
+    return msgspec.structs.replace(summary, gone=gone, unanswered=batches.unanswered, unread=batches.unread)
 
 
 class _Batches:
-    """The rows of each batch in order. Calls that are there and have no row are counted as they go by."""
+    """The rows of each batch in order. Counts, on the way, the calls that exist and have no row."""
 
     def __init__(self, comparison: Comparison, order: Sequence[int]) -> None:
         self._comparison, self._order = comparison, order
-        self._is_frozen_order = order[0] == 0
-        self._unanswered = self._unread = 0
+        self._is_stored_order = order[0] == 0
+        self.unanswered = self.unread = 0
 
-    def left_out(self, missing: int) -> dict[str, int]:
-        """Why that many calls are `missing`: what a summary says of them."""
-        gone = missing - self._unanswered - self._unread
-        return {"gone": gone, "unanswered": self._unanswered, "unread": self._unread}
-
-    def __iter__(self) -> Iterator[list[Row]]:
-        frozen = self._comparison.batches.order_by("number").values_list("calls", flat=True)
-        for calls, rows in zip(frozen.iterator(chunk_size=8), load_results(self._comparison), strict=True):
-            without = set(unpacked_ids(bytes(calls))) - {row.key for row in rows}
-            for status in Call.objects.filter(pk__in=without).values_list("status", flat=True) if without else ():
-                self._unanswered += status == Call.Status.UNKNOWN
-                self._unread += status != Call.Status.UNKNOWN
-            yield rows if self._is_frozen_order else [row.arranged(self._order) for row in rows]
+    def __iter__(self) -> Iterator[list[CallRow]]:
+        batches = self._comparison.batches.order_by("number").values_list("calls", flat=True)
+        calls_and_rows = zip(batches.iterator(chunk_size=BATCHES_AT_ONCE), load_results(self._comparison), strict=True)
+        for calls, rows in calls_and_rows:
+            missing = set(unpack_ids(bytes(calls))) - {row.key for row in rows}
+            for status in Call.objects.filter(pk__in=missing).values_list("status", flat=True) if missing else ():
+                self.unanswered += status == Call.Status.UNKNOWN
+                self.unread += status != Call.Status.UNKNOWN
+            yield rows if self._is_stored_order else [row.reorder(self._order) for row in rows]

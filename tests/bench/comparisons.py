@@ -50,8 +50,8 @@ def _bare() -> dict[str, float]:
 
 
 def _comparison(wanted: int) -> dict[str, Any]:
-    from dashboard.comparisons import lifecycle
-    from dashboard.comparisons.lifecycle import Selection, start_comparison
+    from dashboard.comparisons.lifecycle import start_comparison
+    from dashboard.comparisons.new_comparison import Selection
     from dashboard.models import Project
 
     project = Project.objects.get(slug="default")
@@ -76,7 +76,7 @@ def _comparison(wanted: int) -> dict[str, Any]:
         "peak_megabytes_of_a_process": round(used.ru_maxrss / 1024),
         "stored_bytes": sum(len(bytes(one or b"")) for one in comparison.batches.values_list("results", flat=True)),
     }
-    lifecycle.forget(comparison)
+    comparison.delete()
     return facts
 
 

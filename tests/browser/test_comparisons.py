@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.lifecycle import start_comparison
+from dashboard.comparisons.new_comparison import Selection
 from dashboard.models import Comparison, Project, Verdict
-from dashboard.reviews.verdicts import start_review
+from dashboard.reviews.review_queue import start_review
 from tests.dashboard.measured_comparisons import compared
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,7 +70,7 @@ def test_the_form_counts_while_one_types(operator_page: Page, bundled: Project) 
     operator_page.get_by_label("Which calls").fill("")
     operator_page.get_by_label("Sample").fill("7")
     operator_page.get_by_label("Seed").fill("41")  # while the answer to the sample is still on its way
-    expect(operator_page.locator(".matching")).to_contain_text("7 of the 209 with a recorded result are drawn")
+    expect(operator_page.locator(".matching")).to_contain_text("7 of the 209 with a recorded result are sampled")
     expect(operator_page.get_by_label("Seed")).to_have_value("41")
     operator_page.get_by_role("button", name="Start").click()
     operator_page.wait_for_url("**/comparisons/*-*/")

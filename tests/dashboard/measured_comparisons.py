@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dashboard.comparisons.lifecycle import Selection, start_comparison
-from dashboard.comparisons.summary import Summary, unpacked_summary
+from dashboard.comparisons.lifecycle import start_comparison
+from dashboard.comparisons.new_comparison import Selection
+from dashboard.comparisons.summary import Summary, unpack_summary
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, Project
 from dashboard.worker.comparisons import work_until_idle
@@ -33,4 +34,4 @@ def compared(project: Project, variants: list[str], **asked: Any) -> tuple[Compa
     work_until_idle("tests", comparison)
     comparison.refresh_from_db()
     assert comparison.state == Comparison.State.FINISHED, comparison.problem
-    return comparison, unpacked_summary(bytes(comparison.summary or b""))
+    return comparison, unpack_summary(bytes(comparison.summary or b""))

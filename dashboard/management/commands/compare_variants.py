@@ -10,11 +10,11 @@ from django_rich.management import RichCommand
 from rich.table import Table
 
 from dashboard.accounts.access import DEFAULT_PROJECT
-from dashboard.comparisons import lifecycle
 from dashboard.comparisons.cells import MEASURES
-from dashboard.comparisons.export import comparison_facts, json_pieces
-from dashboard.comparisons.lifecycle import Selection, Unusable, start_comparison
-from dashboard.comparisons.tables import FEW
+from dashboard.comparisons.export import export_json, export_summary
+from dashboard.comparisons.lifecycle import start_comparison
+from dashboard.comparisons.new_comparison import CannotCompare, Selection
+from dashboard.comparisons.tables import FEW_CALLS
 from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project
 from dashboard.variants.variant_list import UnusableColumns
@@ -54,15 +54,15 @@ class Command(RichCommand):
                 self._print_table(comparison)
         finally:
             if options["forget"]:
-                lifecycle.forget(comparison)
+                comparison.delete()
 
     def _print_json(self, comparison: Comparison) -> None:
-        for piece in json_pieces(comparison):
+        for piece in export_json(comparison):
             self.stdout.write(piece, ending="")
         self.stdout.write()
 
     def _print_table(self, comparison: Comparison) -> None:
-        facts = comparison_facts(comparison)
+        facts = export_summary(comparison)
         table = Table(
             title=terminal_text(f"{comparison.name}: {facts['call_count']:,} call{'s' * (facts['call_count'] != 1)}"),
             title_justify="left",
@@ -82,8 +82,10 @@ class Command(RichCommand):
         )
         if left_out := ", ".join(f"{count:,} {reason}" for count, reason in reasons if count):
             self.console.print(f"Left out: {left_out}.")
-        if facts["call_count"] < FEW:
-            self.console.print(f"Fewer than {FEW} calls are too few to show a difference, whatever the interval is.")
+        if facts["call_count"] < FEW_CALLS:
+            self.console.print(
+                f"Fewer than {FEW_CALLS} calls are too few to show a difference, whatever the interval is."
+            )
 
 
 def _start(options: dict[str, Any]) -> Comparison:
@@ -96,7 +98,7 @@ def _start(options: dict[str, Any]) -> Comparison:
         return start_comparison(project, selection, names, name=options["name"])
     except Project.DoesNotExist:
         raise CommandError(terminal_text(f"There is no project {options['project']!r}.")) from None
-    except (Unusable, UnusableColumns) as error:
+    except (CannotCompare, UnusableColumns) as error:
         raise CommandError(terminal_text(str(error))) from None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from dashboard.worker.comparisons import work_for_ever, work_until_idle
+from dashboard.worker.comparisons import run_forever, work_until_idle
 from dashboard.worker.processes import build_worker_name, lower_priority, parent_exited
 
 
@@ -31,4 +31,4 @@ class Command(BaseCommand):
         is_stopping = Event()
         for number in (signal.SIGTERM, signal.SIGINT):  # the current batch is finished first
             signal.signal(number, lambda *_: is_stopping.set())
-        work_for_ever(build_worker_name(), is_over=lambda: is_stopping.is_set() or parent_exited(options["parent"]))
+        run_forever(build_worker_name(), is_over=lambda: is_stopping.is_set() or parent_exited(options["parent"]))

@@ -141,7 +141,7 @@ def test_a_pinned_comparison_is_held_the_same_way_and_says_what_came_of_it(
     assert "not yet: manage.py check_receipts" in said_on(comparison.get_absolute_url())
     assert reasons() == [("markdown", "text"), ("markdown", "text")]
     for address in (comparison.get_absolute_url(), "/renderers/drifted/"):
-        assert "2 of 6 texts would be another (text 2)" in said_on(address)
+        assert "2 of 6 receipts would differ today (text 2)" in said_on(address)
     assert "pinned drifted" in said_on("/comparisons/")
     reason = f"      2  markdown  text: the same version writes another text (pinned: {comparison.name})"
     status, said = exit_status()

@@ -11,8 +11,9 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.comparisons import lifecycle
-from dashboard.comparisons.column_order import Arrangement
-from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.column_order import ColumnOrder
+from dashboard.comparisons.lifecycle import start_comparison
+from dashboard.comparisons.new_comparison import Selection
 from dashboard.comparisons.params import calls_href
 from dashboard.comparisons.results import count_done, load_results
 from dashboard.ingest.importer import import_paths
@@ -49,12 +50,12 @@ def test_the_form_says_how_many_calls_match_before_anything_starts(operator_clie
         page(operator_client, "/comparisons/new/?family=command&sample=&query=toolu_00101")
     )
     drawn = text_of(page(operator_client, "/comparisons/new/?sample=3"))
-    assert "4 calls match, 3 of them are drawn." in drawn
+    assert "4 calls match, 3 of them are sampled." in drawn
     Call.objects.filter(pk=calls[0].pk).update(status="unknown")
     left = "1 of them has no recorded result and is left out."
     assert f"4 calls match. {left}" in text_of(page(operator_client, "/comparisons/new/"))
     drawn = text_of(page(operator_client, "/comparisons/new/?sample=2"))
-    assert "4 calls match, 2 of the 3 with a recorded result are drawn." in drawn
+    assert "4 calls match, 2 of the 3 with a recorded result are sampled." in drawn
     form = page(operator_client, "/comparisons/new/").partition("<form action")[2]
     assert re.findall(r"<(\w+)[^>]*csrfmiddlewaretoken", form) == ["button"], (
         "or counting would put it into the address"
@@ -70,14 +71,14 @@ def test_a_comparison_is_started_watched_cancelled_and_resumed(operator_client: 
     assert (comparison.name, comparison.created_by.username) == ("Tails", "olga")
     queued = text_of(page(operator_client, address))
     assert "Queued: 0 of 4 calls." in queued
-    assert "It waits for a background process" in queued, "nobody is there"
+    assert "Waiting for a background process" in queued, "nobody is there"
     comparison.batches.update(leased_until=timezone.now() + timedelta(seconds=60))
-    assert "Background processes work on it" in text_of(page(operator_client, address))
+    assert "Background processes continue" in text_of(page(operator_client, address))
     comparison.batches.update(leased_until=None)
     operator_client.post(address, {"do": "cancel"})
     cancelled = text_of(page(operator_client, address))
     assert "Cancelled: 0 of 4 calls." in cancelled
-    assert "Numbers of a part are not shown" in cancelled
+    assert "Partial results are hidden" in cancelled
     assert "cancelled after 0 of 4" in text_of(page(operator_client, "/comparisons/"))
     operator_client.post(address, {"do": "resume"})
     work_until_idle("worker")
@@ -184,12 +185,12 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
         f"?columns=0.2.1{one}&measure=lint" for one in ("", "&column=2")
     ]
     assert re.findall(r'name="columns" value="([\d.]+)"', moved) == ["2.0.1", "1.0.2"]
-    assert "1 hidden: show" in page(operator_client, f"{address}?columns=0.2")
-    assert "never added up against canonical_json" in text_of(page(operator_client, f"{address}?columns=2.1"))
+    assert "Show 1 hidden column" in page(operator_client, f"{address}?columns=0.2")
+    assert "No results against canonical_json yet" in text_of(page(operator_client, f"{address}?columns=2.1"))
 
-    asked = operator_client.post(f"{address}?measure=lint", {"do": "lead", "columns": "2.1"})
+    asked = operator_client.post(f"{address}?measure=lint", {"do": "baseline", "columns": "2.1"})
     assert asked.url == f"{address}?columns=2.1&measure=lint"
-    assert "being added up against canonical_json" in text_of(page(operator_client, asked.url))
+    assert "Computing the results against canonical_json" in text_of(page(operator_client, asked.url))
     later = start_comparison(project, Selection(), ["recorded", "receipt"])
     assert work_once("worker")
     assert count_done(later) == 0, "who looks at a page does not wait for a hundred thousand calls of others"
@@ -197,7 +198,7 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
     assert not work_once("worker"), "once is enough"
     shown = page(operator_client, asked.url)
     _, own = compared(project, ["canonical_json", "receipt"])
-    anew = Arrangement.of(comparison, {"columns": "2.1"}).summary
+    anew = ColumnOrder.read(comparison, {"columns": "2.1"}).summary
     assert anew is not None
     assert anew.columns == own.columns, "as if it had been made so"
     assert f"{own.columns[1].deltas['tokens'].change:+,}" in text_of(shown)
@@ -211,7 +212,7 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
 
     client.force_login(create_user("vera", project=project, role="viewer"))
     assert "as baseline" not in page(client, address)
-    assert client.post(address, {"do": "lead", "columns": "1.0.2"}).status_code == 403
+    assert client.post(address, {"do": "baseline", "columns": "1.0.2"}).status_code == 403
 
 
 def test_calls_that_were_all_deleted_leave_a_page_that_says_so(
@@ -221,7 +222,7 @@ def test_calls_that_were_all_deleted_leave_a_page_that_says_so(
     Call.objects.all().delete()
     work_until_idle("worker", comparison)
     shown = text_of(page(operator_client, comparison.get_absolute_url()))
-    assert "There is nothing to compare" in shown
+    assert "Nothing to compare" in shown
     assert "Totals and differences" not in shown
 
 
@@ -276,7 +277,7 @@ def test_a_comparison_is_made_again_as_it_was_asked_for(operator_client: Client,
     (again,) = links(page(operator_client, address), r'href="([^"]*)" title="A new comparison')
     form = page(operator_client, again)
     assert 'value="tool:Bash"' in form
-    assert "4 calls match, 3 of them are drawn." in text_of(form)
+    assert "4 calls match, 3 of them are sampled." in text_of(form)
     assert links(form, r'name="variant" value="(\w+)" checked') == ["recorded", "tail_first"]
     assert links(form, r"<option selected>(\w+)") == ["command", "receipt"]
     assert 'value="9"' in form
@@ -302,7 +303,7 @@ def test_a_pair_shows_both_texts_and_walks_the_list_it_came_from(
     assert "Text by canonical_json" in shown
     assert f"/comparisons/{comparison.pk}/calls/{second.key}/" in shown
     assert "1 of 4" in text_of(shown)
-    assert "measured another text" not in shown
+    assert "measured another one" not in shown
 
 
 def links(shown: str, pattern: str) -> list[str]:
@@ -358,7 +359,7 @@ def test_a_text_that_changed_since_is_said_to_have_changed(
     comparison, _ = compared(project, ["recorded", "receipt"])
     Observation.objects.filter(call=calls[0], surface="receipt").update(data=b'"another"')
     shown = page(operator_client, f"/comparisons/{comparison.pk}/calls/{calls[0].pk}/")
-    assert "measured another text" in shown
+    assert "measured another one" in shown
 
 
 def test_hostile_outputs_stay_text(operator_client: Client, project: Project, tmp_path: Path) -> None:
@@ -382,7 +383,7 @@ def test_nobody_sees_or_changes_the_comparisons_of_another_project(
     key = comparison.pk
     for address in (f"/comparisons/{key}/", f"/comparisons/{key}/calls/", f"/comparisons/{key}/calls/{theirs[0].pk}/"):
         page(operator_client, address, 404)
-    assert operator_client.post(f"/comparisons/{key}/", {"do": "forget"}).status_code == 404
+    assert operator_client.post(f"/comparisons/{key}/", {"do": "delete"}).status_code == 404
     assert Comparison.objects.filter(pk=key).exists()
 
 
@@ -390,7 +391,7 @@ def test_a_viewer_reads_and_changes_nothing(client: Client, project: Project, ca
     comparison, _ = compared(project, ["recorded", "receipt"])
     client.force_login(create_user("vera", project=project, role="viewer"))
     assert "Delete" not in page(client, comparison.get_absolute_url())
-    for deed in ("cancel", "pin", "forget"):
+    for deed in ("cancel", "pin", "delete"):
         assert client.post(comparison.get_absolute_url(), {"do": deed}).status_code == 403
     assert client.post("/comparisons/new/", {"variant": ["receipt"]}).status_code == 403
 
@@ -400,7 +401,7 @@ def test_a_comparison_is_pinned_and_deleted(operator_client: Client, project: Pr
     operator_client.post(comparison.get_absolute_url(), {"do": "pin"})
     assert "pinned" in page(operator_client, "/comparisons/")
     assert operator_client.post(comparison.get_absolute_url(), {"do": "sing"}).status_code == 404
-    assert operator_client.post(comparison.get_absolute_url(), {"do": "forget"}).url == "/comparisons/"
+    assert operator_client.post(comparison.get_absolute_url(), {"do": "delete"}).url == "/comparisons/"
     assert not Comparison.objects.exists()
 
 

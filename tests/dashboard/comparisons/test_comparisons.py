@@ -11,16 +11,18 @@ import pytest
 from django.utils import timezone
 
 from dashboard.comparisons import lifecycle
-from dashboard.comparisons.cells import Cell, Row
-from dashboard.comparisons.changes import bucket, bucket_range
-from dashboard.comparisons.heat import heat_of
-from dashboard.comparisons.lifecycle import Selection, Unusable, start_comparison
-from dashboard.comparisons.params import Ask
+from dashboard.comparisons.aggregate import bucket, format_bucket
+from dashboard.comparisons.cells import CallRow, Cell
+from dashboard.comparisons.column_order import ColumnOrder
+from dashboard.comparisons.lifecycle import start_comparison
+from dashboard.comparisons.new_comparison import CannotCompare, Selection
+from dashboard.comparisons.params import ComparisonParams
 from dashboard.comparisons.results import count_done, load_results, load_summary
 from dashboard.comparisons.summary import summarise
-from dashboard.comparisons.tables import notes_of
+from dashboard.comparisons.tables import build_grid, build_notes
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.models import Call, Comparison, Project
+from dashboard.models.comparisons import ComparisonColumn
 from dashboard.variants.render_call import render_call
 from dashboard.variants.variant_list import UnusableColumns
 from dashboard.worker import comparisons as comparison_work
@@ -44,7 +46,7 @@ def calls(project: Project, tmp_path: Path) -> list[Call]:
     return import_commands(project, tmp_path, OUTPUTS)
 
 
-def rows_of(comparison: Comparison) -> list[Row]:
+def rows_of(comparison: Comparison) -> list[CallRow]:
     return [row for rows in load_results(comparison) for row in rows]
 
 
@@ -104,31 +106,25 @@ def test_the_same_calls_and_variants_give_the_same_numbers(project: Project, cal
 def test_what_cannot_be_compared_is_refused_in_words(
     project: Project, calls: list[Call], asked: dict[str, object], variants: list[str], said: str
 ) -> None:
-    with pytest.raises((Unusable, UnusableColumns), match=said):
+    with pytest.raises((CannotCompare, UnusableColumns), match=said):
         start_comparison(project, Selection(**asked), variants)
     assert not Comparison.objects.exists()
 
 
 def test_calls_of_another_project_are_never_chosen(project: Project, calls: list[Call]) -> None:
-    with pytest.raises(Unusable, match="No call matches"):
+    with pytest.raises(CannotCompare, match="No call matches"):
         start_comparison(create_project("other"), Selection(), ["receipt", "markdown"])
 
 
 def test_a_sample_is_the_same_for_the_same_seed_and_nobody_elses(project: Project, calls: list[Call]) -> None:
-    drawn = {seed: Selection(sample=2, seed=seed).ids(project) for seed in range(20)}
-    assert drawn[3] == Selection(sample=2, seed=3).ids(project)
+    drawn = {seed: Selection(sample=2, seed=seed).load_ids(project) for seed in range(20)}
+    assert drawn[3] == Selection(sample=2, seed=3).load_ids(project)
     assert all(len(ids) == 2 and set(ids) <= {call.pk for call in calls} for ids in drawn.values())
     assert len({tuple(ids) for ids in drawn.values()}) > 1
 
 
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "BATCH", 2)
-
-
-@pytest.mark.usefixtures("small_batches")
 def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Project, calls: list[Call]) -> None:
-    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
     dead = comparison.batches.get(number=0)
     comparison.batches.filter(pk=dead.pk).update(owner="dead", leased_until=timezone.now() + timedelta(seconds=30))
     assert work_once("other")
@@ -140,25 +136,23 @@ def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Pr
     assert [row.key for row in rows_of(comparison)] == sorted(call.pk for call in calls)
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_results_of_a_worker_that_lost_its_batch_are_not_kept(
     project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
-    measure = comparison_work.rows_of
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
+    measure = comparison_work.measure_calls
 
-    def overtaken(*args: object, **options: object) -> list[Row]:
+    def overtaken(*args: object, **options: object) -> list[CallRow]:
         comparison.batches.filter(number=0).update(owner="somebody else")
         return measure(*args, **options)
 
-    monkeypatch.setattr(comparison_work, "rows_of", overtaken)
+    monkeypatch.setattr(comparison_work, "measure_calls", overtaken)
     assert work_once("slow")
     assert count_done(comparison) == 0
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls: list[Call]) -> None:
-    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
     assert work_once("worker")
     assert lifecycle.cancel(comparison)
     assert not work_once("worker")
@@ -171,9 +165,8 @@ def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls:
     assert not lifecycle.resume(comparison)
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_calls_that_end_their_worker_again_and_again_are_given_up(project: Project, calls: list[Call]) -> None:
-    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
     comparison.batches.filter(number=0).update(attempts=3)
     assert not work_once("worker")
     comparison.refresh_from_db()
@@ -233,16 +226,16 @@ def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, 
     summary = load_summary(comparison)
     assert (summary.calls, summary.unanswered, summary.gone) == (len(calls) - 3, 2, 1)
     assert {row.key for row in rows_of(comparison)} == {call.pk for call in calls[3:]}
-    assert notes_of(summary, ["recorded", "receipt"])[:2] == [
+    assert build_notes(summary, ["recorded", "receipt"])[:2] == [
         "1 call was deleted in the meantime and left out.",
         f"2 of {len(calls)} calls have no recorded result and were left out.",
     ]
-    assert not set(Selection(sample=len(calls)).ids(project)) & set(asked)
+    assert not set(Selection(sample=len(calls)).load_ids(project)) & set(asked)
 
 
 def test_nothing_is_compared_where_nothing_was_answered(project: Project, calls: list[Call]) -> None:
     Call.objects.update(status=Call.Status.UNKNOWN)
-    with pytest.raises(Unusable, match="Nothing answered the calls that match"):
+    with pytest.raises(CannotCompare, match="Nothing answered the calls that match"):
         start_comparison(project, Selection(), ["recorded", "receipt"])
 
 
@@ -260,25 +253,30 @@ def test_a_variant_that_only_one_family_has_leaves_the_others_empty(
 def test_the_grid_holds_like_to_like_and_knows_where_rare_calls_lie() -> None:
     """Of Read, the baseline has a text for a large call that the column has none for."""
 
-    def row(number: int, tool: str, *tokens: int | None) -> Row:
+    def row(number: int, tool: str, *tokens: int | None) -> CallRow:
         cells = tuple(
             None if one is None else Cell(one, one, lines=1, is_cut=False, dropped=0, digest=b"") for one in tokens
         )
-        return Row(number.to_bytes(16, "big"), tool, "file", b"", cells)
+        return CallRow(number.to_bytes(16, "big"), tool, "file", b"", cells)
 
     batches = [[row(1, "Read", 10, 20), row(2, "Read", 1_000, None)], [row(3, "Edit", 5, 5), row(4, "Write", None, 9)]]
     summary = summarise(batches, columns=2, calls=4, seed=0)
-    grid = heat_of(Comparison(), summary, ["a", "b"], Ask.of({"by": "tool"}, 2))
+    columns = ColumnOrder(
+        Comparison(), (0, 1), tuple(ComparisonColumn(ordinal=n, name=name) for n, name in enumerate("ab"))
+    )
+    grid = build_grid(Comparison(), summary, ["a", "b"], ComparisonParams({"by": "tool"}, columns))
     shown = {row.name: dict(row.cells)["b"] for row in grid.rows}
     assert [(name, one.value, one.change, one.part) for name, one in shown.items() if one] == [
         ("Edit", "5.0", "", ""),
         ("Read", "20.0", "+100%", "of 1"),
         ("Write", "9.0", "", ""),
     ]
-    assert {"tool Edit": b"\x02", "tool Read": b"\x01", "sizes 5": b"\x01"}.items() <= summary.columns[1].places.items()
+    assert {"tool Edit": b"\x02", "tool Read": b"\x01", "sizes 5": b"\x01"}.items() <= summary.columns[
+        1
+    ].batch_bits.items()
 
 
 @pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 1023, 1024, -1, -2, -700])
 def test_each_number_lies_in_its_bucket(value: int) -> None:
-    low, high = bucket_range(bucket(value))
-    assert low <= value <= high
+    low, _, high = format_bucket(bucket(value)).replace(",", "").partition(" to ")
+    assert int(low) <= value <= int(high or low)

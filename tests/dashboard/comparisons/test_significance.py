@@ -8,10 +8,10 @@ import pytest
 
 from dashboard.comparisons.significance import (
     GROUPS,
-    Spread,
-    agreements,
+    GroupedValues,
+    assign_groups,
     bootstrap_means,
-    groups_of,
+    compute_agreements,
     share_interval,
     sign_test,
 )
@@ -19,21 +19,21 @@ from dashboard.comparisons.significance import (
 ONE, TWO, THREE, FOUR = (UUID(int=number) for number in range(1, 5))
 
 
-def spread(values: list[float], seed: int = 0) -> Spread:
-    groups = groups_of(len(values), seed)
+def spread(values: list[float], seed: int = 0) -> GroupedValues:
+    groups = assign_groups(len(values), seed)
     size = max(groups, default=-1) + 1
     sums, counts = [0.0] * size, [0] * size
     for group, value in zip(groups, values, strict=True):
         sums[group] += value
         counts[group] += 1
-    return Spread(sums, counts)
+    return GroupedValues(sums, counts)
 
 
 def test_groups_are_as_many_as_calls_until_there_are_too_many_and_equally_large_then() -> None:
-    assert list(groups_of(3, seed=1)) == [0, 1, 2]
-    many = groups_of(GROUPS * 4, seed=1)
+    assert list(assign_groups(3, seed=1)) == [0, 1, 2]
+    many = assign_groups(GROUPS * 4, seed=1)
     assert {many.count(group) for group in range(GROUPS)} == {4}
-    assert groups_of(GROUPS * 4, seed=1) == many != groups_of(GROUPS * 4, seed=2)
+    assert assign_groups(GROUPS * 4, seed=1) == many != assign_groups(GROUPS * 4, seed=2)
 
 
 def test_an_interval_holds_the_mean_and_is_the_same_for_the_same_seed() -> None:
@@ -55,7 +55,7 @@ def test_an_interval_over_groups_is_as_wide_as_one_over_calls() -> None:
 
 
 def test_calls_that_all_changed_alike_leave_no_room_and_one_call_says_nothing() -> None:
-    alike, nothing = bootstrap_means([spread([3.0] * 50), Spread([0.0] * 50, [0] * 50)], seed=0)
+    alike, nothing = bootstrap_means([spread([3.0] * 50), GroupedValues([0.0] * 50, [0] * 50)], seed=0)
     assert alike is not None
     assert (alike.low, alike.high) == (3.0, 3.0)
     assert nothing is None
@@ -83,12 +83,12 @@ def test_the_interval_of_a_share_stays_a_share() -> None:
 def test_agreement_is_counted_over_pairs_that_both_judged() -> None:
     ann = {ONE: "variant", TWO: "variant", THREE: "baseline", FOUR: "tie"}
     ben = {ONE: "variant", TWO: "baseline", THREE: "baseline"}
-    (found,) = agreements({"ben": ben, "ann": ann, "cy": {}})
+    (found,) = compute_agreements({"ben": ben, "ann": ann, "cy": {}})
     assert (found.first, found.second, found.pairs, found.alike) == ("ann", "ben", 3, 2)
     # By chance: variant 2/3 · 1/3 + baseline 1/3 · 2/3 = 4/9; (2/3 - 4/9) / (5/9) = 0.4
     assert found.kappa == pytest.approx(0.4)
 
 
 def test_reviewers_who_only_ever_said_one_thing_have_no_kappa() -> None:
-    (found,) = agreements({"ann": {ONE: "tie"}, "ben": {ONE: "tie"}})
+    (found,) = compute_agreements({"ann": {ONE: "tie"}, "ben": {ONE: "tie"}})
     assert (found.alike, found.kappa) == (1, None)

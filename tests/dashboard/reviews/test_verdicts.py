@@ -12,8 +12,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dashboard.models import Call, Comparison, Observation, Project, Verdict
-from dashboard.reviews.tally import verdict_page
-from dashboard.reviews.verdicts import start_review, variant_is_first
+from dashboard.reviews.review_queue import is_variant_first, start_review
+from dashboard.reviews.verdicts import load_verdict_page
 from tests.dashboard.factories import create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import text_of
@@ -82,11 +82,11 @@ def test_verdicts_are_counted_for_the_side_that_was_meant(
     for said in ("first", "second", "tie", "both_bad"):
         call = UUID(judge(operator_client, comparison, said, note="because"))
         verdict = Verdict.objects.get(call=call)
-        is_first = variant_is_first(review, call, operator)
+        is_first = is_variant_first(review, call, operator)
         expected = {"first": "variant" if is_first else "baseline", "second": "baseline" if is_first else "variant"}
         assert verdict.choice == expected.get(said, said)
         assert verdict.note == "because"
-    (tally,) = verdict_page(comparison).tallies
+    (tally,) = load_verdict_page(comparison).tallies
     assert (tally.pairs, tally.wins + tally.losses, tally.ties, tally.both_bad) == (4, 2, 1, 1)
     assert "2 of 6 pairs" not in text_of(shown(operator_client, comparison))
 
@@ -95,9 +95,9 @@ def test_sides_and_order_are_drawn_with_the_seed(comparison: Comparison, operato
     review = start_review(comparison, 1)
     again = start_review(comparison, 1)
     assert bytes(review.calls) == bytes(again.calls)
-    sides = [variant_is_first(review, call.pk, operator) for call in Call.objects.all()]
-    assert sides == [variant_is_first(again, call.pk, operator) for call in Call.objects.all()]
-    others = [variant_is_first(review, UUID(int=number), operator) for number in range(200)]
+    sides = [is_variant_first(review, call.pk, operator) for call in Call.objects.all()]
+    assert sides == [is_variant_first(again, call.pk, operator) for call in Call.objects.all()]
+    others = [is_variant_first(review, UUID(int=number), operator) for number in range(200)]
     assert 60 < sum(others) < 140
 
 
@@ -132,7 +132,7 @@ def test_the_verdicts_say_in_words_whether_anything_is_decided(
     assert "No pair has a winner yet, over 0 judged pairs, of 6 drawn." in said()
     assert "p = 1.000" not in said(), "a test of nothing says nothing"
     for number in range(1, 7):
-        is_first = variant_is_first(review, UUID(call_of(shown(operator_client, comparison))), operator)
+        is_first = is_variant_first(review, UUID(call_of(shown(operator_client, comparison))), operator)
         judge(operator_client, comparison, "first" if is_first else "second")
         if number < 6:
             judged = "1 judged pair" if number == 1 else f"{number} judged pairs"
