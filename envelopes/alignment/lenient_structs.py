@@ -86,7 +86,7 @@ def read_struct(kind: type[Result], recorded: RecordedObject, names: Mapping[str
     return kind(**{field: value for field, value in values.items() if value is not None}, **members)
 
 
-# A number may be an integer, so float stands before int.
+# A number may be an integer, so float comes before int.
 _READERS: dict[type, Callable[[RecordedObject, str], Any]] = {
     str: RecordedObject.text,
     bool: RecordedObject.flag,
@@ -128,7 +128,7 @@ def tool_mapping(
 ) -> ToolMapping:
     """Builds a mapping that also reads failures, and results that are not these tools'.
 
-    A result that is no object, or an object with none of the fields that `expects` names, is read as text.
+    A result that is not an object, or an object with none of the fields that `expects` names, is read as text.
     """
 
     def read_any(evidence: Evidence) -> Reading:

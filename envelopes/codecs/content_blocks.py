@@ -13,19 +13,19 @@ from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 
-class ContentBlocks(msgspec.Struct, frozen=True):
+class ReceiptBlocks(msgspec.Struct, frozen=True):
     receipt: Receipt
     artifacts: tuple[ArtifactRef, ...] = ()
 
 
-def encode(blocks: ContentBlocks) -> dict[str, JsonValue]:
+def encode(blocks: ReceiptBlocks) -> dict[str, JsonValue]:
     document: dict[str, JsonValue] = {"content": [_block(part) for part in blocks.receipt.parts]}
     if blocks.artifacts:
         document["artifacts"] = [{"path": artifact.path} for artifact in blocks.artifacts]
     return document
 
 
-def decode(document: JsonValue) -> ContentBlocks:
+def decode(document: JsonValue) -> ReceiptBlocks:
     """Reads the blocks; a `content` that is a string becomes one text block. Raises Untrusted with a path."""
     if not isinstance(document, dict) or "content" not in document:
         raise Untrusted("an object with `content` was expected")
@@ -38,7 +38,7 @@ def decode(document: JsonValue) -> ContentBlocks:
         artifacts = msgspec.convert(document.get("artifacts") or [], tuple[ArtifactRef, ...])
     except msgspec.ValidationError as error:
         raise Untrusted(str(error).partition(" - at `")[0], "$.artifacts") from None
-    return ContentBlocks(Receipt(parts), artifacts)
+    return ReceiptBlocks(Receipt(parts), artifacts)
 
 
 def _block(part: Part) -> JsonValue:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
-from envelopes.plan.references import Reference, Scope, check_names, find_references
+from envelopes.plan.references import PlanReference, Scope, check_names, find_references
 from envelopes.plan.schema import ActionPlan, Step
 from envelopes.text.untrusted_json import Untrusted
 
@@ -58,7 +58,7 @@ def _dependencies(step: Step, known: Scope, captured: Mapping[str, str]) -> Iter
                 yield captured[reference.name]
 
 
-def _checked_references(step: Step, known: Scope) -> Iterator[Reference]:
+def _checked_references(step: Step, known: Scope) -> Iterator[PlanReference]:
     """The names of a foreach are bound in the arguments and the preview, not in its own source."""
     bound: dict[str, Any] = {}
     if step.foreach is not None:

@@ -40,7 +40,7 @@ class UnresolvedReference(ValueError):
         self.reason, self.pointer = reason, pointer
 
 
-class Reference(msgspec.Struct, frozen=True):
+class PlanReference(msgspec.Struct, frozen=True):
     """`source` is steps, vars or binding; `path` the members and indexes after the name."""
 
     source: str
@@ -76,13 +76,13 @@ def resolve(value: Any, scope: Scope, pointer: str = "") -> Any:
     return value
 
 
-def find_references(value: Any, pointer: str = "") -> Iterator[tuple[str, Reference]]:
+def find_references(value: Any, pointer: str = "") -> Iterator[tuple[str, PlanReference]]:
     """Yields each reference with its pointer: a plan is checked and ordered by them before anything runs."""
     match value:
         case str():
             whole, parts = _parse_text(value, pointer)
             for part in [whole] if whole else parts:
-                if isinstance(part, Reference):
+                if isinstance(part, PlanReference):
                     yield pointer, part
         case dict():
             for name, child in value.items():
@@ -108,11 +108,11 @@ def _join_checked(pointer: str, key: str | int) -> str:
     return join(pointer, key)
 
 
-def _parse_text(text: str, pointer: str) -> tuple[Reference | None, list[str | Reference]]:
+def _parse_text(text: str, pointer: str) -> tuple[PlanReference | None, list[str | PlanReference]]:
     """Returns the reference that is the whole text, or its literals and references in order."""
     if re.match(r"\$(?:steps|vars)\b", text):
         return _parse_reference(text, pointer), []
-    parts: list[str | Reference] = []
+    parts: list[str | PlanReference] = []
     end = 0
     for token in _TOKEN.finditer(text):
         parts.append(text[end : token.start()])
@@ -120,10 +120,10 @@ def _parse_text(text: str, pointer: str) -> tuple[Reference | None, list[str | R
         end = token.end()
     parts = [part for part in (*parts, text[end:]) if part != ""]
     only = parts[0] if len(parts) == 1 else None
-    return (only, []) if isinstance(only, Reference) else (None, parts)
+    return (only, []) if isinstance(only, PlanReference) else (None, parts)
 
 
-def _parse_token(token: re.Match[str], pointer: str) -> str | Reference:
+def _parse_token(token: re.Match[str], pointer: str) -> str | PlanReference:
     match token[0]:
         case "{{" | "}}":
             return token[0][0]
@@ -134,7 +134,7 @@ def _parse_token(token: re.Match[str], pointer: str) -> str | Reference:
     return _parse_reference(token["inside"], pointer)
 
 
-def _parse_reference(text: str, pointer: str) -> Reference:
+def _parse_reference(text: str, pointer: str) -> PlanReference:
     match = _REFERENCE.fullmatch(text)
     if match is None:
         raise UnresolvedReference(f"{text!r} is not a reference; in a longer text, write it in braces", pointer)
@@ -143,10 +143,10 @@ def _parse_reference(text: str, pointer: str) -> Reference:
     )
     if len(path) > MAX_DEPTH:
         raise UnresolvedReference(f"{text}: more than {MAX_DEPTH} steps", pointer)
-    return Reference(match["source"] or "binding", match["name"], path, text)
+    return PlanReference(match["source"] or "binding", match["name"], path, text)
 
 
-def _look_up(reference: Reference, scope: Scope, pointer: str) -> Any:
+def _look_up(reference: PlanReference, scope: Scope, pointer: str) -> Any:
     """Follows members of objects and indexes of lists only; a path reaches no attribute of Python (OD-12)."""
     values = scope.values(reference.source)
     if reference.name not in values:
@@ -163,7 +163,7 @@ def _look_up(reference: Reference, scope: Scope, pointer: str) -> Any:
     return value
 
 
-def _inline(reference: Reference, scope: Scope, pointer: str) -> str:
+def _inline(reference: PlanReference, scope: Scope, pointer: str) -> str:
     value = _look_up(reference, scope, pointer)
     if isinstance(value, str):
         return value

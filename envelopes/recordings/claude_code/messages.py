@@ -32,8 +32,8 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.claude_code.schema import (
     NOTHING,
+    ApiBlock,
     ApiMessage,
-    ContentBlock,
     first_byte,
     has_nul,
     struct_reader,
@@ -47,8 +47,8 @@ _PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around
 _LARGEST = 2**53  # milliseconds or bytes
 
 read_message = struct_reader(ApiMessage)
-_read_block = struct_reader(ContentBlock)
-_decode_blocks = msgspec.json.Decoder(list[ContentBlock]).decode
+_read_block = struct_reader(ApiBlock)
+_decode_blocks = msgspec.json.Decoder(list[ApiBlock]).decode
 
 
 class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -104,9 +104,7 @@ def message_records(context: MessageContext, message: ApiMessage) -> Iterator[Re
 def _block_records(context: MessageContext, message: ApiMessage, content: bytes) -> Iterator[Record | LineProblem]:
     blocks = _read_blocks(content)
     surrounding = [
-        index
-        for index, block in enumerate(blocks)
-        if isinstance(block, ContentBlock) and block.type not in _TOOL_BLOCKS
+        index for index, block in enumerate(blocks) if isinstance(block, ApiBlock) and block.type not in _TOOL_BLOCKS
     ]
     if surrounding and len(surrounding) == len(blocks):
         yield _surrounding_message(context, message, content)
@@ -116,7 +114,7 @@ def _block_records(context: MessageContext, message: ApiMessage, content: bytes)
     if surrounding:
         rest = b"[" + b",".join(slices[index] for index in surrounding) + b"]"
         yield _surrounding_message(context, message, rest)
-    results: list[tuple[int, ContentBlock, bytes]] = []
+    results: list[tuple[int, ApiBlock, bytes]] = []
     for index, (block, raw) in enumerate(zip(blocks, slices, strict=True)):
         if isinstance(block, Untrusted):
             yield context.problem(f".content[{index}]", block.reason, raw)
@@ -127,12 +125,12 @@ def _block_records(context: MessageContext, message: ApiMessage, content: bytes)
     yield from _results(context, results)
 
 
-def _read_blocks(content: bytes) -> list[ContentBlock | Untrusted]:
+def _read_blocks(content: bytes) -> list[ApiBlock | Untrusted]:
     """Decodes all blocks at once; where one of them is malformed, each by itself, with an error in its place."""
     if not has_nul(content):
         with suppress(msgspec.MsgspecError, RecursionError):
             return [*_decode_blocks(content)]
-    blocks: list[ContentBlock | Untrusted] = []
+    blocks: list[ApiBlock | Untrusted] = []
     for raw in array_slices(content):
         try:
             blocks.append(_read_block(raw))
@@ -155,7 +153,7 @@ def _surrounding_message(context: MessageContext, message: ApiMessage, content: 
 
 
 def _call(
-    context: MessageContext, message: ApiMessage, block: ContentBlock, index: int, raw: bytes
+    context: MessageContext, message: ApiMessage, block: ApiBlock, index: int, raw: bytes
 ) -> CallRecord | LineProblem:
     if not block.id or not block.name:
         field = "name" if block.id else "id"
@@ -173,7 +171,7 @@ def _call(
     )
 
 
-def _results(context: MessageContext, results: list[tuple[int, ContentBlock, bytes]]) -> Iterator[Record | LineProblem]:
+def _results(context: MessageContext, results: list[tuple[int, ApiBlock, bytes]]) -> Iterator[Record | LineProblem]:
     """A line has one structured result for all its blocks: it belongs to a block only where that is the only one."""
     is_single = len(results) == 1
     for index, block, raw in results:
@@ -192,7 +190,7 @@ def _results(context: MessageContext, results: list[tuple[int, ContentBlock, byt
         )
 
 
-def _result_records(context: MessageContext, call: str, block: ContentBlock, result: msgspec.Raw) -> Iterator[Record]:
+def _result_records(context: MessageContext, call: str, block: ApiBlock, result: msgspec.Raw) -> Iterator[Record]:
     meta = _read_result_meta(result) if first_byte(result) == b"{" else _NO_META
     content = bytes(block.content)
     yield ResultRecord(

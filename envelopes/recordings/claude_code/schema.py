@@ -61,7 +61,7 @@ class ApiMessage(msgspec.Struct, frozen=True, gc=False):
     content: msgspec.Raw = NOTHING
 
 
-class ContentBlock(msgspec.Struct, frozen=True, gc=False):
+class ApiBlock(msgspec.Struct, frozen=True, gc=False):
     """One element of `message.content`."""
 
     type: str | None = None

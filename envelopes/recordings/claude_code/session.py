@@ -281,7 +281,7 @@ def _superseded(line: SessionLine, call: str, reason: str, content: bytes | None
 
 
 def _bookkeeping(line: SessionLine) -> Records:
-    """The program's own state, which is no part of the conversation."""
+    """The program's own state, which is not part of the conversation."""
     yield from ()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.codecs import content_blocks, holon
-from envelopes.codecs.content_blocks import ContentBlocks
+from envelopes.codecs.content_blocks import ReceiptBlocks
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart
 from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
 from envelopes.text.untrusted_json import Untrusted, dump_json
@@ -204,8 +204,8 @@ def test_what_is_no_envelope_is_refused(document: Any, path: str, reason: str) -
 
 def test_a_receipt_is_one_text_block_and_its_artifacts() -> None:
     receipt = Receipt((TextPart((Segment("Exit ", "label"), Segment("0", "value"))),))
-    assert content_blocks.encode(ContentBlocks(receipt)) == {"content": [{"type": "text", "text": "Exit 0"}]}
-    assert content_blocks.encode(ContentBlocks(receipt, (ArtifactRef("a"),))) == {
+    assert content_blocks.encode(ReceiptBlocks(receipt)) == {"content": [{"type": "text", "text": "Exit 0"}]}
+    assert content_blocks.encode(ReceiptBlocks(receipt, (ArtifactRef("a"),))) == {
         "content": [{"type": "text", "text": "Exit 0"}],
         "artifacts": [{"path": "a"}],
     }
@@ -266,7 +266,7 @@ def test_what_is_no_list_of_blocks_is_refused(document: Any, path: str) -> None:
 
 
 BLOCKS = st.builds(
-    ContentBlocks,
+    ReceiptBlocks,
     st.lists(
         st.builds(lambda text: TextPart((Segment(text, "label"),)), ODD_TEXT)
         | st.builds(lambda data: ImagePart("image/png", data, len(data) * 3 // 4), TEXT)
@@ -280,13 +280,13 @@ BLOCKS = st.builds(
 
 
 @given(BLOCKS)
-def test_any_receipt_comes_back_from_its_blocks(blocks: ContentBlocks) -> None:
+def test_any_receipt_comes_back_from_its_blocks(blocks: ReceiptBlocks) -> None:
     assert content_blocks.decode(content_blocks.encode(blocks)) == blocks
 
 
 @given(st.lists(st.lists(st.builds(Segment, TEXT, st.just("value")), max_size=3), max_size=3))
 def test_a_receipt_of_texts_never_becomes_a_tool_use(texts: list[list[Segment]]) -> None:
     receipt = Receipt(tuple(TextPart(tuple(segments)) for segments in texts))
-    written = content_blocks.encode(ContentBlocks(receipt))
+    written = content_blocks.encode(ReceiptBlocks(receipt))
     assert {block["type"] for block in written["content"]} <= {"text"}  # type: ignore[union-attr,index,call-overload]
     assert content_blocks.decode(written).receipt.text == receipt.text

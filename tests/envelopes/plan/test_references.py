@@ -15,7 +15,7 @@ from envelopes.families.registry import tools
 from envelopes.plan.gates import Admitted, Gates
 from envelopes.plan.references import (
     MAX_DEPTH,
-    Reference,
+    PlanReference,
     Scope,
     UnresolvedReference,
     check_names,
@@ -148,7 +148,7 @@ def test_names_that_nothing_will_give_are_found_before_anything_runs() -> None:
         ("/b/0", "vars", "total"),
         ("/b/0", "binding", "item"),
     ]
-    assert next(find_references(args))[1] == Reference(
+    assert next(find_references(args))[1] == PlanReference(
         "steps", "parse", ("anything", "at", "all"), "$steps.parse.anything.at.all"
     )
     check_names(args, SCOPE)
