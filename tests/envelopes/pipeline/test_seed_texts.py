@@ -278,7 +278,7 @@ def test_startup_input_and_result_metadata_of_a_command_are_those_of_the_tools_p
 
 def test_a_receipt_as_content_blocks_is_what_the_tools_page_calls_canonical() -> None:
     """spec/model.md E-1: the page's `content` array is a codec of ours, the RFC's envelope is what is stored."""
-    blocks = content_blocks.ContentBlocks(
+    blocks = content_blocks.ReceiptBlocks(
         text_receipt((Segment("Process exited with code 0", "headline"),)), (ArtifactRef("artifacts/a/stdout.txt"),)
     )
     document = content_blocks.encode(blocks)
