@@ -63,7 +63,7 @@ def is_blocked(name: str, address: str) -> bool:
 
 
 def count_failure(name: str, address: str) -> None:
-    """Counts per name and address, so that nobody can lock another person out from elsewhere."""
+    """Counts per name and address, so that no one can lock out another person from elsewhere."""
     key = _failures_key(name, address)
     if not cache.add(key, 1, FAILURE_MEMORY_SECONDS):
         try:

@@ -26,7 +26,7 @@ from dashboard.models.runs import (
     RunQuerySet,
 )
 
-# Up to this many runs with a facet or a text are selected by their ids and sorted; more of them are met soon by
+# Up to this many runs with a facet or a text are selected by their ids and sorted; more of them are found soon by
 # walking the list's own index. Either way the work is bounded, whatever the query planner believes.
 FEW_RUNS = 400
 COMMON_SECONDS = 600  # how long a term that more runs have is taken as common
@@ -39,7 +39,7 @@ WHERE g.text MATCH %s AND t.project_id = %s LIMIT %s
 
 
 class FilterTerm(Protocol):
-    """What this module needs of `language.Term`, which imports it."""
+    """The part of `language.Term` that is used here; `language` imports this module."""
 
     @property
     def kind(self) -> str: ...

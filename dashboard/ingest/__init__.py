@@ -1,1 +1,1 @@
-"""A recording on its way in: files and uploads, records gathered by call, rows derived from them."""
+"""Imports recordings: files and uploads, records grouped by call, and the rows that are derived from them."""

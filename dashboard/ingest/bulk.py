@@ -85,7 +85,7 @@ def _sqlite_uuid(value: UUID | None) -> str | None:
 
 @lru_cache(maxsize=1_024)  # the stamp of a line goes into several rows
 def _sqlite_time(value: datetime | None) -> str | None:
-    """As Django's SQLite backend writes it: UTC, without the zone."""
+    """The text that Django's SQLite backend stores: UTC, without the zone."""
     if value is None:
         return None
     return str(value)[:-6] if value.tzinfo is UTC else str(value.astimezone(UTC).replace(tzinfo=None))

@@ -24,7 +24,7 @@ SEVERITY = "owucex"  # the letters of a strip; in a long run each stands for man
 
 
 class CallOutcome(Protocol):
-    """What decides how a call is marked: the same for a Call and for bare rows of its columns."""
+    """The columns that decide how a call is marked; a Call and bare rows of its columns have them alike."""
 
     @property
     def status(self) -> str: ...
@@ -97,7 +97,7 @@ def refresh_related(calls: Collection[UUID], detached: Collection[UUID], *, but:
 
 
 def _load_stats(run: Run) -> RunStats:
-    """Reads plain values and no instances: each batch of a run that goes on does this again."""
+    """Reads plain values instead of instances: every batch of a growing run repeats this."""
     members = RunCall.objects.filter(run=run).order_by("ordinal", "id")
     rows: Any = members.values_list("inherited", *(f"call__{column}" for column in STAT_COLUMNS))
     return compute_stats(run, rows.iterator(chunk_size=2_000))
@@ -108,7 +108,7 @@ def _facets_by_key(run: Run) -> dict[tuple[str, str], RunFacet]:
 
 
 def _save(run: Run, stats: RunStats, *, stored_facets: dict[tuple[str, str], RunFacet]) -> None:
-    """Replaces facets that changed, deletes those that no longer hold, and leaves the others alone."""
+    """Writes the run. Of its facets, only those that changed are replaced or deleted."""
     for column, value in stats.columns.items():
         setattr(run, column, value)
     run.duration_ms = milliseconds_between(run.started_at, run.ended_at or run.last_at) or 0
@@ -184,9 +184,9 @@ def outcome_letter(call: CallOutcome) -> str:
 
 
 def halves_disagree(call: CallOutcome) -> bool:
-    """True when the model was told of a failure that did not happen, or was not told of one that did.
+    """True when the source flagged a failure that did not happen, or did not flag one that did.
 
-    A source without an error flag told it nothing. A command that exits with 1 has failed in both halves.
+    A source without an error flag cannot disagree. A command that exits with 1 has failed in both halves.
     """
     if call.source_error is None or call.status == Call.Status.UNKNOWN:
         return False

@@ -197,7 +197,7 @@ def _later_heads(file: BinaryIO) -> Iterator[bytes]:
 
 
 def explain_unknown_format(path: Path) -> str:
-    """What to do with a file of unknown format, as far as its first bytes tell; else empty."""
+    """Advice for a file of unknown format, from its first bytes; empty when they are not recognised."""
     with open_regular(path) as file:
         head = file.read(HEAD_BYTES)
     if is_blank(head):

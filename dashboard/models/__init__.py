@@ -1,4 +1,4 @@
-"""Rows. A folder of modules by noun; the write path is `dashboard.ingest.write` and nothing else."""
+"""The database models, a module for each subject. Recordings become rows only through `dashboard.ingest.write`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The full outputs behind the previews. An artifact is named by id, never by a path in a URL."""
+"""The full outputs behind the previews. A URL names an artifact by id, never by a path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.models.runs import Call
 
 class ArtifactQuerySet(models.QuerySet["Artifact"]):
     def stored_files(self) -> ArtifactQuerySet:
-        """Artifacts whose content lies in the artifact store."""
+        """Artifacts whose content is a file in the artifact store."""
         return self.filter(observation=None, state=Artifact.State.PRESENT)
 
     def with_call(self) -> ArtifactQuerySet:
@@ -32,7 +32,7 @@ class ArtifactQuerySet(models.QuerySet["Artifact"]):
     def duplicates(self, artifact: Artifact) -> ArtifactQuerySet:
         """Artifacts of the project's other calls with the content of `artifact`, oldest call first.
 
-        Other projects are left out: what they hold must not be visible here.
+        Other projects are left out: their content must not be visible here.
         """
         if not artifact.sha256:
             return self.none()
@@ -47,8 +47,8 @@ class ArtifactQuerySet(models.QuerySet["Artifact"]):
 class Artifact(models.Model):
     """A large field of a recorded result, or a file that the recording names.
 
-    Field: the string at the JSON pointer `pointer` in `observation`, so that a full output is kept once.
-    File: the content lies in the artifact store under `sha256`, or is `missing`, or was `removed`.
+    Field: the string at the JSON pointer `pointer` in `observation`, so that a full output is stored once.
+    File: the content is in the artifact store under `sha256`, or is `missing`, or was `removed`.
     """
 
     class State(models.TextChoices):

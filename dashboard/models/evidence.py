@@ -14,10 +14,10 @@ class ObservationQuerySet(models.QuerySet["Observation"]):
 
 
 class Observation(models.Model):
-    """What one source said about one surface of a call: append-only, byte for byte.
+    """One source's evidence for one surface of a call: append-only, byte for byte.
 
-    `data` is JSON exactly as it stands in the source: never re-encoded, never queried with the
-    database's JSON functions. One observation per surface is `selected`.
+    `data` is JSON exactly as it is in the source: never re-encoded, never queried with the database's JSON functions.
+    One observation per surface is `selected`.
     """
 
     class Surface(models.TextChoices):
@@ -48,7 +48,7 @@ class Observation(models.Model):
 
 
 class Receipt(models.Model):
-    """What the model got for a call, in order; an earlier one may have been replaced or compacted away."""
+    """A text that the model got for a call. An earlier one may have been replaced, or removed by compaction."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     call = models.ForeignKey(Call, models.CASCADE, related_name="receipts")
@@ -71,7 +71,7 @@ class Receipt(models.Model):
 
 
 class CanonicalProjection(models.Model):
-    """The five-key envelope of an observation under one mapping and one policy; rebuilt at will.
+    """The five-key envelope of an observation under one mapping and one policy. Can be rebuilt at any time.
 
     `data` and `cuts` are our own JSON; `document_sha256` is over its RFC 8785 form where that exists.
     """

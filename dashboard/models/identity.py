@@ -1,7 +1,7 @@
-"""Ids that follow from what a thing is, so that meeting it again finds the row that is there.
+"""Derives ids from what a row is of, so that importing the same thing again finds its row.
 
 A call is (project, namespace, external run, external call); a namespace whose call ids are globally
-unique leaves the run out, and so the call joins across files (design.md section 1, Identity).
+unique leaves the run out, so that the call is one row across files (design.md section 1, Identity).
 """
 
 from __future__ import annotations

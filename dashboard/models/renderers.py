@@ -1,4 +1,4 @@
-"""What operators add to the renderers: template variants, which of them are retired, and pasted envelopes."""
+"""Variants that operators write as templates, the retired ones, and envelopes pasted for a preview."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs and calls: metadata only. Payloads are in `surfaces`, one call's at a time.
+"""Runs, their calls, messages and events. Payloads of calls are in `evidence`, so that lists never load them.
 
-Ids are derived from identity (see `dashboard.identity`), so that an import that runs again, or a
-file that copies another's history, meets the rows that are there.
+Ids are derived (see `identity`), so that a second import, or a file that copies another's history, finds the stored
+rows.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Run(models.Model):
     source_format = models.CharField(max_length=64)
     started_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)  # the newest stamp seen
-    ended_at = models.DateTimeField(null=True)  # only when the source says that it ended
+    ended_at = models.DateTimeField(null=True)  # only when the source recorded the end
     plan = models.BinaryField(null=True)  # JSON
 
     # derived, recomputable:
-    sort_at = models.DateTimeField()  # started_at, or when it was taken in
+    sort_at = models.DateTimeField()  # started_at, or the time of the import
     duration_ms = models.BigIntegerField(default=0)
     call_count = models.IntegerField(default=0)  # its own and inherited ones
     own_call_count = models.IntegerField(default=0)
@@ -64,11 +64,11 @@ class Run(models.Model):
     failed_count = models.IntegerField(default=0)
     cut_count = models.IntegerField(default=0)
     unanswered_count = models.IntegerField(default=0)
-    token_count = models.BigIntegerField(default=0)  # of the receipts that stand
+    token_count = models.BigIntegerField(default=0)  # of the current receipts
     token_certainty = models.CharField(max_length=8, default="estimate")
     receipt_characters = models.BigIntegerField(default=0)
-    strip = models.CharField(max_length=120, default="")  # one letter a call, see `strip_of`
-    revision = models.BigIntegerField(default=0)  # raised with every change; the cursor of live pages
+    strip = models.CharField(max_length=120, default="")  # one letter a call, see `run_stats.build_strip`
+    revision = models.BigIntegerField(default=0)  # incremented with every change; the cursor of live pages
 
     objects = RunQuerySet.as_manager()
 
@@ -103,7 +103,7 @@ class Run(models.Model):
 
 
 class RunFacet(models.Model):
-    """One value by which runs are filtered, with the run's sort stamp: a filtered list is an index walk.
+    """One value by which runs are filtered, with the run's sort stamp, so that an index gives a filtered list in order.
 
     Kinds: tool, family, state (failed, cut, unanswered, retried, child, disagree), agent, source, model.
     """
@@ -134,7 +134,7 @@ class CallQuerySet(models.QuerySet["Call"]):
 
 
 class Call(models.Model):
-    """One tool call. Status is what the source's evidence says; `unknown` when nothing answered it."""
+    """One tool call. `status` follows from the recorded evidence; `unknown` when there is no answer."""
 
     class Status(models.TextChoices):
         SUCCESS = "success"
@@ -150,7 +150,7 @@ class Call(models.Model):
     family = models.CharField(max_length=32)
     step = models.CharField(max_length=200, default="")
     attempt = models.IntegerField(default=1)
-    origin = models.CharField(max_length=8, default="message")  # message | progress | answer, where only that was met
+    origin = models.CharField(max_length=8, default="message")  # message | progress | answer: its best record
     child_run = models.UUIDField(null=True)
     source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+")
     line = models.BigIntegerField(default=0)
@@ -166,8 +166,8 @@ class Call(models.Model):
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     duration_ms = models.BigIntegerField(null=True)  # between the two stamps; a wait for permission included
-    tool_ms = models.BigIntegerField(null=True)  # the tool's own measure, where the source has one
-    is_waiting = models.BooleanField(default=False)  # the time was a person's: asked, or refused
+    tool_ms = models.BigIntegerField(null=True)  # measured by the tool itself, if recorded
+    is_waiting = models.BooleanField(default=False)  # waited for a person: a question, or a refusal
 
     args_bytes = models.BigIntegerField(default=0)
     result_bytes = models.BigIntegerField(default=0)
@@ -179,9 +179,9 @@ class Call(models.Model):
     tokens = models.BigIntegerField(default=0)
     token_certainty = models.CharField(max_length=8, default="estimate")
     output_lines = models.BigIntegerField(default=0)  # lines of the complete output
-    seen_lines = models.BigIntegerField(default=0)  # of those, in the receipt that stands
+    seen_lines = models.BigIntegerField(default=0)  # of those, in the current receipt
     is_cut = models.BooleanField(default=False)
-    is_superseded = models.BooleanField(default=False)  # its first receipt no longer stands
+    is_superseded = models.BooleanField(default=False)  # its first receipt was replaced or removed
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
     objects = CallQuerySet.as_manager()
@@ -201,7 +201,7 @@ class Call(models.Model):
 
     @property
     def wait_ms(self) -> int | None:
-        """What of the duration was not the tool's own work; None when nobody measured that."""
+        """The part of the duration that was not the tool's own work; None when that was not measured."""
         if self.duration_ms is None:
             return None
         if self.is_waiting:
@@ -217,7 +217,7 @@ HALVES_DISAGREE = ~UNANSWERED & ((Q(source_error=True) & ~_RESULT_FAILED) | (Q(s
 
 
 class RunCall(models.Model):
-    """A call stands in a run; `inherited` when the run copied it from another's history."""
+    """Lists a call in a run; `inherited` when the run copied it from the history of another."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="members")
     call = models.ForeignKey(Call, models.CASCADE, related_name="memberships")
@@ -233,7 +233,7 @@ class RunCall(models.Model):
 
 
 class Message(models.Model):
-    """What stood around the calls. `data` is JSON: a string, or a list of blocks."""
+    """A message between the calls. `data` is JSON: a string, or a list of blocks."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="messages")
@@ -271,7 +271,7 @@ class Event(models.Model):
 
 
 class SavedView(models.Model):
-    """A filter as it stands in the search bar, and a sort of the Runs page; seen by the whole project."""
+    """A filter and sort order of the Runs page, saved under a name for the whole project."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="saved_views")
     name = models.CharField(max_length=60)

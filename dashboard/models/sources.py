@@ -1,4 +1,4 @@
-"""Where records came from, kept whole; and what could not be taken in."""
+"""The files that records came from, their raw bytes, and the lines that could not be imported."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class Source(models.Model):
     """One file as far as it was read. `offset` is the byte behind the last whole line.
 
-    A file is the same one again when the bytes around `offset` hash to what they did (`prefix_sha256`
-    covers its first 4 KiB and the last 4 KiB before `offset`): a copy under another name adds
-    nothing, and a fork that shares only its beginning is a source of its own.
+    A file continues the source when the bytes around `offset` have the same hash (`prefix_sha256` covers the first
+    4 KiB and the last 4 KiB before `offset`): a copy under another name adds nothing, and a fork that shares only the
+    beginning is a source of its own.
     """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="sources")
@@ -26,16 +26,16 @@ class Source(models.Model):
     namespace = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    # How far the file was read:
+    # progress:
     inode = models.BigIntegerField(default=0)
-    head_sha256 = models.CharField(max_length=64, default="")  # of its first line: finds a copy again
+    head_sha256 = models.CharField(max_length=64, default="")  # of its first line; finds copies
     offset = models.BigIntegerField(default=0)
     prefix_sha256 = models.CharField(max_length=64, default="")
     ends_open = models.BooleanField(default=False)  # the last line was whole JSON but had no newline yet
-    left_bytes = models.BigIntegerField(default=0)  # bytes of an incomplete last line, not taken in
-    state = models.BinaryField(default=b"{}")  # the reader's own memory, JSON
+    left_bytes = models.BigIntegerField(default=0)  # bytes of an incomplete last line, not imported
+    state = models.BinaryField(default=b"{}")  # of the reader between batches, JSON
 
-    # What was found, for the report and for `accepted + rejected + blank = lines`:
+    # counts for the report; accepted + rejected + blank = lines:
     accepted = models.BigIntegerField(default=0)
     rejected = models.BigIntegerField(default=0)
     blank = models.BigIntegerField(default=0)
@@ -62,7 +62,7 @@ class Source(models.Model):
 
 
 class SourceChunk(models.Model):
-    """Raw bytes [offset, offset + size) of a source, zstd. Agents delete their logs after weeks."""
+    """The raw bytes [offset, offset + size) of a source, zstd: agents delete their logs after weeks."""
 
     source = models.ForeignKey(Source, models.CASCADE, related_name="chunks")
     offset = models.BigIntegerField()
@@ -78,7 +78,7 @@ class SourceChunk(models.Model):
 
 
 class Problem(models.Model):
-    """A line, or a part of one, that was refused. Nothing good beside it is lost."""
+    """A refused line or part of a line. The other lines of the file are imported."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="problems")
     source = models.ForeignKey(Source, models.CASCADE, related_name="problems", null=True)
@@ -87,8 +87,8 @@ class Problem(models.Model):
     path = models.CharField(max_length=500)
     reason = models.CharField(max_length=1000)
     raw = models.BinaryField()
-    raw_size = models.BigIntegerField()  # of the whole line; `raw` holds at most its first 64 KiB
-    is_incomplete = models.BooleanField(default=False)  # a last line without its end; goes when the end comes
+    raw_size = models.BigIntegerField()  # of the whole line; `raw` has at most its first 64 KiB
+    is_incomplete = models.BooleanField(default=False)  # a last line without its end; deleted when the end is written
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -20,7 +20,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(username=options["name"], is_active=True).first()
         if user is None:
-            raise CommandError(f"There is no user {options['name']!r}. `create_user {options['name']}` makes one.")
+            raise CommandError(f"There is no user {options['name']!r}. `create_user {options['name']}` creates one.")
         print_new_link(
             self.stdout,
             user,
