@@ -1,43 +1,65 @@
-"""Claude Code's Bash, PowerShell and BashOutput, as recorded from 2.0 to 2.1.
+"""Claude Code's Bash, PowerShell and BashOutput, as recorded from 2.0 to 2.1, and where their receipts come from.
 
 A command that ends with zero leaves `{stdout, stderr, interrupted, isImage, …}` and no exit code;
 one that does not leaves the string `Error: Exit code N` and both streams as one text. `BashOutput`
-leaves `{shellId, status, exitCode, stdout, stderr, …}`.
+leaves `{shellId, status, exitCode, stdout, stderr, …}`. Their receipts:
+
+    Bash        stdout without leading blank lines, a newline, stderr; trimmed as JavaScript trims;
+                or one of the two alone, where nothing else is written
+    too long    `<persisted-output>` with a preview of the head, or `... [40 lines truncated] ...`
+                between head and tail
+    Exit code   the recorded string without its `Error: `
+    BashOutput  one tag a field
+
+What the runtime adds (the background sentence, reminders) is linked only where it holds a field.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.alignment.failures import FailureText, find_failure_text, read_failure
-from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity
-from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, outcome
+from envelopes.alignment.failures import (
+    FailureText,
+    align_failure,
+    error_prefix_length,
+    find_failure_text,
+    read_failure,
+)
+from envelopes.alignment.lenient_structs import RecordedObject, reading
+from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity, ToolMapping
+from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, match_once, match_prefix
+from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, command_outcome
 from envelopes.schema.follow_up_handles import TaskHandle
-from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summarize
+from envelopes.schema.result import CompleteOutput, JsonValue, ToolError
 from envelopes.text.outline import outline_text
 
-STREAM_MEMBERS = ("stdout", "stderr")
+AGENT = "claude-code"
+STREAMS = ("stdout", "stderr")
 EXIT_CODE = re.compile(r"Exit code (-?[0-9]{1,10})(?:\n|$)")
 SOURCE_CUT = re.compile(r"\n\n\.\.\. \[\d+ (?:lines|characters) truncated\] \.\.\.(?:\n|$)")
+INLINE_CUT = re.compile(r"\n\n\.\.\. \[(\d+) (lines|characters) truncated\] \.\.\.(?:\n\n|\Z)")
 BACKGROUND = re.compile(r"Command [\w ()-]{0,80}background[\w ]{0,80} with ID: (?P<id>[\w-]+)")
 PERSISTED = re.compile(
     r"<persisted-output>\nOutput too large \([^)]*\)\. Full output saved to: (?P<path>[^\n]+)\n\n"
     r"Preview \(first [^)]*\):\n(?P<preview>.*?)(?:\n\.\.\.)?\n</persisted-output>",
     re.DOTALL,
 )
+JS_SPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+LEADING_BLANK_LINES = re.compile(rf"(?:[{JS_SPACE}]*\n)+")
+LEADING_SPACE = re.compile(rf"[{JS_SPACE}]+")
+BACKGROUND_TAGS = (("status", "/status"), ("exit_code", "/exitCode"), ("stdout", "/stdout"), ("stderr", "/stderr"))
 
 
-Fact: TypeAlias = tuple[str, str, JsonValue]  # recorded pointer, canonical member, what was read there
-
-
-def read_command(evidence: Evidence) -> Reading:
-    """Bash and PowerShell."""
+def _read_command(evidence: Evidence) -> Reading:
+    """Reads Bash and PowerShell."""
     recorded = RecordedObject(evidence.result)
-    if recorded.has_any(STREAM_MEMBERS):
+    if recorded.has_any(STREAMS):
         return _read_streams(evidence, recorded)
     failure = find_failure_text(evidence)
     exited = EXIT_CODE.match(failure.text) if failure else None
@@ -46,10 +68,10 @@ def read_command(evidence: Evidence) -> Reading:
     return read_failure(evidence) or _read_text(evidence)
 
 
-def read_background(evidence: Evidence) -> Reading:
-    """BashOutput: a look at a command that was sent to the background."""
+def _read_background(evidence: Evidence) -> Reading:
+    """Reads BashOutput: a look at a command that was sent to the background."""
     recorded = RecordedObject(evidence.result)
-    if not recorded.has_any(STREAM_MEMBERS):
+    if not recorded.has_any(STREAMS):
         return read_failure(evidence) or _read_text(evidence)
     status = recorded.text("status") or "unknown"
     result = CommandResult(
@@ -60,19 +82,20 @@ def read_background(evidence: Evidence) -> Reading:
         task=TaskHandle(kind=COMMAND_TASK, task_id=recorded.text("shellId") or "", status=status),
         cut_by_source=_is_cut(recorded),
     )
-    links = _links(
-        *_stream_facts(result),
-        ("/exitCode", "exit_status", result.exit_status),
-        ("/shellId", "task_handle/task_id", recorded.text("shellId")),
-        ("/status", "task_handle/status", recorded.text("status")),
-    )
-    return _reading(evidence, result, "structured", links, _output_fields(recorded))
+    links = {
+        **_link_streams(result),
+        **({} if result.exit_status is None else {"/exitCode": "/result/exit_status"}),
+        **({"/shellId": "/result/task_handle/task_id"} if recorded.text("shellId") else {}),
+        **({"/status": "/result/task_handle/status"} if recorded.text("status") else {}),
+    }
+    return reading(evidence, result, command_outcome(result), links=links, outputs=_output_fields(recorded))
 
 
 def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
     """An interruption is a failure where the agent flagged it as one; what ran until then is in `details`."""
     task = recorded.text("backgroundTaskId")
     saved = recorded.text("persistedOutputPath")
+    saved_size = recorded.integer("persistedOutputSize") if saved else None
     result = CommandResult(
         disposition="promoted_to_task" if task else "completed",
         stdout=recorded.text("stdout") or "",
@@ -81,29 +104,34 @@ def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
         interpretation=recorded.text("returnCodeInterpretation") or None,
         is_image=bool(recorded.flag("isImage")),
         task=TaskHandle(kind=COMMAND_TASK, task_id=task) if task else None,
-        saved_output=SavedOutput(path=saved, size=recorded.integer("persistedOutputSize")) if saved else None,
+        saved_output=SavedOutput(path=saved, size=saved_size) if saved else None,
         cut_by_source=_is_cut(recorded),
     )
     fidelity: ResultFidelity = "bounded" if result.cut_by_source else "structured"
     if result.interrupted and evidence.is_error:
-        return _interrupted(evidence, result, fidelity)
-    links = _links(
-        *_stream_facts(result),
-        ("/interrupted", "interrupted", result.interrupted),
-        ("/isImage", "image", result.is_image),
-        ("/returnCodeInterpretation", "interpretation", result.interpretation),
-        ("/backgroundTaskId", "task_handle/task_id", task),
-        ("/persistedOutputPath", "saved_output/path", saved),
-        ("/persistedOutputSize", "saved_output/size", recorded.integer("persistedOutputSize") if saved else None),
-    )
-    return _reading(evidence, result, fidelity, links, () if result.is_image else _output_fields(recorded))
+        return _read_interrupted(evidence, result, fidelity)
+    # Only what was recorded has a place in the canonical result.
+    links = _link_streams(result) | {
+        pointer: f"/result/{field}"
+        for pointer, field, is_recorded in (
+            ("/interrupted", "interrupted", result.interrupted),
+            ("/isImage", "image", result.is_image),
+            ("/returnCodeInterpretation", "interpretation", result.interpretation),
+            ("/backgroundTaskId", "task_handle/task_id", task),
+            ("/persistedOutputPath", "saved_output/path", saved),
+            ("/persistedOutputSize", "saved_output/size", saved_size is not None),
+        )
+        if is_recorded
+    }
+    outputs = () if result.is_image else _output_fields(recorded)
+    return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, fidelity=fidelity)
 
 
-def _interrupted(evidence: Evidence, result: CommandResult, fidelity: ResultFidelity) -> Reading:
-    said = "command was interrupted before it finished"
-    streams = {name: text for name in ("stdout", "stderr") if (text := getattr(result, name))}
-    error = ToolError(kind="cancelled", message=said, details=streams or None, retryable=True)
-    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=said, error=error)
+def _read_interrupted(evidence: Evidence, result: CommandResult, fidelity: ResultFidelity) -> Reading:
+    message = "command was interrupted before it finished"
+    streams = {name: text for name in STREAMS if (text := getattr(result, name))}
+    error = ToolError(kind="cancelled", message=message, details=streams or None, retryable=True)
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
     links = {f"/{name}": "/error/details" for name in streams} | {"/interrupted": "/error/kind"}
     outputs = tuple(OutputField(f"/{name}") for name in streams)
     return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs)
@@ -115,79 +143,160 @@ def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) 
     result = CommandResult(
         exit_status=int(exited[1]), combined=output, cut_by_source=SOURCE_CUT.search(output) is not None
     )
-    if failure.offset is None:
-        return _reading(evidence, result, failure.fidelity)
-    if not output:
-        return _reading(evidence, result, failure.fidelity, {"": "/result/exit_status"})
+    summary = command_outcome(result)
+    if failure.offset is None or not output:
+        links = {} if failure.offset is None else {"": "/result/exit_status"}
+        return reading(evidence, result, summary, links=links, fidelity=failure.fidelity)
     line = FieldSlice("", failure.offset, failure.offset + exited.end(), "/result/exit_status")
-    found = _reading(
-        evidence,
-        result,
-        failure.fidelity,
-        {"": "/result/combined_output_preview"},
-        (OutputField("", start=line.end),) if output.strip() else (),
-    )
-    return msgspec.structs.replace(found, slices=(line,))
+    outputs = (OutputField("", start=line.end),) if output.strip() else ()
+    links = {"": "/result/combined_output_preview"}
+    read = reading(evidence, result, summary, links=links, outputs=outputs, fidelity=failure.fidelity)
+    return msgspec.structs.replace(read, slices=(line,))
 
 
 def _read_text(evidence: Evidence) -> Reading:
-    """A string that is no failure, JSON of an unknown shape, or the receipt's text alone."""
-    links = {"": "/result/combined_output_preview"}
+    """Reads a string that is no failure, JSON of an unknown shape, or the receipt's text alone."""
     if isinstance(evidence.result, str):
-        links = links if evidence.result else {}
-        return _reading(evidence, CommandResult(combined=evidence.result), "stringified", links, (OutputField(""),))
+        result = CommandResult(combined=evidence.result)
+        links = {"": "/result/combined_output_preview"} if evidence.result else {}
+        outputs, summary = (OutputField(""),), command_outcome(result)
+        return reading(evidence, result, summary, links=links, outputs=outputs, fidelity="stringified")
     if evidence.result is not None:
-        return _reading(evidence, CommandResult(combined=outline_text(evidence.result)), "structured")
+        result = CommandResult(combined=outline_text(evidence.result))
+        return reading(evidence, result, command_outcome(result), links={})
     if evidence.receipt_text is None:
-        return _reading(evidence, CommandResult(), "absent")
-    return _reading(evidence, _from_receipt(evidence.receipt_text), "parsed_from_receipt")
-
-
-def _from_receipt(receipt: str) -> CommandResult:
+        return reading(evidence, CommandResult(), "no result was recorded", links={}, fidelity="absent")
+    receipt = evidence.receipt_text
     if background := BACKGROUND.match(receipt):
-        return CommandResult(
-            disposition="promoted_to_task", task=TaskHandle(kind=COMMAND_TASK, task_id=background["id"])
-        )
-    if persisted := PERSISTED.match(receipt):
+        task = TaskHandle(kind=COMMAND_TASK, task_id=background["id"])
+        result = CommandResult(disposition="promoted_to_task", task=task)
+    elif persisted := PERSISTED.match(receipt):
         saved = SavedOutput(path=persisted["path"])
-        return CommandResult(combined=persisted["preview"], saved_output=saved, cut_by_source=True)
-    return CommandResult(combined=receipt, cut_by_source=SOURCE_CUT.search(receipt) is not None)
+        result = CommandResult(combined=persisted["preview"], saved_output=saved, cut_by_source=True)
+    else:
+        result = CommandResult(combined=receipt, cut_by_source=SOURCE_CUT.search(receipt) is not None)
+    return reading(evidence, result, command_outcome(result), links={}, fidelity="parsed_from_receipt")
 
 
-def _reading(
-    evidence: Evidence,
-    result: CommandResult,
-    fidelity: ResultFidelity,
-    links: dict[str, str] | None = None,
-    outputs: tuple[OutputField, ...] = (),
-) -> Reading:
-    said = "no result was recorded" if fidelity == "absent" else outcome(result)
-    complete = CompleteOutput(tool_name=evidence.tool, status="success", summary_text=summarize(said), result=result)
-    return Reading(build=lambda: complete, fidelity=fidelity, links=links or {}, outputs=outputs)
-
-
-def _stream_facts(result: CommandResult) -> tuple[Fact, Fact]:
+def _link_streams(result: CommandResult) -> dict[str, str]:
     first = "stdout" if result.disposition == "completed" else "initial_output"
-    return ("/stdout", f"{first}_preview", result.stdout), ("/stderr", "stderr_preview", result.stderr)
-
-
-def _links(*facts: Fact) -> dict[str, str]:
-    """Only of what was recorded: an empty or absent member has no place in the canonical result."""
-    return {
-        pointer: f"/result/{target}"
-        for pointer, target, value in facts
-        if value is not None and value is not False and value != ""
-    }
+    fields = (("/stdout", first, result.stdout), ("/stderr", "stderr", result.stderr))
+    return {pointer: f"/result/{name}_preview" for pointer, name, text in fields if text}
 
 
 def _output_fields(recorded: RecordedObject) -> tuple[OutputField, ...]:
-    return tuple(OutputField(f"/{name}") for name in ("stdout", "stderr") if (recorded.text(name) or "").strip())
+    return tuple(OutputField(f"/{name}") for name in STREAMS if (recorded.text(name) or "").strip())
 
 
 def _is_cut(recorded: RecordedObject) -> bool:
     """Later releases keep 30,000 characters of stdout and name the file with the rest."""
-    streams = [recorded.text(name) or "" for name in ("stdout", "stderr")]
+    streams = [recorded.text(name) or "" for name in STREAMS]
     size = recorded.integer("persistedOutputSize")
     if size is not None and size > sum(len(text.encode("utf-8", "replace")) for text in streams):
         return True
     return any(SOURCE_CUT.search(text) for text in streams)
+
+
+def _align_command(evidence: Evidence, text: str) -> list[Span]:
+    composed, streams = _compose(evidence.result)
+    spans = _align_output(composed, text) if composed.text else []
+    if not spans and isinstance(evidence.result, dict):
+        # Some runtimes leave a stream out: a receipt that is the other one, to the character, comes from there.
+        alone = next((stream for stream in streams if stream.text == text), None)
+        spans = ComposedText([alone]).spans(0, 0, len(text)) if alone else []
+    end = max((span.end for span in spans), default=0)
+    return [*spans, *_align_sentences(evidence.result, text, end)] or align_failure(evidence, text)
+
+
+def _align_background(evidence: Evidence, text: str) -> list[Span]:
+    """`<status>…</status>`, an empty line, `<exit_code>…</exit_code>` and so on, in this order."""
+    if not isinstance(evidence.result, dict):
+        return align_failure(evidence, text)
+    spans: list[Span] = []
+    at = 0
+    for tag, pointer in BACKGROUND_TAGS:
+        if span := _align_tag(text, at, tag, pointer, evidence.result.get(pointer[1:])):
+            spans.append(span)
+            at = text.index(f"</{tag}>", span.end) + len(f"</{tag}>\n\n")
+    return spans
+
+
+def _compose(result: JsonValue) -> tuple[ComposedText, list[ComposedPiece]]:
+    """The text that the agent wrote before it shortened anything, and the trimmed streams that it is made of."""
+    if isinstance(result, str):
+        offset = error_prefix_length(result)
+        exited = EXIT_CODE.match(result, offset)
+        output = exited.end() if exited else offset
+        line = [ComposedPiece("", result[offset:output], offset)] if output > offset else []
+        return ComposedText([*line, ComposedPiece("", result[output:], output)]), []
+    streams = list(_trimmed_streams(RecordedObject(result)))
+    breaks = [ComposedPiece(None, "\n")] if len(streams) > 1 else []
+    return ComposedText([*streams[:1], *breaks, *streams[1:]]), streams
+
+
+def _trimmed_streams(recorded: RecordedObject) -> Iterator[ComposedPiece]:
+    for name in STREAMS:
+        text, pointer = recorded.text(name) or "", f"/{name}"
+        start, end = _trim(pointer, text)
+        if start < end:
+            yield ComposedPiece(pointer, text[start:end], start)
+
+
+def _trim(pointer: str, text: str) -> tuple[int, int]:
+    leading = (LEADING_BLANK_LINES if pointer == "/stdout" else LEADING_SPACE).match(text)
+    return leading.end() if leading else 0, len(text.rstrip(JS_SPACE))
+
+
+def _align_output(composed: ComposedText, text: str) -> list[Span]:
+    """Whole, or the head in a preview, or head and tail around a cut; else nothing."""
+    length = len(composed.text)
+    if text.startswith(composed.text) and text[length : length + 1] in ("", "\n"):
+        return composed.spans(0, 0, length)
+    if persisted := PERSISTED.match(text):
+        preview = persisted["preview"]
+        is_head = preview and composed.text.startswith(preview)
+        return composed.spans(persisted.start("preview"), 0, len(preview)) if is_head else []
+    # Before the marker the receipt must be the beginning of the output, behind it its end.
+    cuts = list(INLINE_CUT.finditer(text))
+    head = _common_length(text, composed.text) if cuts else 0
+    tail = _common_length(text[::-1], composed.text[::-1]) if cuts else 0
+    for cut in cuts:
+        behind = len(text) - cut.end()
+        if cut.start() <= head and behind <= tail and cut.start() + behind <= length:
+            return [*composed.spans(0, 0, cut.start()), *composed.spans(cut.end(), length - behind, length)]
+    return []
+
+
+def _common_length(text: str, value: str) -> int:
+    common = match_prefix(text, 0, value, "")
+    return common.end if common else 0
+
+
+def _align_sentences(result: JsonValue, text: str, start: int) -> list[Span]:
+    """The task's id, from `start`, and the saved file's path in the sentences that the runtime adds."""
+    spans = []
+    sentences = (("backgroundTaskId", "ID: {}", start), ("persistedOutputPath", "saved to: {}\n", 0))
+    for name, sentence, at in sentences:
+        value = RecordedObject(result).text(name)
+        if value and (span := match_once(text, sentence.format(value), f"/{name}", start=at)):
+            begin = span.start + sentence.index("{")
+            spans.append(Span(begin, begin + len(value), f"/{name}", 0, len(value)))
+    return spans
+
+
+def _align_tag(text: str, at: int, tag: str, pointer: str, value: JsonValue) -> Span | None:
+    if value is None or isinstance(value, list | dict):
+        return None
+    start, end = _trim("/stderr", value) if isinstance(value, str) else (0, 0)
+    shown = value[start:end] if isinstance(value, str) else str(value)
+    for opening, closing in ((f"<{tag}>", f"</{tag}>"), (f"<{tag}>\n", f"\n</{tag}>")):
+        if shown and text.startswith(opening + shown + closing, at):
+            begin = at + len(opening)
+            return Span(begin, begin + len(shown), pointer, start, end)
+    return None
+
+
+MAPPINGS = (
+    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=2, read=_read_command, align=_align_command),
+    ToolMapping(agent=AGENT, tools=("BashOutput",), version=1, read=_read_background, align=_align_background),
+)

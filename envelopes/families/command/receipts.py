@@ -9,43 +9,60 @@ Artifacts:                          [2] make test
 artifacts/… (whole stdout)          exit=2
                                     stderr:
                                     …
+
+Three renderers show a stream in three ways:
+
+receipt     one JSON document on one line is laid out for reading, anything else is verbatim (RFC-102)
+json_aware  the same for JSON of any layout, and for each line that is JSON by itself
+tail_first  of a stream that was cut, the end comes before the beginning: failures are reported there
+
+Text that was laid out anew points at its field without a range, and its title says so. Only the white space between
+tokens changes: numbers, escapes, the order of names and repeated names stay as they were written, which decoding and
+encoding again would not keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
-from envelopes.families.command.batch import COUNTED, SKIPPED
-from envelopes.families.command.streams import Show, Stream, json_aware, readable, tail_first, verbatim
+import msgspec
+
+from envelopes.families.command.results import SKIPPED, STATUSES
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
     headline,
     label,
     line_break,
-    member_line,
+    marker,
+    member_lines,
+    phrase,
     shortened_line,
+    text_value,
     value,
 )
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
 from envelopes.schema.variant import Renderer
 from envelopes.text.fit_receipt import fit
+from envelopes.text.preview import split_lines
 
-STREAMS = {
+TITLES = {
     "initial_output": "Initial output",
     "stdout": "stdout",
     "stderr": "stderr",
     "combined_output": "Output (stdout and stderr were recorded as one)",
 }
-NOTES = (
+NOTE_LINES = (
     ("Task", "task_handle/task_id"),
     ("Meaning", "interpretation"),
     ("Whole output kept by the agent", "saved_output/path"),
 )
-RUNNING = (
+RUNNING_LINES = (
     ("Status", "task_handle/status"),
     ("Summary", "summary"),
     ("Command", "command"),
@@ -53,49 +70,75 @@ RUNNING = (
     ("Shell", "shell"),
     ("Instructions", "instructions"),
 )
-DETAILS = (("Workdir", "workdir"), ("Execution root", "root"), ("Current directory", "cwd"), ("Shell", "shell"))
+ERROR_DETAILS = (("Workdir", "workdir"), ("Execution root", "root"), ("Current directory", "cwd"), ("Shell", "shell"))
 NO_OUTPUT = {
     "completed": "No output was captured.",
     "promoted_to_task": "Initial output:\n(none captured)",
     "already_running": "No output yet.",
 }
+INDENT = "  "
+_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|[{}\[\],:]|[^\s{}\[\],:\"]+", re.DOTALL)
+_CLOSING = {"{": "}", "[": "]"}
+_MARKER = re.compile(
+    r"\.\.\.\n\[output truncated: showing first (\d+) and last (\d+) of (\d+) (lines|characters)\]\n\.\.\.\n"
+)
 
 
-def receipt_with(show: Show, *, when_too_long: Show) -> Renderer:
-    """`when_too_long` shows the streams instead where `show` would pass the policy."""
+class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
+    """`text` is the canonical preview at `pointer`; `is_cut` when the projection shortened it."""
+
+    title: str
+    text: str
+    pointer: str
+    is_cut: bool
+
+    def slice(self, start: int, end: int) -> Segment:
+        return text_value(self.text[start:end], self.pointer, start, role="preview")
+
+
+class CutPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """A preview taken apart at its marker: text[:head_end] and text[tail_start:] are the output's own."""
+
+    head_end: int
+    tail_start: int
+    first: int
+    last: int
+    total: int
+    unit: str
+
+
+Show: TypeAlias = Callable[[OutputStream], Iterable[Segment]]
+
+
+def _receipt_renderer(show: Show, *, when_too_long: Show) -> Renderer:
+    """A renderer that shows the streams by `show`, or by `when_too_long` where that would pass the policy."""
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error:
-            error = error_receipt(canonical, DETAILS)
-            return fit(error, policy, tail=artifact_lines(canonical))
+            return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical))
         body, tail = list(_outcome(canonical, show)), _artifacts(canonical)
         if sum(len(segment.text) for segment in [*body, *tail]) > policy.characters:
             body = list(_outcome(canonical, when_too_long))
-        whole = _closed_up([*body, *tail])
+        whole = _close_up([*body, *tail])
         return fit(whole[: len(body)], policy, tail=whole[len(body) :])
 
     return render
 
 
-# Laid out JSON is longer: where it does not fit, the compact text shows more.
-RENDERERS: dict[str, Renderer] = {
-    "receipt": receipt_with(readable, when_too_long=verbatim),
-    "tail_first": receipt_with(tail_first, when_too_long=tail_first),
-    "json_aware": receipt_with(json_aware, when_too_long=verbatim),
-}
-
-
 def _outcome(canonical: CanonicalResult, show: Show) -> Iterator[Segment]:
     result: dict[str, Any] = canonical.result if isinstance(canonical.result, dict) else {}
-    yield from _batch(canonical, result, show) if "items" in result else _command(canonical, result, show)
+    return _batch(canonical, result, show) if "items" in result else _command(canonical, result, show)
 
 
 def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> Iterator[Segment]:
     yield _headline(result)
-    for title, member in (*NOTES, *RUNNING) if result.get("disposition") == "already_running" else NOTES:
-        if member.partition("/")[0] in result:
-            yield from member_line(canonical, title, f"/result/{member}")
-    yield from _length_note(result)
+    yield from member_lines(canonical, NOTE_LINES)
+    if result.get("disposition") == "already_running":
+        yield from member_lines(canonical, RUNNING_LINES)
+    match result:
+        case {"command_diagnostics": {"exceeds_soft_threshold": True, "cmd_char_count": count}}:
+            yield line_break()
+            yield label(f"Note: the command text has {count} characters; keep a script this long in a file and run it.")
     streams = list(_streams(result, "/result"))
     for stream in streams:
         yield line_break(2)
@@ -120,95 +163,181 @@ def _headline(result: dict[str, Any]) -> Segment:
     return headline("Command finished; no exit code was recorded", "/result/exit_status")
 
 
-def _length_note(result: dict[str, Any]) -> Iterator[Segment]:
-    match result:
-        case {"command_diagnostics": {"exceeds_soft_threshold": True, "cmd_char_count": count}}:
-            yield line_break()
-            yield label(f"Note: the command text has {count} characters; keep a script this long in a file and run it.")
-
-
-def _streams(result: dict[str, Any], pointer: str) -> Iterator[Stream]:
-    for name, title in STREAMS.items():
+def _streams(result: dict[str, Any], pointer: str) -> Iterator[OutputStream]:
+    for name, title in TITLES.items():
         if text := result.get(f"{name}_preview"):
             is_cut = f"{name}_artifact" in result
-            yield Stream(title=title, text=text, pointer=f"{pointer}/{name}_preview", is_cut=is_cut)
+            yield OutputStream(title=title, text=text, pointer=f"{pointer}/{name}_preview", is_cut=is_cut)
 
 
 def _batch(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> Iterator[Segment]:
-    yield headline(
-        f"Batch completed {result['completed_count']}/{result['item_count']} commands", "/result/completed_count"
-    )
-    for status in COUNTED[1:]:
+    counts = f"{result['completed_count']}/{result['item_count']}"
+    yield headline(f"Batch completed {counts} commands", "/result/completed_count")
+    for status in STATUSES[1:]:
         if result[f"{status}_count"]:
-            yield label(", ")
-            yield value(canonical, f"/result/{status}_count")
-            yield label(f" {status}")
+            yield from phrase(canonical, f", {{{status}_count}} {status}")
     for index, item in enumerate(result["items"]):
         yield from _item(canonical, item, f"/result/items/{index}", show)
     if omitted := result.get("items_omitted"):
         yield line_break(2)
-        yield Segment(f"[showing first {len(result['items'])} of {len(result['items']) + omitted} commands]", "marker")
+        yield marker(f"[showing first {len(result['items'])} of {len(result['items']) + omitted} commands]")
 
 
 def _item(canonical: CanonicalResult, item: dict[str, Any], pointer: str, show: Show) -> Iterator[Segment]:
-    yield line_break(2)
-    yield label("[")
-    yield value(canonical, f"{pointer}/index")
-    yield label("] ")
-    yield value(canonical, f"{pointer}/cmd")
-    yield line_break()
-    yield from _verdict(canonical, item, pointer)
+    yield from phrase(canonical, "\n\n[{index}] {cmd}\n", pointer)
+    has_exited = isinstance((item.get("result") or {}).get("exit_status"), int)
+    if has_exited:
+        yield from phrase(canonical, "exit={result/exit_status}", pointer)
+    if item.get("error_kind") == SKIPPED:
+        yield label("skipped=")
+        yield value(canonical, f"{pointer}/error_kind", "stop_on_error")
+    elif "error_kind" in item:
+        yield label(f"{'  ' if has_exited else ''}{item['status']}=")
+        words = "{error_kind}: {error_message}" if "error_message" in item else "{error_kind}"
+        yield from phrase(canonical, words, pointer)
+    elif not has_exited:
+        yield value(canonical, f"{pointer}/status")
     if "duration_ms" in item:
-        yield label("  duration=")
-        yield value(canonical, f"{pointer}/duration_ms")
-        yield label(" ms")
+        yield from phrase(canonical, "  duration={duration_ms} ms", pointer)
     for stream in _streams(item.get("result") or {}, f"{pointer}/result"):
         yield line_break()
         yield from show(stream)
 
 
-def _verdict(canonical: CanonicalResult, item: dict[str, Any], pointer: str) -> Iterator[Segment]:
-    exited = isinstance((item.get("result") or {}).get("exit_status"), int)
-    if exited:
-        yield label("exit=")
-        yield value(canonical, f"{pointer}/result/exit_status")
-    if item.get("error_kind") == SKIPPED:
-        yield label("skipped=")
-        yield value(canonical, f"{pointer}/error_kind", "stop_on_error")
-    elif "error_kind" in item:
-        yield label(f"{'  ' if exited else ''}{item['status']}=")
-        yield value(canonical, f"{pointer}/error_kind")
-        if "error_message" in item:
-            yield label(": ")
-            yield value(canonical, f"{pointer}/error_message")
-    elif not exited:
-        yield value(canonical, f"{pointer}/status")
-
-
 def _artifacts(canonical: CanonicalResult) -> list[Segment]:
-    """Each path with what it holds: no place in the list tells that (RFC-089)."""
-    roles = _roles(canonical.result if isinstance(canonical.result, dict) else {})
-    shown = [*shortened_line(canonical)]
-    shown += [line_break(2), label("Artifacts:")] if canonical.artifacts else []
+    """Each path with the stream that it holds whole: its index in the list does not tell that (RFC-089)."""
+    roles = _artifact_roles(canonical.result if isinstance(canonical.result, dict) else {})
+    lines = [*shortened_line(canonical)]
+    lines += [line_break(2), label("Artifacts:")] if canonical.artifacts else []
     for index in range(len(canonical.artifacts)):
-        shown += [line_break(), value(canonical, f"/artifacts/{index}/path")]
-        shown += [label(f" (whole {roles[index]})")] if index in roles else []
-    return shown
+        lines += [line_break(), value(canonical, f"/artifacts/{index}/path")]
+        lines += [label(f" (whole {roles[index]})")] if index in roles else []
+    return lines
 
 
-def _roles(result: dict[str, Any]) -> dict[int, str]:
+def _artifact_roles(result: dict[str, Any]) -> dict[int, str]:
     roles = {index: name.removesuffix("_artifact") for name, index in result.items() if name.endswith("_artifact")}
     for item in result.get("items", ()):
-        nested = _roles(item.get("result") or {})
+        nested = _artifact_roles(item.get("result") or {})
         roles |= {index: f"{role} of [{item['index']}]" for index, role in nested.items()}
     return {index: role.replace("_", " ") for index, role in roles.items()}
 
 
-def _closed_up(segments: Iterable[Segment]) -> list[Segment]:
-    """A stream that ends with a newline has begun the next line already: one break less after it."""
-    kept: list[Segment] = []
+def _close_up(segments: Iterable[Segment]) -> list[Segment]:
+    """Takes one line break away after a stream that ends with a newline: it has begun the next line already."""
+    closed: list[Segment] = []
     for segment in segments:
-        if segment.role == "break" and kept and kept[-1].role == "preview" and kept[-1].text.endswith("\n"):
+        if segment.role == "break" and closed and closed[-1].role == "preview" and closed[-1].text.endswith("\n"):
             segment = line_break(len(segment.text) - 1)
-        kept.append(segment)
-    return kept
+        closed.append(segment)
+    return closed
+
+
+def _verbatim(stream: OutputStream) -> Iterator[Segment]:
+    return _titled(f"{stream.title}:", [stream.slice(0, len(stream.text))])
+
+
+def _readable(stream: OutputStream) -> Iterable[Segment]:
+    is_one_line = "\n" not in stream.text.strip()
+    return (_json_document(stream) if is_one_line else []) or _verbatim(stream)
+
+
+def _json_aware(stream: OutputStream) -> Iterable[Segment]:
+    return _json_document(stream) or _json_lines(stream) or _verbatim(stream)
+
+
+def _tail_first(stream: OutputStream) -> Iterable[Segment]:
+    cut = find_cut(stream.text) if stream.is_cut else None
+    if cut is None:
+        return _verbatim(stream)
+    order = f"last {cut.last} of {cut.total} {cut.unit}, then the first {cut.first}"
+    break_before = "" if stream.text.endswith("\n") else "\n"
+    between = f"{break_before}...\n[{stream.title}: its end is above, its first {cut.first} {cut.unit} follow]\n...\n"
+    parts = [stream.slice(cut.tail_start, len(stream.text)), marker(between), stream.slice(0, cut.head_end)]
+    return _titled(f"{stream.title}, its end first ({order}):", parts)
+
+
+def find_cut(preview: str) -> CutPreview | None:
+    """Finds the marker that stands where its own numbers say: an output may hold the same words."""
+    for match in _MARKER.finditer(preview):
+        first, last, total = (int(match[group]) for group in (1, 2, 3))
+        head, tail = preview[: match.start()], preview[match.end() :]
+        if match[4] == "lines":
+            fits = head.count("\n") == first and len(split_lines(tail)) == last
+        else:
+            # A head that ends in the middle of a line has got a newline before the marker.
+            fits = len(head) >= first and head[first:] in ("", "\n") and len(tail) == last
+            head = head[:first]
+        if fits:
+            return CutPreview(
+                head_end=len(head), tail_start=match.end(), first=first, last=last, total=total, unit=match[4]
+            )
+    return None
+
+
+def _json_document(stream: OutputStream) -> list[Segment]:
+    text = lay_out_json(stream.text)
+    if text is None or text == stream.text.strip():
+        return []
+    document = Segment(text, "preview", SegmentSource("canonical", stream.pointer))
+    return list(_titled(f"{stream.title} (JSON, laid out for reading):", [document]))
+
+
+def _json_lines(stream: OutputStream) -> list[Segment]:
+    parts: list[Segment] = []
+    start = verbatim_from = 0
+    for line in split_lines(stream.text):
+        end = start + len(line)
+        if (text := lay_out_json(line)) and text != line.strip():
+            parts += [stream.slice(verbatim_from, start)] if verbatim_from < start else []
+            text += "\n" * line.endswith("\n")
+            parts.append(Segment(text, "preview", SegmentSource("canonical", stream.pointer)))
+            verbatim_from = end
+        start = end
+    if not parts:
+        return []
+    parts += [stream.slice(verbatim_from, start)] if verbatim_from < start else []
+    return list(_titled(f"{stream.title} (lines of JSON, laid out for reading):", parts))
+
+
+def _titled(title: str, parts: Iterable[Segment]) -> Iterator[Segment]:
+    yield label(title)
+    yield line_break()
+    yield from parts
+
+
+def lay_out_json(text: str) -> str | None:
+    """`text` with a member or an item on each line; None when it is not one JSON object or array."""
+    core = text.strip()
+    if core[:1] not in _CLOSING or core[-1:] != _CLOSING[core[:1]]:
+        return None
+    try:
+        json.loads(core)
+    except (ValueError, RecursionError):
+        return None
+    parts: list[str] = []
+    depth = 0
+    before = ""
+    for token in _TOKEN.findall(core):
+        if token in ("}", "]"):
+            depth -= 1
+            parts.append("" if before in _CLOSING else "\n" + INDENT * depth)
+        elif before in _CLOSING:
+            parts.append("\n" + INDENT * depth)
+        parts.append(token)
+        if token in _CLOSING:
+            depth += 1
+        elif token == ",":
+            parts.append("\n" + INDENT * depth)
+        elif token == ":":
+            parts.append(" ")
+        before = token
+    return "".join(parts)
+
+
+# JSON that was laid out is longer: where it does not fit, the compact text shows more.
+RENDERERS: dict[str, Renderer] = {
+    "receipt": _receipt_renderer(_readable, when_too_long=_verbatim),
+    "tail_first": _receipt_renderer(_tail_first, when_too_long=_tail_first),
+    "json_aware": _receipt_renderer(_json_aware, when_too_long=_verbatim),
+}

@@ -1,6 +1,6 @@
-"""What a command produced, whole, and its bounded projection (RFC "Command Tool Canonical Example").
+"""The results of commands and of sequential batches of them, and their bounded forms.
 
-Canonical `result`, by disposition:
+Canonical `result` of a command, by disposition (RFC "Command Tool Canonical Example"):
 
     completed         exit_status (null: none was recorded), stdout_preview, stderr_preview, truncated
     promoted_to_task  task_handle {task_id, kind, status}, initial_output_preview, initial_output_truncated
@@ -8,10 +8,18 @@ Canonical `result`, by disposition:
                       start was refused, task_handle, command, command_digest, workdir, shell, summary,
                       instructions, as far as they are known
 
-A stream that was empty has a null preview. `<stream>_truncated` and `<stream>_artifact` (an index
+An empty stream has a null preview (RFC-123). `<stream>_truncated` and `<stream>_artifact` (an index
 into `artifacts`) are there only for a preview that was cut (spec/model.md E-6). A source that kept
 both streams as one text gives `combined_output_preview` beside two nulls. `command_diagnostics` is
 there where the command's text is known; it holds a preview of it without secrets, never the text.
+
+Of a batch (spec/tools.md, ExecCommandBatch):
+
+    item_count, completed_count, failed_count, rejected_count, skipped_count, stop_on_error
+    items  [{index (from 1), cmd, cmd_digest, status, result?, error_kind?, error_message?, duration_ms?}]
+
+An item's `result` is nested as ExecCommand has it; artifact indices in it point into the envelope's
+one list. All previews of a batch share one budget, evenly over the streams that are not empty.
 """
 
 from __future__ import annotations
@@ -21,18 +29,25 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.families.base import Projector, ResultMembers
-from envelopes.families.command.output_tokens import CHARACTERS_PER_TOKEN, output_tokens
+from envelopes.families.base import Projection, Projector, ResultMembers, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import TaskHandle, to_members
 from envelopes.text.command_preview import preview_command
 
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
+ItemStatus: TypeAlias = Literal["completed", "failed", "rejected", "skipped"]
 
-IMAGE_PREVIEW_CHARACTERS = 80  # an image comes as a data URL; more of it tells nobody anything
+CHARACTERS_PER_TOKEN = 4
+DEFAULT_OUTPUT_TOKENS = 8_000  # spec/tools.md B.1
+MOST_OUTPUT_TOKENS = 64_000
+IMAGE_PREVIEW_CHARACTERS = 80  # an image comes as a data URL; more of it is of no use to anybody
 NOTE_CHARACTERS = 1_000
 SOFT_THRESHOLD = 4_000  # characters; a longer command is better kept in a file and run from there
 COMMAND_TASK = "command_task"
+MOST_ITEMS = 12
+MESSAGE_CHARACTERS = 400
+SKIPPED = "skipped_after_previous_error"
+STATUSES: tuple[ItemStatus, ...] = ("completed", "failed", "rejected", "skipped")
 
 
 class SavedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +80,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def output_characters(self) -> int | None:
-        """The most that the caller wants to see of the output; None where nobody said."""
+        """The most characters of output that the caller asked for; None where the command is not known."""
         return None if self.cmd is None else output_tokens(self.max_output_tokens) * CHARACTERS_PER_TOKEN
 
 
@@ -80,7 +95,34 @@ class RunningCommand(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str | None = None
 
 
-def outcome(result: CommandResult) -> str:
+class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One command of a batch. A non-zero exit is failed; a command over its window was killed and failed.
+
+    `duration_ms` is wall time. Rejected: refused before it ran; skipped: an earlier one did not complete.
+    """
+
+    cmd: str
+    status: ItemStatus
+    result: CommandResult | None = None
+    error_kind: str | None = None
+    error_message: str | None = None
+    duration_ms: int | None = None
+
+
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[BatchItem, ...]
+    stop_on_error: bool = False
+
+    def count(self, status: ItemStatus) -> int:
+        return sum(item.status == status for item in self.items)
+
+
+def output_tokens(requested: int | None) -> int:
+    """The tokens of output that a caller gets: 0 and None mean the default, 64,000 is the most."""
+    return min(requested, MOST_OUTPUT_TOKENS) if requested and requested > 0 else DEFAULT_OUTPUT_TOKENS
+
+
+def command_outcome(result: CommandResult) -> str:
     """The summary of a command's end, as the RFC words it."""
     match result:
         case CommandResult(disposition="promoted_to_task"):
@@ -96,22 +138,65 @@ def outcome(result: CommandResult) -> str:
     return "command finished; no exit code was recorded"
 
 
-def project_command(result: CommandResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    return command_members(result, projector, shares(wanted(result), policy.preview), policy)
+def batch_outcome(result: BatchResult) -> str:
+    """The summary of a batch: how many commands completed, and how many ended in another way."""
+    counts = [f", {result.count(status)} {status}" for status in STATUSES[1:] if result.count(status)]
+    return f"batch completed {result.count('completed')}/{len(result.items)} commands" + "".join(counts)
 
 
-def project_running(result: RunningCommand, projector: Projector, _policy: ProjectionPolicy) -> ResultMembers:
+def _project_command(result: CommandResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return _command_members(result, projector, split_budget(_wanted(result), policy.preview), policy)
+
+
+def _project_running(result: RunningCommand, projector: Projector, _policy: ProjectionPolicy) -> ResultMembers:
     members: ResultMembers = {"disposition": "already_running", "task_handle": to_members(result.task)}
     if result.cmd is not None:
         text = preview_command(result.cmd)
         members |= {"command": text.preview, "command_digest": text.digest}
     for name in ("workdir", "shell", "summary", "instructions"):
-        if note := getattr(result, name):
-            members |= projector.text(name, note, NOTE_CHARACTERS, role=name)
+        members |= projector.text(name, getattr(result, name) or None, NOTE_CHARACTERS, role=name)
     return members
 
 
-def command_members(
+def _project_batch(result: BatchResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    shown = result.items[:MOST_ITEMS]
+    wanted = [_wanted(item.result) if item.result else [] for item in shown]
+    limits = iter(split_budget([length for lengths in wanted for length in lengths], policy.preview))
+    items: list[Any] = [
+        _project_item(number, item, [next(limits) for _ in lengths], projector, policy)
+        for number, (item, lengths) in enumerate(zip(shown, wanted, strict=True), start=1)
+    ]
+    counts = {f"{status}_count": result.count(status) for status in STATUSES}
+    members: ResultMembers = {"item_count": len(result.items), **counts, "stop_on_error": result.stop_on_error}
+    members["items"] = items
+    if omitted := len(result.items) - len(shown):
+        projector.rows("items", [item.status for item in result.items], MOST_ITEMS)
+        members["items_omitted"] = omitted
+    return members
+
+
+def _project_item(
+    number: int, item: BatchItem, limits: list[int], projector: Projector, policy: ProjectionPolicy
+) -> ResultMembers:
+    field, role = f"items/{number - 1}", f"command-{number}-"
+    text, result = preview_command(item.cmd), None
+    if item.result is not None:
+        result = _command_members(item.result, projector, limits, policy, at=f"{field}/result/", role=role)
+    return without_nulls(
+        {
+            "index": number,
+            "cmd": text.preview,
+            "cmd_digest": text.digest,
+            "status": item.status,
+            "result": result,
+            "error_kind": item.error_kind,
+            "error_message": projector.one_line(f"{field}/error_message", item.error_message, MESSAGE_CHARACTERS),
+            "duration_ms": item.duration_ms,
+        }
+    )
+
+
+def _command_members(
     result: CommandResult,
     projector: Projector,
     limits: Sequence[int],
@@ -120,73 +205,26 @@ def command_members(
     at: str = "",
     role: str = "",
 ) -> ResultMembers:
-    """One command's members. `limits` go with `output_fields`.
+    """One command's members. `limits` are the budgets of its output texts.
 
-    `at` is where they stand below `/result/`; `role` comes before the names of its artifacts.
+    `at` is their place below `/result/`; `role` comes before the names of its artifacts.
     """
+    is_completed = result.disposition == "completed"
+    outcome: ResultMembers
+    if is_completed:
+        outcome = {"exit_status": result.exit_status, "stdout_preview": None, "stderr_preview": None}
+    else:
+        outcome = {"task_handle": to_members(result.task), "initial_output_preview": None}
+        outcome["initial_output_truncated"] = result.cut_by_source
     cut = False
-    streams: dict[str, Any] = {}
-    for (name, text), limit in zip(output_fields(result).items(), limits, strict=True):
+    for (name, text), limit in zip(_output_texts(result).items(), limits, strict=True):
         shown, artifact = projector.preview(f"{at}{name}_preview", text, limit, role=f"{role}{name}")
-        streams[f"{name}_preview"] = shown
+        outcome[f"{name}_preview"] = shown
         if artifact is not None:
             cut = True
-            streams |= {f"{name}_truncated": True, f"{name}_artifact": artifact}
-    outcome = _completed(result, streams, cut=cut) if result.disposition == "completed" else _task(result, streams)
-    return outcome | _notes(result) | _diagnostics(result, policy)
-
-
-def wanted(result: CommandResult) -> list[int]:
-    """How many characters of each output text are asked for, before the family's budget."""
-    lengths = [_showable(result, text) for text in output_fields(result).values()]
-    return lengths if result.output_characters is None else shares(lengths, result.output_characters)
-
-
-def output_fields(result: CommandResult) -> dict[str, str]:
-    """The output texts that are not empty, by the stem of their canonical names."""
-    first = "stdout" if result.disposition == "completed" else "initial_output"
-    texts = {first: result.stdout, "stderr": result.stderr, "combined_output": result.combined}
-    return {name: text for name, text in texts.items() if text}
-
-
-def shares(lengths: Sequence[int], budget: int) -> list[int]:
-    """Even parts of `budget`; what a short text leaves goes to the longer ones."""
-    given = [0] * len(lengths)
-    left = budget
-    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
-    for rank, index in enumerate(by_length):
-        given[index] = min(lengths[index], left // (len(lengths) - rank))
-        left -= given[index]
-    return given
-
-
-def _showable(result: CommandResult, text: str) -> int:
-    return min(len(text), IMAGE_PREVIEW_CHARACTERS) if result.is_image else len(text)
-
-
-def _completed(result: CommandResult, streams: dict[str, Any], *, cut: bool) -> dict[str, Any]:
-    return {
-        "disposition": "completed",
-        "exit_status": result.exit_status,
-        "stdout_preview": None,
-        "stderr_preview": None,
-        **streams,
-        "truncated": cut or result.cut_by_source,
-    }
-
-
-def _task(result: CommandResult, streams: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "disposition": result.disposition,
-        "task_handle": to_members(result.task),
-        "initial_output_preview": None,
-        "initial_output_truncated": result.cut_by_source,
-        **streams,
-    }
-
-
-def _notes(result: CommandResult) -> dict[str, Any]:
-    """What is said only where there is something to say."""
+            outcome |= {f"{name}_truncated": True, f"{name}_artifact": artifact}
+    if is_completed:
+        outcome["truncated"] = cut or result.cut_by_source
     notes = {
         "interrupted": result.interrupted or None,
         "interpretation": result.interpretation,
@@ -194,10 +232,37 @@ def _notes(result: CommandResult) -> dict[str, Any]:
         "saved_output": msgspec.to_builtins(result.saved_output),
         "task_handle": to_members(result.task),
     }
-    return {name: value for name, value in notes.items() if value is not None}
+    return {"disposition": result.disposition, **outcome, **without_nulls(notes), **_diagnose(result, policy)}
 
 
-def _diagnostics(result: CommandResult, policy: ProjectionPolicy) -> dict[str, Any]:
+def _wanted(result: CommandResult) -> list[int]:
+    """How many characters the caller asked for of each output text, before the family's budget."""
+    lengths = [
+        min(len(text), IMAGE_PREVIEW_CHARACTERS) if result.is_image else len(text)
+        for text in _output_texts(result).values()
+    ]
+    return lengths if result.output_characters is None else split_budget(lengths, result.output_characters)
+
+
+def _output_texts(result: CommandResult) -> dict[str, str]:
+    """The output texts that are not empty, by the stem of their canonical names."""
+    first = "stdout" if result.disposition == "completed" else "initial_output"
+    texts = {first: result.stdout, "stderr": result.stderr, "combined_output": result.combined}
+    return {name: text for name, text in texts.items() if text}
+
+
+def split_budget(lengths: Sequence[int], budget: int) -> list[int]:
+    """Even parts of `budget`; what a short text leaves goes to the longer ones."""
+    parts = [0] * len(lengths)
+    rest = budget
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for rank, index in enumerate(by_length):
+        parts[index] = min(lengths[index], rest // (len(lengths) - rank))
+        rest -= parts[index]
+    return parts
+
+
+def _diagnose(result: CommandResult, policy: ProjectionPolicy) -> ResultMembers:
     if result.cmd is None or result.output_characters is None:
         return {}
     text = preview_command(result.cmd)
@@ -214,3 +279,10 @@ def _diagnostics(result: CommandResult, policy: ProjectionPolicy) -> dict[str, A
             "output_char_budget": min(result.output_characters, policy.preview),
         }
     }
+
+
+PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
+    CommandResult: _project_command,
+    RunningCommand: _project_running,
+    BatchResult: _project_batch,
+}

@@ -1,7 +1,7 @@
 """ExecCommand and ExecCommandBatch: two disjoint inputs (TOOLS-050).
 
 Only a single command may become a task, so only it has tty, accepts_input and duplicate_policy; only
-a batch has items and stop_on_error. Neither schema can say the other's fields.
+a batch has items and stop_on_error. Neither schema accepts the other's fields.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from envelopes.families.command.batch import MOST_ITEMS, BatchResult
-from envelopes.families.command.output_tokens import DEFAULT_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS
-from envelopes.families.command.results import CommandResult, RunningCommand
+from envelopes.families.command.results import (
+    DEFAULT_OUTPUT_TOKENS,
+    MOST_ITEMS,
+    MOST_OUTPUT_TOKENS,
+    BatchResult,
+    CommandResult,
+    RunningCommand,
+)
 from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 YIELD_MS = 10_000

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.families.command.batch import SKIPPED, BatchItem, BatchResult
-from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand
+from envelopes.families.command.results import (
+    COMMAND_TASK,
+    SKIPPED,
+    BatchItem,
+    BatchResult,
+    CommandResult,
+    RunningCommand,
+)
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import TaskHandle
 from tests.envelopes.built_in import hold_to_its_limits, output, result_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from envelopes.families.command.receipts import find_cut
 from envelopes.families.command.results import CommandResult
-from envelopes.families.command.streams import cut_text
 from tests.envelopes.built_in import output, shown
 
 LOG = "".join(f"line {number}\n" for number in range(1, 4_001))
@@ -72,9 +72,9 @@ def test_whole_output_keeps_its_order_whatever_it_says(variant: str) -> None:
 
 
 def test_a_preview_without_a_marker_that_counts_right_is_not_taken_apart() -> None:
-    assert cut_text("one\ntwo\n") is None
-    assert cut_text("one\n...\n[output truncated: showing first 2 and last 1 of 9 lines]\n...\ntwo\n") is None
-    assert cut_text("one...\n[output truncated: showing first 2 and last 3 of 9 characters]\n...\ntwo") is None
+    assert find_cut("one\ntwo\n") is None
+    assert find_cut("one\n...\n[output truncated: showing first 2 and last 1 of 9 lines]\n...\ntwo\n") is None
+    assert find_cut("one...\n[output truncated: showing first 2 and last 3 of 9 characters]\n...\ntwo") is None
 
 
 def test_a_marker_that_the_command_wrote_does_not_part_its_output() -> None:

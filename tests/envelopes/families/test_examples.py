@@ -22,8 +22,7 @@ from envelopes.families.agent.results import (
     spawn_outcome,
     wait_outcome,
 )
-from envelopes.families.command.batch import batch_outcome
-from envelopes.families.command.results import outcome
+from envelopes.families.command.results import batch_outcome, command_outcome
 from envelopes.families.examples import load_examples
 from envelopes.families.file.patch import patch_outcome
 from envelopes.families.notification.results import notification_outcome
@@ -45,7 +44,7 @@ OUTCOMES: dict[str, Callable[[Any], str]] = {
     "AgentGet": agent_outcome,
     "ApplyPatch": patch_outcome,
     "Enqueue": follow_up_outcome,
-    "ExecCommand": outcome,
+    "ExecCommand": command_outcome,
     "ExecCommandBatch": batch_outcome,
     "OperatorNotification": notification_outcome,
     "SpawnAgent": spawn_outcome,

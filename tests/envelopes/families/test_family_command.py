@@ -9,7 +9,7 @@ import pytest
 from envelopes.alignment.mapping import Evidence, FieldSlice, Reading, ToolMapping
 from envelopes.alignment.spans import find_cut, to_segments
 from envelopes.families.command import FAMILY
-from envelopes.families.command.results import CommandResult, SavedOutput, shares
+from envelopes.families.command.results import CommandResult, SavedOutput, split_budget
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
@@ -219,7 +219,7 @@ def test_a_receipt_never_passes_its_policy(characters: int) -> None:
 
 
 def test_streams_share_a_budget_and_a_short_one_leaves_the_rest() -> None:
-    assert shares([10, 500, 900], 600) == [10, 295, 295]
+    assert split_budget([10, 500, 900], 600) == [10, 295, 295]
 
 
 @pytest.mark.parametrize("result", [None, [], 7, {}, {"stdout": 3, "stderr": None}, "plain", ["a", {"b": 1}]])

@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from envelopes.families.command.batch import SKIPPED, BatchItem, BatchResult, batch_outcome
-from envelopes.families.command.results import COMMAND_TASK, CommandResult, RunningCommand, outcome
+from envelopes.families.command.results import (
+    COMMAND_TASK,
+    SKIPPED,
+    BatchItem,
+    BatchResult,
+    CommandResult,
+    RunningCommand,
+    batch_outcome,
+    command_outcome,
+)
 from envelopes.families.command.tools import ExecCommandInput
 from envelopes.families.registry import builtin, may_call, samples
 from envelopes.schema.follow_up_handles import TaskHandle
@@ -159,7 +167,7 @@ def test_the_error_of_the_rfc_keeps_its_shape_and_is_told_with_what_the_model_ma
     ],
 )
 def test_a_summary_tells_how_the_command_ended(result: CommandResult, summary: str) -> None:
-    assert outcome(result) == summary
+    assert command_outcome(result) == summary
 
 
 def test_a_command_that_runs_already_names_its_task_and_where() -> None:

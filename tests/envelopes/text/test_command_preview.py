@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.families.command.batch import BatchItem, BatchResult
-from envelopes.families.command.results import CommandResult, RunningCommand
+from envelopes.families.command.results import BatchItem, BatchResult, CommandResult, RunningCommand
 from envelopes.families.registry import builtin
 from envelopes.families.task.results import (
     ActiveTasks,
