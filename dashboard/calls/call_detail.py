@@ -25,7 +25,7 @@ from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.evidence.fidelity import Fidelity, of_receipt
 from dashboard.evidence.lint_findings import LintPane, lint_pane, lint_reach
 from dashboard.ingest.run_stats import halves_disagree
-from dashboard.models import Call, Event, Observation, Project, Receipt, Run
+from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run
 from dashboard.text.escaping import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
 from envelopes.text.untrusted_json import parse_json
@@ -100,7 +100,7 @@ class CallPage:
     drifted: tuple[FingerprintedReceipt, ...]
     lint: LintPane | None
     cuts: tuple[CutBar, ...]
-    superseded: Receipt | None
+    superseded: RecordedReceipt | None
     receipts: tuple[Option, ...]
     others: dict[str, tuple[Option, ...]]
     attempts: tuple[Attempt, ...]
@@ -202,7 +202,7 @@ def _flag_note(call: Call) -> str:
     return "The source flags this call as no error, yet what it recorded is one."
 
 
-def _superseded(surfaces: Surfaces) -> Receipt | None:
+def _superseded(surfaces: Surfaces) -> RecordedReceipt | None:
     shown = surfaces.receipt
     return shown if shown is not None and shown.superseded_line is not None else None
 

@@ -14,7 +14,7 @@ from operator import attrgetter
 
 import msgspec
 
-from dashboard.models import Call, CanonicalProjection, Observation, Receipt
+from dashboard.models import Call, CanonicalProjection, Observation, RecordedReceipt
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.text.tokens import TokenCount, count_tokens
@@ -32,7 +32,7 @@ class Surfaces:
 
     call: Call
     observations: tuple[Observation, ...]
-    receipts: tuple[Receipt, ...]
+    receipts: tuple[RecordedReceipt, ...]
     chosen: Mapping[str, Observation]
     stored: tuple[CanonicalProjection, ...] | None = None  # of this call, by id, where somebody has them at hand
     first: int | None = None
@@ -62,7 +62,7 @@ class Surfaces:
         return [one for one in self.observations if one.surface == surface]
 
     @cached_property
-    def receipt(self) -> Receipt | None:
+    def receipt(self) -> RecordedReceipt | None:
         """The row of the receipt that is looked at; None for one that only another source reports."""
         shown = self.chosen.get("receipt")
         return next((one for one in self.receipts if shown is not None and one.observation_id == shown.pk), None)
@@ -159,7 +159,7 @@ def surfaces_of(call: Call, wanted: Mapping[str, str], *, first: int | None = No
 def surfaces_from(
     call: Call,
     observations: tuple[Observation, ...],
-    receipts: tuple[Receipt, ...],
+    receipts: tuple[RecordedReceipt, ...],
     wanted: Mapping[str, str],
     stored: tuple[CanonicalProjection, ...] | None = None,
     *,
@@ -187,7 +187,7 @@ def _envelope(data: bytes) -> CanonicalResult | None:
 
 
 def _chosen(
-    surface: str, observations: tuple[Observation, ...], receipts: tuple[Receipt, ...], wanted: str
+    surface: str, observations: tuple[Observation, ...], receipts: tuple[RecordedReceipt, ...], wanted: str
 ) -> Observation | None:
     candidates = [one for one in observations if one.surface == surface]
     named = next((one for one in candidates if str(one.pk) == wanted), None)

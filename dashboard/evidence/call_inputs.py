@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from dashboard.evidence.call_evidence import Surfaces, surfaces_from
-from dashboard.models import Artifact, Call, CanonicalProjection, Observation, Receipt
+from dashboard.models import Artifact, Call, CanonicalProjection, Observation, RecordedReceipt
 from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
 from envelopes.lint.model import Shortened
@@ -129,8 +129,8 @@ def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, Surfaces]:
     observations: dict[UUID, list[Observation]] = defaultdict(list)
     for observation in Observation.objects.filter(call__in=keys).order_by("surface", "line", "id"):
         observations[observation.call_id].append(observation)
-    receipts: dict[UUID, list[Receipt]] = defaultdict(list)
-    for receipt in Receipt.objects.filter(call__in=keys).order_by("seq"):
+    receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
+    for receipt in RecordedReceipt.objects.filter(call__in=keys).order_by("seq"):
         receipts[receipt.call_id].append(receipt)
     projections: dict[UUID, list[CanonicalProjection]] = defaultdict(list)
     for projection in CanonicalProjection.objects.filter(call__in=keys).order_by("id"):

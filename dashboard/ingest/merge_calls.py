@@ -11,7 +11,7 @@ import msgspec
 
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
-from dashboard.models import Call, Observation, Receipt, ReceiptFingerprint, Source, identity
+from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, Source, identity
 from dashboard.text.column_values import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
 from dashboard.variants.variant_list import load_current_variant
@@ -48,13 +48,13 @@ class CallRows:
     call: Call
     is_new: bool
     observations: list[Observation]
-    receipts: list[Receipt]
+    receipts: list[RecordedReceipt]
     was_answer_alone: bool = False  # stored without a record of the call itself
     is_copy: bool = False  # its run only copied it: a fork was imported before the session that it came from
     new_observations: list[Observation] = field(default_factory=list)
-    new_receipts: list[Receipt] = field(default_factory=list)
+    new_receipts: list[RecordedReceipt] = field(default_factory=list)
     changed_observations: list[Observation] = field(default_factory=list)
-    changed_receipts: list[Receipt] = field(default_factory=list)
+    changed_receipts: list[RecordedReceipt] = field(default_factory=list)
     fingerprints: list[ReceiptFingerprint] = field(default_factory=list)
 
     @property
@@ -193,10 +193,10 @@ class CallMerge:
         self.rows.new_observations.append(observation)
         return observation, True
 
-    def _add_receipt(self, observation: Observation, line: int, at: str | None) -> Receipt:
+    def _add_receipt(self, observation: Observation, line: int, at: str | None) -> RecordedReceipt:
         seq = len(self.rows.receipts) + 1
         receipt = unsaved_row(
-            Receipt,
+            RecordedReceipt,
             id=identity.derived("receipt", self.call.pk.bytes, observation.sha256, seq),
             call_id=self.call.pk,
             seq=seq,
@@ -239,7 +239,7 @@ def _normalized(data: bytes) -> str | bytes:
         return data
 
 
-def read_fingerprint(project_id: int, receipt: Receipt, record: ReceiptRecord) -> ReceiptFingerprint | None:
+def read_fingerprint(project_id: int, receipt: RecordedReceipt, record: ReceiptRecord) -> ReceiptFingerprint | None:
     """Reads from a record which of our variants wrote its receipt, not saved yet.
 
     A record has to state the variant's id and version, the hash of its policy and the hash of the canonical result.

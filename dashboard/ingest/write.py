@@ -41,8 +41,8 @@ from dashboard.models import (
     Message,
     Observation,
     Project,
-    Receipt,
     ReceiptFingerprint,
+    RecordedReceipt,
     Run,
     RunCall,
     Source,
@@ -224,7 +224,7 @@ class _BatchWrite:
             self.rows[key].is_copy = True
         for observation in Observation.objects.filter(call__in=list(calls)).order_by("line"):
             self.rows[observation.call_id].observations.append(observation)
-        for receipt in Receipt.objects.filter(call__in=list(calls)).order_by("seq"):
+        for receipt in RecordedReceipt.objects.filter(call__in=list(calls)).order_by("seq"):
             self.rows[receipt.call_id].receipts.append(receipt)
 
     def _set_columns(self, counts: Sequence[TokenCount]) -> None:
@@ -247,7 +247,7 @@ class _BatchWrite:
         _update([rows.call for rows in all_rows if not rows.is_new])
         bulk_insert(Observation, observations)
         _update([row for rows in all_rows for row in rows.changed_observations], ["selected"])
-        bulk_insert(Receipt, receipts)
+        bulk_insert(RecordedReceipt, receipts)
         _update([row for rows in all_rows for row in rows.changed_receipts])
         bulk_insert(ReceiptFingerprint, [row for rows in all_rows for row in rows.fingerprints])
         self.added["calls"] += len(new_calls)

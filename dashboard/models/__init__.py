@@ -10,7 +10,7 @@ from dashboard.models.comparisons import (
     ComparisonColumn,
     ReceiptFingerprint,
 )
-from dashboard.models.evidence import CanonicalProjection, Observation, Receipt
+from dashboard.models.evidence import CanonicalProjection, Observation, RecordedReceipt
 from dashboard.models.projects import Membership, Project, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.reviews import Review, Verdict
@@ -32,7 +32,7 @@ __all__ = [
     "PastedEnvelope",
     "Problem",
     "Project",
-    "Receipt",
+    "RecordedReceipt",
     "ReceiptFingerprint",
     "RetiredTemplate",
     "Review",

@@ -175,7 +175,7 @@ class ComparisonBatch(models.Model):
 class ReceiptFingerprint(models.Model):
     """A receipt that this system sent: the variant that wrote it, and the hashes of its envelope and its text."""
 
-    receipt = models.OneToOneField("Receipt", models.CASCADE, related_name="fingerprint")
+    receipt = models.OneToOneField("RecordedReceipt", models.CASCADE, related_name="fingerprint")
     variant = models.CharField(max_length=128)
     version = models.IntegerField()
     policy = models.CharField(max_length=16)

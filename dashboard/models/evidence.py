@@ -47,7 +47,7 @@ class Observation(models.Model):
         return f"{self.surface} of {self.call_id} at line {self.line}"
 
 
-class Receipt(models.Model):
+class RecordedReceipt(models.Model):
     """A text that the model got for a call. An earlier one may have been replaced, or removed by compaction."""
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -64,6 +64,7 @@ class Receipt(models.Model):
     superseded_reason = models.CharField(max_length=200, default="")
 
     class Meta:
+        db_table = "dashboard_receipt"  # the class was renamed, the table was not
         indexes = [models.Index(fields=["call", "seq"])]
 
     def __str__(self) -> str:

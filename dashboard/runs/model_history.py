@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from dashboard.evidence.fidelity import of_receipt
-from dashboard.models import Call, Message, Receipt, Run, RunCall
+from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
 from dashboard.runs.timeline import (
     Compaction,
@@ -151,7 +151,7 @@ def _load_payloads(items: Sequence[HistoryItem], replayed: ReplayedReceipts | No
     observations = []
     for item in items:
         keys.setdefault(item.kind, []).append(item.cursor.key)
-        if isinstance(item.row, Receipt) and item.row.observation_id:
+        if isinstance(item.row, RecordedReceipt) and item.row.observation_id:
             observations.append(item.row.observation_id)
     return _Payloads(
         messages=load_message_payloads(keys["message"]),
@@ -180,9 +180,9 @@ def _build_entries(
                 entry = _message_entry(run, message, item, running, payloads, notes)
             case RunCall() as member:
                 entry = _call_entry(member, item, running, payloads, notes)
-            case Receipt() as receipt if item.cursor.key in payloads.replayed:
+            case RecordedReceipt() as receipt if item.cursor.key in payloads.replayed:
                 entry = _replayed_entry(receipt.call, item, running, payloads.replayed[item.cursor.key], notes)
-            case Receipt() as receipt:
+            case RecordedReceipt() as receipt:
                 entry = _receipt_entry(receipt, item, running, payloads, notes)
             case Replacement() | Compaction() as event:
                 entry = _event_entry(event, item, running, notes)
@@ -254,7 +254,7 @@ def _call_entry(
 
 
 def _receipt_entry(
-    receipt: Receipt, item: HistoryItem, running: int, payloads: _Payloads, notes: Iterable[EntryNote]
+    receipt: RecordedReceipt, item: HistoryItem, running: int, payloads: _Payloads, notes: Iterable[EntryNote]
 ) -> HistoryEntry:
     texts = preview_parts(payloads.receipts.get(receipt.observation_id or receipt.pk, NO_PAYLOAD))
     return HistoryEntry(
@@ -273,7 +273,7 @@ def _receipt_entry(
     )
 
 
-def _receipt_notes(receipt: Receipt, texts: Iterable[PreviewText]) -> Iterable[EntryNote]:
+def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> Iterable[EntryNote]:
     fidelity = of_receipt(receipt.fidelity)
     call = receipt.call
     yield EntryNote(fidelity.tone, fidelity.said, fidelity.means)

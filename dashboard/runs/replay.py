@@ -21,7 +21,7 @@ from django.conf import settings
 from django.core.cache import cache
 
 from dashboard.evidence.call_inputs import load_call_inputs
-from dashboard.models import Call, Receipt, Run
+from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.runs.timeline import ReceiptMark, load_compactions
 from dashboard.variants.variant_list import RECORDED, UnusableColumns, VariantColumn, bind_columns
 from envelopes.pipeline.render import render
@@ -150,7 +150,7 @@ class ReplayedReceipts:
     def __init__(self, run: Run, replay: Replay) -> None:
         self._replay = replay
         self._calls: Mapping[UUID, ReplayCall] = {call.key: call for call in replay.calls}
-        latest_first = Receipt.objects.filter(call__memberships__run=run).order_by("call", "-seq")
+        latest_first = RecordedReceipt.objects.filter(call__memberships__run=run).order_by("call", "-seq")
         first = {call: key for key, call in latest_first.values_list("id", "call_id")}
         # The id of the first receipt, or that of the call itself where none was recorded.
         self._call_by_receipt = {first.get(call, call): call for call in replay.tokens}
@@ -163,10 +163,10 @@ class ReplayedReceipts:
             marks.append(ReceiptMark(self._calls[call].line, call.hex, tokens[call.hex], None, None, ""))
         return marks
 
-    def unsent_receipts(self, keys: Iterable[UUID]) -> dict[UUID, Receipt]:
+    def unsent_receipts(self, keys: Iterable[UUID]) -> dict[UUID, RecordedReceipt]:
         """Unsaved rows for calls without a recorded receipt, by the id of the call."""
         calls = {key: Call(id=key, tool=self._calls[key].tool) for key in keys if key in self._unsent}
-        return {key: Receipt(id=key, call=call, fidelity="absent") for key, call in calls.items()}
+        return {key: RecordedReceipt(id=key, call=call, fidelity="absent") for key, call in calls.items()}
 
     def write(self, keys: Iterable[UUID]) -> dict[UUID, ReplayedReceipt]:
         """By receipt; those that the variant cannot write are left out."""

@@ -32,7 +32,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Substr
 
-from dashboard.models import Event, Message, Observation, Receipt, Run, RunCall
+from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
@@ -107,7 +107,7 @@ class Replacement:
     reason: str
 
 
-ItemRow: TypeAlias = Message | RunCall | Receipt | Replacement | Compaction
+ItemRow: TypeAlias = Message | RunCall | RecordedReceipt | Replacement | Compaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Timeline:
 
     def _load_marked(self, marks: Sequence[_Mark]) -> Iterator[HistoryItem]:
         keys = [UUID(mark.key) for mark in marks if mark.rank == RANKS["receipt"]]
-        receipts = Receipt.objects.select_related("call").in_bulk(keys) if keys else {}
+        receipts = RecordedReceipt.objects.select_related("call").in_bulk(keys) if keys else {}
         if self._replayed:
             receipts = {**self._replayed.unsent_receipts(keys), **receipts}
         for mark in marks:
@@ -237,7 +237,7 @@ def _load_receipt_marks(run: Run) -> list[ReceiptMark]:
         output_field=IntegerField(),
     )
     ended = Case(When(call__memberships__inherited=False, then=F("superseded_line")), output_field=IntegerField())
-    receipts = Receipt.objects.filter(call__memberships__run=run)
+    receipts = RecordedReceipt.objects.filter(call__memberships__run=run)
     rows = receipts.annotate(at_line=line, key=Cast("id", CharField()), ended=ended).values_list(
         "at_line", "key", "tokens", "ended", "superseded_at", "superseded_reason"
     )

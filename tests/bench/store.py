@@ -80,7 +80,7 @@ class _Pool:
     """The small calls of the store, with their rows, to be written again under other ids."""
 
     def __init__(self, project: int) -> None:
-        from dashboard.models import Call, CanonicalProjection, Observation, Receipt
+        from dashboard.models import Call, CanonicalProjection, Observation, RecordedReceipt
 
         self.project = project
         small = Call.objects.filter(
@@ -89,7 +89,7 @@ class _Pool:
         self.calls = list(small.exclude(tool="").order_by("pk"))
         ids = [call.pk for call in self.calls]
         self.rows: dict[type[Any], dict[UUID, list[dict[str, Any]]]] = {}
-        for model in (Observation, Receipt, CanonicalProjection):
+        for model in (Observation, RecordedReceipt, CanonicalProjection):
             held: dict[UUID, list[dict[str, Any]]] = {}
             for row in model.objects.filter(call__in=ids).values():  # type: ignore[attr-defined]
                 held.setdefault(row["call_id"], []).append(row)

@@ -20,7 +20,7 @@ from dashboard.models import (
     Observation,
     Problem,
     Project,
-    Receipt,
+    RecordedReceipt,
     Run,
     RunCall,
     RunFacet,
@@ -122,10 +122,12 @@ def create_observation(
     )
 
 
-def create_receipt(call: Call, content: Any, *, seq: int = 1, fidelity: str = "recorded", **fields: Any) -> Receipt:
+def create_receipt(
+    call: Call, content: Any, *, seq: int = 1, fidelity: str = "recorded", **fields: Any
+) -> RecordedReceipt:
     observation = create_observation(call, "receipt", content, fidelity=fidelity)
     fields.setdefault("characters", len(content) if isinstance(content, str) else 0)
-    return Receipt.objects.create(
+    return RecordedReceipt.objects.create(
         id=derived("receipt", call.pk.bytes, seq),
         call=call,
         seq=seq,

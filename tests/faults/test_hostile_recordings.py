@@ -15,7 +15,7 @@ import pytest
 from django.test import Client
 
 from dashboard.ingest.importer import ImportReport, import_paths
-from dashboard.models import Call, Project, Receipt
+from dashboard.models import Call, Project, RecordedReceipt
 from envelopes.text.tokens import count_tokens
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session
 from tests.faults.crawl import faults_of_pages
@@ -81,7 +81,7 @@ def imported(project: Project, files: Mapping[Path, bytes]) -> ImportReport:
 
 def assert_good_calls(run: str, *calls: str) -> None:
     assert set(Call.objects.filter(run__external_id=run).values_list("external_id", flat=True)) >= set(calls)
-    answered = Receipt.objects.filter(call__external_id__in=calls[:2], call__run__external_id=run)
+    answered = RecordedReceipt.objects.filter(call__external_id__in=calls[:2], call__run__external_id=run)
     assert answered.values("call").distinct().count() == len(calls[:2])
 
 

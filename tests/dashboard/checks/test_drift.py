@@ -16,7 +16,7 @@ from dashboard.checks.drift import check_all
 from dashboard.comparisons import lifecycle
 from dashboard.evidence.call_evidence import surfaces_of
 from dashboard.filters.language import parse
-from dashboard.models import Call, CanonicalProjection, Project, Receipt, ReceiptFingerprint, Run
+from dashboard.models import Call, CanonicalProjection, Project, ReceiptFingerprint, RecordedReceipt, Run
 from dashboard.variants.fingerprints import envelope_sha256, text_sha256
 from dashboard.variants.render_call import render_call
 from dashboard.variants.templates import save_version
@@ -41,7 +41,7 @@ def sent(calls: list[Call]) -> ReceiptFingerprint:
     surfaces = surfaces_of(calls[0], {})
     rendered = render_call(surfaces, "markdown")
     return ReceiptFingerprint.objects.create(
-        receipt=Receipt.objects.get(call=calls[0]),
+        receipt=RecordedReceipt.objects.get(call=calls[0]),
         variant=rendered.variant.id,
         version=rendered.variant.version,
         policy=rendered.variant.policy.fingerprint,

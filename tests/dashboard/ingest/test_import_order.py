@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dashboard.ingest.importer import ImportProgress, ImportReport, import_paths
-from dashboard.models import Call, Message, Observation, Project, Receipt, Run, RunCall, Source
+from dashboard.models import Call, Message, Observation, Project, RecordedReceipt, Run, RunCall, Source
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write
 
@@ -59,7 +59,7 @@ def test_forks_of_forks_belong_to_the_same_sessions_in_every_order(
     assert counts_by_run() == [(SESSION, 3, 3), (FORK, 4, 1), (FORK_OF_FORK, 5, 1)]
     assert len(memberships()) == 12
     assert [run for run, _, inherited in memberships() if not inherited] == [SESSION] * 3 + [FORK, FORK_OF_FORK]
-    assert (Observation.objects.count(), Receipt.objects.count()) == (13, 4)
+    assert (Observation.objects.count(), RecordedReceipt.objects.count()) == (13, 4)
     assert not Call.objects.filter(is_disagreeing=True).exists()
 
 
@@ -82,7 +82,7 @@ def test_a_copied_call_is_one_call_also_where_its_id_is_unique_in_its_session_on
         import_paths(project, [path])
     assert ownership() == [("call_0", SESSION), ("call_1", SESSION), ("call_1", FORK), ("call_2", FORK)]
     assert counts_by_run() == [(SESSION, 2, 2), (FORK, 4, 2)]
-    assert (Receipt.objects.count(), Call.objects.filter(is_disagreeing=True).count()) == (4, 0)
+    assert (RecordedReceipt.objects.count(), Call.objects.filter(is_disagreeing=True).count()) == (4, 0)
 
 
 @pytest.mark.parametrize("first", ["calls", "answers"])
@@ -143,7 +143,7 @@ def test_the_file_and_the_stream_of_one_session_are_one_run(first: str, project:
     for path in (stream, session) if first == "stream" else (session, stream):
         import_paths(project, [path])
     assert counts_by_run() == [(SESSION, 3, 3)]
-    assert (Observation.objects.count(), Receipt.objects.count(), Message.objects.count()) == (7, 2, 1)
+    assert (Observation.objects.count(), RecordedReceipt.objects.count(), Message.objects.count()) == (7, 2, 1)
     assert Call.objects.get(external_id="toolu_01").duration_ms == 2500
 
 

@@ -18,7 +18,7 @@ from dashboard.models import (
     Observation,
     Problem,
     Project,
-    Receipt,
+    RecordedReceipt,
     Run,
     RunCall,
     Source,
@@ -33,7 +33,7 @@ def take(project: Project, *paths: Path) -> ImportReport:
 
 
 def counts() -> dict[str, int]:
-    models = (Run, Call, RunCall, Observation, Receipt, Message, Event, Problem)
+    models = (Run, Call, RunCall, Observation, RecordedReceipt, Message, Event, Problem)
     return {model.__name__: model.objects.count() for model in models}
 
 
@@ -164,7 +164,7 @@ def test_odd_json_is_stored_byte_for_byte(name: str, project: Project, tmp_path:
     line = encoded(answers("toolu_01", "MARK")).replace(b'"MARK"', raw)
     report = take(project, write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), line]))
     assert report.problems == []
-    assert bytes(Receipt.objects.get().observation.data) == raw  # type: ignore[union-attr]
+    assert bytes(RecordedReceipt.objects.get().observation.data) == raw  # type: ignore[union-attr]
 
 
 def test_an_odd_tool_name_and_odd_stamps_do_not_stop_the_import(project: Project, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_the_same_key_with_other_content_is_a_new_observation_and_a_flag(project
     take(project, write(tmp_path / f"{SESSION}.jsonl", lines))
     call = Call.objects.get()
     assert call.is_disagreeing
-    assert Receipt.objects.count() == 1
+    assert RecordedReceipt.objects.count() == 1
     assert [bytes(one.data) for one in call.observations.filter(surface="receipt").order_by("line")] == [
         b'"a\\nb"',
         b'"something else"',

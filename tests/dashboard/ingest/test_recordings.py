@@ -13,7 +13,7 @@ from pytest_django import DjangoDbBlocker
 
 from dashboard.accounts.access import get_or_create_project
 from dashboard.ingest.importer import ImportReport, import_paths
-from dashboard.models import Call, Observation, Receipt, RunCall
+from dashboard.models import Call, Observation, RecordedReceipt, RunCall
 from envelopes.families.registry import is_mapped
 from envelopes.text.tokens import count_tokens
 
@@ -63,7 +63,7 @@ def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(
     stored = set(Call.objects.filter(origin="message").values_list("external_id", flat=True))
     assert stored == asked
     receipts = {
-        one.call.external_id: one for one in Receipt.objects.filter(seq=1).select_related("call", "observation")
+        one.call.external_id: one for one in RecordedReceipt.objects.filter(seq=1).select_related("call", "observation")
     }
     results = selected("result")
     answered = set()

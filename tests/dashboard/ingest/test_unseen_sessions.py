@@ -12,13 +12,13 @@ import pytest
 from django.test import Client
 
 from dashboard.ingest.importer import ImportReport, import_paths
-from dashboard.models import Call, Event, Message, Observation, Problem, Project, Receipt, Run, RunCall
+from dashboard.models import Call, Event, Message, Observation, Problem, Project, RecordedReceipt, Run, RunCall
 from tests.dashboard.sessions import SESSION, answers, asks, write
 from tests.dashboard.unseen import RECORDINGS, Recorded
 from tests.faults.crawl import faults_of_pages
 
 pytestmark = pytest.mark.django_db
-KEPT = (Run, Call, RunCall, Observation, Receipt, Message, Event, Problem)
+KEPT = (Run, Call, RunCall, Observation, RecordedReceipt, Message, Event, Problem)
 READ = (".jsonl", "run.json")
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.models import Project, Receipt, Run, RunCall
+from dashboard.models import Project, RecordedReceipt, Run, RunCall
 from dashboard.runs.model_history import MAX_ITEMS, HistoryEntry, load_history
 from dashboard.runs.timeline import WHOLE_BYTES
 from dashboard.text.payload_preview import Payload, preview_parts
@@ -37,7 +37,7 @@ def load(client: Client, run: Run, query: str = "", **headers: str) -> Page:
     return parse_page(response)
 
 
-def receipt_at(call_line: int, run: Run, text: str, *, line: int, **fields: object) -> Receipt:
+def receipt_at(call_line: int, run: Run, text: str, *, line: int, **fields: object) -> RecordedReceipt:
     """A call at `call_line` with a receipt at `line`, as a session has them."""
     call = create_call(run, line=call_line)
     receipt = create_receipt(call, text, **fields)
@@ -131,9 +131,9 @@ def test_of_what_a_compaction_may_have_kept_nobody_says_that_it_was_gone(run: Ru
 
 def test_a_replaced_receipt_says_so_where_it_stood_and_where_it_stopped(run: Run) -> None:
     old = receipt_at(1, run, "the whole file", line=2, tokens=900)
-    Receipt.objects.filter(pk=old.pk).update(superseded_line=5, superseded_reason="micro-compaction")
+    RecordedReceipt.objects.filter(pk=old.pk).update(superseded_line=5, superseded_reason="micro-compaction")
     new = create_receipt(old.call, "[cleared]", seq=2, tokens=3)
-    Receipt.objects.filter(pk=new.pk).update(line=5)
+    RecordedReceipt.objects.filter(pk=new.pk).update(line=5)
     entries = load_history(run).entries
     assert [entry.kind for entry in entries] == ["call", "receipt", "receipt", "replacement"]
     assert "cleared from the context at line 5: micro-compaction" in notes(entries[1])

@@ -9,7 +9,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from dashboard.evidence.call_evidence import surfaces_of
-from dashboard.models import Call, Message, Project, Receipt, Run
+from dashboard.models import Call, Message, Project, RecordedReceipt, Run
 from dashboard.runs.replay import ReplayWeights
 from dashboard.runs.replay_page import ReplayView, load_replay_page
 from dashboard.variants.render_call import render_call
@@ -155,7 +155,7 @@ def test_the_model_view_shows_what_the_variant_would_have_written_and_never_call
 
 
 def test_a_call_without_a_recorded_receipt_has_one_under_a_variant(operator_client: Client, run: Run) -> None:
-    Receipt.objects.all().delete()
+    RecordedReceipt.objects.all().delete()
     Call.objects.update(receipt_count=0, tokens=0)
     badges = load(operator_client, f"/runs/{run.pk}/model/?with=receipt").texts(".entry .badge")
     assert badges.count("no receipt was recorded") == 2
