@@ -36,7 +36,7 @@ KEPT_PARAMETERS = ("as", "encoding", "q", "regex", "any_case")  # in links to ot
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactPage:
-    """Where there is no `view`, `absence` says why there is no content.
+    """Everything that the page shows. Without a `view`, `absence` says why there is no content.
 
     `listing` are the artifacts of the same call, this one among them; empty where it is the only one.
     """
@@ -125,7 +125,7 @@ def artifact_page(artifact: Artifact, params: Params) -> ArtifactPage:
 
 @dataclass(frozen=True, kw_only=True)
 class _Target:
-    """Where the address leads in opened content."""
+    """The location that the address leads to in opened content, and what is known of its lines."""
 
     location: Location
     message: str
@@ -163,9 +163,9 @@ def _load_view(content: Content, artifact: Artifact, params: Params) -> Artifact
     needs_lines = search is not None or target.time is not None or target.location != Location()
     mode = pick_mode(modes, params.text("as"), needs_lines=needs_lines)
 
-    kept = {name: params.text(name, strip=False) for name in KEPT_PARAMETERS}
-    kept = {name: value for name, value in kept.items() if 0 < len(value) <= LONGEST_QUERY}
-    query_suffix = f"&{urlencode(kept)}" if kept else ""
+    values = {name: params.text(name, strip=False) for name in KEPT_PARAMETERS}
+    kept_query = urlencode({name: value for name, value in values.items() if 0 < len(value) <= LONGEST_QUERY})
+    query_suffix = f"&{kept_query}" if kept_query else ""
     location, visible = target.location, target.visible
     query = search.query if search else None
     marks = WindowMarks(visible=visible, lines=location.lines, query=query, query_suffix=query_suffix)

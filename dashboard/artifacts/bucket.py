@@ -189,23 +189,23 @@ class ObjectReader(Seekable):
         self._range = SMALLEST_RANGE
 
     def readinto(self, buffer: Any) -> int:
-        wanted = max(0, min(len(buffer), self._size - self._at))
+        requested = max(0, min(len(buffer), self._size - self._at))
         done = 0
-        while done < wanted:
+        while done < requested:
             if not self._start <= self._at < self._start + len(self._stretch):
-                self._fetch_stretch(wanted - done)
+                self._fetch_stretch(requested - done)
             inside = self._at - self._start
-            count = min(wanted - done, len(self._stretch) - inside)
+            count = min(requested - done, len(self._stretch) - inside)
             buffer[done : done + count] = memoryview(self._stretch)[inside : inside + count]
             done += count
             self._at += count
         return done
 
-    def _fetch_stretch(self, wanted: int) -> None:
+    def _fetch_stretch(self, requested: int) -> None:
         reads_on = self._at == self._start + len(self._stretch)
         self._range = min(LARGEST_RANGE, self._range * 2) if reads_on else SMALLEST_RANGE
         self._start = self._at if reads_on else self._at // RANGE_STEP * RANGE_STEP
-        length = min(max(self._at - self._start + wanted, self._range), self._size - self._start)
+        length = min(max(self._at - self._start + requested, self._range), self._size - self._start)
         self._stretch = self._fetch(self._start, length)
         if len(self._stretch) != length:
             raise OSError(errno.EIO, f"the bucket gave {len(self._stretch)} bytes of {length}")

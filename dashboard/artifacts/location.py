@@ -107,11 +107,11 @@ def locate_time(content: Content, text: str, stamps: LineStamps | None) -> TimeL
         )
         return TimeLocation(location=_line_at(content, error.offset), message=message)
     note = " The lines name no year: it is inferred that they pass into a new one." if match.passes_year else ""
-    wanted = stamps.format(match.target)
+    time_text = stamps.format(match.target)
     if match.line is None:
-        message = f"All time stamps are before {wanted}: the last is {stamps.format(match.last)}.{note}"
+        message = f"All time stamps are before {time_text}: the last is {stamps.format(match.last)}.{note}"
         return TimeLocation(location=Location(start=WindowStart(is_tail=True)), message=message)
-    message = f"The first line at or after {wanted} is of {stamps.format(match.line.time)}.{note}"
+    message = f"The first line at or after {time_text} is of {stamps.format(match.line.time)}.{note}"
     return TimeLocation(location=_line_at(content, match.line.offset), message=message, is_found=True)
 
 

@@ -111,11 +111,12 @@ def find_later_references(artifact: Artifact, begin: int = 0, *, calls_at_once: 
     # What began before the artifact cannot refer to it; of calls without a time that is not known.
     if not begin and own.started_at is not None:
         for run in others:
-            found = search.in_run(run, -1, LAST)
-            matches += [match for match in found if match.started_at is not None and match.started_at > own.started_at]
+            for match in search.in_run(run, -1, LAST):
+                if match.started_at is not None and match.started_at > own.started_at:
+                    matches.append(match)
     by_call = {match.call: match for match in reversed(matches)}  # its own run comes before a copy of it
     ordered = sorted(by_call.values(), key=lambda match: (match.started_at or NEVER, match.ordinal))
-    references = _load_references(ordered[:SHOWN], own)
+    references = _load_references(ordered[:SHOWN], own) if ordered else []
     return References(
         opened=tuple(reference for reference in references if reference.command.program),
         mentioned=tuple(reference for reference in references if not reference.command.program),

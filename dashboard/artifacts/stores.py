@@ -36,7 +36,7 @@ class LineIndexes(Protocol):
 
 
 class ArtifactStore(Protocol):
-    """What the dashboard needs of a store. Implemented by FileStore and BucketStore, which raise the same errors."""
+    """The interface that the dashboard uses. Implemented by FileStore and BucketStore, which raise the same errors."""
 
     @property
     def indexes(self) -> LineIndexes: ...

@@ -55,7 +55,7 @@ def start_tail(artifact: Artifact, content: Content, window: ArtifactWindow) -> 
 
 
 def tail_since(artifact: Artifact, params: Params) -> TailUpdate | None:
-    """What was added since the cursor `?from= &mark= &was=`; None while there is nothing new."""
+    """Loads what was added since the cursor `?from= &mark= &was=`; None while there is nothing new."""
     start, mark = params.integer("from", default=0, most=LARGEST), params.text("mark")
     mode, encoding = params.choice("as", TAIL_MODES, default="text"), params.text("encoding")
     is_same_content = artifact.sha256.startswith(params.text("was") or "-")

@@ -49,7 +49,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The hits, a slice at a time; with `?next=` or `?before=` a redirect to the next or the previous hit."""
     artifact, params = _load_artifact(request, pk), Params(request.GET)
-    found, absence = None, None
+    search_slice, absence = None, None
     search = parse_search(params, "utf-8")
     try:
         with open_content(artifact, params.text("encoding")) as content:
@@ -57,10 +57,10 @@ def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
             if search and search.query and ("next" in params or "before" in params):
                 address, is_there = find_hit_address(content, artifact, search, params)
                 return redirect(address if is_there else _last_hit_address(artifact, params))
-            found = load_search_slice(content, artifact, search, params) if search and search.query else None
+            search_slice = load_search_slice(content, artifact, search, params) if search and search.query else None
     except NoContent as error:
         absence = error.absence
-    context = {"artifact": artifact, "search": search, "slice": found, "absence": absence, "hit_links": None}
+    context = {"artifact": artifact, "search": search, "slice": search_slice, "absence": absence, "hit_links": None}
     return render_page(request, "artifacts/find.html", context, partial="slice")
 
 
@@ -91,7 +91,7 @@ def fold(request: OperatorRequest, pk: UUID) -> HttpResponse:
 
 @require_safe
 def follow(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    """What was added to a growing file since the cursor; 204 while there is nothing new."""
+    """Renders what was added to a growing file since the cursor; 204 while there is nothing new."""
     artifact = _load_artifact(request, pk)
     if not request.htmx:
         return redirect(f"{artifact.get_absolute_url()}?tail&follow=1")

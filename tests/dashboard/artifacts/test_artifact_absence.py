@@ -76,10 +76,10 @@ def run_check() -> tuple[int, dict[str, object]]:
 @pytest.mark.parametrize("content", [b"content\n", LARGE], ids=["small", "large"])
 def test_what_the_store_says_it_has_not_is_lost_and_other_content_is_no_content(call: Call, content: bytes) -> None:
     artifact = stored(call, content)
-    kept = content_beside(name_of(artifact))
-    put_beside(name_of(artifact), kept[:-5])
+    original = content_beside(name_of(artifact))
+    put_beside(name_of(artifact), original[:-5])
     assert cause(artifact) == AbsenceCause.CHANGED
-    put_beside(name_of(artifact), b"x" * len(kept))
+    put_beside(name_of(artifact), b"x" * len(original))
     assert cause(artifact) == AbsenceCause.CHANGED
     take_away(name_of(artifact))
     assert cause(artifact) == AbsenceCause.MISSING
@@ -118,14 +118,14 @@ def test_content_that_is_too_large_to_be_hashed_for_a_page_is_told_by_its_dates(
 
 def test_a_frame_that_is_damaged_spoils_its_own_window_alone(client: Client, call: Call) -> None:
     artifact = stored(call, LARGE * 3)
-    kept = bytearray(content_beside(name_of(artifact)))
-    kept[len(kept) // 2] ^= 1
-    put_beside(name_of(artifact), bytes(kept))
+    damaged = bytearray(content_beside(name_of(artifact)))
+    damaged[len(damaged) // 2] ^= 1
+    put_beside(name_of(artifact), bytes(damaged))
     queries = ("?at=0", "?at=25", "?at=50", "?tail")
     pages = [open_page(client, artifact, query) for query in queries]
     assert ["not what was stored" in page.text for page in pages] == [False, False, True, False]
-    found = open_page(client, artifact, "find/?q=nowhere+to+be+found")
-    assert "It was changed or damaged in the artifact store" in found.text
+    search = open_page(client, artifact, "find/?q=nowhere+to+be+found")
+    assert "It was changed or damaged in the artifact store" in search.text
 
 
 def test_what_was_never_taken_in_and_what_was_removed_say_so(client: Client, call: Call) -> None:

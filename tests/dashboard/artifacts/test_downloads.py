@@ -17,7 +17,7 @@ from tests.dashboard.stored_artifacts import field_artifact, stored
 
 pytestmark = pytest.mark.django_db
 CONTENT = "".join(f"line {number}\n" for number in range(1_000)).encode()
-# Routes whose answer is content of a recording, and how a test asks for one that exists.
+# Routes that serve content of a recording.
 SERVING = {"artifact-raw", "artifact-picture", "call-raw", "comparison-export", "problem-raw"}
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (4).to_bytes(4, "big") * 2 + b"\x08\x06\0\0\0" + bytes(9)
 
@@ -42,11 +42,11 @@ def exported(project: Project, folder: Path) -> Comparison:
 
 
 def routes() -> set[str]:
-    return {str(one.name) for one in get_resolver().url_patterns if isinstance(one, URLPattern)}
+    return {str(pattern.name) for pattern in get_resolver().url_patterns if isinstance(pattern, URLPattern)}
 
 
 def test_every_route_without_a_slash_at_the_end_serves_content_and_is_tried_here() -> None:
-    files = {str(one.name) for one in get_resolver().url_patterns if not str(one.pattern).endswith("/")}
+    files = {str(route.name) for route in get_resolver().url_patterns if not str(route.pattern).endswith("/")}
     assert files - {"home", "healthz"} == SERVING
 
 
@@ -78,7 +78,7 @@ def test_every_serving_route_is_inert(client: Client, call: Call, name: str, tmp
 
 @pytest.mark.rendering
 @pytest.mark.parametrize(
-    ("asked", "status", "start", "end"),
+    ("requested", "status", "start", "end"),
     [
         (None, 200, 0, None),
         ("bytes=0-9", 206, 0, 10),
@@ -97,9 +97,9 @@ def test_every_serving_route_is_inert(client: Client, call: Call, name: str, tmp
     ],
 )
 def test_one_range_at_a_time(
-    client: Client, artifact: Artifact, asked: str | None, status: int, start: int, end: int | None
+    client: Client, artifact: Artifact, requested: str | None, status: int, start: int, end: int | None
 ) -> None:
-    response = client.get(f"/artifacts/{artifact.pk}/raw", headers={"Range": asked} if asked else {})
+    response = client.get(f"/artifacts/{artifact.pk}/raw", headers={"Range": requested} if requested else {})
     assert response.status_code == status
     assert response["X-Content-Type-Options"] == "nosniff"
     if status == 416:

@@ -1,9 +1,8 @@
-"""Differences of two receipts: exact, bounded, and drawn."""
+"""Differences of two texts: exact, bounded, and rendered."""
 
 from __future__ import annotations
 
 import random
-import re
 import time
 import tracemalloc
 
@@ -11,20 +10,20 @@ import pytest
 
 from dashboard.text.diff import Difference, DiffPiece, compute_difference, diff_words, pair_lines
 from dashboard.text.diff_markup import PAGE_WEIGHT, DiffRow, DiffView, build_diff_page
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import parse_page, text_of
 
 LONG = 1_000_000
 
 
-def rebuilt(found: Difference) -> tuple[list[str], list[str]]:
-    """Both sides, put together again from the blocks; equal blocks are equal on both."""
+def rebuilt(difference: Difference) -> tuple[list[str], list[str]]:
+    """Both sides, joined from the blocks; equal blocks are equal on both sides."""
     left, right = [], []
-    for block in found.blocks:
-        one = found.left[block.left_start : block.left_end]
-        other = found.right[block.right_start : block.right_end]
-        assert (one == other) is block.is_same
-        left += one
-        right += other
+    for block in difference.blocks:
+        before = difference.left[block.left_start : block.left_end]
+        after = difference.right[block.right_start : block.right_end]
+        assert (before == after) is block.is_same
+        left += before
+        right += after
     return left, right
 
 
@@ -41,10 +40,10 @@ def rebuilt(found: Difference) -> tuple[list[str], list[str]]:
     ],
 )
 def test_lines_that_went_and_came_are_counted(before: str, after: str, removed: int, added: int) -> None:
-    found = compute_difference(before, after)
-    assert (found.removed, found.added) == (removed, added)
-    assert ["".join(side) for side in rebuilt(found)] == [before, after]
-    assert found.is_none is (before == after)
+    difference = compute_difference(before, after)
+    assert (difference.removed, difference.added) == (removed, added)
+    assert ["".join(side) for side in rebuilt(difference)] == [before, after]
+    assert difference.is_none is (before == after)
 
 
 def test_any_two_texts_are_rebuilt_from_their_difference() -> None:
@@ -56,8 +55,8 @@ def test_any_two_texts_are_rebuilt_from_their_difference() -> None:
 
 def test_words_within_alike_lines_are_told_apart_and_unlike_lines_are_whole() -> None:
     left, right = diff_words("exit status 0 after 12 ms\n", "exit status 7 after 12 ms\n")
-    assert [one.text for one in left if one.is_changed] == ["0"]
-    assert [one.text for one in right if one.is_changed] == ["7"]
+    assert [piece.text for piece in left if piece.is_changed] == ["0"]
+    assert [piece.text for piece in right if piece.is_changed] == ["7"]
     assert diff_words("alpha", "12345") == (
         [DiffPiece("alpha", is_changed=True)],
         [DiffPiece("12345", is_changed=True)],
@@ -71,7 +70,7 @@ def test_lines_of_a_block_stand_beside_their_likes() -> None:
 def similar(lines: int, changed: int) -> tuple[str, str]:
     before = [f"line {number} of the output, {number * 7} bytes\n" for number in range(lines)]
     every = lines // changed
-    after = [one.replace("output", "result") if number % every == 0 else one for number, one in enumerate(before)]
+    after = [line.replace("output", "result") if number % every == 0 else line for number, line in enumerate(before)]
     return "".join(before), "".join(after)
 
 
@@ -151,11 +150,11 @@ def test_two_megabytes_take_under_a_second(name: str) -> None:
 
 
 def test_four_hundred_changed_lines_of_two_thousand_are_found_as_such() -> None:
-    found = compute_difference(*similar(2_000, 400))
-    assert (found.removed, found.added, found.is_rough) == (400, 400, False)
+    difference = compute_difference(*similar(2_000, 400))
+    assert (difference.removed, difference.added, difference.is_rough) == (400, 400, False)
 
 
-def drawn(
+def rendered(
     before: str, after: str, view: DiffView = "side", *, spaces: bool = False, start: int = 0
 ) -> tuple[DiffRow, ...]:
     return build_diff_page(compute_difference(before, after), view, spaces=spaces, start=start).rows
@@ -163,14 +162,14 @@ def drawn(
 
 def test_equal_lines_far_from_a_change_are_a_gap_with_their_number() -> None:
     before = "".join(f"{number}\n" for number in range(100))
-    rows = drawn(before, before.replace("50\n", "fifty\n"))
+    rows = rendered(before, before.replace("50\n", "fifty\n"))
     assert [row.kind for row in rows] == ["gap", "same", "same", "same", "changed", "same", "same", "same", "gap"]
     assert (rows[0].count, rows[-1].count) == (47, 46)
     assert [row.left.number for row in rows if row.left] == [48, 49, 50, 51, 52, 53, 54]
 
 
 def test_a_unified_difference_says_what_goes_before_what_comes() -> None:
-    assert [row.kind for row in drawn("a 1\nb 1\n", "a 2\nb 2\n", "unified")] == [
+    assert [row.kind for row in rendered("a 1\nb 1\n", "a 2\nb 2\n", "unified")] == [
         "removed",
         "removed",
         "added",
@@ -179,32 +178,33 @@ def test_a_unified_difference_says_what_goes_before_what_comes() -> None:
 
 
 def test_changed_white_space_is_drawn_without_being_asked_for() -> None:
-    row = drawn("a\tb\n", "a  b\n")[0]
+    row = rendered("a\tb\n", "a  b\n")[0]
     assert row.left is not None
     assert row.right is not None
     assert "→" in row.left.html
     assert "··" in row.right.html
-    last = drawn("end\n", "end")[0]
+    last = rendered("end\n", "end")[0]
     assert last.left is not None
     assert "↵" in last.left.html
 
 
 def test_hostile_lines_are_text() -> None:
-    row = drawn("<script>alert(1)</script>\x1b[31m\n", "<b hx-post=x>\u202e\n")[0]
+    row = rendered("<script>alert(1)</script>\x1b[31m\n", "<b hx-post=x>\u202e\n")[0]
     markup = "".join(side.html for side in (row.left, row.right) if side)
     assert "<script" not in markup
     assert "<b " not in markup
     assert "\x1b" not in markup
-    assert re.findall(r'data-code="(\d+)"', markup) == ["27", str(0x202E)]
+    marks = parse_page(markup).select(".mark")
+    assert [mark["data-code"] for mark in marks] == ["27", str(0x202E)]
     assert text_of(row.left.html if row.left else "") == "<script>alert(1)</script>\x1b[31m"
 
 
 def test_a_long_difference_goes_on_where_it_stopped() -> None:
     before = "".join(f"{number} before {'x' * 90}\n" for number in range(3_000))
-    found = compute_difference(before, before.replace("before", "after"))
+    difference = compute_difference(before, before.replace("before", "after"))
     seen, start = 0, 0
     while True:
-        page = build_diff_page(found, "side", spaces=False, start=start)
+        page = build_diff_page(difference, "side", spaces=False, start=start)
         seen += len(page.rows)
         if page.next_row is None:
             break
@@ -214,6 +214,6 @@ def test_a_long_difference_goes_on_where_it_stopped() -> None:
 
 
 def test_a_line_that_is_not_whole_says_how_much_is_left_out() -> None:
-    row = drawn("x" * 10_000 + "\n", "short\n")[0]
+    row = rendered("x" * 10_000 + "\n", "short\n")[0]
     assert row.left is not None
     assert row.left.left_out == 6_001
