@@ -110,13 +110,13 @@ class Bucket:
             if not any(answer in str(error) for answer in EMPTY_OBJECT) or self.size_of(name):
                 raise
             size, tail = 0, b""
-        return ObjectReader(lambda start, length: self._fetch_range(name, start, length), size, tail)
+        return ObjectReader(lambda start, length: self.fetch_range(name, start, length), size, tail)
 
     async def _fetch_tail(self, name: str) -> tuple[int, bytes]:
         answer = await self._obstore.get_async(self._store, name, options={"range": {"suffix": TAIL}})
         return answer.meta["size"], bytes(await answer.bytes_async())
 
-    def _fetch_range(self, name: str, start: int, length: int) -> bytes:
+    def fetch_range(self, name: str, start: int, length: int) -> bytes:
         get_range = self._obstore.get_range_async
         return bytes(self._request(lambda: get_range(self._store, name, start=start, length=length)))
 

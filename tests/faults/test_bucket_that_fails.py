@@ -26,7 +26,7 @@ OPERATIONS: dict[str, Callable[[Bucket, Path], object]] = {
     "put in parts": lambda bucket, folder: bucket.put("a", folder / "large"),
     "size": lambda bucket, _: bucket.size_of("a"),
     "open": lambda bucket, _: bucket.open("a"),
-    "range": lambda bucket, _: bucket._range("a", 0, 1_000),
+    "range": lambda bucket, _: bucket.fetch_range("a", 0, 1_000),
     "list": lambda bucket, _: list(bucket.sizes()),
     "fetch": lambda bucket, _: bucket.fetch("a", BytesIO()),
     "remove": lambda bucket, _: bucket.remove(["a"]),
