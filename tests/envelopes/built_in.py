@@ -1,4 +1,4 @@
-"""What the tests of every built-in tool ask: its envelope, its receipt, its refusals, its limits."""
+"""Helpers for the tests of built-in tools: envelopes, receipts, refusals and limits."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def refusal(tool: str, arguments: Any) -> ToolError:
 
 
 def hold_to_its_limits(complete: CompleteOutput, variant: str = "receipt") -> None:
-    """Deterministic, within every policy, and each slice is what its pointer says."""
-    left, right = MemorySink(), MemorySink()
-    projection = projected(complete, left)
-    assert (projection, left.texts) == (projected(complete, right), right.texts)
+    """Asserts that the halves are deterministic, within every policy, and that each slice is what its pointer gives."""
+    first, second = MemorySink(), MemorySink()
+    projection = projected(complete, first)
+    assert (projection, first.texts) == (projected(complete, second), second.texts)
     document = projection.canonical.to_json()
-    assert {one.path for one in projection.canonical.artifacts} == set(left.texts)
+    assert {artifact.path for artifact in projection.canonical.artifacts} == set(first.texts)
     assert {cut.pointer for cut in projection.cuts if not _is_there(document, cut.pointer)} == set()
     for characters in LIMITS:
         receipt = receipt_of(projection.canonical, variant, characters)

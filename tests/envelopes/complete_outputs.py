@@ -1,4 +1,4 @@
-"""Any complete output of a built-in tool or of a family, drawn from the types that either names.
+"""Draws complete outputs of a built-in tool or of a family from their types.
 
 Hypothesis draws the texts and the numbers, a handful of each, and a seed; the seed puts them
 together. With a choice of Hypothesis's own for every field and every member, ten thousand outputs of
@@ -32,7 +32,7 @@ DEEPEST = 3  # of nested JSON
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """What an output is put together from."""
+    """The parts that outputs are composed of."""
 
     random: Random
     texts: list[str]
@@ -40,7 +40,7 @@ class Drawn(msgspec.Struct, frozen=True):
     floats: tuple[float, float]
 
     def text(self) -> str:
-        """One of the texts; or the end of one after the beginning of another."""
+        """Draws one of the texts, or the end of one after the beginning of another."""
         first, second = self.random.choice(self.texts), self.random.choice(self.texts)
         if self.random.random() < 0.6:
             return first
@@ -77,7 +77,7 @@ def outputs(tool: str) -> st.SearchStrategy[CompleteOutput]:
 
 
 def foreign_outputs(family: Family) -> st.SearchStrategy[CompleteOutput]:
-    """Of the result types that no built-in tool of the family has, under the name of a foreign tool."""
+    """Outputs with the result types that no built-in tool of the family has, under the name of a foreign tool."""
     tool = next((row.tools[0] for row in family.mappings if row.tools), "mcp__server__tool")
     own = {result for definition in family.tools for result in definition.result}
     return _any_of(tool, tuple(result for result in family.results if result not in own), tuple(DISPATCH_KINDS))
@@ -109,7 +109,7 @@ def failed(tool: str, kinds: Sequence[str], drawn: Drawn) -> CompleteOutput:
 
 
 def value(kind: inspect.Type, drawn: Drawn) -> Any:
-    """Anything of a type. Lists may be long by repetition, so that bounds are reached."""
+    """Draws a value of a type. Lists may be long by repetition, so that limits are reached."""
     match kind:
         case inspect.Metadata():
             return value(kind.type, drawn)

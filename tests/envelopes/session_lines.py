@@ -1,4 +1,4 @@
-"""Lines of a session file, made of visible values, and what the reader makes of them."""
+"""Builds lines of a session file from visible values, and reads them."""
 
 from __future__ import annotations
 

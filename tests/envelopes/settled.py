@@ -1,4 +1,4 @@
-"""Calls, settlements and JSON values for the tests of what happened to a call."""
+"""Calls, settlements and JSON values for the tests of schema and codecs."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def call(**fields: Any) -> ToolCall:
 
 
 def output_of(characters: int) -> dict[str, str]:
-    """An output whose JSON has exactly so many characters."""
+    """An output whose JSON has exactly this many characters."""
     return {"text": "x" * (characters - len(json.dumps({"text": ""})))}
 
 
 def settled(name: str, **fields: Any) -> Settlement:
-    """A settlement of that row of the table."""
+    """A settlement with the situation of this name."""
     row = BY_NAME[name]
     known: dict[str, Any] = {
         "call_id": "c1",
@@ -184,7 +184,7 @@ STORED = st.builds(StoredOutput, artifact_id=NAME, summary=st.text(max_size=200)
 
 @st.composite
 def settlements(draw: st.DrawFn) -> Settlement:
-    """Any row of the table with any of the kinds that belong to it."""
+    """Draws any situation with any of the kinds that belong to it."""
     row = BY_NAME[draw(st.sampled_from(sorted(BY_NAME)))]
     fields: dict[str, Any] = {"was_coerced": draw(st.booleans()), "deadline_at": draw(_maybe(TIME))}
     fields |= {name: draw(MAYBE_TEXT) for name in ("debug_message", "data_hash")}

@@ -46,10 +46,10 @@ def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(names: dict[s
     assert len(receipt) <= 12_000
     assert body == {"type": "tool_result", "tool_use_id": "toolu_01", "content": receipt, "is_error": False}
     TypeAdapter(ToolResultBlockParam).validate_python(body)
-    (kept,) = envelope["artifacts"]
-    with FileStore(tmp_path / "artifacts").open(kept["path"]) as stream:
+    (artifact,) = envelope["artifacts"]
+    with FileStore(tmp_path / "artifacts").open(artifact["path"]) as stream:
         assert stream.read().split()[-1] == b"5000"
-    assert kept["path"] in receipt
+    assert artifact["path"] in receipt
 
 
 def test_a_command_that_fails_is_a_success_with_an_exit_status(names: dict[str, Any]) -> None:

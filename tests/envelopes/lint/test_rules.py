@@ -1,4 +1,4 @@
-"""What misleads a model is found; what is merely shorter, other or unknown is left alone."""
+"""Rules report what misleads a model, and not what is merely shorter, different or unknown."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def pair(
         error=error,
         artifacts=tuple(map(ArtifactRef, artifacts)),
     )
-    spoken = [own(one) if isinstance(one, str) else one for one in segments]
-    return LintInput(canonical=canonical, receipt=text_receipt(spoken), **known)
+    own_segments = [own(segment) if isinstance(segment, str) else segment for segment in segments]
+    return LintInput(canonical=canonical, receipt=text_receipt(own_segments), **known)
 
 
-def names(looked_at: LintInput, rules: tuple[Rule, ...] = ()) -> list[str]:
-    return [finding.rule for finding in lint(looked_at, rules)]
+def names(call: LintInput, rules: tuple[Rule, ...] = ()) -> list[str]:
+    return [finding.rule for finding in lint(call, rules)]
 
 
 OUTPUT = 'first line of it\nsecond "line" of it\n'
@@ -171,7 +171,7 @@ def test_a_secret_is_known_by_a_shape_that_nothing_else_has(text: str, kind: str
 
 
 def test_the_gap_of_a_recorded_receipt_counts_only_when_its_lines_are_nowhere() -> None:
-    """A part that was shown in another order was not traced, and not cut either."""
+    """A part that was shown in another order was not aligned, and not cut either."""
     lines = [f"this is line {number} of nine" for number in range(9)]
     shown = field("\n".join(lines[:3]), "/stdout", document="complete")
     known = {
@@ -195,26 +195,26 @@ def test_an_empty_receipt_about_recorded_output_is_found_and_a_picture_is_a_rece
 
 
 def test_a_failed_call_with_an_empty_receipt_is_found() -> None:
-    found = lint(pair("", error=REFUSED, is_recorded=True))
-    assert [(one.rule, one.pointer) for one in found] == [("empty_receipt", "/error/message")]
+    findings = lint(pair("", error=REFUSED, is_recorded=True))
+    assert [(finding.rule, finding.pointer) for finding in findings] == [("empty_receipt", "/error/message")]
 
 
 def test_the_first_break_with_enough_around_it_tells_and_an_escaped_backslash_is_none() -> None:
     value = 'a"b\nshort\nsome longer line here\nand what follows it'
-    told = "some longer line here\\nand what follows it"
-    assert names(pair(f'{{"text": "… {told}"}}', result={"text": value})) == ["escaped_json"]
+    escaped = "some longer line here\\nand what follows it"
+    assert names(pair(f'{{"text": "… {escaped}"}}', result={"text": value})) == ["escaped_json"]
     assert names(pair("C:\\\\some longer line here\\nothing of it", result={"text": value})) == []
 
 
 def test_a_text_without_enough_around_its_breaks_is_not_looked_for() -> None:
-    for told in ("some longer line\\\\nhere", "some longer line\\nhere and there"):
-        assert names(pair(f'{{"text": "{told}"}}', result={"text": "a\nb\nc\n" * 9})) == []
+    for escaped in ("some longer line\\\\nhere", "some longer line\\nhere and there"):
+        assert names(pair(f'{{"text": "{escaped}"}}', result={"text": "a\nb\nc\n" * 9})) == []
 
 
-@pytest.mark.parametrize("said", ["un élément\\nsuivant", "un \\u00e9l\\u00e9ment\\nsuivant"])
-def test_escapes_are_known_in_both_ways_of_writing_json(said: str) -> None:
-    looked_at = pair(f'{{"text": "voici {said} et fin"}}', result={"text": "voici un élément\nsuivant et fin"})
-    assert names(looked_at) == ["escaped_json"]
+@pytest.mark.parametrize("escaped", ["un élément\\nsuivant", "un \\u00e9l\\u00e9ment\\nsuivant"])
+def test_escapes_are_known_in_both_ways_of_writing_json(escaped: str) -> None:
+    call = pair(f'{{"text": "voici {escaped} et fin"}}', result={"text": "voici un élément\nsuivant et fin"})
+    assert names(call) == ["escaped_json"]
 
 
 @pytest.mark.parametrize("rule", ["headline_late", "artifact_unnamed", "error_incomplete"])
@@ -226,12 +226,12 @@ def test_a_familys_own_rules_speak_first_and_replace_a_shared_one_of_their_name(
     def always(_: LintInput) -> list[Sighting]:
         return [Sighting(sentence="Mine.")]
 
-    looked_at = pair("a\n(Results are truncated.)", result={"exit_status": 1})
+    call = pair("a\n(Results are truncated.)", result={"exit_status": 1})
     mine = (
         Rule(name="exit_status_missing", severity="note", find=always),
         Rule(name="mine", severity="note", find=always),
     )
-    assert [(one.rule, one.severity) for one in lint(looked_at, mine)] == [
+    assert [(finding.rule, finding.severity) for finding in lint(call, mine)] == [
         ("exit_status_missing", "note"),
         ("mine", "note"),
         ("marker_without_size", "warning"),
@@ -288,7 +288,9 @@ def test_no_receipt_of_ours_has_a_finding(family: Family, sample: CompleteOutput
 
 
 @pytest.mark.parametrize(
-    "variant", [one for one in VARIANTS if one.id in ("tagged", "markdown")], ids=lambda one: one.id
+    "variant",
+    [candidate for candidate in VARIANTS if candidate.id in ("tagged", "markdown")],
+    ids=lambda candidate: candidate.id,
 )
 def test_the_readable_variants_have_no_finding_either(variant: Variant) -> None:
     for family_of, sample in SAMPLES:
@@ -298,9 +300,9 @@ def test_the_readable_variants_have_no_finding_either(variant: Variant) -> None:
 
 
 def test_the_variants_that_send_json_are_told_apart_by_what_they_escape() -> None:
-    (variant,) = (one for one in VARIANTS if one.id == "canonical_json")
+    (variant,) = (candidate for candidate in VARIANTS if candidate.id == "canonical_json")
     command = family("command")
-    sample = next(one for one in command.samples if "FAIL: TestResume" in str(one.result))
+    sample = next(candidate for candidate in command.samples if "FAIL: TestResume" in str(candidate.result))
     projection = project(sample, command, command.projection, MemorySink())
     receipt = render(projection.canonical, command, command.rendering, variant=variant)
     assert names(lint_input(projection, receipt), command.lint) == ["escaped_json"]
@@ -316,10 +318,10 @@ ANYTHING = st.recursive(
 @given(complete=ANYTHING, text=st.text(max_size=300), is_recorded=st.booleans())
 def test_lint_never_raises_and_says_the_same_each_time(*, complete: Any, text: str, is_recorded: bool) -> None:
     cuts = (Shortened("/value", FIVE_OF_NINE),)
-    looked_at = pair(text, result={"value": complete}, complete=complete, is_recorded=is_recorded, cuts=cuts)
-    findings = lint(looked_at)
-    assert findings == lint(looked_at)
-    assert all(0 <= one.span[0] < one.span[1] <= len(text) for one in findings if one.span)
+    call = pair(text, result={"value": complete}, complete=complete, is_recorded=is_recorded, cuts=cuts)
+    findings = lint(call)
+    assert findings == lint(call)
+    assert all(0 <= finding.span[0] < finding.span[1] <= len(text) for finding in findings if finding.span)
 
 
 def test_a_call_without_a_receipt_has_no_findings() -> None:
@@ -331,8 +333,8 @@ def test_a_call_without_a_receipt_has_no_findings() -> None:
 
 @pytest.mark.recordings
 def test_over_all_recorded_calls_the_rules_find_what_is_there_and_cry_no_wolf(recordings_root: Path) -> None:
-    """Judged one by one: search results quoted as JSON, and a marker that does not say how many files are left."""
-    found: Counter[tuple[str, str]] = Counter()
+    """Each was checked by hand: search results quoted as JSON, and a marker without the number of files."""
+    counts: Counter[tuple[str, str]] = Counter()
     for path in sorted((recordings_root / "claude-code").rglob("*.jsonl")):
         for _, call in answered(path):
             halves = read_halves(
@@ -343,13 +345,13 @@ def test_over_all_recorded_calls_the_rules_find_what_is_there_and_cry_no_wolf(re
                 content=dump_json(list(call.parts)),
                 is_error=call.is_error,
             )
-            found.update({(call.tool, finding.rule) for finding in lint_recorded(halves)})
-    assert found == {("WebSearch", "escaped_json"): 2, ("Glob", "marker_without_size"): 1}
+            counts.update({(call.tool, finding.rule) for finding in lint_recorded(halves)})
+    assert counts == {("WebSearch", "escaped_json"): 2, ("Glob", "marker_without_size"): 1}
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_beside_another_receipt_a_result_is_found_as_it_would_be_alone(name: str) -> None:
-    one, other = BROKEN[name], pair("Process exited with code 10", **CUT)
-    alone = msgspec.structs.replace(one, receipt=other.receipt)
-    assert lint(one.with_receipt(other.receipt)) == lint(alone)
-    assert names(one.with_receipt(one.receipt)) == names(one)
+    call, other = BROKEN[name], pair("Process exited with code 10", **CUT)
+    alone = msgspec.structs.replace(call, receipt=other.receipt)
+    assert lint(call.with_receipt(other.receipt)) == lint(alone)
+    assert names(call.with_receipt(call.receipt)) == names(call)

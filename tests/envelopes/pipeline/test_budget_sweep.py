@@ -1,4 +1,4 @@
-"""What falls out of a receipt at which budget, and budgets in tokens."""
+"""The budgets at which fields are dropped from a receipt, and budgets in tokens."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CEILING = 12_000
 
 
 def first_rows(characters: int) -> Receipt:
-    """As many whole rows as fit."""
+    """A receipt of as many whole rows as fit."""
     shown: list[Segment] = []
     for row in ROWS:
-        if sum(len(one.text) for one in shown) + len(row.text) > characters:
+        if sum(len(segment.text) for segment in shown) + len(row.text) > characters:
             break
         shown.append(row)
     return text_receipt(shown)
@@ -49,52 +49,52 @@ def writer(canonical: CanonicalResult, owner: Family, name: str) -> Write:
 
 
 def largest_sample(owner: Family) -> CanonicalResult:
-    found = [project(one, owner, owner.projection, MemorySink()).canonical for one in owner.samples]
-    return max(found, key=lambda one: len(msgspec.json.encode(one.to_json())))
+    envelopes = [project(sample, owner, owner.projection, MemorySink()).canonical for sample in owner.samples]
+    return max(envelopes, key=lambda sample: len(msgspec.json.encode(sample.to_json())))
 
 
 def test_each_field_has_the_budget_below_which_it_is_gone() -> None:
-    found = sweep(first_rows, CEILING)
+    measured = sweep(first_rows, CEILING)
     tokens = [count_tokens(first_rows(characters).text).count for characters in (7, 14, 390)]
-    budgets = {fate.pointer: fate.whole_from for fate in found.thresholds}
-    assert [fate.pointer for fate in found.thresholds] == [f"/result/{number}" for number in range(50)]
-    assert budgets["/result/49"] == found.whole.tokens == tokens[2]
+    budgets = {field.pointer: field.whole_from for field in measured.thresholds}
+    assert [field.pointer for field in measured.thresholds] == [f"/result/{number}" for number in range(50)]
+    assert budgets["/result/49"] == measured.whole.tokens == tokens[2]
     assert budgets["/result/0"] <= budgets["/result/10"] <= budgets["/result/30"] < budgets["/result/49"]
 
 
 @pytest.mark.parametrize("tokens", [20, 60, 133])
 def test_a_field_stands_whole_at_every_budget_that_was_tried_from_the_one_that_it_names(tokens: int) -> None:
-    found = sweep(first_rows, CEILING)
-    receipt = first_rows(find_limit(first_rows, tokens, found))
-    gone, shortened = dropped_at(found.thresholds, count_field_characters(receipt))
+    measured = sweep(first_rows, CEILING)
+    receipt = first_rows(find_limit(first_rows, tokens, measured))
+    gone, shortened = dropped_at(measured.thresholds, count_field_characters(receipt))
     assert not shortened
     assert gone
-    assert all(fate.whole_from > count_tokens(receipt.text).count for fate in gone)
+    assert all(field.whole_from > count_tokens(receipt.text).count for field in gone)
 
 
-@pytest.mark.parametrize("owner", FAMILIES, ids=lambda one: one.name)
+@pytest.mark.parametrize("owner", FAMILIES, ids=lambda variant: variant.name)
 def test_a_budget_in_tokens_is_kept_by_receipts_and_by_json(owner: Family) -> None:
     canonical = largest_sample(owner)
-    for one in (variants_for(owner)[0], family_variant(owner, "canonical_json")):
-        write = writer(canonical, owner, one.name)
-        found = sweep(write, CEILING)
+    for variant in (variants_for(owner)[0], family_variant(owner, "canonical_json")):
+        write = writer(canonical, owner, variant.name)
+        measured = sweep(write, CEILING)
         for part in (0.8, 0.3):
-            budget = max(20, int(found.whole.tokens * part))
-            text = write(find_limit(write, budget, found)).text
-            assert count_tokens(text).count <= budget, (one.id, budget)
+            budget = max(20, int(measured.whole.tokens * part))
+            text = write(find_limit(write, budget, measured)).text
+            assert count_tokens(text).count <= budget, (variant.id, budget)
 
 
 def test_a_budget_is_nearly_used_where_a_text_can_be_cut_anywhere() -> None:
     owner = family("command")
     write = writer(largest_sample(owner), owner, "receipt")
-    found = sweep(write, CEILING)
-    used = count_tokens(write(find_limit(write, 400, found)).text).count
+    measured = sweep(write, CEILING)
+    used = count_tokens(write(find_limit(write, 400, measured)).text).count
     assert 360 <= used <= 400
 
 
 def test_a_whole_budget_asks_for_the_whole_receipt() -> None:
-    found = sweep(first_rows, CEILING)
-    assert first_rows(find_limit(first_rows, found.whole.tokens, found)) == first_rows(CEILING)
+    measured = sweep(first_rows, CEILING)
+    assert first_rows(find_limit(first_rows, measured.whole.tokens, measured)) == first_rows(CEILING)
 
 
 def test_a_renderer_that_breaks_small_budgets_is_asked_for_larger_ones() -> None:
@@ -103,9 +103,9 @@ def test_a_renderer_that_breaks_small_budgets_is_asked_for_larger_ones() -> None
             raise ReceiptTooLong("always 200 characters")
         return first_rows(characters)
 
-    found = sweep(stubborn, CEILING)
-    assert min(one.characters for one in found.trials) >= 200
-    assert find_limit(stubborn, 3, found) == 0
+    measured = sweep(stubborn, CEILING)
+    assert min(trial.characters for trial in measured.trials) >= 200
+    assert find_limit(stubborn, 3, measured) == 0
 
 
 def test_shares_of_tokens_sum_up_to_the_texts_own() -> None:

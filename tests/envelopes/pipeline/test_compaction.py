@@ -1,4 +1,4 @@
-"""What is left of a call when it ages out of the history."""
+"""Compaction of calls that age out of the history."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def canonical_of(family: Family, sample: CompleteOutput) -> CanonicalResult:
 
 @pytest.mark.parametrize("budget", [0, 300, 10**6])
 def test_name_status_and_summary_are_always_kept(budget: int) -> None:
-    kept = compact(success({"stdout_preview": "x" * 8_000}), budget).canonical
-    assert (kept.tool_name, kept.status, kept.summary_text) == (
+    canonical = compact(success({"stdout_preview": "x" * 8_000}), budget).canonical
+    assert (canonical.tool_name, canonical.status, canonical.summary_text) == (
         "ExecCommand",
         "success",
         "command exited with status 0",
@@ -78,33 +78,33 @@ def test_name_status_and_summary_are_always_kept(budget: int) -> None:
 
 
 def test_an_error_keeps_kind_message_hint_and_retryable_and_loses_its_details_first() -> None:
-    kept = compact(failure(), 0)
-    assert kept.canonical.error is not None
-    assert kept.canonical.error.kind == "execution_root_violation"
-    assert kept.canonical.error.message == REFUSED.message
-    assert kept.canonical.error.recovery_hint == REFUSED.recovery_hint
-    assert kept.canonical.error.retryable is False
-    assert kept.canonical.error.details == {
+    smaller = compact(failure(), 0)
+    assert smaller.canonical.error is not None
+    assert smaller.canonical.error.kind == "execution_root_violation"
+    assert smaller.canonical.error.message == REFUSED.message
+    assert smaller.canonical.error.recovery_hint == REFUSED.recovery_hint
+    assert smaller.canonical.error.retryable is False
+    assert smaller.canonical.error.details == {
         "workdir": "../other-repo",
         "listing": "[600 characters dropped by compaction]",
     }
 
 
 def test_the_recap_of_an_error_says_its_hint_and_whether_it_may_be_tried_again() -> None:
-    """The defect of the system that the RFC describes: its recap had kind and message only."""
+    """The RFC describes a system whose recap had only kind and message."""
     error = failure().error
     assert error is not None
     again = msgspec.structs.replace(failure(), error=msgspec.structs.replace(error, retryable=True))
     assert recap(again).text == recap(failure()).text.replace("Retryable: no", "Retryable: yes")
-    said = recap(compact(failure(), 0).canonical).text
-    assert said.startswith("ExecCommand failed: requested working directory is outside the current execution root\n")
-    assert "Kind: execution_root_violation\n" in said
-    assert "Hint: omit workdir or use a relative path inside the active workspace\n" in said
-    assert "Retryable: no" in said
+    text = recap(compact(failure(), 0).canonical).text
+    assert text.startswith("ExecCommand failed: requested working directory is outside the current execution root\n")
+    assert "Kind: execution_root_violation\n" in text
+    assert "Hint: omit workdir or use a relative path inside the active workspace\n" in text
+    assert "Retryable: no" in text
 
 
 @pytest.mark.parametrize(
-    ("envelope", "said"),
+    ("envelope", "text"),
     [
         (success({}, "a/1.txt"), "ExecCommand succeeded: command exited with status 0\nArtifact: a/1.txt"),
         (success({"exit_status": 0}), "ExecCommand succeeded: command exited with status 0\nexit_status: 0"),
@@ -119,12 +119,12 @@ def test_the_recap_of_an_error_says_its_hint_and_whether_it_may_be_tried_again()
         ),
     ],
 )
-def test_a_recap_says_the_outcome_first_and_nothing_twice(envelope: CanonicalResult, said: str) -> None:
-    assert recap(envelope).text == said
+def test_a_recap_says_the_outcome_first_and_nothing_twice(envelope: CanonicalResult, text: str) -> None:
+    assert recap(envelope).text == text
 
 
 def test_the_recap_of_a_task_names_it_by_its_task_id() -> None:
-    """The other defect: TaskOutput's recap looked for `task.id`, found nothing and said unknown."""
+    """In the system of the RFC, TaskOutput's recap looked for `task.id` and printed unknown."""
     task = {"task_id": "task_123", "status": "running", "output_preview": "working\n" * 900, "output_artifact": 0}
     read = success({"retrieval_status": "timeout", "task": task}, "artifacts/1/output.txt", tool_name="TaskOutput")
     said = recap(compact(read, 0).canonical).text
@@ -149,17 +149,17 @@ def test_the_recap_of_a_task_names_it_by_its_task_id() -> None:
 )
 def test_ids_references_and_artifact_paths_are_kept_wherever_they_stand(handle: dict[str, Any]) -> None:
     beside = {"stdout_preview": "x" * 8_000, "filenames": [f"src/module_{number}.py" for number in range(100)]}
-    kept = compact(success({**handle, **beside}), 0).canonical
+    smaller = compact(success({**handle, **beside}), 0).canonical
     for text in _scalars(handle):
-        assert text == "p" * 900 or text in _scalars(kept.result)
-    assert envelope_characters(kept) < 600
+        assert text == "p" * 900 or text in _scalars(smaller.result)
+    assert envelope_characters(smaller) < 600
 
 
 def test_artifact_references_stay_when_their_preview_goes() -> None:
     result = {"exit_status": 0, "stdout_preview": "x" * 8_000, "stdout_truncated": True, "stdout_artifact": 0}
-    kept = compact(success(result, "artifacts/a/stdout.txt"), 0).canonical
-    assert kept.artifacts == (ArtifactRef("artifacts/a/stdout.txt"),)
-    assert kept.result == {**result, "stdout_preview": "[8000 characters dropped by compaction]"}
+    smaller = compact(success(result, "artifacts/a/stdout.txt"), 0).canonical
+    assert smaller.artifacts == (ArtifactRef("artifacts/a/stdout.txt"),)
+    assert smaller.result == {**result, "stdout_preview": "[8000 characters dropped by compaction]"}
 
 
 def test_previews_go_first_and_the_largest_before_the_others() -> None:
@@ -171,7 +171,7 @@ def test_previews_go_first_and_the_largest_before_the_others() -> None:
         "stdout_preview": "o" * 8_000,
     }
     envelope = success(result)
-    order = [one.pointer for one in compact(envelope, 0).dropped]
+    order = [part.pointer for part in compact(envelope, 0).dropped]
     assert order == ["/result/stdout_preview", "/result/stderr_preview", "/result/note", "/result/filenames"]
     fits = compact(envelope, envelope_characters(envelope) - 1)
     assert fits.dropped == (Dropped("/result/stdout_preview", "preview", 8_000),)
@@ -190,8 +190,8 @@ def test_a_dropped_list_says_how_many_items_it_had() -> None:
 
 def test_a_list_with_no_place_for_its_number_says_it_itself() -> None:
     names = ["src/app.py"] * 20
-    kept = compact(success({"id": "x", "pairs": [names, ["a"]], "filenames": names, "filenames_omitted": "some"}), 0)
-    assert kept.canonical.result == {
+    smaller = compact(success({"id": "x", "pairs": [names, ["a"]], "filenames": names, "filenames_omitted": "some"}), 0)
+    assert smaller.canonical.result == {
         "id": "x",
         "pairs": [],
         "pairs_omitted": 2,
@@ -206,9 +206,9 @@ def test_a_list_with_no_place_for_its_number_says_it_itself() -> None:
 
 def test_many_rows_are_reduced_to_their_ids_last() -> None:
     items = [{"id": f"wi_{number}", "objective": "Step", "state": "open"} for number in range(100)]
-    kept = compact(success({"work_items": items, "returned": 100}), 0)
-    assert kept.dropped == (Dropped("/result/work_items", "rows", 100),)
-    assert kept.canonical.result == {
+    smaller = compact(success({"work_items": items, "returned": 100}), 0)
+    assert smaller.dropped == (Dropped("/result/work_items", "rows", 100),)
+    assert smaller.canonical.result == {
         "work_items": [{"id": f"wi_{number}"} for number in range(100)],
         "work_items_reduced": 100,
         "returned": 100,
@@ -222,16 +222,16 @@ def test_rows_keep_their_lists_of_references() -> None:
 
 
 def test_a_result_that_is_one_long_text_is_dropped_as_a_field_would_be() -> None:
-    kept = compact(success("x" * 5_000), 0)
-    assert kept.canonical.result == "[5000 characters dropped by compaction]"
+    smaller = compact(success("x" * 5_000), 0)
+    assert smaller.canonical.result == "[5000 characters dropped by compaction]"
     assert compact(success(7), 0).canonical.result == 7
 
 
 def test_nothing_goes_while_the_envelope_fits() -> None:
     envelope = success({"stdout_preview": "x" * 8_000})
-    kept = compact(envelope, envelope_characters(envelope))
-    assert kept.canonical == envelope
-    assert (kept.dropped, kept.fits) == ((), True)
+    smaller = compact(envelope, envelope_characters(envelope))
+    assert smaller.canonical == envelope
+    assert (smaller.dropped, smaller.fits) == ((), True)
 
 
 def test_a_budget_below_what_must_be_kept_is_said_to_be_passed() -> None:
@@ -239,7 +239,7 @@ def test_a_budget_below_what_must_be_kept_is_said_to_be_passed() -> None:
 
 
 def test_compaction_reads_no_receipt_and_parses_no_text() -> None:
-    """RFC-141, RFC-143: the envelope is all that comes in, and nothing decodes or matches what is in it."""
+    """RFC-141, RFC-143: the envelope is the only input, and no text in it is decoded or matched."""
     assert list(inspect.signature(compact).parameters) == ["canonical", "budget", "measure"]
     called = {
         node.attr for node in ast.walk(ast.parse(inspect.getsource(compaction))) if isinstance(node, ast.Attribute)
@@ -248,26 +248,28 @@ def test_compaction_reads_no_receipt_and_parses_no_text() -> None:
 
 
 def test_what_a_text_says_changes_nothing() -> None:
-    """A text that is JSON, or that quotes a mark or a handle, goes like any other of its length."""
-    said = '{"task_id": "task_123", "stdout_preview": "[9 characters dropped by compaction]"} ' * 9
-    kept, plain = (compact(success({"stdout_preview": text, "exit_status": 0}), 0) for text in (said, "x" * len(said)))
-    assert kept == plain
-    assert "task_123" not in str(kept.canonical.to_json())
+    """A text that is JSON, or quotes a mark or a handle, is dropped like any other of its length."""
+    marked = '{"task_id": "task_123", "stdout_preview": "[9 characters dropped by compaction]"} ' * 9
+    smaller, plain = (
+        compact(success({"stdout_preview": text, "exit_status": 0}), 0) for text in (marked, "x" * len(marked))
+    )
+    assert smaller == plain
+    assert "task_123" not in str(smaller.canonical.to_json())
 
 
 @each(("family", "sample"), SAMPLES)
 def test_a_family_still_speaks_for_what_is_left(family: Family, sample: CompleteOutput) -> None:
-    """RFC-142: a bounded receipt follows from the kept envelope."""
+    """RFC-142: a bounded receipt is rendered from the compacted envelope."""
     whole = canonical_of(family, sample)
-    kept = compact(whole, 0)
-    said = render(kept.canonical, family, family.rendering).text
-    assert 0 < len(said) <= family.rendering.characters
-    for one in kept.dropped:
-        dropped = text_at(whole.to_json(), one.pointer)
-        assert dropped is None or dropped not in said
+    smaller = compact(whole, 0)
+    text = render(smaller.canonical, family, family.rendering).text
+    assert 0 < len(text) <= family.rendering.characters
+    for part in smaller.dropped:
+        dropped = text_at(whole.to_json(), part.pointer)
+        assert dropped is None or dropped not in text
     for artifact in whole.artifacts:
-        assert artifact.path in said
-        assert artifact.path in recap(kept.canonical).text
+        assert artifact.path in text
+        assert artifact.path in recap(smaller.canonical).text
 
 
 @given(RESULTS, st.integers(0, 3_000))
@@ -280,12 +282,12 @@ def test_compacting_never_enlarges_and_never_brings_anything_back(result: Any, b
     again = compact(once.canonical, budget)
     assert (again.canonical, again.dropped) == (once.canonical, ())
     assert compact(once.canonical, 10**9).canonical == once.canonical
-    for one in once.dropped:
-        assert standing(once.canonical, one.pointer) != standing(envelope, one.pointer)
+    for part in once.dropped:
+        assert standing(once.canonical, part.pointer) != standing(envelope, part.pointer)
 
 
 def standing(canonical: CanonicalResult, pointer: str) -> JsonValue:
-    """What is there; None when it went with the list around it."""
+    """The value at the pointer; None when it was dropped with the list around it."""
     try:
         return resolve(canonical.to_json(), pointer)
     except KeyError:
@@ -294,16 +296,16 @@ def standing(canonical: CanonicalResult, pointer: str) -> JsonValue:
 
 def test_a_long_text_in_a_list_that_is_dropped_goes_with_it() -> None:
     envelope = success([None] * 8 + ["0" * 81])
-    found = compact(envelope, 0)
-    assert found.canonical.result == ["[9 items dropped by compaction]"]
-    assert {one.pointer for one in found.dropped} == {"/result", "/result/8"}
+    smaller = compact(envelope, 0)
+    assert smaller.canonical.result == ["[9 items dropped by compaction]"]
+    assert {part.pointer for part in smaller.dropped} == {"/result", "/result/8"}
 
 
 def test_what_was_dropped_is_nowhere_and_stays_away() -> None:
-    """RFC-108: neither compacting again nor the recap has it from anywhere."""
+    """RFC-108: neither compacting again nor the recap brings it back."""
     names = [f"src/module_{number}.py" for number in range(200)]
-    kept = compact(success({"stdout_preview": "needle " * 2_000, "filenames": names}), 0).canonical
-    for text in (str(kept.to_json()), recap(kept).text, str(compact(kept, 10**9).canonical.to_json())):
+    smaller = compact(success({"stdout_preview": "needle " * 2_000, "filenames": names}), 0).canonical
+    for text in (str(smaller.to_json()), recap(smaller).text, str(compact(smaller, 10**9).canonical.to_json())):
         assert "needle" not in text
         assert "module_7" not in text
 
@@ -318,9 +320,14 @@ def test_compacting_twice_is_compacting_once_to_the_smaller_budget(result: Any, 
 @given(st.dictionaries(KEYS, VALUES, max_size=3), st.integers(0, 2_000))
 def test_an_error_keeps_its_four_fields_whatever_its_details_are(details: dict[str, Any], budget: int) -> None:
     error = ToolError(kind="odd", message="m" * 500, details=details, recovery_hint="h" * 500, retryable=True)
-    kept = compact(failure(error), budget).canonical.error
-    assert kept is not None
-    assert (kept.kind, kept.message, kept.recovery_hint, kept.retryable) == ("odd", "m" * 500, "h" * 500, True)
+    smaller = compact(failure(error), budget).canonical.error
+    assert smaller is not None
+    assert (smaller.kind, smaller.message, smaller.recovery_hint, smaller.retryable) == (
+        "odd",
+        "m" * 500,
+        "h" * 500,
+        True,
+    )
 
 
 def _scalars(value: Any) -> list[Any]:
@@ -353,34 +360,34 @@ def compacted(
 
 def test_a_history_within_its_budget_stays_as_it_was_sent() -> None:
     history = entries(1, 2, 3)
-    kept = compacted(history, sum(len(entry.text) for entry in history))
-    assert kept.entries == tuple(history)
-    assert (kept.compacted, kept.fits) == ((), True)
+    smaller = compacted(history, sum(len(entry.text) for entry in history))
+    assert smaller.entries == tuple(history)
+    assert (smaller.compacted, smaller.fits) == ((), True)
 
 
 def test_the_oldest_calls_are_compacted_first_and_the_newest_two_rounds_never() -> None:
     history = entries(1, 2, 3, 3, 4)
-    kept = compacted(history, 18_000)
-    assert [entry.is_compacted for entry in kept.entries] == [True, False, False, False, False]
-    assert kept.fits
-    kept = compacted(history, 0)
-    assert [entry.is_compacted for entry in kept.entries] == [True, True, False, False, False]
-    assert [entry.text for entry in kept.entries[2:]] == [entry.text for entry in history[2:]]
-    assert not kept.fits
+    smaller = compacted(history, 18_000)
+    assert [entry.is_compacted for entry in smaller.entries] == [True, False, False, False, False]
+    assert smaller.fits
+    smaller = compacted(history, 0)
+    assert [entry.is_compacted for entry in smaller.entries] == [True, True, False, False, False]
+    assert [entry.text for entry in smaller.entries[2:]] == [entry.text for entry in history[2:]]
+    assert not smaller.fits
 
 
 def test_a_compacted_history_says_what_went() -> None:
     history = entries(1, 2, 3)
-    kept = compacted(history, 10_000)
-    assert kept.tokens == sum(len(entry.text) for entry in kept.entries) <= 10_000
-    (loss,) = kept.compacted
+    smaller = compacted(history, 10_000)
+    assert smaller.tokens == sum(len(entry.text) for entry in smaller.entries) <= 10_000
+    (loss,) = smaller.compacted
     assert (loss.call_id, loss.tokens_before, loss.tokens_after) == (
         "c0",
         len(history[0].text),
-        len(kept.entries[0].text),
+        len(smaller.entries[0].text),
     )
     assert loss.dropped == (Dropped("/result/stdout_preview", "preview", 4_007),)
-    assert kept.entries[0].text.splitlines()[-1] == "Artifact: artifacts/0/o.txt"
+    assert smaller.entries[0].text.splitlines()[-1] == "Artifact: artifacts/0/o.txt"
 
 
 @pytest.mark.parametrize("tokens", [0, 500, 5_000, 9_000, 10**6])
@@ -398,7 +405,7 @@ def test_a_receipt_shorter_than_its_recap_is_left_alone() -> None:
 def test_a_budget_in_tokens_counts_tokens() -> None:
     history = entries(1, 2, 3, characters=400)
     sent = sum(count_tokens(entry.text).count for entry in history)
-    kept = compact_history(history, sent - 10)
-    assert kept.fits
-    assert kept.tokens == sum(count_tokens(entry.text).count for entry in kept.entries) < sent
-    assert [loss.call_id for loss in kept.compacted] == ["c0"]
+    smaller = compact_history(history, sent - 10)
+    assert smaller.fits
+    assert smaller.tokens == sum(count_tokens(entry.text).count for entry in smaller.entries) < sent
+    assert [loss.call_id for loss in smaller.compacted] == ["c0"]

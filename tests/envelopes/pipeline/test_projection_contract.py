@@ -1,4 +1,4 @@
-"""The envelope, its two projections and the cut: what holds whatever the family is."""
+"""The contract of envelope, projections and cuts for every family."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_an_output_without_exactly_the_half_of_its_status_is_refused(
 
 def test_an_error_says_kind_message_and_whether_to_try_again_and_may_say_more() -> None:
     least = {"kind": "timeout", "message": "No answer in 30 s", "retryable": True}
-    found = msgspec.convert(least, ToolError)
-    assert (found.details, found.recovery_hint) == (None, None)
+    bare = msgspec.convert(least, ToolError)
+    assert (bare.details, bare.recovery_hint) == (None, None)
     assert msgspec.convert(msgspec.to_builtins(TIMED_OUT), ToolError) == TIMED_OUT
     for name in least:
         with pytest.raises(msgspec.ValidationError, match=f"missing required field `{name}`"):
@@ -189,21 +189,21 @@ for family in FAMILIES:
 
 
 def test_the_same_output_gives_the_same_halves_in_another_process() -> None:
-    """In each process the members of a set come in another order."""
-    said = [
+    """Sets are iterated in another order in each process."""
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", HALVES], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
         for seed in ("1", "2")
     ]
-    assert said[0] == said[1]
-    assert len(said[0].splitlines()) == len(SAMPLES)
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0].splitlines()) == len(SAMPLES)
 
 
 @each(("family", "sample"), SAMPLES)
 def test_the_same_output_gives_the_same_halves(family: Family, sample: CompleteOutput) -> None:
-    (first, left), (second, right) = projected(family, sample), projected(family, sample)
-    assert (first, left.texts) == (second, right.texts)
+    (first, first_sink), (second, second_sink) = projected(family, sample), projected(family, sample)
+    assert (first, first_sink.texts) == (second, second_sink.texts)
     assert shown(family, sample) == shown(family, sample)
 
 
@@ -231,7 +231,7 @@ def test_a_receipt_tells_the_outcome_on_its_first_line(family: Family, sample: C
 def test_what_was_kept_as_an_artifact_is_named_and_not_repeated(family: Family, sample: CompleteOutput) -> None:
     projection, sink = projected(family, sample)
     document = json.dumps(projection.canonical.to_json())
-    assert set(sink.texts) <= {one.path for one in projection.canonical.artifacts}
+    assert set(sink.texts) <= {artifact.path for artifact in projection.canonical.artifacts}
     assert not [path for path, text in sink.texts.items() if json.dumps(text)[1:-1] in document]
     receipt = "".join(segment.text for segment in shown(family, sample))
     assert all(path in receipt for path in sink.texts)

@@ -1,4 +1,4 @@
-"""The seeds' own examples and tables hold, word for word; where one cannot, the decision of spec/model.md is shown."""
+"""The seeds' examples and tables hold word for word, except where spec/model.md decides otherwise."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LONG = "".join(f"line {number}\n" for number in range(2_000))
 
 
 class Named:
-    """A sink that keeps nothing and says where an example's runtime would have kept it."""
+    """A sink that stores nothing and returns the path that an example's runtime uses."""
 
     def __init__(self, **paths: str) -> None:
         self.paths = paths
@@ -58,7 +58,7 @@ def ran(sink: Named, **fields: Any) -> dict[str, Any]:
 
 
 def shortened(result: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Those members, in the order of the example; a preview is `...` as it is there."""
+    """These members in the order of the example, with `...` for a preview as there."""
     return {name: "..." if name.endswith("_preview") else result[name] for name in names}
 
 
@@ -112,8 +112,8 @@ def test_the_receipts_that_the_rfc_prefers_are_those_of_our_commands() -> None:
 
 def test_the_fields_of_a_complete_output_are_those_of_the_rfc() -> None:
     named = re.findall(r"^(\w+): (Option)?", seeds.COMPLETE_OUTPUT, re.MULTILINE)
-    found = {field.name: field.default is None for field in msgspec.structs.fields(CompleteOutput)}
-    assert list(found.items()) == [(name, bool(optional)) for name, optional in named]
+    optional_by_name = {field.name: field.default is None for field in msgspec.structs.fields(CompleteOutput)}
+    assert list(optional_by_name.items()) == [(name, bool(optional)) for name, optional in named]
 
 
 def test_a_reference_is_a_path_and_nothing_else() -> None:
@@ -136,7 +136,7 @@ def test_one_text_for_both_streams_has_one_index_as_in_the_rfc() -> None:
 
 
 def test_artifacts_inside_a_result_are_another_codecs_form() -> None:
-    """spec/model.md E-4: ours stand at the top, Holon's form beside the indexes is written and read (E-6: its flag)."""
+    """spec/model.md E-4: ours are at the top level, Holon's form beside the indexes is written and read (E-6: its flag)."""
     example = json.loads(seeds.NESTED)
     sink = Named(stdout="/path/to/stdout.log", stderr="/path/to/stderr.log")
     document = ran(sink, stdout=LONG, stderr=LONG)
@@ -175,12 +175,12 @@ def test_an_error_outside_of_the_root_is_the_example_of_the_rfc() -> None:
     [(ToolCall, seeds.TOOL_CALL_MEMBERS, TOOL_CALL), (ToolResult, seeds.TOOL_RESULT_MEMBERS, TOOL_RESULT)],
 )
 def test_a_shape_has_the_members_that_call_lists(kind: Any, names: str, example: str) -> None:
-    """Each may be missing that has a question mark there, and no other but one that is ours."""
+    """A member may be missing when it has a question mark there, or is not in the specification."""
     document = json.loads(example)
     required = {name for name in names.split() if not name.endswith("?")}
     # CALL-053: `data` may be missing from a result, and not from one that is ok as the example is.
     required |= {"data"} if document.get("ok") else set()
-    for name in (one.rstrip("?") for one in names.split()):
+    for name in (member.rstrip("?") for member in names.split()):
         without = {key: value for key, value in document.items() if key != name}
         if name in required:
             with pytest.raises(Untrusted, match=rf"\b{name}\b"):
@@ -215,7 +215,7 @@ OUTCOMES: dict[str, ToolOutcome] = {
 
 @each("row", seeds.MODEL_SEES.splitlines())
 def test_the_model_sees_what_the_outcome_page_says(row: str) -> None:
-    """`...` stands for any value: of a string after its fixed beginning, else alone."""
+    """`...` matches any value, or the rest of a string after its fixed beginning."""
     name, _, content = row.partition(" ")
     reason = re.fullmatch(r'ToolDenied\("?(\w+)"?\)', name)
     outcome = OUTCOMES[name] if reason is None else ToolDenied("c1", "T", reason[1], "because")
@@ -253,7 +253,7 @@ def test_the_planes_of_the_tools_page_list_our_tools() -> None:
     for name, rows in planes.items():
         plane = ours.get(name, name.lower())
         listed = set(re.findall(r"^\| `(\w+)`", rows, re.MULTILINE))
-        assert {tool for tool, one in tools().items() if plane in one.planes} == listed
+        assert {tool for tool, definition in tools().items() if plane in definition.planes} == listed
     assert {tool for rows in planes.values() for tool in re.findall(r"^\| `(\w+)`", rows, re.MULTILINE)} == set(tools())
 
 
@@ -261,7 +261,7 @@ def test_a_definition_has_the_parts_that_the_tools_page_names() -> None:
     """spec/model.md E-16: `family` is our capability, and `parameters` is called `input_schema`."""
     ours = {"family": "capability", "parameters": "input_schema"}
     named = re.findall(r"(family)|\{ (name), (description), (parameters) \}", seeds.DEFINITION)
-    for part in {part for found in named for part in found if part}:
+    for part in {part for parts in named for part in parts if part}:
         assert all(getattr(tool, ours.get(part, part)) for tool in tools().values())
 
 

@@ -1,4 +1,4 @@
-"""The last bound of a canonical result: nothing is lost in silence, and nothing cut passes for whole."""
+"""The upper limit of a canonical result: every cut is recorded and stated, and the whole is stored."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_a_name_as_long_as_a_book_is_shortened_and_the_whole_result_kept() -> No
     projection, sink = lowered(long_wait())
     result = result_of(projection)
     assert result["resource"] == "r" * 7_999 + "…"
-    assert [(one.pointer, one.cut.total) for one in projection.cuts] == [("/result/resource", 40_000)]
-    kept = json.loads(sink.texts[projection.canonical.artifacts[result["result_artifact"]].path])
-    assert kept["result"]["resource"] == "r" * 40_000
-    assert result["result_characters"] == len(json.dumps(kept, ensure_ascii=False))
+    assert [(field.pointer, field.cut.total) for field in projection.cuts] == [("/result/resource", 40_000)]
+    whole = json.loads(sink.texts[projection.canonical.artifacts[result["result_artifact"]].path])
+    assert whole["result"]["resource"] == "r" * 40_000
+    assert result["result_characters"] == len(json.dumps(whole, ensure_ascii=False))
     assert projection.canonical.artifacts[result["result_artifact"]].path.endswith("/result.txt")
     check_bounds(projection, sink)
 
@@ -76,8 +76,8 @@ def test_a_receipt_says_that_its_result_was_shortened_and_where_it_is_whole() ->
 def test_the_ceiling_is_a_policy_that_every_tool_keeps(tool: str, sort: str, characters: int) -> None:
     projection, sink = lowered(samples(tool)[sort], characters)
     assert length(projection.canonical) <= characters
-    again, kept = lowered(samples(tool)[sort], characters)
-    assert (again, kept.texts) == (projection, sink.texts)
+    again, second_sink = lowered(samples(tool)[sort], characters)
+    assert (again, second_sink.texts) == (projection, sink.texts)
     check_bounds(projection, sink)
     text = receipt_of(projection.canonical).text
     assert all(artifact.path in text for artifact in projection.canonical.artifacts)
@@ -99,8 +99,8 @@ def test_of_a_result_of_many_short_fields_only_the_way_to_it_is_left() -> None:
     (artifact,) = projection.canonical.artifacts
     assert result_of(projection).keys() == {"result_characters", "result_artifact"}
     assert projection.cuts == ()
-    kept = json.loads(sink.texts[artifact.path])
-    assert kept == lowered(samples("ListWorkItems")["large"])[0].canonical.to_json()
+    whole = json.loads(sink.texts[artifact.path])
+    assert whole == lowered(samples("ListWorkItems")["large"])[0].canonical.to_json()
     assert receipt_of(projection.canonical).text == (
         f"{projection.canonical.summary_text}\n"
         f"[result shortened: all {result_of(projection)['result_characters']} characters are in {artifact.path}]\n"
@@ -126,7 +126,7 @@ def test_a_preview_that_is_cut_again_goes_on_counting_in_the_whole_text() -> Non
     first, again = (next(line for line in text.splitlines() if "truncated" in line) for text in (whole, less))
     assert len(less) < len(whole)
     assert first.rpartition(" of ")[2] == again.rpartition(" of ")[2]
-    cut = next(one.cut for one in lowered(complete, 4_000)[0].cuts if one.pointer == "/result/stdout_preview")
+    cut = next(field.cut for field in lowered(complete, 4_000)[0].cuts if field.pointer == "/result/stdout_preview")
     assert cut.marker() == again
     assert less.startswith(whole[:100])
     assert less.endswith(whole[-100:])
@@ -187,18 +187,18 @@ def test_a_message_of_any_length_is_bounded_and_kept_with_its_details() -> None:
         retryable=True,
     )
     projection, sink = lowered(failure("ApplyPatch", error))
-    found = projection.canonical.error
-    assert found is not None
-    assert (found.kind, found.retryable) == ("patch_failed", True)
-    assert found.message.startswith("line 0 of the log\n")
-    assert found.message.endswith("line 999 of the log\n")
-    assert "of 2000 lines]" in found.message
-    assert {one.pointer for one in projection.cuts} == {"/error/message", "/error/recovery_hint"}
-    assert found.details is not None
-    assert found.details["omitted"] is True
-    whole = sink.texts[projection.canonical.artifacts[found.details["error_artifact"]].path]
+    bounded = projection.canonical.error
+    assert bounded is not None
+    assert (bounded.kind, bounded.retryable) == ("patch_failed", True)
+    assert bounded.message.startswith("line 0 of the log\n")
+    assert bounded.message.endswith("line 999 of the log\n")
+    assert "of 2000 lines]" in bounded.message
+    assert {field.pointer for field in projection.cuts} == {"/error/message", "/error/recovery_hint"}
+    assert bounded.details is not None
+    assert bounded.details["omitted"] is True
+    whole = sink.texts[projection.canonical.artifacts[bounded.details["error_artifact"]].path]
     assert json.loads(whole) == msgspec.to_builtins(error)
-    assert found.details["error_characters"] == len(whole)
+    assert bounded.details["error_characters"] == len(whole)
     check_bounds(projection, sink)
     for tool in tools():
         text = shown(failure(tool, error))
@@ -207,9 +207,9 @@ def test_a_message_of_any_length_is_bounded_and_kept_with_its_details() -> None:
 
 def test_a_kind_is_never_cut_even_where_nothing_else_is_left_to_cut() -> None:
     error = ToolError(kind="k" * 900, message="m" * 700, recovery_hint="h\n" * 700, retryable=False)
-    found = lowered(failure("WebFetch", error), 1_000)[0].canonical.error
-    assert found is not None
-    assert (found.kind, found.message, found.retryable) == ("k" * 900, "m" * 29 + "…", False)
+    bounded = lowered(failure("WebFetch", error), 1_000)[0].canonical.error
+    assert bounded is not None
+    assert (bounded.kind, bounded.message, bounded.retryable) == ("k" * 900, "m" * 29 + "…", False)
     less = lowered(failure("WebFetch", error), 2_000)[0].canonical
     assert less.error is not None
     assert (less.error.kind, len(less.error.message)) == ("k" * 900, 250)
@@ -254,8 +254,8 @@ def test_many_blocks_are_counted_and_kept_together() -> None:
     projection = project(complete, FAMILY, FAMILY.projection, sink)
     result = result_of(projection)
     assert len(result["content"]) + result["content_omitted"] == 300
-    kept = sink.texts[projection.canonical.artifacts[result["content_artifact"]].path].splitlines()
-    assert json.loads(kept[299]) == {"kind": "text", "text": "block 299\n" * 30}
+    lines = sink.texts[projection.canonical.artifacts[result["content_artifact"]].path].splitlines()
+    assert json.loads(lines[299]) == {"kind": "text", "text": "block 299\n" * 30}
     assert "result_artifact" not in result
     check_bounds(projection, sink)
 
@@ -285,8 +285,8 @@ def test_lists_of_a_work_item_and_of_a_wait_say_how_much_they_left_out() -> None
         assert f"[showing first {len(result[name])} of {total}]" in text
     waiting: Any = samples("WaitFor")["success"].result
     condition = msgspec.structs.replace(waiting.wait_condition, wake_sources=("task_7",) * 400)
-    found = result_of(lowered(output("WaitFor", msgspec.structs.replace(waiting, wait_condition=condition)))[0])
-    assert len(found["wait_condition"]["wake_sources"]) + found["wait_condition"]["wake_sources_omitted"] == 400
+    result = result_of(lowered(output("WaitFor", msgspec.structs.replace(waiting, wait_condition=condition)))[0])
+    assert len(result["wait_condition"]["wake_sources"]) + result["wait_condition"]["wake_sources_omitted"] == 400
 
 
 def test_what_is_kept_of_a_result_can_be_read_line_by_line() -> None:
@@ -308,12 +308,12 @@ def test_a_result_that_is_no_object_is_kept_elsewhere_as_a_whole() -> None:
 
 def test_an_error_is_shortened_only_as_far_as_it_has_to_be_and_its_kind_not_at_all() -> None:
     error = ToolError(kind="k" * 3_000, message="m" * 9_000, recovery_hint="h" * 9_000, retryable=True)
-    found, sink = lowered(failure("ApplyPatch", error), 9_000)
-    assert found.canonical.error is not None
-    assert found.canonical.error.kind == error.kind
-    assert len(found.canonical.error.message) == 2_000
-    assert found.canonical.artifacts[0].path.endswith("/error.txt")
-    assert found.canonical.error.details == {"error_characters": len(*sink.texts.values()), "error_artifact": 0}
+    projection, sink = lowered(failure("ApplyPatch", error), 9_000)
+    assert projection.canonical.error is not None
+    assert projection.canonical.error.kind == error.kind
+    assert len(projection.canonical.error.message) == 2_000
+    assert projection.canonical.artifacts[0].path.endswith("/error.txt")
+    assert projection.canonical.error.details == {"error_characters": len(*sink.texts.values()), "error_artifact": 0}
     least = lowered(failure("ApplyPatch", error), 2_000)[0].canonical.error
     assert least is not None
     assert (least.kind, len(least.message), len(least.recovery_hint or "")) == (error.kind, 30, 30)

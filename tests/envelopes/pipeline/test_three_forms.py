@@ -64,13 +64,13 @@ def members(value: Any) -> Iterable[tuple[str, Any]]:
 
 def handed_on(result: Any) -> set[str]:
     """The values in a result that a later call would pass to another tool."""
-    found = {value for name, value in members(result) if name in HANDED_ON and isinstance(value, str)}
+    handles = {value for name, value in members(result) if name in HANDED_ON and isinstance(value, str)}
     for pointer in LISTED:
         try:
-            found.add(str(resolve(result, pointer)))
+            handles.add(str(resolve(result, pointer)))
         except KeyError:
             continue
-    return found
+    return handles
 
 
 @each(("tool", "sort"), SUCCEEDED)
@@ -81,7 +81,7 @@ def test_what_the_next_call_needs_stands_verbatim_in_the_receipt(tool: str, sort
 
 
 def test_tools_that_start_find_or_list_something_hand_it_on() -> None:
-    """So that the test above holds something for each of them."""
+    """Ensures that the test above checks something for each of them."""
     handing = {tool for tool in TOOLS if handed_on(projected(samples(tool)["success"]).canonical.result)}
     assert handing >= {
         "TaskList",
@@ -108,7 +108,7 @@ def test_a_refused_input_becomes_the_error_of_its_envelope_unchanged(tool: str) 
 
 @each("tool", TOOLS)
 def test_the_error_alone_is_not_what_the_model_reads(tool: str) -> None:
-    """RFC-039: an error was the whole output string once. Now it is a part, and the receipt says more."""
+    """RFC-039: the error is a part of the envelope, and the receipt contains more than its message."""
     complete = samples(tool)["error"]
     assert complete.error is not None
     text = shown(complete)
@@ -118,17 +118,17 @@ def test_the_error_alone_is_not_what_the_model_reads(tool: str) -> None:
 
 @each(("tool", "sort"), SUCCEEDED)
 def test_one_stored_envelope_serves_every_use(tool: str, sort: str) -> None:
-    """RFC-017: what was stored as JSON is enough for receipts, variants, compaction, recap and lint."""
+    """RFC-017: the stored JSON is enough for receipts, variants, compaction, recap and lint."""
     family, _ = builtin(tool)
-    kept = projected(samples(tool)[sort]).canonical
-    stored = CanonicalResult.from_json(json.loads(json.dumps(kept.to_json())))
-    assert stored == kept
-    assert receipt_of(stored) == receipt_of(kept)
-    assert compact(stored, 300) == compact(kept, 300)
-    assert recap(stored) == recap(kept)
+    made = projected(samples(tool)[sort]).canonical
+    stored = CanonicalResult.from_json(json.loads(json.dumps(made.to_json())))
+    assert stored == made
+    assert receipt_of(stored) == receipt_of(made)
+    assert compact(stored, 300) == compact(made, 300)
+    assert recap(stored) == recap(made)
     for variant in variants_for(family):
-        left, right = (render(one, family, variant.policy, variant=variant) for one in (stored, kept))
-        assert left == right
+        first, second = (render(canonical, family, variant.policy, variant=variant) for canonical in (stored, made))
+        assert first == second
 
 
 @each("tool", TOOLS)
@@ -144,7 +144,7 @@ def test_a_summary_is_one_short_line_and_survives_into_transcript_and_compaction
 
 @pytest.mark.parametrize("sort", ["success", "error"])
 def test_a_long_summary_of_an_author_is_shortened_to_one_line_and_says_so(sort: str) -> None:
-    """RFC-029: the envelope holds to it whatever a tool's author passes."""
+    """RFC-029: the envelope keeps the limit whatever a tool's author passes."""
     complete = msgspec.structs.replace(samples("ExecCommand")[sort], summary_text="line\n" * 100)
     canonical = projected(complete).canonical
     assert len(canonical.summary_text) == SUMMARY_CHARACTERS
@@ -164,7 +164,7 @@ def test_the_complete_output_holds_everything_the_canonical_less_and_the_receipt
 
 @each("tool", POLICED)
 def test_a_projector_keeps_to_the_policy_that_it_is_given(tool: str) -> None:
-    """RFC-067: the family's default is no more than a default."""
+    """RFC-067: a policy other than the family's default is used."""
     tight = ProjectionPolicy(preview=300, details=100, rows=2)
     usual, less = (projected(samples(tool)["large"], policy=policy).canonical for policy in (None, tight))
     assert len(spoken(less.result)) < len(spoken(usual.result)) * 9 // 10
@@ -183,10 +183,10 @@ def test_a_confirmation_is_a_few_lines_of_text(tool: str, sort: str) -> None:
 @each("tool", CONFIRMING)
 @each("sort", ["success", "empty"])
 def test_a_confirmation_carries_no_member_that_speaks_of_a_cut(tool: str, sort: str) -> None:
-    """RFC-093: neither a flag that says no nor an index of nothing."""
+    """RFC-093: it has neither a flag that is false nor an index of nothing."""
     canonical = projected(samples(tool)[sort]).canonical
     ending = ("truncated", "_artifact", "_omitted")
-    assert not [name for name, said in members(canonical.result) if name.endswith(ending) and isinstance(said, int)]
+    assert not [name for name, member in members(canonical.result) if name.endswith(ending) and isinstance(member, int)]
     assert not canonical.artifacts
 
 
@@ -194,7 +194,7 @@ def test_a_confirmation_carries_no_member_that_speaks_of_a_cut(tool: str, sort: 
     ("tool", "field"), [("ExecCommand", "stdout"), ("TaskOutput", "output"), ("MemoryGet", "content")]
 )
 def test_both_bounded_forms_are_made_of_all_of_the_output(tool: str, field: str) -> None:
-    """RFC-065: the end is in both of them, and the cut counts what the whole output has."""
+    """RFC-065: both contain the end, and the cut counts the whole output."""
     log = "".join(f"line {number} of the log\n" for number in range(5_000))
     complete = samples(tool)["success"]
     canonical = projected(msgspec.structs.replace(complete, result=with_text(complete.result, field, log))).canonical
@@ -216,7 +216,7 @@ def test_a_complete_output_holds_the_full_text_and_says_where_a_durable_log_is()
     assert getattr(complete.result, "output") == text  # noqa: B009
     sink = MemorySink()
     canonical = projected(complete, sink).canonical
-    assert [one.path for one in canonical.artifacts] == ["tasks/7/output.log"]
+    assert [artifact.path for artifact in canonical.artifacts] == ["tasks/7/output.log"]
     assert not sink.texts
     assert text not in spoken(canonical)
 
@@ -277,9 +277,9 @@ def test_a_family_has_a_receipt_and_a_projector_of_its_own(family: Any) -> None:
     assert next(iter(family.renderers)) == "receipt"
     assert callable(family.renderers["receipt"])
     assert callable(family.project)
-    others = [one for one in FAMILIES if one is not family]
-    assert not [one.name for one in others if one.project is family.project]
-    assert not [one.name for one in others if one.renderers["receipt"] is family.renderers["receipt"]]
+    others = [other for other in FAMILIES if other is not family]
+    assert not [other.name for other in others if other.project is family.project]
+    assert not [other.name for other in others if other.renderers["receipt"] is family.renderers["receipt"]]
 
 
 def test_one_output_at_a_time_is_projected_and_none_touches_the_next() -> None:
@@ -301,22 +301,22 @@ def test_both_halves_of_one_output_come_back_together(tool: str) -> None:
 
 
 def test_references_stand_for_outputs_failures_reports_and_logs() -> None:
-    """RFC-118. A reference is a path; what it is, is said by the member that holds its index (RFC-120, RFC-121)."""
-    found: dict[str, set[str]] = {}
+    """RFC-118: a reference is a path; the member with its index names its role (RFC-120, RFC-121)."""
+    references: dict[str, set[str]] = {}
     for tool in TOOLS:
         for complete in samples(tool).values():
             canonical = projected(complete).canonical
             for name, index in members(canonical.result):
                 if name.endswith("_artifact") and isinstance(index, int):
                     assert canonical.artifacts[index].path
-                    found.setdefault(tool, set()).add(name)
+                    references.setdefault(tool, set()).add(name)
             document = canonical.to_json()
-            assert all(list(one) == ["path"] for one in document.get("artifacts", ()))  # type: ignore[union-attr]
-    assert found["ExecCommand"] >= {"stdout_artifact"}
-    assert found["TaskOutput"] >= {"output_artifact"}
-    assert found["TaskList"] == {"tasks_artifact"}
-    assert found["ApplyPatch"] == {"changed_files_artifact"}
-    assert found["TaskStatus"] == {"last_result_artifact"}
+            assert all(list(artifact) == ["path"] for artifact in document.get("artifacts", ()))  # type: ignore[union-attr]
+    assert references["ExecCommand"] >= {"stdout_artifact"}
+    assert references["TaskOutput"] >= {"output_artifact"}
+    assert references["TaskList"] == {"tasks_artifact"}
+    assert references["ApplyPatch"] == {"changed_files_artifact"}
+    assert references["TaskStatus"] == {"last_result_artifact"}
 
 
 def test_a_long_failure_is_referenced_beside_our_own_record_of_it() -> None:

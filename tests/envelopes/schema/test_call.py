@@ -1,4 +1,4 @@
-"""Calls and results: the fields of the specification and what they may not say."""
+"""Calls and results: the fields of the specification and the values that are refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def failed(status: str, error: CallError | None, **fields: Any) -> ToolResult:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         *[
             ({name: ""}, f"{name}: empty")
@@ -52,8 +52,8 @@ def failed(status: str, error: CallError | None, **fields: Any) -> ToolResult:
         ({"deadline_at": "2025-12-16T18:12"}, "deadline_at: "),
     ],
 )
-def test_a_call_that_says_something_odd_is_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}"):
+def test_a_call_that_says_something_odd_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
         call(**changed)
 
 
@@ -63,8 +63,8 @@ def test_the_first_attempt_and_the_shortest_timeout_are_one() -> None:
 
 def test_what_was_not_given_is_none() -> None:
     optional = "args_hash timeout_ms deadline_at iteration loop_id planner_version preview category confirmation_id"
-    found = call()
-    assert [getattr(found, name) for name in (*optional.split(), "provider_call_id")] == [None] * 10
+    bare = call()
+    assert [getattr(bare, name) for name in (*optional.split(), "provider_call_id")] == [None] * 10
 
 
 def test_the_provider_has_an_id_of_its_own() -> None:
@@ -105,7 +105,7 @@ def test_a_result_is_ok_exactly_when_its_status_is(sound: ToolResult) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"ok": False}, "ok: False beside status 'ok'"),
         ({"status": "error", "error": FAILED, "data": None}, "ok: True beside status 'error'"),
@@ -123,13 +123,13 @@ def test_a_result_is_ok_exactly_when_its_status_is(sound: ToolResult) -> None:
         ({"deadline_at": "x"}, "deadline_at: "),
     ],
 )
-def test_a_result_that_contradicts_itself_is_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}"):
+def test_a_result_that_contradicts_itself_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
         result(**changed)
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "said"),
+    ("status", "error", "message"),
     [
         ("error", None, "error: missing in a result whose status is 'error'"),
         ("timeout", None, "error: missing"),
@@ -143,9 +143,9 @@ def test_a_result_that_contradicts_itself_is_refused(changed: dict[str, Any], sa
     ],
 )
 def test_a_failed_result_has_the_error_that_its_status_asks_for(
-    status: str, error: CallError | None, said: str
+    status: str, error: CallError | None, message: str
 ) -> None:
-    with pytest.raises(InvalidCall, match=f"^{said}"):
+    with pytest.raises(InvalidCall, match=f"^{message}"):
         failed(status, error)
 
 

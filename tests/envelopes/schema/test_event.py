@@ -1,4 +1,4 @@
-"""Events: ten types, three levels, and the story that a run's events tell."""
+"""Events: ten types, three levels, and the order of a run's events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_type_is_read(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"type": "step.paused"}, "Invalid enum value 'step.paused'"),
         ({"level": "debug"}, "Invalid enum value 'debug'"),
@@ -56,9 +56,9 @@ def test_each_type_is_read(kind: str) -> None:
         ({"payload": [1]}, "Expected `object | null`"),
     ],
 )
-def test_an_odd_event_is_refused(changed: dict[str, Any], said: str) -> None:
+def test_an_odd_event_is_refused(changed: dict[str, Any], message: str) -> None:
     stored = msgspec.to_builtins(event("step.started"))
-    with pytest.raises(msgspec.ValidationError, match=said):
+    with pytest.raises(msgspec.ValidationError, match=message):
         msgspec.convert(stored | changed, ExecutionEvent)
 
 
@@ -74,8 +74,8 @@ def test_a_level_is_one_of_three(level: str) -> None:
 
 
 def test_what_an_event_need_not_say_is_none() -> None:
-    found = event("run.started")
-    assert (found.call_id, found.step_id, found.tool, found.payload, found.seq) == (None,) * 5
+    bare = event("run.started")
+    assert (bare.call_id, bare.step_id, bare.tool, bare.payload, bare.seq) == (None,) * 5
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The five outcomes: their shape, what the model reads, and what a loop keeps of them."""
+"""The five outcomes: their fields, the message of each for the model, and how a loop uses them."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def test_the_union_has_these_five_members_and_no_other() -> None:
     ],
 )
 def test_an_outcome_has_these_fields_in_this_order(kind: Any, fields: str) -> None:
-    found = [
+    actual = [
         field.name if field.default is dataclasses.MISSING else f"{field.name}={field.default}"
         for field in dataclasses.fields(kind)
     ]
-    assert " ".join(found) == fields
+    assert " ".join(actual) == fields
 
 
 @pytest.mark.parametrize("outcome", ALL)
@@ -143,13 +143,13 @@ def test_what_is_no_outcome_is_refused() -> None:
 
 
 def test_mypy_tells_of_a_match_that_forgets_an_outcome(tmp_path: Path) -> None:
-    """`assert_never` gets what is left over: with one case taken out, that is an error before anything runs."""
+    """`assert_never` gets the missing case: a match without one of the five is an error before anything runs."""
     source = Path(tool_loop.__file__).read_text("utf-8")
     forgetful = source.replace("        case ToolTimeout():\n            replay.record_timeout(tool, args)\n", "")
     assert forgetful != source
     (tmp_path / "forgetful.py").write_text(forgetful, "utf-8")
-    kept = CHECKOUT / ".mypy_cache" / "outcome"  # its own: the house's has other options
-    command = ["-m", "mypy", "--strict", "--config-file=", "--cache-dir", kept, tmp_path / "forgetful.py"]
+    cache = CHECKOUT / ".mypy_cache" / "outcome"  # its own: the house's has other options
+    command = ["-m", "mypy", "--strict", "--config-file=", "--cache-dir", cache, tmp_path / "forgetful.py"]
     environment = os.environ | {"MYPYPATH": str(CHECKOUT)}
     done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert 'Argument 1 to "assert_never" has incompatible type "ToolTimeout"' in done.stdout
@@ -190,11 +190,11 @@ def test_12_000_characters_of_json_are_inline_and_12_001_are_an_artifact() -> No
     assert inline == ToolExecutionResult("c1", "T", output_of(12_000), 5)
     assert len(outcome_to_model_content(inline)) == 12_000
     assert not sink.texts
-    kept = outcome_from_output("c1", "T", output_of(12_001), elapsed_ms=5, sink=sink)
-    assert isinstance(kept, ToolArtifactReference)
-    assert sink.texts == {kept.artifact_id: json.dumps(output_of(12_001))}
-    assert kept.artifact_id.endswith("/result.txt")
-    assert kept.size_bytes == 12_001
+    reference = outcome_from_output("c1", "T", output_of(12_001), elapsed_ms=5, sink=sink)
+    assert isinstance(reference, ToolArtifactReference)
+    assert sink.texts == {reference.artifact_id: json.dumps(output_of(12_001))}
+    assert reference.artifact_id.endswith("/result.txt")
+    assert reference.size_bytes == 12_001
 
 
 def test_an_output_is_measured_as_it_is_sent_with_escapes() -> None:
@@ -203,11 +203,11 @@ def test_an_output_is_measured_as_it_is_sent_with_escapes() -> None:
 
 
 def test_a_reference_begins_like_its_output_and_stays_within_200_characters() -> None:
-    kept = outcome_from_output("c1", "T", output_of(20_000), elapsed_ms=5, sink=MemorySink())
-    assert isinstance(kept, ToolArtifactReference)
-    assert kept.summary == '{"text": "' + "x" * 189 + "…"
-    assert len(kept.summary) == 200
-    assert len(outcome_to_model_content(kept)) < 500
+    reference = outcome_from_output("c1", "T", output_of(20_000), elapsed_ms=5, sink=MemorySink())
+    assert isinstance(reference, ToolArtifactReference)
+    assert reference.summary == '{"text": "' + "x" * 189 + "…"
+    assert len(reference.summary) == 200
+    assert len(outcome_to_model_content(reference)) < 500
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_an_output_with_an_error_in_it_failed(output: dict[str, Any], outcome: T
 
 @pytest.mark.parametrize(("risk", "retryable"), [("read-only", True), ("writes", False), ("commands", False)])
 def test_an_exception_may_be_retried_when_the_tool_changes_nothing(risk: Any, *, retryable: bool) -> None:
-    found = outcome_from_exception("c1", "T", OSError("no disk"), risk=risk, elapsed_ms=7)
-    assert found == ToolFailure("c1", "T", "no disk", retryable, 7)
+    outcome = outcome_from_exception("c1", "T", OSError("no disk"), risk=risk, elapsed_ms=7)
+    assert outcome == ToolFailure("c1", "T", "no disk", retryable, 7)
 
 
 def test_an_exception_without_words_is_called_by_its_class() -> None:
@@ -241,8 +241,8 @@ def test_an_exception_without_words_is_called_by_its_class() -> None:
 def test_the_tools_metadata_says_whether_a_timeout_may_be_retried(
     metadata: dict[str, bool], *, retryable: bool
 ) -> None:
-    found = outcome_from_timeout("c1", "T", deadline_s=1.5, elapsed_ms=9, metadata=metadata)
-    assert found == ToolTimeout("c1", "T", 1.5, 9, retryable)
+    outcome = outcome_from_timeout("c1", "T", deadline_s=1.5, elapsed_ms=9, metadata=metadata)
+    assert outcome == ToolTimeout("c1", "T", 1.5, 9, retryable)
 
 
 def replayed(*outcomes: ToolOutcome) -> tuple[TurnState, ReplayControl]:
@@ -314,5 +314,5 @@ def test_an_operators_cancel_does_not_block_the_tool() -> None:
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5)), st.integers(0, 9))
 def test_what_the_model_reads_of_an_output_is_its_json(output: dict[str, str], elapsed: int) -> None:
-    found = outcome_from_output("c1", "T", {"wrapped": output}, elapsed_ms=elapsed, sink=MemorySink())
-    assert json.loads(outcome_to_model_content(found)) == {"wrapped": output}
+    outcome = outcome_from_output("c1", "T", {"wrapped": output}, elapsed_ms=elapsed, sink=MemorySink())
+    assert json.loads(outcome_to_model_content(outcome)) == {"wrapped": output}

@@ -1,4 +1,4 @@
-"""What a model saw, in pieces that know where they come from."""
+"""A receipt is a list of segments with their sources."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ PARTS = (
 def test_the_beginning_of_a_receipt_runs_over_its_texts_and_keeps_the_sources(
     characters: int, pieces: list[tuple[str, SegmentSource | None]]
 ) -> None:
-    assert [(one.text, one.source) for one in Receipt(PARTS).beginning(characters)] == pieces
+    assert [(segment.text, segment.source) for segment in Receipt(PARTS).beginning(characters)] == pieces

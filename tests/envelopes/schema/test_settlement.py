@@ -1,4 +1,4 @@
-"""The one mapping table, cell by cell, from the settlement to each vocabulary and back."""
+"""The table of situations, cell by cell, from the settlement to each vocabulary and back."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def test_a_settlement_is_written_as_its_row_says(name: str) -> None:
     result = to_result(call(), settlement)
     assert (result.status, result.error and result.error.code) == (status, code)
     assert result.ok == (status == "ok")
-    found = outcome_codec.encode(settlement, canonical_of(settlement), MemorySink())
-    assert type(found) is outcome
-    assert getattr(found, "reason", None) == reason
+    encoded = outcome_codec.encode(settlement, canonical_of(settlement), MemorySink())
+    assert type(encoded) is outcome
+    assert getattr(encoded, "reason", None) == reason
     assert native_is_error(canonical_of(settlement)) is native
     assert (settlement.error and settlement.error.kind) == kind
 
@@ -123,15 +123,15 @@ def test_a_call_result_of_ours_leads_back_to_the_row(name: str) -> None:
 
 
 @each(
-    ("name", "found"),
+    ("name", "row"),
     [(name, {"large": "fits"}.get(name, name)) for name in TABLE],
 )
-def test_an_envelope_leads_back_to_the_row(name: str, found: str) -> None:
-    assert envelope_situation(TABLE[name][2], TABLE[name][3]).name == found
+def test_an_envelope_leads_back_to_the_row(name: str, row: str) -> None:
+    assert envelope_situation(TABLE[name][2], TABLE[name][3]).name == row
 
 
 @each(
-    ("name", "found"),
+    ("name", "row"),
     [
         (name, {"large": "fits", "blocked": "duplicate", "hook_refused": "policy_denied"}.get(name, name))
         if name not in ("write_refused", "expired")
@@ -139,8 +139,8 @@ def test_an_envelope_leads_back_to_the_row(name: str, found: str) -> None:
         for name in TABLE
     ],
 )
-def test_a_foreign_call_result_leads_to_the_row_that_reads_alike(name: str, found: str) -> None:
-    assert call_situation(TABLE[name][4], TABLE[name][5]).name == found
+def test_a_foreign_call_result_leads_to_the_row_that_reads_alike(name: str, row: str) -> None:
+    assert call_situation(TABLE[name][4], TABLE[name][5]).name == row
 
 
 @pytest.mark.parametrize("code", ["NOT_FOUND", "CONFLICT", "PRECONDITION_FAILED", "INTERNAL_ERROR", "ODD", None])
@@ -148,11 +148,11 @@ def test_any_other_code_of_a_failed_call_is_the_tools_own(code: str | None) -> N
     assert call_situation("error", code).name == "tool_error"
 
 
-@each(("name", "found"), [(name, {"policy_denied": "hook_refused"}.get(name, name)) for name in TABLE])
-def test_an_outcome_leads_back_to_the_row(name: str, found: str) -> None:
+@each(("name", "row"), [(name, {"policy_denied": "hook_refused"}.get(name, name)) for name in TABLE])
+def test_an_outcome_leads_back_to_the_row(name: str, row: str) -> None:
     settlement = settled(name)
     outcome = outcome_codec.encode(settlement, canonical_of(settlement), MemorySink())
-    assert outcome_situation(outcome).name == found
+    assert outcome_situation(outcome).name == row
 
 
 def test_a_denial_of_another_reason_reads_as_the_policys() -> None:
@@ -180,8 +180,8 @@ def test_no_other_kind_has_a_code_of_its_own() -> None:
 
 
 def test_every_kind_that_a_tool_names_has_its_place_in_the_table() -> None:
-    """INTERNAL_ERROR for want of a row looks like INTERNAL_ERROR by decision."""
-    named = {kind for one in tools().values() for kind in (*one.error_kinds, *DISPATCH_KINDS)}
+    """A kind without a row would become INTERNAL_ERROR, like the kinds that are meant to."""
+    named = {kind for tool in tools().values() for kind in (*tool.error_kinds, *DISPATCH_KINDS)}
     assert not named - set(settlement.CODES)
 
 
@@ -269,7 +269,7 @@ def odd(kind: str) -> dict[str, ToolError]:
 
 
 @pytest.mark.parametrize(
-    ("name", "changed", "said"),
+    ("name", "changed", "message"),
     [
         ("fits", {"data": None}, OK_HAS),
         ("fits", {"stored": StoredOutput(artifact_id="a1")}, OK_HAS),
@@ -300,8 +300,8 @@ def odd(kind: str) -> dict[str, ToolError]:
         ("cancelled", odd("parse_failed"), "c1: end 'cancelled' does not go with code INTERNAL_ERROR"),
     ],
 )
-def test_a_settlement_that_contradicts_itself_is_refused(name: str, changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+def test_a_settlement_that_contradicts_itself_is_refused(name: str, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         settled(name, **changed)
 
 
@@ -346,8 +346,8 @@ def test_what_is_kept_is_told_by_its_names() -> None:
 
 
 def test_a_call_ran_and_ended_ok_unless_it_says_otherwise() -> None:
-    found = Settlement(call_id="c1", data={}, started_at=AT, ended_at=AT, duration_ms=1)
-    assert (found.phase, found.end, found.was_coerced) == ("executed", "ok", False)
+    settlement = Settlement(call_id="c1", data={}, started_at=AT, ended_at=AT, duration_ms=1)
+    assert (settlement.phase, settlement.end, settlement.was_coerced) == ("executed", "ok", False)
     stored = StoredOutput(artifact_id="a1")
     assert (stored.summary, stored.size_bytes) == ("", 0)
 

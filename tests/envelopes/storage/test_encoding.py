@@ -1,4 +1,4 @@
-"""Which encoding bytes are in: stated, fitting, guessed, or none."""
+"""The encoding of bytes: stated, fitting, guessed, or none."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_without_the_library_that_guesses_the_letters_are_latin(monkeypatch: pyt
 def test_a_cut_anywhere_leaves_whole_characters(text: str) -> None:
     data = ("ab" + text).encode()
     for end in range(2, len(data) + 1):
-        kept = whole_characters(data[:end])
-        assert kept[:2] == b"ab"
-        assert kept.decode() == ("ab" + text)[: len(kept.decode())]
+        whole = whole_characters(data[:end])
+        assert whole[:2] == b"ab"
+        assert whole.decode() == ("ab" + text)[: len(whole.decode())]
     assert whole_characters(data) == data
     assert whole_characters(b"\x80\x80\x80\x80\x80") == b"\x80\x80\x80\x80\x80"

@@ -1,4 +1,4 @@
-"""The folder where large outputs are kept: whole, once, and on disk before anything refers to them."""
+"""The store of large outputs: complete, once, and on disk before anything refers to them."""
 
 from __future__ import annotations
 
@@ -169,9 +169,9 @@ def test_digits_that_fit_two_contents_name_neither(store: FileStore) -> None:
 def test_a_link_in_the_store_is_not_followed(store: FileStore, tmp_path: Path) -> None:
     path = store.write("stdout", "hello\n").path
     (tmp_path / "secret").write_text("secret")
-    kept = store.root / files(store)[0]
-    kept.unlink()
-    kept.symlink_to(tmp_path / "secret")
+    file = store.root / files(store)[0]
+    file.unlink()
+    file.symlink_to(tmp_path / "secret")
     with pytest.raises(Damaged, match="not a regular file"), store.open(path):
         pass
     assert [fault.reason for fault in store.check()] == ["is not a regular file"]
@@ -179,9 +179,9 @@ def test_a_link_in_the_store_is_not_followed(store: FileStore, tmp_path: Path) -
 
 def test_a_pipe_in_the_store_is_not_waited_for(store: FileStore) -> None:
     path = store.write("stdout", "hello\n").path
-    kept = store.root / files(store)[0]
-    kept.unlink()
-    os.mkfifo(kept)
+    file = store.root / files(store)[0]
+    file.unlink()
+    os.mkfifo(file)
     with pytest.raises(Damaged, match="not a regular file"):
         store.read_window(path, 0, 9)
 

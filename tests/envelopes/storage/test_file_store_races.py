@@ -1,4 +1,4 @@
-"""What a store answers when its files go, or itself goes, between two looks."""
+"""Files of a store, or the store itself, that disappear while it is read."""
 
 from __future__ import annotations
 

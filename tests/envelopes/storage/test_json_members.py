@@ -1,4 +1,4 @@
-"""The members of a JSON value, listed without reading what is in them."""
+"""The members of a JSON value, listed without parsing what is in them."""
 
 from __future__ import annotations
 

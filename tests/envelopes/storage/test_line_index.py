@@ -38,9 +38,9 @@ SHAPES = {
 }
 
 
-def window(data: bytes, lines: int = 400, encoding: str = "utf-8", **place: object) -> LineWindow:
+def window(data: bytes, lines: int = 400, encoding: str = "utf-8", **begin: object) -> LineWindow:
     stream = io.BytesIO(data)
-    return read_window(stream, build_index(stream, encoding), WindowStart(**place), lines=lines)
+    return read_window(stream, build_index(stream, encoding), WindowStart(**begin), lines=lines)
 
 
 @each("data", SHAPES.values())
@@ -90,7 +90,7 @@ def test_half_of_two_other_characters_is_no_line_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "first", "start"),
+    ("begin", "first", "start"),
     [
         ({"line": 12_345}, 12_345, NUMBERED.index(b"line 12345\n")),
         ({"line": 10**12}, 20_000, NUMBERED.index(b"line 20000\n")),
@@ -103,10 +103,10 @@ def test_half_of_two_other_characters_is_no_line_end() -> None:
         ({}, 1, 0),
     ],
 )
-def test_a_window_begins_where_it_is_asked_for(place: dict[str, object], first: int, start: int) -> None:
-    found = window(NUMBERED, **place)
-    assert (found.first, found.start) == (first, start)
-    assert found.data == b"".join(NUMBERED[start:].splitlines(keepends=True)[:400])
+def test_a_window_begins_where_it_is_asked_for(begin: dict[str, object], first: int, start: int) -> None:
+    shown = window(NUMBERED, **begin)
+    assert (shown.first, shown.start) == (first, start)
+    assert shown.data == b"".join(NUMBERED[start:].splitlines(keepends=True)[:400])
 
 
 @pytest.mark.parametrize("data", SHAPES.values(), ids=SHAPES)
@@ -115,26 +115,26 @@ def test_windows_in_a_row_are_the_whole_content(data: bytes, encoding: str) -> N
     data = data.decode().encode(encoding)
     read, offset = b"", 0
     while offset < len(data):
-        found = window(data, encoding=encoding, offset=offset)
-        assert found.start == offset
-        assert found.data.decode(encoding)  # no half character
-        read += found.data
-        offset = found.end
+        shown = window(data, encoding=encoding, offset=offset)
+        assert shown.start == offset
+        assert shown.data.decode(encoding)  # no half character
+        read += shown.data
+        offset = shown.end
     assert read == data
 
 
 @pytest.mark.parametrize("cut", range(5))
 def test_a_window_never_begins_or_ends_in_a_character(cut: int) -> None:
     data = ("é€😀" * 40_000).encode()
-    found = window(data, offset=90_000 + cut)
-    assert found.is_continued
-    assert found.start <= 90_000 + cut < found.start + 4
-    assert found.data.decode()
+    shown = window(data, offset=90_000 + cut)
+    assert shown.is_continued
+    assert shown.start <= 90_000 + cut < shown.start + 4
+    assert shown.data.decode()
 
 
 def test_the_tail_of_one_long_line_is_its_end() -> None:
-    found = window(b"x" * 300_000, is_tail=True)
-    assert (found.start, found.end, found.is_continued) == (300_000 - 65_536, 300_000, True)
+    tail = window(b"x" * 300_000, is_tail=True)
+    assert (tail.start, tail.end, tail.is_continued) == (300_000 - 65_536, 300_000, True)
 
 
 def test_an_index_is_kept_and_loaded_and_one_of_other_content_is_not(tmp_path: Path) -> None:
@@ -221,12 +221,12 @@ def test_a_window_behind_the_indexed_head_has_no_line_number() -> None:
 
 def test_lines_that_are_too_long_for_a_window_of_them_end_it_sooner() -> None:
     data = (b"x" * 999 + b"\n") * 1_000
-    found = window(data, line=2)
-    assert (found.start, found.end) == (1_000, 66_000)
+    shown = window(data, line=2)
+    assert (shown.start, shown.end) == (1_000, 66_000)
 
 
 @pytest.mark.parametrize(
-    ("encoding", "place", "start", "end"),
+    ("encoding", "begin", "start", "end"),
     [
         ("utf-16-le", {"offset": 90_001}, 90_000, 90_000 + 65_536),
         ("utf-16-le", {"is_tail": True}, 600_000 - 65_536, 600_000),
@@ -234,17 +234,17 @@ def test_lines_that_are_too_long_for_a_window_of_them_end_it_sooner() -> None:
     ],
 )
 def test_a_window_within_one_long_line_holds_whole_characters(
-    encoding: str, place: dict[str, object], start: int, end: int
+    encoding: str, begin: dict[str, object], start: int, end: int
 ) -> None:
-    found = window(("é" * 300_000).encode(encoding), encoding=encoding, **place)
-    assert (found.start, found.end) == (start, end)
+    shown = window(("é" * 300_000).encode(encoding), encoding=encoding, **begin)
+    assert (shown.start, shown.end) == (start, end)
 
 
 def test_a_place_in_text_of_two_bytes_is_the_start_of_its_line() -> None:
     data = ("a line\n" * 40_000).encode("utf-16-le")
-    found = window(data, encoding="utf-16-le", percent=50)
-    assert found.start % 14 == 0
-    assert found.data.decode("utf-16-le").startswith("a line\na line\n")
+    shown = window(data, encoding="utf-16-le", percent=50)
+    assert shown.start % 14 == 0
+    assert shown.data.decode("utf-16-le").startswith("a line\na line\n")
 
 
 def test_an_index_that_was_never_begun_has_no_head(tmp_path: Path) -> None:
@@ -266,9 +266,9 @@ def test_half_of_two_other_characters_is_passed_over_between_two_lines() -> None
 
 def test_a_place_far_from_any_line_end_is_the_start_of_its_character() -> None:
     data = b"x" + "€".encode() * 100_000
-    found = window(data, percent=50)
-    assert (found.start, found.is_continued) == (149_998, True)
-    assert found.data.decode().startswith("€€")
+    shown = window(data, percent=50)
+    assert (shown.start, shown.is_continued) == (149_998, True)
+    assert shown.data.decode().startswith("€€")
 
 
 def test_a_window_into_bytes_that_are_no_characters_begins_where_it_was_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""Finding text in content of any size: every hit once, wherever pieces are cut, and never too long."""
+"""Searching content of any size: every hit once, wherever pieces are cut, within the time limit."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LOG = "".join(f"line {number} é {'ERROR' if number % 7_000 == 0 else 'fine'}\n"
 
 
 def spans(data: bytes, query: TextQuery, **options: object) -> list[tuple[int, int]]:
-    found = find_hits(io.BytesIO(data), query, listed=10**6, seconds=60, **options)
-    assert found.is_whole
-    assert found.count == len(found.hits)
-    return [(hit.start, hit.end) for hit in found.hits]
+    answer = find_hits(io.BytesIO(data), query, listed=10**6, seconds=60, **options)
+    assert answer.is_whole
+    assert answer.count == len(answer.hits)
+    return [(hit.start, hit.end) for hit in answer.hits]
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def spans(data: bytes, query: TextQuery, **options: object) -> list[tuple[int, i
 )
 def test_every_hit_is_found_at_its_bytes(query: TextQuery) -> None:
     data = LOG.encode()
-    assert spans(data, query) == [found.span() for found in re.finditer(b"ERROR", data)]
+    assert spans(data, query) == [match.span() for match in re.finditer(b"ERROR", data)]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="aab\né", max_size=300), st.sampled_from(["a", "aa", "ab", "é", "aab", "aaaa"]))
 def test_where_pieces_are_cut_changes_nothing(text: str, needle: str) -> None:
     data = text.encode()
-    expected = [found.span() for found in re.finditer(needle.encode(), data)]
+    expected = [match.span() for match in re.finditer(needle.encode(), data)]
     for piece in (1, 3, 7):
         assert spans(data, TextQuery.parse(needle), piece=piece) == expected
         assert spans(data, TextQuery.parse(re.escape(needle), is_regex=True), piece=piece) == expected
@@ -60,8 +60,8 @@ def test_where_pieces_are_cut_changes_nothing(text: str, needle: str) -> None:
 )
 def test_a_match_lies_within_one_line(expression: str, expected: list[str]) -> None:
     data = b"a\nb\nc\n"
-    found = [data[start:end].decode() for start, end in spans(data, TextQuery.parse(expression, is_regex=True))]
-    assert found == expected
+    texts = [data[start:end].decode() for start, end in spans(data, TextQuery.parse(expression, is_regex=True))]
+    assert texts == expected
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "cp1251", "shift_jis"])
@@ -70,26 +70,26 @@ def test_other_encodings_are_searched_in_their_bytes(encoding: str, *, is_regex:
     text = "яблоко\nдом и сад\nсад\n" * 50 if encoding != "shift_jis" else "こんにちは\n世界と世\n" * 50
     needle = "сад" if encoding != "shift_jis" else "世"
     data = text.encode(encoding)
-    found = spans(data, TextQuery.parse(needle, is_regex=is_regex, encoding=encoding))
-    assert len(found) == text.count(needle)
-    assert {data[start:end].decode(encoding) for start, end in found} == {needle}
+    hits = spans(data, TextQuery.parse(needle, is_regex=is_regex, encoding=encoding))
+    assert len(hits) == text.count(needle)
+    assert {data[start:end].decode(encoding) for start, end in hits} == {needle}
 
 
 def test_a_search_is_continued_where_it_stopped() -> None:
     data, query = LOG.encode(), TextQuery.parse("ERROR")
     stream, at, hits, rounds = io.BytesIO(data), 0, [], 0
     while at < len(data):
-        found = find_hits(stream, query, at, seconds=0)
-        hits += [(hit.start, hit.end) for hit in found.hits]
-        assert found.reached > at
-        at, rounds = found.reached, rounds + 1
+        answer = find_hits(stream, query, at, seconds=0)
+        hits += [(hit.start, hit.end) for hit in answer.hits]
+        assert answer.reached > at
+        at, rounds = answer.reached, rounds + 1
     assert rounds > 1
     assert hits == spans(data, query)
 
 
 def test_more_hits_than_are_listed_are_counted() -> None:
-    found = find_hits(io.BytesIO(LOG.encode()), TextQuery.parse("line"), listed=3, seconds=60)
-    assert (len(found.hits), found.count) == (3, 60_000)
+    answer = find_hits(io.BytesIO(LOG.encode()), TextQuery.parse("line"), listed=3, seconds=60)
+    assert (len(answer.hits), answer.count) == (3, 60_000)
 
 
 def test_the_next_and_the_previous_hit() -> None:
@@ -104,10 +104,10 @@ def test_the_next_and_the_previous_hit() -> None:
 def test_an_expression_that_would_never_end_is_stopped() -> None:
     data = b"a" * 40 + b"!\n"
     began = time.process_time()
-    found = find_hits(io.BytesIO(data), TextQuery.parse("(a|aa)+$", is_regex=True), seconds=0.3)
+    answer = find_hits(io.BytesIO(data), TextQuery.parse("(a|aa)+$", is_regex=True), seconds=0.3)
     assert time.process_time() - began < 3
-    assert found.is_too_slow
-    assert found.reached == 0
+    assert answer.is_too_slow
+    assert answer.reached == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Time stamps that lines carry, and the place of a time."""
+"""Time stamps of lines, and the first line at or after a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMS = {
 
 @lru_cache
 def log(form: str, count: int = 20_000) -> bytes:
-    """A line a second, over midnight; behind every tenth line are others without a stamp."""
+    """Lines a second apart, over midnight; after every tenth there are lines without a stamp."""
     made = []
     for number in range(count):
         made.append(f"{FORMS[form](BEGIN + timedelta(seconds=number))} message {number}\n")

@@ -1,4 +1,4 @@
-"""RFC 8785 bytes, the named scheme for what it refuses, and what has no hash at all."""
+"""RFC 8785 bytes, the scheme for values that it refuses, and the values without a hash."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_hash_that_travels_alone_names_its_scheme() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("value", "other"),
     [
         (2**53, 2**53 + 1),
         (2**60, str(2**60)),
@@ -92,16 +92,16 @@ def test_a_hash_that_travels_alone_names_its_scheme() -> None:
         ([2**53, 123456789012345680000], [2**53, 1.2345678901234568e20]),
     ],
 )
-def test_different_values_have_different_hashes(one: Any, other: Any) -> None:
-    assert hash_value(one) != hash_value(other)
+def test_different_values_have_different_hashes(value: Any, other: Any) -> None:
+    assert hash_value(value) != hash_value(other)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("value", "other"),
     [({"a": 1, "b": 2}, {"b": 2, "a": 1}), (1, 1.0), ([2**53, 2**53], [2**53, float(2**53)])],
 )
-def test_equal_values_have_equal_hashes(one: Any, other: Any) -> None:
-    assert hash_value(one) == hash_value(other)
+def test_equal_values_have_equal_hashes(value: Any, other: Any) -> None:
+    assert hash_value(value) == hash_value(other)
 
 
 @given(JSON)

@@ -1,4 +1,4 @@
-"""What is said of a command's text: no secret, no script, never more than 240 characters."""
+"""The preview of a command has no secret, no script and at most 240 characters."""
 
 from __future__ import annotations
 
@@ -92,16 +92,16 @@ def test_several_heredocs_of_one_line_are_all_left_out() -> None:
 
 
 def test_a_shift_is_no_heredoc() -> None:
-    found = preview_command("echo $((bits << width))")
-    assert (found.preview, found.contains_heredoc) == ("echo $((bits << width))", False)
+    shift = preview_command("echo $((bits << width))")
+    assert (shift.preview, shift.contains_heredoc) == ("echo $((bits << width))", False)
 
 
 def test_a_preview_is_one_line_of_at_most_240_characters_and_the_digest_is_of_the_whole() -> None:
     cmd = "echo a\n  b " + "c" * 300
-    found = preview_command(cmd)
-    assert found.preview.startswith("echo a b ccc")
-    assert (len(found.preview), found.preview[-1]) == (240, "…")
-    assert found.digest == hashlib.sha256(cmd.encode()).hexdigest()
+    command = preview_command(cmd)
+    assert command.preview.startswith("echo a b ccc")
+    assert (len(command.preview), command.preview[-1]) == (240, "…")
+    assert command.digest == hashlib.sha256(cmd.encode()).hexdigest()
 
 
 SECRETIVE = "curl -H 'Authorization: Bearer hunter2' https://bot:hunter2@example.org/?access_token=hunter2"
@@ -150,13 +150,13 @@ def test_a_task_names_its_command_by_the_digest_of_the_whole(tool: str) -> None:
 
 
 def test_a_digest_that_the_runtime_gave_is_kept_and_none_is_made_without_a_text() -> None:
-    for command, said in (
+    for command, expected in (
         (TaskCommand(cmd="ls", cmd_digest="sha256:ab"), {"cmd": "ls", "cmd_digest": "sha256:ab"}),
         (TaskCommand(cmd_digest="sha256:ab"), {"cmd_digest": "sha256:ab"}),
         (TaskCommand(tty=True), {"tty": True}),
     ):
         state = TaskState(msgspec.structs.replace(SNAPSHOT, command=command))
-        assert resolve(projected(output("TaskStatus", state)).canonical.result, "/task/command") == said
+        assert resolve(projected(output("TaskStatus", state)).canonical.result, "/task/command") == expected
 
 
 KNOWN_BY_SHAPE = [
@@ -174,14 +174,14 @@ KNOWN_BY_SHAPE = [
 
 @pytest.mark.parametrize("text", KNOWN_BY_SHAPE)
 def test_whatever_is_certainly_a_secret_is_redacted_too(text: str) -> None:
-    """One table: a shape that the rules of a receipt know cannot be missed by what is said of a command."""
-    (found,) = find_secrets(f"use {text} now")
+    """Lint and redaction use one table, so that neither can miss a shape that the other knows."""
+    (secret,) = find_secrets(f"use {text} now")
     assert redact(f"use {text} now") == f"use {REDACTED} now"
-    assert (found.start, found.end) == (4, found.end)
+    assert (secret.start, secret.end) == (4, secret.end)
 
 
 def test_every_certain_shape_has_its_example() -> None:
-    kinds = {found.kind for text in KNOWN_BY_SHAPE for found in find_secrets(text)}
+    kinds = {secret.kind for text in KNOWN_BY_SHAPE for secret in find_secrets(text)}
     assert kinds == {shape.kind for shape in SHAPES if shape.certain}
 
 

@@ -1,4 +1,4 @@
-"""A text that stays in its file is shown as the whole text would be, and takes little memory."""
+"""A text that stays in its file has the preview of the whole text, and takes little memory."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_a_task_output_in_a_file_is_referenced_and_never_written_again() -> None
 
 @pytest.mark.long
 def test_an_output_of_a_gigabyte_is_projected_in_64_megabytes(tmp_path: Path) -> None:
-    """Peak memory of a process of its own, the interpreter and the library included.
+    """Measures the peak memory of a process of its own, the interpreter and the library included.
 
-    As the kernel counts it for this program: ru_maxrss also holds what the parent had when it forked.
+    VmHWM is read, because ru_maxrss includes the memory of the parent when it forked.
     """
     log = tmp_path / "t1.log"
     piece = b"".join(b"%07d a line of a log that never ends\n" % number for number in range(30_000))

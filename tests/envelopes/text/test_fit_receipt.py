@@ -66,7 +66,7 @@ def test_a_policy_says_which_end_of_a_text_stays(
     head_share: int, cut_at: CutAt, first: str, last: str, unit: str
 ) -> None:
     policy = RenderPolicy(characters=800, head_share=head_share, cut_at=cut_at)
-    head, _, tail = "".join(one.text for one in fit([PREVIEW], policy)).partition("[receipt shortened here")
+    head, _, tail = "".join(segment.text for segment in fit([PREVIEW], policy)).partition("[receipt shortened here")
     assert head.startswith(first or "...")
     assert tail.rstrip("\n").endswith(last or "...")
     assert tail.partition("]")[0].endswith(unit)
@@ -86,4 +86,4 @@ def test_a_size_of_a_projection_has_its_own_fingerprint() -> None:
 
 @pytest.mark.parametrize(("budget", "roles"), [(len(OUTPUT), ["preview"]), (500, ["preview", "marker", "preview"])])
 def test_a_text_that_fits_its_budget_is_one_piece_still(budget: int, roles: list[str]) -> None:
-    assert [one.role for one in cut_segment(PREVIEW, budget, RenderPolicy())] == roles
+    assert [segment.role for segment in cut_segment(PREVIEW, budget, RenderPolicy())] == roles

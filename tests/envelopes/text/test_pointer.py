@@ -1,4 +1,4 @@
-"""RFC 6901: keys that hold its own two characters, and places where nothing is."""
+"""RFC 6901 pointers: keys with its two special characters, and pointers to nothing."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def test_a_key_that_holds_a_slash_or_a_tilde_is_found_again() -> None:
 
 
 def test_a_text_is_asked_for_where_there_may_be_none() -> None:
-    found = {at: text_at(DOCUMENT, at) for at in ("/rows/0", "/rows/1", "/rows/2", "/none")}
-    assert found == {"/rows/0": "first", "/rows/1": None, "/rows/2": None, "/none": None}
+    texts = {at: text_at(DOCUMENT, at) for at in ("/rows/0", "/rows/1", "/rows/2", "/none")}
+    assert texts == {"/rows/0": "first", "/rows/1": None, "/rows/2": None, "/none": None}

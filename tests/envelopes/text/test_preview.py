@@ -1,4 +1,4 @@
-"""A cut and what is shown of it, value by value; and the details of an error that are too large."""
+"""Cuts and previews, value by value, and details of an error that are too large."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_end_is_cut_in_its_lines_only_when_both_ends_have_one(
     assert (shown.head, shown.tail) == (head, tail)
     assert shown.cut is not None
     assert shown.cut.unit == unit or budget == 0
-    first, last, total = (len(split_lines(one) if shown.cut.unit == "lines" else one) for one in (head, tail, text))
+    first, last, total = (len(split_lines(part) if shown.cut.unit == "lines" else part) for part in (head, tail, text))
     assert (shown.cut.total, shown.cut.shown) == (total, ((0, first), (total - last, total)))
 
 
@@ -122,8 +122,8 @@ def test_details_that_are_too_large_say_how_large_and_which() -> None:
 
 
 def test_details_that_no_utf_8_can_hold_are_hashed_all_the_same() -> None:
-    found = details_of({"log": "\ud800" * 20}, 10)
-    assert found["sha256"] == hashlib.sha256(b'{"log":"' + b"\xed\xa0\x80" * 20 + b'"}').hexdigest()
+    details = details_of({"log": "\ud800" * 20}, 10)
+    assert details["sha256"] == hashlib.sha256(b'{"log":"' + b"\xed\xa0\x80" * 20 + b'"}').hexdigest()
 
 
 def test_details_of_exactly_the_limit_stay() -> None:

@@ -1,4 +1,4 @@
-"""What the gate for foreign bytes lets through as it is, and what it refuses with a reason."""
+"""Foreign JSON is parsed without loss, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -207,11 +207,11 @@ def test_a_member_that_cannot_be_read_is_refused_beside_what_only_json_writers_e
 
 def test_of_a_long_list_its_first_elements_are_read_and_of_all_else_everything() -> None:
     document = {"rows": [{"n": n, "in": {"a": 1}} for n in range(90)], "after": "x", "others": list("abcdefghij") * 9}
-    found: Any = parse_beginning(json.dumps(document).encode(), ("rows", "others"), room=200, least=5)
-    assert 5 <= len(found["rows"]) < 20
-    assert found["rows"] == document["rows"][: len(found["rows"])]
-    assert found["others"] == document["others"][: len(found["others"])]
-    assert found["after"] == "x"
+    beginning: Any = parse_beginning(json.dumps(document).encode(), ("rows", "others"), room=200, least=5)
+    assert 5 <= len(beginning["rows"]) < 20
+    assert beginning["rows"] == document["rows"][: len(beginning["rows"])]
+    assert beginning["others"] == document["others"][: len(beginning["others"])]
+    assert beginning["after"] == "x"
 
 
 @pytest.mark.parametrize(
