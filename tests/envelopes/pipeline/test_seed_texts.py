@@ -136,7 +136,7 @@ def test_one_text_for_both_streams_has_one_index_as_in_the_rfc() -> None:
 
 
 def test_artifacts_inside_a_result_are_another_codecs_form() -> None:
-    """spec/model.md E-4: ours are at the top level, Holon's form beside the indexes is written and read (E-6: its flag)."""
+    """spec/model.md E-4: ours are at the top level; Holon's form beside the indexes is read and written (E-6)."""
     example = json.loads(seeds.NESTED)
     sink = Named(stdout="/path/to/stdout.log", stderr="/path/to/stderr.log")
     document = ran(sink, stdout=LONG, stderr=LONG)
