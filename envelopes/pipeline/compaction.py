@@ -242,7 +242,7 @@ def _whole(pointer: str, text: str, role: Role = "value") -> Segment:
     return Segment(text, role, SegmentSource("canonical", pointer, 0, len(text)))
 
 
-class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call in the history. Calls that were made at once have the same `round`, a number that grows.
 
     `text` is what the model reads: the receipt as it was sent, or the recap of a compacted result.
@@ -267,14 +267,14 @@ class CompactedCall(msgspec.Struct, frozen=True):
 class CompactedHistory(msgspec.Struct, frozen=True, kw_only=True):
     """`fits` is False when the newest rounds and what must be kept exceed the budget."""
 
-    entries: tuple[HistoryEntry, ...]
+    entries: tuple[HistoryCall, ...]
     compacted: tuple[CompactedCall, ...]
     tokens: int
     fits: bool
 
 
 def compact_history(
-    entries: Sequence[HistoryEntry],
+    entries: Sequence[HistoryCall],
     tokens: int,
     keep_newest: int = 2,
     *,

@@ -18,7 +18,7 @@ from envelopes.pipeline import compaction
 from envelopes.pipeline.compaction import (
     CompactedHistory,
     Dropped,
-    HistoryEntry,
+    HistoryCall,
     compact_history,
     envelope_characters,
     recap,
@@ -337,7 +337,7 @@ def _scalars(value: Any) -> list[Any]:
     return [value]
 
 
-def entries(*rounds: int, characters: int = 4_000) -> list[HistoryEntry]:
+def entries(*rounds: int, characters: int = 4_000) -> list[HistoryCall]:
     made = []
     for number, in_round in enumerate(rounds):
         output = f"call {number}\n" + "x" * characters
@@ -345,7 +345,7 @@ def entries(*rounds: int, characters: int = 4_000) -> list[HistoryEntry]:
             {"exit_status": 0, "stdout_preview": output, "stdout_artifact": 0}, f"artifacts/{number}/o.txt"
         )
         made.append(
-            HistoryEntry(
+            HistoryCall(
                 call_id=f"c{number}", round=in_round, canonical=canonical, text=f"Process exited with code 0\n{output}"
             )
         )
@@ -353,7 +353,7 @@ def entries(*rounds: int, characters: int = 4_000) -> list[HistoryEntry]:
 
 
 def compacted(
-    history: list[HistoryEntry] | tuple[HistoryEntry, ...], tokens: int, keep_newest: int = 2
+    history: list[HistoryCall] | tuple[HistoryCall, ...], tokens: int, keep_newest: int = 2
 ) -> CompactedHistory:
     return compact_history(history, tokens, keep_newest, count=len)
 
@@ -398,7 +398,7 @@ def test_compacting_a_history_again_changes_nothing_and_expands_nothing(tokens: 
 
 
 def test_a_receipt_shorter_than_its_recap_is_left_alone() -> None:
-    short = HistoryEntry(call_id="c1", round=1, canonical=success({"exit_status": 0}), text="ok")
+    short = HistoryCall(call_id="c1", round=1, canonical=success({"exit_status": 0}), text="ok")
     assert compacted([short], 0, keep_newest=0).entries == (short,)
 
 
