@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import models
-from django.db.models import BooleanField, Case, Exists, OuterRef, Q, Value, When
+from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, Value, When
 from django.urls import reverse
 from django.utils import timezone
 
@@ -128,6 +128,10 @@ class CallQuerySet(models.QuerySet["Call"]):
         """The calls of a run in its order, inherited ones included."""
         return self.filter(memberships__run=run).order_by("memberships__ordinal", "id")
 
+    def in_run_with_ordinals(self, run: Run) -> CallQuerySet:
+        """The same, each with its `ordinal` in that run and whether it is `inherited` there."""
+        return self.in_run(run).annotate(**{name: F(f"memberships__{name}") for name in ("ordinal", "inherited")})
+
     def with_run_and_source(self) -> CallQuerySet:
         """Joins both, without the plan of the run and the reader's state of the source, which may be large."""
         return self.select_related("run", "source").defer("run__plan", "source__state", "source__seen")
@@ -185,6 +189,10 @@ class Call(models.Model):
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
     objects = CallQuerySet.as_manager()
+
+    # Set by `in_run_with_ordinals`.
+    ordinal: int
+    inherited: bool
 
     class Meta:
         indexes = [models.Index(fields=["run", "line"])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dashboard.ingest.run_stats import STRIP_LETTERS
 from dashboard.models import Run
@@ -41,7 +42,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class OutcomeStrip:
-    """The drawing of `runs/_outcome_strip.html`: `label` is its text alternative, `paths` has one path an outcome."""
+    """The drawing of the tag `outcome_strip`: `label` is its text alternative, `paths` has one path an outcome."""
 
     label: str
     width: int
@@ -50,11 +51,16 @@ class OutcomeStrip:
 
 
 def build_strip(run: Run) -> OutcomeStrip:
+    return _draw_strip(run.strip, _label(run))
+
+
+@lru_cache(4096)
+def _draw_strip(letters: str, label: str) -> OutcomeStrip:
     paths: dict[str, str] = {}
-    for index, letter in enumerate(run.strip):
+    for index, letter in enumerate(letters):
         outcome = OUTCOMES.get(letter, OUTCOMES["u"])
         paths[outcome.name] = f"{paths.get(outcome.name, '')}M{index * STEP + 1} {outcome.top}V{HEIGHT}"
-    return OutcomeStrip(_label(run), max(STEP, len(run.strip) * STEP), tuple(paths.items()))
+    return OutcomeStrip(label, max(STEP, len(letters) * STEP), tuple(paths.items()))
 
 
 def _label(run: Run) -> str:

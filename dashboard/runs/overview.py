@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.db.models import BigIntegerField, Case, CharField, F, Value, When
-from django.db.models.functions import Coalesce
 
+from dashboard.ingest.run_stats import outcome_letter
 from dashboard.models import Call, Run
 from dashboard.models.runs import FAILED, UNANSWERED
 from dashboard.runs.outcome_strip import OUTCOMES
 from dashboard.runs.time_axis import MILLISECOND, Axis, plain_axis, squeezed_axis
 
+OUTCOME_COLUMNS = ("is_waiting", "is_cut", "status", "source_error", "exit_status")
 MAX_DRAWN = 5_000  # calls; the page gives the number of those left out
 MAX_FAILED = 24
 MAX_TOOLS = 10  # the others are one row
@@ -34,29 +34,12 @@ SHAPES = [
     for up in range(HALF_HEIGHT + 1)
 ]
 
-# The rule of `run_stats.outcome_letter` in SQL: at 2,000 rows, converting booleans in Python costs more than reading.
-LETTER = Case(
-    When(UNANSWERED, then=Value("u")),
-    When(FAILED, is_cut=True, then=Value("x")),
-    When(FAILED, then=Value("e")),
-    When(is_cut=True, then=Value("c")),
-    When(is_waiting=True, then=Value("w")),
-    default=Value("o"),
-    output_field=CharField(),
-)
-
-# The rule of `Call.wait_ms`: a time of which no wait was measured counts as work.
-WORK_MS = Case(
-    When(is_waiting=True, then=Value(0)),
-    When(tool_ms__lt=F("duration_ms"), then=F("tool_ms")),
-    default=Coalesce(F("duration_ms"), Value(0)),
-    output_field=BigIntegerField(),
-)
-
 
 class CallPoint(NamedTuple):
+    """A call in the drawing; `letter` is its outcome, `work_ms` its time without a known wait."""
+
     letter: str
-    duration_ms: int | None
+    duration_ms: int
     tokens: int
     tool: str
     work_ms: int
@@ -126,8 +109,7 @@ class RunOverview:
 
 def load_overview(run: Run, *, is_squeezed: bool = False, limit: int = MAX_DRAWN) -> RunOverview:
     """Reads a few columns of the run's first `limit` calls."""
-    lettered = Call.objects.in_run(run).annotate(letter=LETTER, work_ms=WORK_MS)
-    points = list(map(CallPoint._make, lettered.values_list(*CallPoint._fields)[:limit]))
+    points = _load_points(run, limit)
     return RunOverview(
         width=max(len(points), 1),
         bands=tuple(_bands(points)),
@@ -141,11 +123,28 @@ def load_overview(run: Run, *, is_squeezed: bool = False, limit: int = MAX_DRAWN
     )
 
 
+def _load_points(run: Run, limit: int) -> list[CallPoint]:
+    """Only columns that are cheap to convert: at 2,000 rows, converting costs more than reading."""
+    columns = ("tool", "tokens", "duration_ms", "tool_ms", *OUTCOME_COLUMNS)
+    rows = Call.objects.in_run(run).values_list(*columns)[:limit]
+    letters: dict[tuple[Any, ...], str] = {}  # a run has some dozens of kinds of outcome
+    points = []
+    for tool, tokens, duration, tool_ms, *outcome in rows:
+        key = tuple(outcome)
+        if key not in letters:
+            letters[key] = outcome_letter(Call(**dict(zip(OUTCOME_COLUMNS, key, strict=True))))
+        duration = duration or 0  # a time that nobody measured
+        is_waiting = outcome[0]
+        work = 0 if is_waiting else duration if tool_ms is None else min(duration, tool_ms)
+        points.append(CallPoint(letters[key], duration, tokens, tool, work))
+    return points
+
+
 def _load_axis(run: Run, points: Sequence[CallPoint], *, is_squeezed: bool) -> Axis:
     """Reads the calls' times only where gaps are squeezed; whether that is worth it follows from the durations."""
     start, end = run.started_at, run.ended_at or run.last_at
     if not is_squeezed or start is None:
-        return plain_axis(start, end, sum([point.duration_ms or 0 for point in points]))
+        return plain_axis(start, end, sum([point.duration_ms for point in points]))
     times = Call.objects.in_run(run).exclude(started_at=None).values_list("started_at", "duration_ms")[:MAX_DRAWN]
     spans = []
     for started_at, duration in times:
@@ -157,7 +156,7 @@ def _load_axis(run: Run, points: Sequence[CallPoint], *, is_squeezed: bool) -> A
 def _bands(points: Sequence[CallPoint]) -> Iterable[OutcomeBand]:
     bars: dict[str, list[str]] = {letter: [] for letter in OUTCOMES}
     for x, (letter, duration, tokens, *_) in enumerate(points):
-        bars[letter].append(f"M{x}{SHAPES[min(HALF_HEIGHT, (duration or 0).bit_length())][tokens.bit_length()]}")
+        bars[letter].append(f"M{x}{SHAPES[min(HALF_HEIGHT, duration.bit_length())][tokens.bit_length()]}")
     for letter, paths in bars.items():
         if paths:
             outcome = OUTCOMES[letter]

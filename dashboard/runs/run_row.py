@@ -63,7 +63,7 @@ def build_row(run: Run, now: datetime, peek_url: str) -> RunRow:
     """`peek_url` is the address of the list up to the id of the run to peek at."""
     return RunRow(
         id=run.pk.hex,
-        url=run.get_absolute_url(),
+        url=f"/runs/{run.pk}/",  # to reverse 50 addresses takes as long as the query
         peek_url=peek_url + run.pk.hex,
         title=printable(str(run)),
         agent=printable(run.agent) or "–",

@@ -126,7 +126,7 @@ def replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
 
 
 def _get_run(request: OperatorRequest, pk: UUID) -> Run:
-    return get_object_or_404(request.project.runs.select_related("parent"), pk=pk)
+    return get_object_or_404(request.project.runs, pk=pk)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from itertools import product
 
@@ -13,7 +14,8 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import halves_disagree, outcome_letter
 from dashboard.models import Call, Project, Run, RunCall
-from dashboard.runs.overview import LETTER, load_overview
+from dashboard.runs.outcome_strip import OUTCOMES
+from dashboard.runs.overview import load_overview
 from dashboard.runs.run_detail import RunDetailParams, RunPage, load_run_page
 from dashboard.runs.time_axis import plain_axis, squeezed_axis
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user
@@ -373,11 +375,18 @@ def test_the_database_gives_each_call_the_letter_that_the_tally_gives(run: Run) 
         create_call(run, status=status, source_error=flag, exit_status=code, is_cut=cut, is_waiting=waits)
         for status, flag, code, cut, waits in kinds
     ]
-    letters = dict(Call.objects.filter(run=run).annotate(letter=LETTER).values_list("id", "letter"))
-    assert letters == {call.pk: outcome_letter(call) for call in calls}
+    letters = Counter(OUTCOMES[outcome_letter(call)].sentence for call in calls)
+    assert {band.state: band.number for band in load_overview(run).bands} == letters
     disagreeing = {call.pk for call in calls if halves_disagree(call)}
     assert len(disagreeing) == 24
     assert set(parse("state:halves", over="calls").calls(run).values_list("pk", flat=True)) == disagreeing
+
+
+def test_a_measured_time_of_the_tool_is_its_work_and_a_persons_time_is_none(run: Run) -> None:
+    for line, (took, tool, waits) in enumerate([(9, None, False), (9, 4, False), (9, 12, False), (9, 4, True)]):
+        create_call(run, line=line, duration_ms=took, tool_ms=tool, is_waiting=waits)
+    create_call(run, line=9, duration_ms=None, tool_ms=3)
+    assert [sums.time_ms for sums in load_overview(run).tools] == [9 + 4 + 9]
 
 
 def test_the_overview_draws_every_call_once_and_says_what_it_leaves_out(run: Run) -> None:
