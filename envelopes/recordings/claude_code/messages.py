@@ -30,6 +30,7 @@ from envelopes.recordings.base import (
     ResultRecord,
     storable,
 )
+from envelopes.recordings.claude_code.reader_state import ReaderState, follow_up_records
 from envelopes.recordings.claude_code.schema import (
     NOTHING,
     ApiBlock,
@@ -86,7 +87,14 @@ _NO_META = ResultMeta()
 _read_result_meta = struct_reader(ResultMeta)
 
 
-def message_records(context: MessageContext, message: ApiMessage) -> Iterator[Record | LineProblem]:
+def message_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record | LineProblem]:
+    """Yields the records of a message, each with what it adds to its run."""
+    for record in _records(context, message):
+        yield record
+        yield from follow_up_records(state, record)
+
+
+def _records(context: MessageContext, message: ApiMessage) -> Iterator[Record | LineProblem]:
     content = bytes(message.content)
     match first_byte(message.content):
         case b'"':

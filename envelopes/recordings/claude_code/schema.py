@@ -5,12 +5,13 @@ A field of the wrong type counts as absent and never refuses its line.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
-from envelopes.recordings.base import storable
+from envelopes.recordings.base import BYTE_ORDER_MARK, storable
 from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
 
 NOTHING = msgspec.Raw()
@@ -100,6 +101,13 @@ def struct_reader(struct: type[Parsed]) -> Callable[[bytes | msgspec.Raw], Parse
         return struct(**{field.name: _field_value(field, slices.get(field.encode_name)) for field in fields})
 
     return read
+
+
+def parsed_lines(head: bytes, read: Callable[[bytes], Parsed]) -> Iterator[Parsed]:
+    """Parses the lines at the beginning of a file, without those that are not JSON objects."""
+    for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
+        with suppress(Untrusted):
+            yield read(raw)
 
 
 def first_byte(raw: msgspec.Raw) -> bytes:

@@ -154,9 +154,7 @@ def _message(line: SessionLine) -> Records:
         yield from sidechain_records(line, message)
         return
     yield from line.run_updates(message)
-    for record in message_records(line.message_context(line.run), message):
-        yield record
-        yield from follow_up_records(line.state, record)
+    yield from message_records(line.message_context(line.run), message, line.state)
     if line.entry.is_api_error_message:
         yield line.event("api_error", "the API answered with an error", bytes(message.content))
 

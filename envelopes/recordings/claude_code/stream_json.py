@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import (
-    BYTE_ORDER_MARK,
     EventRecord,
     LineProblem,
     MessageRecord,
@@ -33,14 +32,13 @@ from envelopes.recordings.claude_code.reader_state import (
     ReaderState,
     child_run_updates,
     disambiguate,
-    follow_up_records,
     is_global_call_id,
     message_key,
     remember,
     run_updates,
     switch_session,
 )
-from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, first_byte, struct_reader
+from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, first_byte, parsed_lines, struct_reader
 from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
@@ -134,14 +132,7 @@ class StreamLine(msgspec.Struct, frozen=True):
 
 def sniff(head: bytes, path: SourcePath) -> bool:
     """Some line has a `type` and a `session_id`."""
-    for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
-        try:
-            entry = _read_entry(raw)
-        except Untrusted:
-            continue
-        if entry.type and entry.session_id:
-            return True
-    return False
+    return any(entry.type and entry.session_id for entry in parsed_lines(head, _read_entry))
 
 
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
@@ -191,9 +182,8 @@ def _message(line: StreamLine) -> Records:
         at=line.at,
         result=entry.tool_use_result,
     )
-    for record in message_records(context, message):
+    for record in message_records(context, message, line.state):
         yield _with_child_run(line, record)
-        yield from follow_up_records(line.state, record)
 
 
 def _with_child_run(line: StreamLine, record: Record | LineProblem) -> Record | LineProblem:

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import (
-    BYTE_ORDER_MARK,
     LineProblem,
     Record,
     SourceLine,
@@ -33,12 +32,11 @@ from envelopes.recordings.claude_code.messages import MessageContext, message_re
 from envelopes.recordings.claude_code.reader_state import (
     child_run_updates,
     find_spawning_call,
-    follow_up_records,
     is_global_call_id,
     message_key,
     remember,
 )
-from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, struct_reader
+from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, parsed_lines, struct_reader
 from envelopes.text.untrusted_json import Untrusted
 
 
@@ -102,9 +100,7 @@ def _reported_message(line: SessionLine, progress: AgentProgress, call: str | No
         origin="progress",
         inherited=line.inherited,
     )
-    for record in message_records(context, message):
-        yield record
-        yield from follow_up_records(line.state, record)
+    yield from message_records(context, message, line.state)
 
 
 def sidechain_records(line: SessionLine, message: ApiMessage) -> Iterator[Record | LineProblem]:
@@ -115,9 +111,7 @@ def sidechain_records(line: SessionLine, message: ApiMessage) -> Iterator[Record
         yield from child_run_updates(
             line.state, line.number, run, parent=line.run, call=call, at=line.at, prompt=content
         )
-    for record in message_records(line.message_context(run), message):
-        yield record
-        yield from follow_up_records(line.state, record)
+    yield from message_records(line.message_context(run), message, line.state)
 
 
 def _sidechain_name(line: SessionLine) -> str:
@@ -130,13 +124,8 @@ def _sidechain_name(line: SessionLine) -> str:
 
 def sniff_journal(head: bytes, path: SourcePath) -> bool:
     """The first line that is JSON has a `type`, a `key` and an `agentId`, and no session."""
-    for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
-        try:
-            entry = _read_journal_entry(raw)
-        except Untrusted:
-            continue
-        return bool(entry.type and entry.key and entry.agent_id and not entry.session_id)
-    return False
+    entry = next(parsed_lines(head, _read_journal_entry), JournalEntry())
+    return bool(entry.type and entry.key and entry.agent_id and not entry.session_id)
 
 
 def read_journal(
