@@ -218,11 +218,14 @@ def project_by_type(
 ) -> Callable[[msgspec.Struct, ProjectionPolicy, ArtifactSink], Projected]:
     """A family's `project` from one function for each of its result structs; one for RecordedText is added.
 
-    Null members are left out: the source did not give them. With `keeps_nulls` they stay.
+    Null members are left out: the source did not give them. With `keeps_nulls` they stay. Raises TypeError for a
+    result of another family.
     """
     known: dict[type[msgspec.Struct], Projection] = {RecordedText: _project_recorded_text, **projections}
 
     def project(result: msgspec.Struct, policy: ProjectionPolicy, sink: ArtifactSink) -> Projected:
+        if type(result) not in known:
+            raise TypeError(f"{type(result).__name__} is no result of this family")
         projector = Projector(sink)
         members = known[type(result)](result, projector, policy)
         return projector.done(members if keeps_nulls else without_nulls(members))

@@ -208,13 +208,20 @@ def render_stub(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Se
     return fit([headline(canonical.summary_text)], policy, tail=artifact_lines(canonical))
 
 
-def error_receipt(canonical: CanonicalResult, details: tuple[tuple[str, str], ...] = ()) -> Iterable[Segment]:
-    """Outcome, kind, the details that the family names, hint, retryable. Raises ValueError for a success."""
+def error_receipt(
+    canonical: CanonicalResult,
+    details: tuple[tuple[str, str], ...] = (),
+    message: Callable[[str], Iterable[Segment]] | None = None,
+) -> Iterable[Segment]:
+    """Outcome, kind, the details that the family names, hint, retryable. Raises ValueError for a success.
+
+    `message` writes the error's message, for a family that bounds it.
+    """
     error = canonical.error
     if error is None:
         raise ValueError("error_receipt needs an envelope with an error")
     yield from phrase(canonical, "{tool_name} failed: ", "")
-    yield text_value(error.message, "/error/message", role="headline")
+    yield from message(error.message) if message else [text_value(error.message, "/error/message", role="headline")]
     yield from phrase(canonical, "\nKind: {kind}", "/error")
     yield from member_lines(canonical, details, "/error/details")
     yield from reason_line(canonical)

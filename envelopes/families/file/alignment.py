@@ -1,12 +1,12 @@
-"""Where the characters of Claude Code's file receipts come from.
+"""Finds where the characters of Claude Code's file receipts come from.
 
     Read          `     1→line` (later `1<tab>line`), then perhaps a reminder of the runtime's own
     Edit, Write   a sentence with the path; older releases add `cat -n` of a snippet of the new file
     MultiEdit     a sentence with the path, one line for each edit
     NotebookEdit  a sentence with the cell and its new source
 
-A line of a snippet is a line of `structuredPatch` where the patch holds it as printed; many patches
-were recorded with spaces for tabs. Otherwise it is made of `originalFile` and `newString`: the edit
+A line of a snippet is linked to `structuredPatch` where the patch has the line as it was printed; many patches
+were recorded with spaces for tabs. Otherwise it is linked to `originalFile` and `newString`: the edit
 is applied again, and only lines that come out as printed are linked.
 """
 
@@ -21,9 +21,8 @@ from envelopes.alignment.failures import align_failure
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped
 from envelopes.alignment.mapping import Evidence
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, iterate_lines, match_at, match_numbered
-from envelopes.families.file.claude_code import NUMBERED
-from envelopes.text.pointer import join
 
+NUMBERED = re.compile(r" *([0-9]{1,12})(?:→|\t)(.*)")
 OPENINGS = ("The file ", "File created successfully at: ", "Applied ", "PDF file read: ", "PDF pages extracted: ")
 SNIPPET = re.compile(r"(?:Here's the result of running `cat -n` on a snippet of the edited file:)\n")
 SHORTENED = re.compile(r"(?:\.\.\.|…)? ?\[(?:line )?truncated\]\Z")
@@ -42,7 +41,7 @@ def align_read(evidence: Evidence, text: str) -> Iterable[Span]:
 
 
 def align_change(evidence: Evidence, text: str) -> Iterable[Span]:
-    """Edit, MultiEdit and Write."""
+    """Links receipts of Edit, MultiEdit and Write."""
     recorded = RecordedObject(evidence.result)
     path = recorded.text("filePath")
     if path is None:
@@ -50,8 +49,8 @@ def align_change(evidence: Evidence, text: str) -> Iterable[Span]:
     spans = _path(text, path, "/filePath")
     if not spans:
         return []
-    said = sorted(spans + _replaced(text, spans[0].end, recorded) + _edits(text, recorded))
-    return merge(said, _snippet(text, recorded))
+    sentences = sorted(spans + _replaced(text, spans[0].end, recorded) + _edits(text, recorded))
+    return merge(sentences, _snippet(text, recorded))
 
 
 def align_notebook_edit(evidence: Evidence, text: str) -> Iterable[Span]:
@@ -73,18 +72,18 @@ def _numbered(text: str, content: str, first: int) -> Iterator[Span]:
     """Each line under its number, whole or as the beginning of a line that was too long to print."""
     at = offset = 0
     for number, (line, printed) in enumerate(zip(iterate_lines(content), iterate_lines(text), strict=False), first):
-        shown = _shown(line, printed, number)
-        if shown is None:
+        part = _find_line(line, printed, number)
+        if part is None:
             break
-        start, end = shown
+        start, end = part
         if start < end:
             yield Span(at + start, at + end, "/file/content", offset, offset + end - start)
         offset += len(line) + 1
         at += len(printed) + 1
 
 
-def _shown(line: str, printed: str, number: int) -> tuple[int, int] | None:
-    """Where in the printed line the line stands, or the beginning of it; None: it is another line."""
+def _find_line(line: str, printed: str, number: int) -> tuple[int, int] | None:
+    """The part of the printed line that is the line or the beginning of it; None: it is another line."""
     start = len(printed) - len(line)
     if (
         printed.endswith(line)
@@ -92,13 +91,13 @@ def _shown(line: str, printed: str, number: int) -> tuple[int, int] | None:
         and printed[: start - 1].lstrip(" ") == str(number)
     ):
         return start, len(printed)
-    found = NUMBERED.match(printed)
-    if found is None or int(found[1]) != number:
+    numbered = NUMBERED.match(printed)
+    if numbered is None or int(numbered[1]) != number:
         return None
-    cut = SHORTENED.search(found[2])
-    if cut is None or cut.start() == 0 or not line.startswith(found[2][: cut.start()]):
+    cut = SHORTENED.search(numbered[2])
+    if cut is None or cut.start() == 0 or not line.startswith(numbered[2][: cut.start()]):
         return None
-    return found.start(2), found.start(2) + cut.start()
+    return numbered.start(2), numbered.start(2) + cut.start()
 
 
 def _present(*spans: Span | None) -> list[Span]:
@@ -149,25 +148,24 @@ def _shortened(edit: RecordedObject, name: str, index: int) -> list[ComposedPiec
 
 
 def _snippet(text: str, recorded: RecordedObject) -> Iterable[Span]:
-    """In the order of the text. Only where the file may have become two things all lines of both are looked at."""
+    """Spans in the order of the text. Where the file may have become two things, all lines of both are compared."""
     opening = SNIPPET.search(text)
     number = NUMBERED.match(text, opening.end()) if opening else None
     if opening is None or number is None:
         return []
     candidates = [_lines_from(text, opening.end(), int(number[1]), new, recorded) for new in _new_files(recorded)]
-    lines = candidates[0] if len(candidates) == 1 else _longest(candidates)
+    if len(candidates) == 1:
+        lines = candidates[0]
+    else:
+        aligned = [list(candidate) for candidate in candidates]
+        longest: list[Span] = max(aligned, key=len, default=[])
+        lines = iter(longest)
     first = next(lines, None)
     return _from_patch(text, opening.end(), recorded) if first is None else chain((first,), lines)
 
 
-def _longest(candidates: Iterable[Iterator[Span]]) -> Iterator[Span]:
-    found: list[list[Span]] = [list(one) for one in candidates]
-    longest: list[Span] = max(found, key=len, default=[])
-    return iter(longest)
-
-
 def _new_files(recorded: RecordedObject) -> Iterator[ComposedText]:
-    """What the file may have looked like after the change, put together from what was recorded."""
+    """What the file may have become by the change, composed from the recorded fields."""
     content = recorded.text("content")
     if content is not None:
         yield ComposedText([ComposedPiece("/content", content)])
@@ -183,10 +181,10 @@ def _new_files(recorded: RecordedObject) -> Iterator[ComposedText]:
 
 def _applied(original: str, old: str, new: str, *, every: bool) -> Iterator[ComposedPiece]:
     at = 0
-    while old and (found := original.find(old, at)) >= 0:
-        yield ComposedPiece("/originalFile", original[at:found], at)
+    while old and (start := original.find(old, at)) >= 0:
+        yield ComposedPiece("/originalFile", original[at:start], at)
         yield ComposedPiece("/newString", new)
-        at = found + len(old)
+        at = start + len(old)
         if not every:
             break
     if not old:
@@ -195,7 +193,7 @@ def _applied(original: str, old: str, new: str, *, every: bool) -> Iterator[Comp
 
 
 def _lines_from(text: str, at: int, first: int, new: ComposedText, recorded: RecordedObject) -> Iterator[Span]:
-    """Lines of the snippet as they stand in `new`, from its line `first`."""
+    """Links lines of the snippet to the lines of `new` from its line `first`, as long as they are equal."""
     before = new.text.split("\n", first - 1) if first > 0 else []
     if len(before) < first or first < 1:
         return
@@ -206,32 +204,32 @@ def _lines_from(text: str, at: int, first: int, new: ComposedText, recorded: Rec
         start, end = line.value_start + offset, line.value_end + offset
         if patched:
             number, counted = number + rest.count("\n", counted, line.value_start), line.value_start
-            pointer, held = patched.get(number, ("", ""))
-            if held and held == new.text[start:end]:
-                yield Span(line.start, line.end, pointer, 1, 1 + len(held))
+            pointer, patch_line = patched.get(number, ("", ""))
+            if patch_line and patch_line == new.text[start:end]:
+                yield Span(line.start, line.end, pointer, 1, 1 + len(patch_line))
                 continue
         yield from new.spans(line.start, start, end)
 
 
 def _from_patch(text: str, at: int, recorded: RecordedObject) -> list[Span]:
-    """Without the file before the edit: the lines that the patch holds under the same number."""
+    """Links lines to those of the patch with the same number, where the file before the edit is not known."""
     patched = dict(_patch_lines(recorded))
     spans: list[Span] = []
-    while found := NUMBERED.match(text, at):
-        pointer, held = patched.get(int(found[1]), ("", ""))
-        if held and held == found[2]:
-            spans.append(Span(found.start(2), found.end(2), pointer, 1, 1 + len(held)))
-        at = found.end() + 1
+    while printed := NUMBERED.match(text, at):
+        pointer, patch_line = patched.get(int(printed[1]), ("", ""))
+        if patch_line and patch_line == printed[2]:
+            spans.append(Span(printed.start(2), printed.end(2), pointer, 1, 1 + len(patch_line)))
+        at = printed.end() + 1
     return spans
 
 
 def _patch_lines(recorded: RecordedObject) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Line number in the new file -> (pointer, line without its mark)."""
+    """Lines of the new file: number -> (pointer, line without its mark)."""
     for index, hunk in enumerate(recorded.items("structuredPatch")):
         number = hunk.integer("newStart") or 1
-        for place, line in enumerate(hunk.strings("lines")):
+        for row, line in enumerate(hunk.strings("lines")):
             if line[:1] in (" ", "+"):
-                yield number, (join(f"/structuredPatch/{index}/lines", place), line[1:])
+                yield number, (f"/structuredPatch/{index}/lines/{row}", line[1:])
                 number += 1
 
 

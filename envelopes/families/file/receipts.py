@@ -1,22 +1,41 @@
-"""The file family's receipt: what was read or changed, then the text or the diff verbatim.
+"""The file family's receipts: what was read or changed, then the text or the diff verbatim.
 
-A patch is told in patch_receipts: a line a file, no text.
+A patch has a line for each file and no text:
+
+Patch applied with 1 diagnostic: 3 files changed        ApplyPatch failed: no place matches hunk 2
+M src/app.py                                            Kind: context_not_found
+R docs/old.md -> docs/new.md                            Path: src/app.py
+D notes.txt                                             Hint: read the file again
+Diagnostics:                                            Retryable: no
+src/app.py: hunk_count_mismatch: …                      All details are in the audit record.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from envelopes.families.file.patch_receipts import file_failure, patched
-from envelopes.families.segments import artifact_lines, headline, label, line_break, preview, value
+from envelopes.families.file.results import MARKS
+from envelopes.families.segments import (
+    artifact_lines,
+    error_receipt,
+    headline,
+    label,
+    line_break,
+    marker,
+    member_lines,
+    phrase,
+    preview,
+    text_value,
+    value,
+)
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
 from envelopes.text.fit_receipt import fit
 
 ACTIONS = {"add": "File created", "modify": "File updated", "delete": "File deleted"}
-MARKS = {"add": "A ", "modify": "M ", "delete": "D "}
 KINDS = {
     "image": "Read an image",
     "notebook": "Read a notebook",
@@ -24,12 +43,44 @@ KINDS = {
     "pages": "Read pages of a PDF",
     "unchanged": "File unchanged since it was last read",
 }
+IMAGE_LINES = (("Type", "media_type"), ("Bytes", "size"), ("Width", "width"), ("Height", "height"))
+ERROR_DETAILS = (
+    ("Path", "path"),
+    ("From path", "from_path"),
+    ("Hunk", "hunk"),
+    ("Line", "line"),
+    ("Matches", "matches"),
+)
+SHOWN_NOTES = 8
+MESSAGE_CHARACTERS = 700
+WORD_CHARACTERS = 96  # a longer run of characters is data that a patch dragged along, not prose
+_LONG_WORD = re.compile(rf"(\S{{{WORD_CHARACTERS}}})\S+")
 
 
-def file_receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
-    if canonical.error:
-        return fit(file_failure(canonical), policy, tail=artifact_lines(canonical))
-    return fit(_outcome(canonical), policy, tail=artifact_lines(canonical))
+def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
+    body = _failure(canonical) if canonical.error else _outcome(canonical)
+    return fit(body, policy, tail=artifact_lines(canonical))
+
+
+def _failure(canonical: CanonicalResult) -> Iterator[Segment]:
+    """The message may quote a whole patch, so it is bounded here; the canonical error keeps it (RFC-096)."""
+    yield from error_receipt(canonical, ERROR_DETAILS, _message)
+    if canonical.error and canonical.error.details:
+        yield line_break()
+        yield label("All details are in the audit record.")
+
+
+def _message(message: str) -> Iterator[Segment]:
+    """At most 700 characters of it, words of at most 96; each cut is marked where it is."""
+    end = min(len(message), MESSAGE_CHARACTERS)
+    start = 0
+    for word in _LONG_WORD.finditer(message, 0, end):
+        yield text_value(message[start : word.end(1)], "/error/message", start, role="headline")
+        yield marker("…")
+        start = word.end()
+    yield text_value(message[start:end], "/error/message", start, role="headline")
+    if end < len(message):
+        yield marker(f"\n[message cut: first {end} of {len(message)} characters]")
 
 
 def _outcome(canonical: CanonicalResult) -> Iterator[Segment]:
@@ -38,7 +89,7 @@ def _outcome(canonical: CanonicalResult) -> Iterator[Segment]:
         case {"changed_files": [{"action": str(action)}, *_], "diff_preview": _}:
             yield from _changed(canonical, result, action)
         case {"changed_files": list()}:
-            yield from patched(canonical, result)
+            yield from _patched(canonical, result)
         case {"path": str()}:
             yield from _read(canonical, result)
         case _:
@@ -49,22 +100,14 @@ def _outcome(canonical: CanonicalResult) -> Iterator[Segment]:
 
 def _changed(canonical: CanonicalResult, result: dict[str, Any], action: str) -> Iterator[Segment]:
     yield headline(ACTIONS[action], "/result/changed_files/0/action")
-    yield line_break()
-    yield label(MARKS[action])
-    yield value(canonical, "/result/changed_files/0/path")
+    yield from phrase(canonical, f"\n{MARKS[action]} {{path}}", "/result/changed_files/0")
     if result["additions"] is not None:
-        yield label(" (+")
-        yield value(canonical, "/result/additions")
-        yield label(" -")
-        yield value(canonical, "/result/deletions")
-        yield label(" lines)")
+        yield from phrase(canonical, " (+{additions} -{deletions} lines)")
     if result["user_modified"]:
         yield line_break()
         yield headline("The user changed the edit before it was applied.", "/result/user_modified")
     if result["diff_preview"]:
-        yield line_break(2)
-        yield label("Diff:")
-        yield line_break()
+        yield from phrase(canonical, "\n\nDiff:\n")
         yield preview(canonical, "/result/diff_preview")
 
 
@@ -73,8 +116,13 @@ def _read(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segmen
     yield headline(KINDS[kind], "/result/kind") if kind else headline("Read", "/result/path")
     yield label(" " if kind is None else ": ")
     yield value(canonical, "/result/path")
-    yield from _place(canonical, result)
-    yield from _image(canonical, result.get("image") or {})
+    first, count = result["start_line"], result["line_count"]
+    if first is not None and count:
+        yield from phrase(canonical, "\nLines {start_line} to ")
+        yield value(canonical, "/result/line_count", str(first + count - 1))
+        if result["total_lines"] is not None:
+            yield from phrase(canonical, " of {total_lines}")
+    yield from member_lines(canonical, IMAGE_LINES, "/result/image")
     if result["content_preview"]:
         yield line_break(2)
         yield preview(canonical, "/result/content_preview")
@@ -83,24 +131,43 @@ def _read(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segmen
         yield label("No text.")
 
 
-def _place(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segment]:
-    first, count, total = result["start_line"], result["line_count"], result["total_lines"]
-    if first is None or not count:
+def _patched(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segment]:
+    count = result["changed_file_count"]
+    diagnostics = len(result.get("diagnostics", ())) + result.get("diagnostics_omitted", 0)
+    if diagnostics:
+        yield headline(f"Patch applied with {_count(diagnostics, 'diagnostic')}", "/result/diagnostics")
+    else:
+        yield headline("Patch applied", "/result/changed_files")
+    yield label(": ")
+    yield value(canonical, "/result/changed_file_count", _count(count, "file"))
+    yield label(" changed")
+    for index, file in enumerate(result["changed_files"]):
+        pointer = f"/result/changed_files/{index}"
+        yield line_break()
+        yield value(canonical, f"{pointer}/action", MARKS[file["action"]])
+        yield from phrase(canonical, " {from_path} -> {path}" if "from_path" in file else " {path}", pointer)
+    if "changed_files_omitted" in result:
+        yield line_break()
+        yield marker(f"[showing first {len(result['changed_files'])} of {count} files]")
+    yield from _notes(canonical, result, "diagnostics", "Diagnostics:", "{path}: {kind}: {message}")
+    yield from _notes(canonical, result, "ignored_metadata", "Ignored metadata, not applied:", "{path}: {kind} {value}")
+
+
+def _notes(canonical: CanonicalResult, result: dict[str, Any], field: str, title: str, words: str) -> Iterator[Segment]:
+    """The first notes of a list, each as a phrase of its fields, and how many there are besides."""
+    notes = result.get(field, ())
+    omitted = max(0, len(notes) - SHOWN_NOTES) + result.get(f"{field}_omitted", 0)
+    if not notes and not omitted:
         return
     yield line_break()
-    yield label("Lines ")
-    yield value(canonical, "/result/start_line")
-    yield label(" to ")
-    yield value(canonical, "/result/line_count", str(first + count - 1))
-    if total is not None:
-        yield label(" of ")
-        yield value(canonical, "/result/total_lines")
+    yield label(title)
+    for index in range(min(len(notes), SHOWN_NOTES)):
+        yield line_break()
+        yield from phrase(canonical, words, f"/result/{field}/{index}")
+    if omitted:
+        yield line_break()
+        yield marker(f"[omitted {omitted}]")
 
 
-def _image(canonical: CanonicalResult, image: dict[str, Any]) -> Iterator[Segment]:
-    facts = (("media_type", "Type: "), ("size", "Bytes: "), ("width", "Width: "), ("height", "Height: "))
-    for field, words in facts:
-        if image.get(field) is not None:
-            yield line_break()
-            yield label(words)
-            yield value(canonical, f"/result/image/{field}")
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

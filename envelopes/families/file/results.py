@@ -1,4 +1,4 @@
-"""What reading or changing a file produced, whole, and the bounded projection.
+"""The results of reading, changing and patching files, and their bounded forms.
 
 Canonical `result` of a read:
 
@@ -11,29 +11,43 @@ of a change (RFC-033: changed paths and receipt metadata, never the file):
     changed_files [{action: add | modify | delete, path}], changed_paths, changed_file_count,
     additions, deletions (null: no patch was recorded), user_modified, replaced_all, diff_preview
 
-`content_artifact` and `diff_artifact` index into `artifacts` and are there only for a preview that
-was cut. `total_lines` beyond `line_count` says that only a part of the file was asked for.
+of a patch that ApplyPatch applied (spec/tools.md):
+
+    changed_files [{action: add | modify | delete | move, path, from_path?}], changed_paths, changed_file_count
+    ignored_metadata [{path, kind, value}]?   git's lines that were accepted and not applied
+    diagnostics [{path, kind, message}]?      what was odd in a patch that could be applied
+
+`content_artifact` and `diff_artifact` index into `artifacts` and are there only for a preview that was cut.
+`total_lines` beyond `line_count` means that only a part of the file was asked for. `changed_file_count` counts every
+file; where the list was cut, `changed_files_artifact` has a line for each file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.base import Projected, Projector
-from envelopes.families.file.patch import PatchResult, project_patch
+from envelopes.families.base import Projection, Projector, ResultMembers, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.storage.file_store import ArtifactSink
+from envelopes.schema.result import summarize
 
-Kind: TypeAlias = Literal["text", "image", "notebook", "pdf", "pages", "unchanged"]
-Action: TypeAlias = Literal["add", "modify", "delete"]
+ReadKind: TypeAlias = Literal["text", "image", "notebook", "pdf", "pages", "unchanged"]
+ChangeAction: TypeAlias = Literal["add", "modify", "delete"]
+PatchAction: TypeAlias = Literal["add", "modify", "delete", "move"]
 
-DIFF_SHARE = 2  # a diff gets half of the preview budget: who asked for the change knows its text
+DIFF_SHARE = 2  # a diff gets half of the preview budget: the caller knows the text that it asked to change
+PATHS_CHARACTERS = 4_000  # RFC-115: paths and actions; a receipt names the paths once more
+NOTES_CHARACTERS = 2_000
+MESSAGE_CHARACTERS = 300
+DIAGNOSTIC_ROWS = 20
+MARKS: dict[str, str] = {"add": "A", "modify": "M", "delete": "D", "move": "R"}
+SUMMARY_DIAGNOSTICS = 3
 
 
-class Image(msgspec.Struct, frozen=True, kw_only=True):
+class FileImage(msgspec.Struct, frozen=True, kw_only=True):
     """`size` in bytes of the original file."""
 
     media_type: str | None = None
@@ -42,16 +56,16 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     height: int | None = None
 
 
-class FileRead(msgspec.Struct, frozen=True, kw_only=True):
-    """`start_line` counts from 1. None: the source did not say."""
+class FileContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool read of one file. `start_line` counts from 1; None: the source did not record it."""
 
     path: str
-    kind: Kind = "text"
+    kind: ReadKind = "text"
     content: str = ""
     start_line: int | None = None
     line_count: int | None = None
     total_lines: int | None = None
-    image: Image | None = None
+    image: FileImage | None = None
     size: int | None = None
 
 
@@ -66,91 +80,138 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        place = f"@@ -{self.old_start},{self.old_lines} +{self.new_start},{self.new_lines} @@"
-        return "\n".join((place, *self.lines)) + "\n"
+        header = f"@@ -{self.old_start},{self.old_lines} +{self.new_start},{self.new_lines} @@"
+        return "\n".join((header, *self.lines)) + "\n"
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     """`content` is the whole new text of a file that was written at once; `hunks` None: no patch was recorded."""
 
     path: str
-    action: Action = "modify"
+    action: ChangeAction = "modify"
     hunks: tuple[Hunk, ...] | None = None
     content: str = ""
     user_modified: bool | None = None
     replaced_all: bool | None = None
 
 
-def project_file(result: msgspec.Struct, policy: ProjectionPolicy, sink: ArtifactSink) -> Projected:
-    projector = Projector(sink)
-    match result:
-        case FileRead():
-            return projector.done(_read(result, policy, projector))
-        case FileChange():
-            return projector.done(_changed(result, policy, projector))
-        case PatchResult():
-            return projector.done(project_patch(result, policy, projector))
-        case RecordedText(text=text):
-            return projector.done(projector.text("text", text, policy.preview, role="text"))
-    raise TypeError(f"{type(result).__name__} is no result of the file family")
+class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """`from_path` is where a moved file was before."""
+
+    action: PatchAction
+    path: str
+    from_path: str | None = None
+
+    @property
+    def line(self) -> str:
+        moved = f"{self.from_path} -> " if self.from_path is not None else ""
+        return f"{MARKS[self.action]} {moved}{self.path}"
 
 
-def diff_text(change: FileChange) -> str:
-    """The patch as text; of a file that was created, its lines behind plus signs."""
-    if change.hunks:
-        return "".join(hunk.text for hunk in change.hunks)
-    if change.action == "add":
-        return "".join(f"+{line}\n" for line in _lines(change.content))
-    return ""
+class IgnoredMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """A git header that changes nothing here, `kind` as index, similarity, old_mode, new_mode."""
+
+    path: str
+    kind: str
+    value: str
 
 
-def counts(change: FileChange) -> tuple[int | None, int | None]:
-    """Added and removed lines."""
-    if change.action == "add":
-        return len(_lines(change.content)), 0
-    if change.hunks is None:
-        return None, None
-    marks = [line[:1] for hunk in change.hunks for line in hunk.lines]
-    return marks.count("+"), marks.count("-")
+class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    kind: str
+    message: str
 
 
-def _read(read: FileRead, policy: ProjectionPolicy, projector: Projector) -> dict[str, Any]:
-    shown, artifact = projector.preview("content_preview", read.content, policy.preview, role="content")
-    has_text = read.kind in ("text", "notebook")
+class PatchResult(msgspec.Struct, frozen=True, kw_only=True):
+    changed_files: tuple[PatchedFile, ...]
+    ignored_metadata: tuple[IgnoredMetadata, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def patch_outcome(result: PatchResult) -> str:
+    """The summary: each file with its mark, and the first three diagnostics, as far as 200 characters go."""
+    files = ", ".join(f"{MARKS[file.action]}:{file.path}" for file in result.changed_files)
+    messages = "; ".join(diagnostic.message for diagnostic in result.diagnostics[:SUMMARY_DIAGNOSTICS])
+    return summarize(f"applied patch to {files or 'no file'}{f'; diagnostics: {messages}' if messages else ''}")
+
+
+def _project_content(result: FileContent, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    shown, artifact = projector.preview("content_preview", result.content, policy.preview, role="content")
+    extras = {
+        "kind": None if result.kind == "text" else result.kind,
+        "image": msgspec.to_builtins(result.image),
+        "size": result.size,
+        "content_artifact": artifact,
+    }
     return {
-        "path": read.path,
-        "content_preview": shown if has_text else None,
-        "start_line": read.start_line,
-        "line_count": read.line_count,
-        "total_lines": read.total_lines,
+        "path": result.path,
+        "content_preview": shown if result.kind in ("text", "notebook") else None,
+        **pick(result, "start_line", "line_count", "total_lines"),
         "truncated": artifact is not None,
-    } | _present(
-        kind=None if read.kind == "text" else read.kind,
-        image=msgspec.to_builtins(read.image),
-        size=read.size,
-        content_artifact=artifact,
-    )
+        **without_nulls(extras),
+    }
 
 
-def _changed(change: FileChange, policy: ProjectionPolicy, projector: Projector) -> dict[str, Any]:
-    additions, deletions = counts(change)
-    shown, artifact = projector.preview("diff_preview", diff_text(change), policy.preview // DIFF_SHARE, role="diff")
+def _project_change(result: FileChange, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    """Created files are shown as a diff too: their lines behind plus signs."""
+    created = result.content.removesuffix("\n").split("\n") if result.content else []
+    is_new = result.action == "add"
+    diff = "".join(hunk.text for hunk in result.hunks or ())
+    if is_new and not result.hunks:
+        diff = "".join(f"+{line}\n" for line in created)
+    marks = [line[:1] for hunk in result.hunks or () for line in hunk.lines]
+    counts = (None, None) if result.hunks is None else (marks.count("+"), marks.count("-"))
+    additions, deletions = (len(created), 0) if is_new else counts
+    shown, artifact = projector.preview("diff_preview", diff, policy.preview // DIFF_SHARE, role="diff")
     return {
-        "changed_files": [{"action": change.action, "path": change.path}],
-        "changed_paths": [change.path],
+        "changed_files": [pick(result, "action", "path")],
+        "changed_paths": [result.path],
         "changed_file_count": 1,
         "additions": additions,
         "deletions": deletions,
-        "user_modified": change.user_modified,
+        "user_modified": result.user_modified,
         "diff_preview": shown or None,
         "truncated": artifact is not None,
-    } | _present(replaced_all=change.replaced_all or None, diff_artifact=artifact)
+        **without_nulls({"replaced_all": result.replaced_all or None, "diff_artifact": artifact}),
+    }
 
 
-def _present(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _project_patch(result: PatchResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    members = _list_items("changed_files", result.changed_files, PATHS_CHARACTERS, policy, projector)
+    if "changed_files_omitted" in members:
+        lines = "".join(f"{file.line}\n" for file in result.changed_files)
+        members["changed_files_artifact"] = projector.store("changed-files", lines)
+    members |= {
+        "changed_paths": [file["path"] for file in members["changed_files"]],
+        "changed_file_count": len(result.changed_files),
+    }
+    if result.ignored_metadata:
+        members |= _list_items("ignored_metadata", result.ignored_metadata, NOTES_CHARACTERS, policy, projector)
+    if result.diagnostics:
+        # Paths and kinds alone decide which ones are listed; each message is shortened by itself.
+        places = [msgspec.structs.replace(diagnostic, message="") for diagnostic in result.diagnostics]
+        few = msgspec.structs.replace(policy, rows=min(policy.rows, DIAGNOSTIC_ROWS))
+        members |= _list_items("diagnostics", places, NOTES_CHARACTERS, few, projector)
+        for index, row in enumerate(members["diagnostics"]):
+            message = result.diagnostics[index].message
+            row["message"] = projector.one_line(f"diagnostics/{index}/message", message, MESSAGE_CHARACTERS)
+    return members
 
 
-def _lines(text: str) -> list[str]:
-    lines = text.split("\n")
-    return lines if lines[-1] else lines[:-1]
+def _list_items(
+    field: str, items: Sequence[msgspec.Struct], characters: int, policy: ProjectionPolicy, projector: Projector
+) -> dict[str, Any]:
+    rows = [without_nulls(msgspec.to_builtins(item)) for item in items]
+    return projector.items(field, rows, policy, characters=characters)
+
+
+def _project_text(result: RecordedText, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    return projector.text("text", result.text, policy.preview, role="text")
+
+
+PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
+    FileContent: _project_content,
+    FileChange: _project_change,
+    PatchResult: _project_patch,
+    RecordedText: _project_text,
+}

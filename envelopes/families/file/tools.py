@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from envelopes.families.file.patch import PatchResult
+from envelopes.families.file.results import PatchResult
 from envelopes.schema.tool import ToolDefinition, ToolInput
 
 

@@ -24,7 +24,7 @@ from envelopes.families.agent.results import (
 )
 from envelopes.families.command.results import batch_outcome, command_outcome
 from envelopes.families.examples import load_examples
-from envelopes.families.file.patch import patch_outcome
+from envelopes.families.file.results import patch_outcome
 from envelopes.families.notification.results import notification_outcome
 from envelopes.families.registry import builtin, samples
 from envelopes.families.task.results import (

@@ -9,7 +9,7 @@ import pytest
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.spans import to_segments
 from envelopes.families.file import FAMILY
-from envelopes.families.file.results import FileChange, FileRead, Hunk
+from envelopes.families.file.results import FileChange, FileContent, Hunk
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
@@ -128,7 +128,7 @@ def test_a_line_that_was_too_long_to_print_is_linked_as_far_as_it_goes() -> None
 def test_a_read_without_a_result_is_read_from_its_numbered_lines() -> None:
     evidence = recorded("Read", None, "     5→x\n     6→" + REMINDER)
     assert read(evidence).fidelity == "parsed_from_receipt"
-    assert read(evidence).complete.result == FileRead(path="/a.py", content="x\n", start_line=5, line_count=2)
+    assert read(evidence).complete.result == FileContent(path="/a.py", content="x\n", start_line=5, line_count=2)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_what_is_printed_otherwise_than_recorded_is_not_linked(
 def test_a_read_whose_receipt_is_nothing_but_numbered_lines_keeps_them_all() -> None:
     found = read(recorded("Read", None, "     2→b\n     3→c"))
     assert found.fidelity == "parsed_from_receipt"
-    assert found.complete.result == FileRead(path="/a.py", content="b\nc", start_line=2, line_count=2)
+    assert found.complete.result == FileContent(path="/a.py", content="b\nc", start_line=2, line_count=2)
 
 
 def test_a_deleted_cell_has_no_new_source_to_show() -> None:
@@ -379,5 +379,5 @@ def test_a_place_in_a_file_of_unknown_length_has_no_total() -> None:
 
 
 def test_a_result_of_another_family_is_refused_by_its_type() -> None:
-    with pytest.raises(TypeError, match="ToolError is no result of the file family"):
+    with pytest.raises(TypeError, match="ToolError is no result of this family"):
         FAMILY.project(ToolError(kind="x", message="x", retryable=False), FAMILY.projection, MemorySink())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.families.file.patch import Diagnostic, IgnoredMetadata, PatchedFile, PatchResult, patch_outcome
+from envelopes.families.file.results import Diagnostic, IgnoredMetadata, PatchedFile, PatchResult, patch_outcome
 from envelopes.families.file.tools import ApplyPatchInput
 from envelopes.families.registry import builtin, samples
 from envelopes.schema.result import ToolError
