@@ -27,14 +27,14 @@ A_SESSION = 10  # artifacts
 
 def write_recordings(folder: Path, artifacts: int) -> None:
     """Sessions of ten calls, each with an output that lies beside them: every fiftieth is kept compressed."""
-    kept = folder / "tool-results"
-    kept.mkdir(parents=True)
+    results = folder / "tool-results"
+    results.mkdir(parents=True)
     for first in range(0, artifacts, A_SESSION):
         session = f"0f5f6d8e-0000-4000-8000-{first:012d}"
         lines: list[dict[str, object] | bytes] = []
         for number in range(first, min(first + A_SESSION, artifacts)):
             name, repeats = f"{number}.txt", 90_000 if number % 50 == 7 else number % 40 * 40
-            (kept / name).write_bytes(b"%d\n" % number + b"a line of output\n" * repeats)
+            (results / name).write_bytes(b"%d\n" % number + b"a line of output\n" * repeats)
             result = {"stdout": "a", "stderr": "", "persistedOutputPath": f"/home/x/tool-results/{name}"}
             lines += [
                 asks(f"toolu_{number}", session=session),
@@ -55,9 +55,9 @@ def main(recordings: Path, seconds: float, seed: int, longest: float) -> dict[st
         for child in children:
             os.kill(child, signal.SIGKILL)
         kills += sum(os.WIFSIGNALED(os.waitpid(child, 0)[1]) for child in children[:2])
-        found = _in_fork(partial(_looked_at, whole))
-        faults |= set(found["faults"])
-        whole |= set(found["whole"])
+        state = _in_fork(partial(_looked_at, whole))
+        faults |= set(state["faults"])
+        whole |= set(state["whole"])
     _in_fork(lambda: _take_in(recordings))
     left = _in_fork(lambda: _left(recordings))
     return {"kills": kills, "left": left, "faults": sorted(faults | set(_in_fork(_faults)))}
@@ -104,8 +104,8 @@ def _faults() -> list[str]:
     """What lies in the store is what its name says, every row's content is there, and is read whole."""
     from dashboard.artifacts.stores import configured_store
 
-    found = {fault.reason for fault in configured_store().check()} - {"left by a write that did not end"}
-    return sorted(found | set(_looked_at(set())["faults"]))
+    faults = {fault.reason for fault in configured_store().check()} - {"left by a write that did not end"}
+    return sorted(faults | set(_looked_at(set())["faults"]))
 
 
 def _looked_at(whole: set[str]) -> dict[str, list[str]]:
@@ -153,10 +153,10 @@ def _in_fork(work: Callable[[], object]) -> Any:
             os._exit(1)
     os.close(write_end)
     with os.fdopen(read) as answer:
-        said = answer.read()
+        text = answer.read()
     if os.waitpid(child, 0)[1]:
         raise SystemExit("a process that looked at the store failed")
-    return json.loads(said)
+    return json.loads(text)
 
 
 if __name__ == "__main__":

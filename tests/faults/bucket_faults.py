@@ -57,14 +57,14 @@ def nonsense(peer: socket.socket) -> None:
 def serving(answer: Callable[[socket.socket], None]) -> Iterator[str]:
     """Yields the address at which every connection is answered so."""
 
-    def one(peer: socket.socket) -> None:
+    def serve(peer: socket.socket) -> None:
         with suppress(OSError), peer:
             answer(peer)
 
     def all_of_them() -> None:
         with suppress(OSError):
             while True:
-                threading.Thread(target=one, args=(server.accept()[0],), daemon=True).start()
+                threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=all_of_them, daemon=True).start()
@@ -108,15 +108,15 @@ def pass_on(port: int, behind: int) -> None:
         while True:
             near = server.accept()[0]
             far = socket.create_connection(("127.0.0.1", behind))
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=_copy, args=(one, other), daemon=True).start()
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
 
 
-def _copy(one: socket.socket, other: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket) -> None:
     with suppress(OSError):
-        while piece := one.recv(65_536):
-            other.sendall(piece)
-        other.shutdown(socket.SHUT_WR)
+        while piece := source.recv(65_536):
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
 
 
 if __name__ == "__main__":

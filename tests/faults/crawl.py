@@ -39,8 +39,8 @@ ARTIFACT_PAGES = ("", "?tail", "?line=99999", "?offset=7", "?at=50", "raw")
 
 def faults_of_pages(client: Client, project: Project, *, is_brief: bool = False) -> list[str]:
     """`is_brief` leaves out what differs from another page only in its window."""
-    found = addresses(project, BRIEFLY if is_brief else CALL_PAGES)
-    return [fault for address in found if (fault := _fault(client, address))]
+    pages = BRIEFLY if is_brief else CALL_PAGES
+    return [fault for address in addresses(project, pages) if (fault := _fault(client, address))]
 
 
 def addresses(project: Project, pages: Sequence[str] = CALL_PAGES) -> Iterator[str]:
@@ -75,5 +75,5 @@ def _fault_of_markup(address: str, content: bytes) -> str:
     markup = content.decode()
     if CANARY[:10] in markup:
         return f"{address}: markup from the recording"
-    found = RAW.search(markup)
-    return f"{address}: the character {found[0]!r}" if found else ""
+    match = RAW.search(markup)
+    return f"{address}: the character {match[0]!r}" if match else ""

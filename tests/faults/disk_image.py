@@ -60,15 +60,15 @@ class DiskImage:
         store = migrated_store(self.mounted / "data")
         os.sync()
         command = [sys.executable, "-c", IMPORT, str(recordings)]
-        said, chance, cuts = self.file.parent / "said", random.Random(3), list[Cut]()
-        with said.open("wb") as out:
+        log, chance, cuts = self.file.parent / "said", random.Random(3), list[Cut]()
+        with log.open("wb") as out:
             process = subprocess.Popen(command, cwd=CHECKOUT, env=environment(store), stdout=out)
         while process.poll() is None and len(cuts) < copies:
             time.sleep(chance.uniform(0.05, 0.4))
             process.send_signal(signal.SIGSTOP)
             if not _stands_still(process.pid):
                 break
-            acknowledged = said.read_text().count("\n") * A_SESSION
+            acknowledged = log.read_text().count("\n") * A_SESSION
             cuts.append(Cut(Path(shutil.copy(self.file, f"{self.file}-{len(cuts)}")), acknowledged))
             process.send_signal(signal.SIGCONT)
         process.kill()
@@ -85,12 +85,12 @@ class DiskImage:
             database.close()
             store = FileStore(place / "data" / "artifacts")
             sizes = {sha256: _size(store, sha256) for sha256, _ in rows}
-            found = {fault.reason for fault in store.check()} - {"left by a write that did not end"}
+            faults = {fault.reason for fault in store.check()} - {"left by a write that did not end"}
         cut.image.unlink()
-        found |= {"a row's content is not whole" for sha256, size in rows if sizes[sha256] != size}
-        found |= {integrity} - {"ok"}
+        faults |= {"a row's content is not whole" for sha256, size in rows if sizes[sha256] != size}
+        faults |= {integrity} - {"ok"}
         lost = cut.acknowledged - len(rows)
-        return sorted(found) + ([f"{lost} acknowledged are lost"] if lost > 0 else [])
+        return sorted(faults) + ([f"{lost} acknowledged are lost"] if lost > 0 else [])
 
 
 def _size(store: FileStore, sha256: str) -> int:

@@ -40,8 +40,8 @@ DIGESTED = {
 
 
 def environment(store: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    return {**kept, "COUNTERFOIL_DATA": str(store), "DJANGO_SETTINGS_MODULE": "dashboard.settings"}
+    variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    return {**variables, "COUNTERFOIL_DATA": str(store), "DJANGO_SETTINGS_MODULE": "dashboard.settings"}
 
 
 def manage(store: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,10 +67,10 @@ def pattern() -> Path:
         manage(folder, "migrate")
         return folder
     folder.mkdir()
-    with closing(sqlite3.connect(folder / "counterfoil.db")) as kept:
-        connection.connection.backup(kept)
-        kept.execute("DELETE FROM sqlite_sequence")  # tests that were flushed have used keys
-        kept.commit()
+    with closing(sqlite3.connect(folder / "counterfoil.db")) as copy:
+        connection.connection.backup(copy)
+        copy.execute("DELETE FROM sqlite_sequence")  # tests that were flushed have used keys
+        copy.commit()
     return folder
 
 

@@ -70,9 +70,9 @@ class Store:
     def faults(self, look: str = LOOK) -> list[str]:
         out, err = self.start("-c", look).communicate(json.dumps(self._whole), timeout=900)
         assert out, err
-        found: dict[str, list[str]] = json.loads(out)
-        self._whole = found["whole"]
-        return found["faults"]
+        state: dict[str, list[str]] = json.loads(out)
+        self._whole = state["whole"]
+        return state["faults"]
 
 
 def report_of(importing: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
@@ -98,7 +98,7 @@ def told_of(importing: subprocess.Popen[str]) -> int:
     if report["unstored"]:
         assert code == 1
         assert f"recordings not imported in whole: {report['unstored']}" in err
-        reasons = [one["reason"] for one in report["problems"]]
+        reasons = [problem["reason"] for problem in report["problems"]]
         assert any("could not be stored: the bucket d" in reason for reason in reasons)
     else:
         assert (code, report["problems"]) == (0, []), err

@@ -50,13 +50,13 @@ SERVICES: dict[str, tuple[Callable[[], AbstractContextManager[str]], float, str]
 }
 
 
-@pytest.mark.parametrize(("service", "limit", "said"), SERVICES.values(), ids=SERVICES)
+@pytest.mark.parametrize(("service", "limit", "reason"), SERVICES.values(), ids=SERVICES)
 def test_every_call_ends_in_time_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     service: Callable[[], AbstractContextManager[str]],
     limit: float,
-    said: str,
+    reason: str,
 ) -> None:
     (tmp_path / "small").write_bytes(b"content")
     (tmp_path / "large").write_bytes(bytes(LARGE))
@@ -81,7 +81,7 @@ def test_every_call_ends_in_time_and_says_why(
     assert [name for name, thread in threads.items() if thread.is_alive()] == []
     for name, error in ended.items():
         assert isinstance(error, StoreUnreachable), (name, error)
-        assert said in str(error), name
+        assert reason in str(error), name
         assert "\n" not in str(error)
 
 

@@ -52,8 +52,8 @@ def between_good_lines(folder: Path, hostile: list[bytes]) -> dict[Path, bytes]:
 
 def stream_around(folder: Path, hostile: list[bytes]) -> dict[Path, bytes]:
     init = {"type": "system", "subtype": "init", "session_id": SESSION, "model": "m"}
-    told = [{"type": one["type"], "session_id": SESSION, "message": one["message"]} for one in (ASKED, ANSWERED)]
-    good = [encoded(line) for line in (init, *told)]
+    lines = [{"type": line["type"], "session_id": SESSION, "message": line["message"]} for line in (ASKED, ANSWERED)]
+    good = [encoded(line) for line in (init, *lines)]
     return {folder / "out.jsonl": b"".join(line + b"\n" for line in [*good[:2], *hostile, *good[2:]])}
 
 
@@ -61,10 +61,10 @@ ASKED, ANSWERED = asks("toolu_01"), answers("toolu_01")
 
 
 def audit_around(folder: Path, *values: bytes) -> dict[Path, bytes]:
-    found = {folder / name: raw for name, raw in AUDIT.items()}
+    files = {folder / name: raw for name, raw in AUDIT.items()}
     for name, line in (slot for value in values for slot in audit_lines(value).values()):
-        found[folder / name] += line + b"\n"
-    return found
+        files[folder / name] += line + b"\n"
+    return files
 
 
 def imported(project: Project, files: Mapping[Path, bytes]) -> ImportReport:
@@ -109,7 +109,7 @@ def test_odd_lines_are_told_by_number_and_cost_no_good_line(
     report = imported(project, between_good_lines(tmp_path, list(LINES.values())))
     assert_good_calls(SESSION, "toolu_01", "toolu_02", "toolu_03")
     numbers = {name: 3 + at for at, name in enumerate(LINES)}
-    refused = {one["line"] for one in report.problems}
+    refused = {problem["line"] for problem in report.problems}
     for name in ("a bare null", "a cut object", "binary", "UTF-16", "nested to the moon", "a type that is a list"):
         assert numbers[name] in refused, name
     assert "white space only" not in {name for name, number in numbers.items() if number in refused}

@@ -46,8 +46,8 @@ def imported(folder: Path) -> tuple[dict[str, dict[str, int]], float]:
     command = [sys.executable, "manage.py", "import_runs", "--json", str(folder / "in")]
     process = subprocess.Popen(command, cwd=CHECKOUT, env=environment(folder / "store"), stdout=subprocess.PIPE)
     assert process.stdout is not None
-    with process.stdout as told:
-        report = json.load(told)
+    with process.stdout as output:
+        report = json.load(output)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0

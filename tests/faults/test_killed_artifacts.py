@@ -28,29 +28,29 @@ def killed(
     command = [sys.executable, "-m", "tests.faults.artifact_load", *options]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment(store) | own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    result: dict[str, object] = json.loads(done.stdout)
+    return result
 
 
 def test_a_killed_import_leaves_no_row_without_its_content(tmp_path: Path) -> None:
-    found = killed(tmp_path, artifacts=40, seconds=6, seed=1)
-    assert found | {"kills": 0} == {"kills": 0, "left": 0, "faults": []}
-    assert isinstance(found["kills"], int)
-    assert found["kills"] >= 2
+    result = killed(tmp_path, artifacts=40, seconds=6, seed=1)
+    assert result | {"kills": 0} == {"kills": 0, "left": 0, "faults": []}
+    assert isinstance(result["kills"], int)
+    assert result["kills"] >= 2
 
 
 @pytest.mark.long
 def test_a_thousand_artifacts_under_kills(tmp_path: Path) -> None:
-    found = killed(tmp_path, artifacts=1_000, seconds=240, seed=2)
-    assert (found["left"], found["faults"]) == (0, [])
-    assert isinstance(found["kills"], int)
-    assert found["kills"] >= 20
+    result = killed(tmp_path, artifacts=1_000, seconds=240, seed=2)
+    assert (result["left"], result["faults"]) == (0, [])
+    assert isinstance(result["kills"], int)
+    assert result["kills"] >= 20
 
 
 @pytest.mark.long
 def test_a_thousand_artifacts_on_their_way_to_a_bucket_under_kills(tmp_path: Path, bucket_address: str) -> None:
     """Longer between two kills: an object takes some requests, and an import looks at each recording first."""
-    found = killed(tmp_path, artifacts=1_000, seconds=900, seed=3, longest=20, COUNTERFOIL_ARTIFACTS=bucket_address)
-    assert (found["left"], found["faults"]) == (0, [])
-    assert isinstance(found["kills"], int)
-    assert found["kills"] >= 10
+    result = killed(tmp_path, artifacts=1_000, seconds=900, seed=3, longest=20, COUNTERFOIL_ARTIFACTS=bucket_address)
+    assert (result["left"], result["faults"]) == (0, [])
+    assert isinstance(result["kills"], int)
+    assert result["kills"] >= 10

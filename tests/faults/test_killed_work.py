@@ -39,7 +39,7 @@ def compare(store: Path) -> None:
 
 @pytest.mark.long
 def test_killed_workers_leave_the_numbers_of_an_undisturbed_one(tmp_path: Path) -> None:
-    found = []
+    outcomes = []
     for name, kills in (("whole", 0), ("killed", KILLS)):
         store = tmp_path / name
         manage(store, "migrate")
@@ -48,10 +48,10 @@ def test_killed_workers_leave_the_numbers_of_an_undisturbed_one(tmp_path: Path) 
         killed_in_work = _kill_workers(store, kills)
         manage(store, "work", "--until-idle")
         assert rows(store, "SELECT count(*) FROM dashboard_comparisonbatch WHERE finished_at IS NULL") == [(0,)]
-        found.append((rows(store, RESULTS), rows(store, SUMMARY)))
+        outcomes.append((rows(store, RESULTS), rows(store, SUMMARY)))
         assert killed_in_work == kills
-    assert found[0] == found[1]
-    assert found[0][1][0][0] == "finished"
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1][0][0] == "finished"
 
 
 def _kill_workers(store: Path, kills: int) -> int:

@@ -36,16 +36,16 @@ def run(store: Path, *arguments: str | bytes, timeout: float = 60) -> subprocess
 def report_of(store: Path, *arguments: str | bytes) -> dict[str, Any]:
     done = run(store, "--json", *arguments)
     assert (done.returncode, done.stderr) == (0, b"")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def report_here(path: Path) -> dict[str, Any]:
     """Without a process of its own, where the process is not what is asked about."""
     printed = io.StringIO()
     call_command("import_runs", "--json", str(path), stdout=printed)
-    found: dict[str, Any] = json.loads(printed.getvalue())
-    return found
+    report: dict[str, Any] = json.loads(printed.getvalue())
+    return report
 
 
 def test_the_report_has_the_shape_that_was_promised(db: None, tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_sessions_of_any_name_are_read_and_found_again(tmp_path: Path) -> None:
     report = report_of(store, *map(os.fsencode, paths[:4]), "--", *map(os.fsencode, paths[4:]))
     assert (report["added"]["calls"], report["lines"]["accepted"], report["lines"]["rejected"]) == (7, 14, 7)
     assert rows(store, "SELECT count(*) FROM dashboard_source") == [(7,)]
-    told = run(store, str(folder))
-    assert (told.returncode, told.stderr.count(b"\n")) == (0, len(NAMES))
-    assert not any(sign in told.stdout + told.stderr for sign in (b"\x1b", "\u202e".encode(), b"\xff"))
+    done = run(store, str(folder))
+    assert (done.returncode, done.stderr.count(b"\n")) == (0, len(NAMES))
+    assert not any(sign in done.stdout + done.stderr for sign in (b"\x1b", "\u202e".encode(), b"\xff"))
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "gone.jsonl", "a-file/below.jsonl", "loop", ""])
@@ -114,7 +114,7 @@ def test_pipes_devices_and_sockets_are_refused_and_not_waited_for(migrated: Path
         (tmp_path / "around").symlink_to(tmp_path)
         report = report_of(migrated, str(tmp_path), "/dev/zero", "/dev/null")
     assert report["seen"]["calls"] == 3
-    reasons = {Path(one["file"]).name: one["reason"] for one in report["problems"]}
+    reasons = {Path(problem["file"]).name: problem["reason"] for problem in report["problems"]}
     assert set(reasons) == {"pipe.jsonl", "socket.jsonl", "loop.jsonl", "zero", "null"}
     assert "not a regular file" in reasons["pipe.jsonl"]
     assert sum(report["lines"].values()) == 6

@@ -34,7 +34,7 @@ def written(root: Path, count: int) -> list[Step]:
 
 def losses(steps: list[Step], workplace: Path) -> set[str]:
     """What is wrong on any disk that a cut may leave, at every step and so between any two calls."""
-    chance, found, seen = random.Random(5), set[str](), set[int]()
+    chance, losses, seen = random.Random(5), set[str](), set[int]()
     for end in range(len(steps) + 1):
         acknowledged = frozenset(step.path for step in steps[:end] if step.kind == "acknowledged")
         for disk in disks_after(steps[:end], chance):
@@ -42,8 +42,8 @@ def losses(steps: list[Step], workplace: Path) -> set[str]:
             state = hash((acknowledged, frozenset((path, len(data)) for path, data in disk.items())))
             if state not in seen:
                 seen.add(state)
-                found |= _losses(disk, acknowledged, workplace / str(len(seen)))
-    return found
+                losses |= _losses(disk, acknowledged, workplace / str(len(seen)))
+    return losses
 
 
 def _losses(disk: dict[str, bytes], acknowledged: frozenset[str], folder: Path) -> set[str]:

@@ -187,14 +187,14 @@ def test_calls_of_a_run_are_found(project: Project) -> None:
     create_call(run, "c", tool="Read", family="file", status="error")
     create_call(run, "d", tool="Read", family="file", status="unknown", attempt=2)
 
-    def found(text: str) -> str:
+    def ids(text: str) -> str:
         return "".join(call.external_id for call in parse(text, over="calls").calls(run))
 
-    assert found("") == "abcd"
-    assert found("status:failed") == "bc"
-    assert found("status:ok") == "a"
-    assert found("-status:ok") == "bcd"
-    assert found("status:unanswered") == found("state:retried") == "d"
-    assert found("cut:yes") == "b"
-    assert found("-tool:Read") == found("family:command") == "ab"
-    assert found('"EXIT 0"') == "a"
+    assert ids("") == "abcd"
+    assert ids("status:failed") == "bc"
+    assert ids("status:ok") == "a"
+    assert ids("-status:ok") == "bcd"
+    assert ids("status:unanswered") == ids("state:retried") == "d"
+    assert ids("cut:yes") == "b"
+    assert ids("-tool:Read") == ids("family:command") == "ab"
+    assert ids('"EXIT 0"') == "a"

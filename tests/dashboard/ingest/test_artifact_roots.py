@@ -39,10 +39,10 @@ def folders(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def taken(folders: Path, recorded: str) -> bytes | None:
     with artifact_roots([folders / "root"]), hold_quota(1) as room:
-        kept = store_named_file(folders / "recordings" / "session.jsonl", recorded, room)
-    if kept is None:
+        stored = store_named_file(folders / "recordings" / "session.jsonl", recorded, room)
+    if stored is None:
         return None
-    with configured_store().open(kept.sha256) as stream:
+    with configured_store().open(stored.sha256) as stream:
         return stream.read()
 
 
@@ -168,10 +168,10 @@ def test_what_a_browser_or_a_parser_would_run_is_bytes_and_is_kept_as_it_is(fold
 @pytest.mark.parametrize("linked", ["tool-results", "tool-results/out.txt", "session"])
 def test_nothing_is_opened_through_a_link_beside_the_recording(folders: Path, linked: str) -> None:
     """`session` is the folder that an agent keeps beside its session's file."""
-    kept = folders / "elsewhere/tool-results"
-    kept.mkdir(parents=True)
-    (kept / "out.txt").write_bytes(SECRET)
-    target = {"tool-results": kept, "tool-results/out.txt": kept / "out.txt", "session": kept.parent}[linked]
+    folder = folders / "elsewhere/tool-results"
+    folder.mkdir(parents=True)
+    (folder / "out.txt").write_bytes(SECRET)
+    target = {"tool-results": folder, "tool-results/out.txt": folder / "out.txt", "session": folder.parent}[linked]
     (folders / "recordings" / linked).parent.mkdir(exist_ok=True)
     (folders / "recordings" / linked).symlink_to(target)
     assert taken(folders, "/home/x/tool-results/out.txt") is None
@@ -192,11 +192,11 @@ def test_a_file_that_becomes_a_link_meanwhile_gives_nothing_from_outside(folders
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        found = {taken(folders, str(place)) for _ in range(400)}
+        contents = {taken(folders, str(place)) for _ in range(400)}
     finally:
         stop.set()
         thread.join()
-    assert found <= {None, b"the whole output\n"}
+    assert contents <= {None, b"the whole output\n"}
 
 
 def test_a_file_that_grows_for_ever_is_taken_in_as_it_was(folders: Path) -> None:
@@ -212,13 +212,14 @@ def test_a_file_that_grows_for_ever_is_taken_in_as_it_was(folders: Path) -> None
     thread = threading.Thread(target=grow)
     thread.start()
     try:
-        kept = taken(folders, str(path))
+        content = taken(folders, str(path))
     finally:
         stop.set()
         thread.join()
-    assert kept is not None
-    assert kept == (b"line\n" * (len(kept) // 5 + 1))[: len(kept)]  # a write may be under way, so within a line too
-    assert 5_000 <= len(kept) < path.stat().st_size
+    assert content is not None
+    # A write may be under way, so the end may be within a line.
+    assert content == (b"line\n" * (len(content) // 5 + 1))[: len(content)]
+    assert 5_000 <= len(content) < path.stat().st_size
 
 
 def test_a_folder_that_becomes_a_link_meanwhile_gives_nothing_from_outside(folders: Path) -> None:
@@ -239,11 +240,11 @@ def test_a_folder_that_becomes_a_link_meanwhile_gives_nothing_from_outside(folde
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        found = {taken(folders, f"{swapped}/secret.txt") for _ in range(400)}
+        contents = {taken(folders, f"{swapped}/secret.txt") for _ in range(400)}
     finally:
         stop.set()
         thread.join()
-    assert found <= {None, b"own content\n"}
+    assert contents <= {None, b"own content\n"}
 
 
 @pytest.mark.django_db

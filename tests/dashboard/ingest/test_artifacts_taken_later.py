@@ -65,12 +65,12 @@ def test_what_was_over_the_quota_is_taken_in_when_something_else_went(settings: 
 
 def test_a_file_that_comes_later_is_taken_in_also_beside_a_copy_of_the_recording(tmp_path: Path) -> None:
     path = session(tmp_path / "one", 1, {"a.txt": b"a\n", "b.txt": b"b\n"})
-    kept = path.parent / "tool-results"
-    kept.rename(tmp_path / "away")
+    folder = path.parent / "tool-results"
+    folder.rename(tmp_path / "away")
     imported(path)
     assert set(states().values()) == {"missing"}
-    kept.mkdir()
-    (kept / "a.txt").symlink_to(tmp_path / "away" / "a.txt")
+    folder.mkdir()
+    (folder / "a.txt").symlink_to(tmp_path / "away" / "a.txt")
     assert imported(path)["taken_later"] == 0
     (tmp_path / "elsewhere").mkdir()
     copy = tmp_path / "elsewhere" / path.name
@@ -124,10 +124,10 @@ def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp
     assert no.value.absence.cause == AbsenceCause.MISSING
 
 
-def changed(kept: bytes) -> bytes:
+def changed(content: bytes) -> bytes:
     """In its middle, and as long as it was."""
-    at = len(kept) // 2
-    return kept[:at] + bytes([kept[at] ^ 1]) + kept[at + 1 :]
+    at = len(content) // 2
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
 def hash_of(name: str) -> str:

@@ -74,8 +74,8 @@ def test_a_file_that_another_project_holds_stays(
     project: Project, tmp_path: Path, django_capture_on_commit_callbacks: Captured
 ) -> None:
     path = session_with_a_file(tmp_path, SESSION, "toolu_1", b"held twice")
-    for one in (project, create_project("other")):
-        import_paths(one, [path])
+    for owner in (project, create_project("other")):
+        import_paths(owner, [path])
     with django_capture_on_commit_callbacks(execute=True):
         delete_run(project.runs.get())
     assert Artifact.objects.get().sha256 in stored_files()

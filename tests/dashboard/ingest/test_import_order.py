@@ -43,7 +43,7 @@ def counts_by_run() -> list[tuple[str, int, int]]:
     return sorted(Run.objects.values_list("external_id", "call_count", "own_call_count"))
 
 
-@pytest.mark.parametrize("order", list(permutations(FAMILY)), ids=lambda order: "-".join(one[-1] for one in order))
+@pytest.mark.parametrize("order", list(permutations(FAMILY)), ids=lambda order: "-".join(name[-1] for name in order))
 def test_forks_of_forks_belong_to_the_same_sessions_in_every_order(
     order: tuple[str, ...], project: Project, tmp_path: Path
 ) -> None:
@@ -63,19 +63,19 @@ def test_forks_of_forks_belong_to_the_same_sessions_in_every_order(
     assert not Call.objects.filter(is_disagreeing=True).exists()
 
 
-def copied(line: Any, told: str) -> Any:
+def copied(line: Any, key: str) -> Any:
     """A line of SESSION in the file of FORK."""
-    return line if told == "sessionId" else {**line, "sessionId": FORK, "forkedFrom": {"sessionId": SESSION}}
+    return line if key == "sessionId" else {**line, "sessionId": FORK, "forkedFrom": {"sessionId": SESSION}}
 
 
-@pytest.mark.parametrize("told", ["sessionId", "forkedFrom"])
+@pytest.mark.parametrize("key", ["sessionId", "forkedFrom"])
 @pytest.mark.parametrize("first", ["session", "fork"])
 def test_a_copied_call_is_one_call_also_where_its_id_is_unique_in_its_session_only(
-    first: str, told: str, project: Project, tmp_path: Path
+    first: str, key: str, project: Project, tmp_path: Path
 ) -> None:
     """The fork's copy is answered behind what was copied, and the next `call_1` is the fork's own."""
     history = [*pair("call_0", SESSION), asks("call_1")]
-    forked = [*[copied(line, told) for line in history], answers("call_1", session=FORK), *pair("call_2", FORK)]
+    forked = [*[copied(line, key) for line in history], answers("call_1", session=FORK), *pair("call_2", FORK)]
     session = write(tmp_path / f"{SESSION}.jsonl", [*history, answers("call_1")])
     fork = write(tmp_path / f"{FORK}.jsonl", [*forked, *pair("call_1", FORK)])
     for path in (session, fork) if first == "session" else (fork, session):
@@ -130,9 +130,9 @@ def test_a_subagents_file_joins_its_parent_in_either_order(first: str, project: 
 
 
 def as_stream(line: Any) -> dict[str, Any]:
-    kept = {"tool_use_result": line["toolUseResult"]} if "toolUseResult" in line else {}
+    result = {"tool_use_result": line["toolUseResult"]} if "toolUseResult" in line else {}
     named = {"type": line["type"], "uuid": line["uuid"], "session_id": SESSION, "message": line["message"]}
-    return {**named, "parent_tool_use_id": None, **kept}
+    return {**named, "parent_tool_use_id": None, **result}
 
 
 @pytest.mark.parametrize("first", ["stream", "file"])
@@ -168,14 +168,14 @@ def test_a_subagent_of_a_stream_and_of_its_own_file_is_one_run(
     order: tuple[str, ...], project: Project, tmp_path: Path
 ) -> None:
     parent, child = tmp_path / f"{SESSION}.jsonl", tmp_path / SESSION / "subagents" / "agent-abc.jsonl"
-    taking_in: dict[str, Callable[[], object]] = {
+    imports: dict[str, Callable[[], object]] = {
         "stream": lambda: import_paths(project, [write(tmp_path / "out.jsonl", STREAMED)]),
         "stream in parts": lambda: in_two_parts(project, tmp_path / "parts.jsonl", STREAMED),
         "parent": lambda: import_paths(project, [write(parent, PARENT_LINES)]),
         "child": lambda: import_paths(project, [write(child, AGENT_LINES)]),
     }
-    for one in order:
-        taking_in[one]()
+    for name in order:
+        imports[name]()
     spawn = Call.objects.get(external_id="toolu_01")
     run = Run.objects.get(external_id=f"{SESSION}/abc")
     assert counts_by_run() == [(SESSION, 1, 1), (f"{SESSION}/abc", 1, 1)]
@@ -189,10 +189,10 @@ def test_two_streams_of_one_session_without_ids_of_their_lines_lose_no_message(
 ) -> None:
     """An older release that was asked twice: both outputs speak of one session, from line 1 on."""
     for name in ("first", "second"):
-        said = {"type": "user", "session_id": SESSION, "message": {"role": "user", "content": f"the {name} question"}}
-        import_paths(project, [write(tmp_path / f"{name}.jsonl", [said])])
-    kept = [bytes(data) for data in Message.objects.order_by("data").values_list("data", flat=True)]
-    assert kept == [b'"the first question"', b'"the second question"']
+        line = {"type": "user", "session_id": SESSION, "message": {"role": "user", "content": f"the {name} question"}}
+        import_paths(project, [write(tmp_path / f"{name}.jsonl", [line])])
+    messages = [bytes(data) for data in Message.objects.order_by("data").values_list("data", flat=True)]
+    assert messages == [b'"the first question"', b'"the second question"']
 
 
 def test_a_subagent_whose_call_has_an_id_of_its_session_stays_two_runs(project: Project, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_subagent_whose_call_has_an_id_of_its_session_stays_two_runs(project: 
 def test_the_same_file_in_two_projects_stays_apart(project: Project, tmp_path: Path) -> None:
     other = create_project("other")
     path = write(tmp_path / f"{SESSION}.jsonl", short_session())
-    first, second = (import_paths(one, [path]) for one in (project, other))
+    first, second = (import_paths(owner, [path]) for owner in (project, other))
     assert first.added == second.added
     assert set(first.run_ids).isdisjoint(second.run_ids)
     assert (project.calls.count(), other.calls.count(), Run.objects.count()) == (3, 3, 2)

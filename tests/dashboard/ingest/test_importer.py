@@ -237,7 +237,7 @@ def test_the_same_key_with_other_content_is_a_new_observation_and_a_flag(project
     call = Call.objects.get()
     assert call.is_disagreeing
     assert RecordedReceipt.objects.count() == 1
-    assert [bytes(one.data) for one in call.observations.filter(surface="receipt").order_by("line")] == [
+    assert [bytes(row.data) for row in call.observations.filter(surface="receipt").order_by("line")] == [
         b'"a\\nb"',
         b'"something else"',
     ]
@@ -248,8 +248,8 @@ def test_a_call_that_is_written_twice_keeps_both_arguments(second: str, project:
     """Only what says something else is a dispute, not other spacing."""
     again = encoded(asks("toolu_01")).replace(b'{"command": "ls"}', second.encode())
     take(project, write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), again]))
-    kept = Observation.objects.filter(surface="args").order_by("line").values_list("data", "selected")
-    assert [(bytes(data).decode(), chosen) for data, chosen in kept] == [('{"command": "ls"}', True), (second, False)]
+    stored = Observation.objects.filter(surface="args").order_by("line").values_list("data", "selected")
+    assert [(bytes(data).decode(), chosen) for data, chosen in stored] == [('{"command": "ls"}', True), (second, False)]
     assert Call.objects.get().is_disagreeing == ("pwd" in second)
 
 
@@ -285,9 +285,9 @@ def test_what_is_no_regular_file_beside_the_recording_stays_missing(
     name: str, project: Project, tmp_path: Path
 ) -> None:
     (tmp_path / "outside.txt").write_text("secret")
-    kept = tmp_path / SESSION / "tool-results"
-    (kept / "folder").mkdir(parents=True)
-    (kept / "link.txt").symlink_to(tmp_path / "outside.txt")
+    results = tmp_path / SESSION / "tool-results"
+    (results / "folder").mkdir(parents=True)
+    (results / "link.txt").symlink_to(tmp_path / "outside.txt")
     take(project, write(tmp_path / f"{SESSION}.jsonl", persisted(f"/home/dev/{SESSION}/tool-results/{name}")))
     artifact = Artifact.objects.get()
     assert (artifact.state, artifact.sha256) == ("missing", "")
@@ -325,7 +325,7 @@ def test_an_unknown_file_is_one_problem_and_the_others_are_read(project: Project
     other.write_text("these are my notes\n")
     report = take(project, session, other, other)
     assert report.added["calls"] == 3
-    assert [one["file"] for one in report.problems] == [str(other)] * 2
+    assert [problem["file"] for problem in report.problems] == [str(other)] * 2
     assert Problem.objects.count() == 1
 
 
@@ -351,7 +351,7 @@ def test_a_whole_last_line_is_read_however_lenient_its_json(last: bytes, project
 def test_a_file_in_utf_16_is_refused_with_what_to_do(project: Project, tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes("\n".join(encoded(line).decode() for line in short_session()).encode("utf-16"))
-    assert [one["reason"] for one in take(project, path).problems] == [
+    assert [problem["reason"] for problem in take(project, path).problems] == [
         "the text is UTF-16: save it as UTF-8 and import that"
     ]
 

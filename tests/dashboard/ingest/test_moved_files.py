@@ -46,10 +46,10 @@ def test_a_file_that_is_emptied_and_written_anew_loses_nothing(project: Project,
     assert stored() == before
 
 
-@pytest.mark.parametrize("kept", [1, 3, 5])
-def test_a_file_that_is_cut_short_and_goes_on_otherwise_keeps_both(project: Project, session: Path, kept: int) -> None:
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_file_that_is_cut_short_and_goes_on_otherwise_keeps_both(project: Project, session: Path, count: int) -> None:
     before = stored()
-    write(session, [*short_session()[:kept], asks("toolu_10"), answers("toolu_10")])
+    write(session, [*short_session()[:count], asks("toolu_10"), answers("toolu_10")])
     report = import_paths(project, [session])
-    assert (report.added["calls"], report.lines) == (1, {"accepted": kept + 2, "rejected": 0, "blank": 0})
+    assert (report.added["calls"], report.lines) == (1, {"accepted": count + 2, "rejected": 0, "blank": 0})
     assert stored() == (sorted([*before[0], "toolu_10"]), *before[1:])

@@ -59,11 +59,12 @@ def selected(surface: str) -> dict[str, bytes]:
 def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(
     report: ImportReport, folder: Path
 ) -> None:
-    asked = {block["id"] for block, _, _ in blocks(folder, "tool_use")}
+    called = {block["id"] for block, _, _ in blocks(folder, "tool_use")}
     stored = set(Call.objects.filter(origin="message").values_list("external_id", flat=True))
-    assert stored == asked
+    assert stored == called
     receipts = {
-        one.call.external_id: one for one in RecordedReceipt.objects.filter(seq=1).select_related("call", "observation")
+        receipt.call.external_id: receipt
+        for receipt in RecordedReceipt.objects.filter(seq=1).select_related("call", "observation")
     }
     results = selected("result")
     answered = set()
@@ -77,7 +78,7 @@ def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(
             assert results[block["tool_use_id"]] in raw
     assert (
         set(Call.objects.filter(origin="message", status="unknown").values_list("external_id", flat=True))
-        == asked - answered
+        == called - answered
     )
 
 

@@ -38,18 +38,18 @@ def write(path: Path, record: dict[str, Any]) -> None:
 def send(call: Call, folder: Path, **changes: Any) -> None:
     """The receipt as a runtime of ours would record it."""
     surfaces = surfaces_of(call, {})
-    found = render_call(surfaces, "receipt")
+    rendered = render_call(surfaces, "receipt")
     record = {
         "v": 1,
         "type": "receipt",
         "run": "r",
         "call": "c1",
         "seq": 1,
-        "text": found.receipt.text,
-        "renderer": {"id": found.variant.id, "version": str(found.variant.version)},
+        "text": rendered.receipt.text,
+        "renderer": {"id": rendered.variant.id, "version": str(rendered.variant.version)},
         "fidelity": "exact",
         "canonical_sha256": f"sha256:{envelope_sha256(surfaces.canonical)}",
-        "render_policy": found.variant.policy.fingerprint,
+        "render_policy": rendered.variant.policy.fingerprint,
     }
     write(folder / "receipts.jsonl", record | changes)
     import_paths(call.project, [folder / "receipts.jsonl"])
@@ -78,14 +78,14 @@ def test_a_receipt_that_states_its_variant_is_held_against_today(
 
 
 def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, call: Call, tmp_path: Path) -> None:
-    def said() -> str:
+    def load() -> str:
         return " ".join(text_of(operator_client.get("/renderers/drifted/").content.decode()).split())
 
-    assert "No receipt of this project says which variant wrote it" in said()
+    assert "No receipt of this project says which variant wrote it" in load()
     send(call, tmp_path)
-    assert "is not known before the first check" in said()
+    assert "is not known before the first check" in load()
     check_all(call.project)
-    assert "Nothing drifted, as far as the last check saw." in said()
+    assert "Nothing drifted, as far as the last check saw." in load()
 
 
 def test_the_call_says_that_it_drifted_before_any_check_and_leads_to_what_it_would_say_today(
@@ -113,12 +113,12 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     operator_client: Client, call: Call, tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
     send(call, tmp_path, **changes)
-    assert [one.reason for one in check_all(call.project).drifted] == [reason]
-    said = {"canonical": "The canonical result changed"}.get(reason, f"The {reason} changed")
-    assert said in strip_of(operator_client, call)
+    assert [drift.reason for drift in check_all(call.project).drifted] == [reason]
+    sentence = {"canonical": "The canonical result changed"}.get(reason, f"The {reason} changed")
+    assert sentence in strip_of(operator_client, call)
     top = " ".join(text_of(page_of(operator_client, call).partition('id="halves"')[0]).split())
     assert f"Drifted: this receipt was written by external/receipt version {found_version(changes)}" in top
-    assert said in top
+    assert sentence in top
     listed = operator_client.get(f"/renderers/drifted/?reason={reason}").content.decode()
     assert f"/calls/{call.pk}/#drift" in listed
     assert "/renderers/drifted/" in operator_client.get("/runs/?preset=drifted").content.decode()

@@ -50,15 +50,15 @@ def test_a_call_that_its_family_cannot_read_is_kept_and_told_once(
     call = Call.objects.get(external_id="toolu_1")
     assert (call.family, call.status, call.receipt_characters) == ("external", "success", 3)
     assert report.lines == {"accepted": 3, "rejected": 0, "blank": 0}
-    told = [(one["line"], one["path"]) for one in report.problems]
-    assert told == [(2, "call toolu_1")]
+    problems = [(problem["line"], problem["path"]) for problem in report.problems]
+    assert problems == [(2, "call toolu_1")]
     assert "Broken" in report.problems[0]["reason"]
     problem = Problem.objects.get()
     assert json.loads(bytes(problem.raw))["stdout"] == "a\nb"
     assert "call toolu_1" in operator_client.get("/problems/").content.decode()
     with path.open("ab") as file:
         file.write(encoded(answers("toolu_1", at="2026-03-01T09:00:09Z")) + b"\n")
-    assert [one["line"] for one in import_paths(project, [path]).problems] == [2]
+    assert [problem["line"] for problem in import_paths(project, [path]).problems] == [2]
 
 
 def test_a_note_goes_when_the_call_is_read_again_and_understood(

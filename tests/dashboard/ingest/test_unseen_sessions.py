@@ -79,50 +79,50 @@ def assert_every_line_is_told(recorded: Recorded, report: ImportReport, folder: 
     assert report.lines["rejected"] == sum(map(len, recorded.refused.values()))
     for name, numbers in recorded.refused.items():
         for number in numbers:
-            told = Problem.objects.get(file=str(folder / name), line=number)
-            assert told.path.startswith("$")
-            assert told.reason
-            assert bytes(told.raw).rstrip(b"\n") == files[name].split(b"\n")[number - 1][:65_536]
+            problem = Problem.objects.get(file=str(folder / name), line=number)
+            assert problem.path.startswith("$")
+            assert problem.reason
+            assert bytes(problem.raw).rstrip(b"\n") == files[name].split(b"\n")[number - 1][:65_536]
     json.dumps(report.to_json())
 
 
 def assert_every_tool_use_is_a_call(recorded: Recorded) -> None:
     """Ids of the API are unique everywhere, all others in their session."""
-    asked = {
+    calls = {
         ("" if block["id"].startswith("toolu_") else entry.get("sessionId", entry.get("session_id")), block["id"])
         for block, entry, _ in blocks(recorded, "tool_use")
     }
     stored = Call.objects.filter(origin="message", namespace="claude-code").exclude(tool="")
-    assert sorted(call for _, call in asked) == sorted(stored.values_list("external_id", flat=True))
+    assert sorted(call for _, call in calls) == sorted(stored.values_list("external_id", flat=True))
 
 
 def assert_both_halves_are_as_recorded(recorded: Recorded) -> None:
-    kept: dict[tuple[str, str], list[bytes]] = defaultdict(list)
+    stored: dict[tuple[str, str], list[bytes]] = defaultdict(list)
     for call, surface, data in Observation.objects.values_list("call__external_id", "surface", "data"):
-        kept[call, surface].append(bytes(data))
+        stored[call, surface].append(bytes(data))
     answered = [line for _, _, line in blocks(recorded, "tool_result")]
     for block, entry, line in blocks(recorded, "tool_result"):
         if "content" in block:
-            assert_is_among(kept[block["tool_use_id"], "receipt"], block["content"], line)
+            assert_is_among(stored[block["tool_use_id"], "receipt"], block["content"], line)
         result = entry.get("toolUseResult", entry.get("tool_use_result"))
         if result is not None and answered.count(line) == 1:
-            assert_is_among(kept[block["tool_use_id"], "result"], result, line)
+            assert_is_among(stored[block["tool_use_id"], "result"], result, line)
 
 
-def assert_is_among(kept: list[bytes], value: Any, line: bytes) -> None:
+def assert_is_among(stored: list[bytes], value: Any, line: bytes) -> None:
     """Equal as Python writes it, so that NaN is NaN and 1.0 is not 1; and the very bytes of the line."""
-    same = [one for one in kept if repr(json.loads(one)) == repr(value)]
+    same = [data for data in stored if repr(json.loads(data)) == repr(value)]
     assert same
-    assert all(one in line for one in same)
+    assert all(data in line for data in same)
 
 
 def test_kept_outputs_are_no_recordings_and_what_was_bounded_is_cut(project: Project, tmp_path: Path) -> None:
     path = f"/home/ada/{SESSION}/tool-results/toolu_1.jsonl"
     saved = {"stdout": "first", "stderr": "", "interrupted": False, "persistedOutputPath": path}
     write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1", "first", result=saved)])
-    kept = tmp_path / SESSION / "tool-results" / "toolu_1.jsonl"
-    kept.parent.mkdir(parents=True)
-    kept.write_text('{"of": "the tool"}\n' * 3, "utf-8")
+    output = tmp_path / SESSION / "tool-results" / "toolu_1.jsonl"
+    output.parent.mkdir(parents=True)
+    output.write_text('{"of": "the tool"}\n' * 3, "utf-8")
     report = import_paths(project, [tmp_path])
     assert (report.files, report.lines["rejected"], Problem.objects.count()) == (1, 0, 0)
     call = Call.objects.get()

@@ -121,7 +121,7 @@ def test_what_lies_in_a_folder_beside_recordings_is_no_problem(client: Client) -
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "safe"),
     [
         ("session.jsonl", "session.jsonl"),
         ("a/b/c.jsonl", "a/b/c.jsonl"),
@@ -131,8 +131,8 @@ def test_what_lies_in_a_folder_beside_recordings_is_no_problem(client: Client) -
         ("x" * 300 + ".jsonl", "x" * 150 + ".jsonl"),
     ],
 )
-def test_a_path_keeps_its_safe_components(given: str, kept: str) -> None:
-    assert safe_path(given) == PurePosixPath(kept)
+def test_a_path_keeps_its_safe_components(given: str, safe: str) -> None:
+    assert safe_path(given) == PurePosixPath(safe)
 
 
 @pytest.mark.parametrize(
