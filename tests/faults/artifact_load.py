@@ -1,4 +1,4 @@
-"""Recordings that name files, taken in by processes that are killed while others take in and collect garbage.
+"""Kills processes that import recordings with files, while others import and collect garbage.
 
     python -m tests.faults.artifact_load RECORDINGS SECONDS SEED LONGEST    as long as something is missing
 
@@ -26,7 +26,7 @@ A_SESSION = 10  # artifacts
 
 
 def write_recordings(folder: Path, artifacts: int) -> None:
-    """Sessions of ten calls, each with an output that lies beside them: every fiftieth is kept compressed."""
+    """Writes sessions of ten calls, each call with an output file; every fiftieth is stored compressed."""
     results = folder / "tool-results"
     results.mkdir(parents=True)
     for first in range(0, artifacts, A_SESSION):
@@ -64,7 +64,7 @@ def main(recordings: Path, seconds: float, seed: int, longest: float) -> dict[st
 
 
 def _prepare() -> None:
-    """What takes long to load is loaded before the forks."""
+    """Imports slow modules before the forks."""
     import django
 
     django.setup()
@@ -101,7 +101,7 @@ def _left(recordings: Path) -> int:
 
 
 def _faults() -> list[str]:
-    """What lies in the store is what its name says, every row's content is there, and is read whole."""
+    """Lists faults of the store: content that differs from its name, or rows whose content is missing or incomplete."""
     from dashboard.artifacts.stores import configured_store
 
     faults = {fault.reason for fault in configured_store().check()} - {"left by a write that did not end"}
@@ -140,7 +140,7 @@ def _fork(work: Callable[[], object]) -> int:
 
 
 def _in_fork(work: Callable[[], object]) -> Any:
-    """What `work` returns: the database stays unopened here, and the bucket unused. What it raises ends all."""
+    """Runs `work` in a fork and returns its result; this process opens neither the database nor the bucket."""
     read, write_end = os.pipe()
     child = os.fork()
     if child == 0:

@@ -73,9 +73,9 @@ def serving(answer: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 class Door:
-    """A process through which a service is reached. It is killed as the service would be, and comes back.
+    """A proxy process before a service, killed and restarted in the service's place.
 
-    What the service holds lives on: it keeps it in memory, and so cannot be killed itself.
+    The service itself keeps its content in memory, so it cannot be killed.
     """
 
     def __init__(self, behind: str) -> None:

@@ -1,4 +1,4 @@
-"""What every test of faults may ask for."""
+"""Fixtures for the tests of faults."""
 
 from __future__ import annotations
 

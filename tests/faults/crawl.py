@@ -1,4 +1,4 @@
-"""Opens every page of what a project holds, and says what is wrong with any of them."""
+"""Opens every page of a project and lists their faults."""
 
 from __future__ import annotations
 

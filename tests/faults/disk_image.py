@@ -1,4 +1,4 @@
-"""A file system in a file, which is copied while an import writes to it: what a disk holds when power goes."""
+"""A file system in a file, copied while an import writes to it, as a disk would be after a power cut."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DiskImage:
     mounted: Path
 
     def import_and_copy(self, *, artifacts: int, copies: int) -> list[Cut]:
-        """The import stands still while the disk is copied, wherever it was: the copy is of one moment."""
+        """Stops the import while the disk is copied, so that the copy is of one moment."""
         recordings = self.file.parent / "recordings"
         write_recordings(recordings, artifacts)
         store = migrated_store(self.mounted / "data")
@@ -76,7 +76,7 @@ class DiskImage:
         return cuts
 
     def faults_of(self, cut: Cut) -> list[str]:
-        """Mounted anew, as after the cut: the file system and the database recover by themselves."""
+        """Mounts the copy as after the cut; the file system and the database recover by themselves."""
         place = self.file.parent / "recovered"
         with _mounted(cut.image, place):
             database = sqlite3.connect(place / "data" / "counterfoil.db")
@@ -115,7 +115,7 @@ def mounted_image(folder: Path) -> Iterator[DiskImage]:
 
 @contextmanager
 def _mounted(image: Path, place: Path) -> Iterator[None]:
-    """The journal is written when somebody asks for it, and not by a clock while the disk is copied."""
+    """Writes the journal on request only, so that no timer writes it while the disk is copied."""
     place.mkdir(exist_ok=True)
     done = subprocess.run(["mount", "-o", "loop,commit=300", image, place], capture_output=True)
     if done.returncode:

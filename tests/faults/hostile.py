@@ -1,6 +1,6 @@
-"""Hostile recordings, by the class of what is wrong with them: JSON values for any slot, lines, whole files.
+"""Hostile recordings, by the class of their fault: JSON values for any slot, lines, whole files.
 
-`CANARY` stands in every text that would be markup: a page that holds it unescaped has failed.
+`CANARY` is in every text that would be markup: a page that contains it unescaped has failed.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ LARGE: dict[str, bytes] = {
     "three hundred thousand newlines": newlines(300_000),
 }
 
-# Each is a whole line that stands between good ones.
+# Each is a whole line between valid ones.
 LINES: dict[str, bytes] = {
     "a bare null": b"null",
     "a bare string": b'"x"',

@@ -1,7 +1,7 @@
-"""The calls by which a store becomes durable, recorded; and the disks that a power cut may leave between any two.
+"""Records the system calls of a store, and computes the disks that a power cut may leave between any two.
 
-What counts as on the disk: of a file, what it held when it was last fsynced; of a folder, the names that
-it had then. Anything later may have reached the disk or not, each change for itself, in any order.
+On the disk are a file's content and a folder's names as of the last fsync. Any later change may have reached the disk
+or not, each independently, in any order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Step:
-    """kind: name (`path` came to stand for `inode`), gone, sync file (with its bytes), sync folder, acknowledged."""
+    """kind: name (`path` now names `inode`), gone, sync file (with its bytes), sync folder, acknowledged."""
 
     kind: str
     path: str
@@ -29,7 +29,7 @@ class Step:
 
 @dataclass
 class Recorder:
-    """Of everything below `root`; a folder's inode is 0."""
+    """The entries below `root`; a folder's inode is 0."""
 
     root: Path
     steps: list[Step] = field(default_factory=list)
@@ -105,7 +105,7 @@ def disks_after(steps: list[Step], chance: random.Random) -> Iterator[dict[str, 
 
 
 def _disk(steps: list[Step], keeps: Callable[[], bool]) -> dict[str, bytes]:
-    """A name that is kept without its bytes stands for an empty file."""
+    """A name without its bytes is an empty file."""
     synced_at = {step.path: at for at, step in enumerate(steps) if step.kind == "sync folder"}
     names: dict[str, int] = {}
     for at, step in enumerate(steps):

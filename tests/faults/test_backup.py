@@ -1,4 +1,4 @@
-"""The copy that dashboard/docs/storage.md describes, made while an import goes on: all that it names is in it.
+"""Makes the copy that dashboard/docs/storage.md describes during an import; it contains everything that its rows name.
 
 python -m pytest -m long tests/faults/test_backup.py
 """

@@ -1,6 +1,6 @@
-"""The service of the bucket is killed in the middle of an import, and comes back.
+"""Kills the bucket's service in the middle of an import and restarts it.
 
-The import says so and ends, nothing that it had acknowledged is lost, and importing again completes it.
+The import reports it and ends, nothing that was acknowledged is lost, and importing again completes it.
 
     python -m pytest -m long tests/faults/test_bucket_goes_away.py     60 artifacts, and 1,000, ten times away
 """
@@ -81,19 +81,19 @@ def report_of(importing: subprocess.Popen[str]) -> tuple[int, dict[str, Any], st
 
 
 def away_after(store: Store, door: Door, recordings: Path, more: int) -> int:
-    """Kills the service when `more` artifacts are in. How many were, after the import had ended and said so."""
+    """Kills the service when `more` artifacts are stored; returns how many were when the import had ended."""
     before = store.present
     importing = store.import_all(recordings)
     while importing.poll() is None and store.present < before + more:
         time.sleep(0.02)
     door.kill()
-    told_of(importing)
+    count_unstored(importing)
     door.open()
     return store.present
 
 
-def told_of(importing: subprocess.Popen[str]) -> int:
-    """How many recordings the store did not take, each of them told."""
+def count_unstored(importing: subprocess.Popen[str]) -> int:
+    """How many recordings were not imported in whole; asserts that each is reported."""
     code, report, err = report_of(importing)
     if report["unstored"]:
         assert code == 1
@@ -121,9 +121,9 @@ def test_what_was_acknowledged_outlives_the_service_and_importing_again_complete
             assert store.faults() == []
         assert counts == sorted(counts)
         assert 0 < counts[-1] < artifacts
-        # Of a machine that sleeps, requests are late as of a service that is away: then too an import says what is
-        # left, and the next one takes it in. How often it sleeps is not for a test to say; that it gets on is.
-        while told_of(store.import_all(recordings)):
+        # On a machine that sleeps, requests are as late as without the service: then too an import reports what is
+        # left, and the next one imports it. How often that happens varies; each import has to store more.
+        while count_unstored(store.import_all(recordings)):
             counts.append(store.present)
             assert counts[-1] > counts[-2], "an import got nowhere"
         assert (store.present, store.faults(LOOK_AT_ALL)) == (artifacts, [])

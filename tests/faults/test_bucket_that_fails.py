@@ -1,4 +1,4 @@
-"""A bucket that does not answer, answers nonsense or goes away: every call ends in time and says why."""
+"""When a bucket does not answer, answers nonsense or disappears, every call ends in time with the reason."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nobody() -> AbstractContextManager[str]:
         return nullcontext(f"http://127.0.0.1:{free.getsockname()[1]}")
 
 
-# Who waits is cut off by its limit; who is told something tries again first.
+# Waiting ends at the limit; an answer, even a wrong one, is retried first.
 SERVICES: dict[str, tuple[Callable[[], AbstractContextManager[str]], float, str]] = {
     "silent": (lambda: faults.serving(faults.silent), 0.3, "did not answer in time"),
     "half an answer": (lambda: faults.serving(faults.half_an_answer), 0.3, "did not answer in time"),

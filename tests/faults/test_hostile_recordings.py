@@ -1,4 +1,4 @@
-"""Hostile recordings: no exception, every line told, nothing good lost, and every page of them opens.
+"""Imports hostile recordings: no exception, every line counted, no valid line lost, and every page opens.
 
 python -m pytest -m long tests/faults/test_hostile_recordings.py takes every value alone in every layout and
 opens all its pages. The default run puts a kind of values into one session, one stream and one audit folder,
@@ -68,7 +68,7 @@ def audit_around(folder: Path, *values: bytes) -> dict[Path, bytes]:
 
 
 def imported(project: Project, files: Mapping[Path, bytes]) -> ImportReport:
-    """Twice: every line is told of each time, and the second time nothing is new."""
+    """Imports twice: each report counts every line, and the second adds nothing."""
     for path, raw in files.items():
         path.write_bytes(raw)
     count_tokens("")  # with the vocabulary here, no import starts a process to count beside it

@@ -1,4 +1,4 @@
-"""What an import takes in memory, measured on a process of its own.
+"""Measures the memory of an import in a process of its own.
 
 python -m pytest -m long tests/faults/test_import_memory.py -s
 """

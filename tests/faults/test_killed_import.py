@@ -1,4 +1,4 @@
-"""An import that is killed at any moment goes on later as if nothing had been.
+"""An import that is killed at any moment continues later without loss or repetition.
 
 python -m pytest -m long tests/faults/test_killed_import.py
 """

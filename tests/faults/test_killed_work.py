@@ -55,7 +55,7 @@ def test_killed_workers_leave_the_numbers_of_an_undisturbed_one(tmp_path: Path) 
 
 
 def _kill_workers(store: Path, kills: int) -> int:
-    """Each is killed at a moment of its own while it works; what it held is free again when its lease is over."""
+    """Kills each worker at a random moment of its work; its batch is free again when the lease ends."""
     chance = random.Random(4)
     killed = 0
     for _ in range(kills):
@@ -78,7 +78,7 @@ def _done(store: Path) -> int:
 
 
 def _expire(store: Path) -> None:
-    """As if the minute of the lease had passed."""
+    """Ends the leases at once."""
     connection = sqlite3.connect(store / "counterfoil.db", timeout=20)
     with connection:
         connection.execute(EXPIRE)

@@ -1,4 +1,4 @@
-"""Whatever stands at a path: the command ends with a sentence or a report, never with a traceback."""
+"""Whatever a path leads to, the command ends with a sentence or a report, never with a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power is cut at any moment of writing: what the store acknowledged is whole, and nothing is half.
+"""After a power cut at any moment of writing, everything acknowledged is intact and nothing is half written.
 
 The system calls are recorded and cut short between any two, on every machine. With `-m long` a real
 file system is cut as well, by copying the disk image that it lies in while the import goes on:
@@ -22,7 +22,7 @@ LEFT = "left by a write that did not end"
 
 
 def written(root: Path, count: int) -> list[Step]:
-    """As an import writes: small and large, some twice, with indexes; each acknowledged when the call returns."""
+    """Writes like an import: small and large files, some twice, with indexes; each acknowledged on return."""
     with recorded(root) as recorder:
         store = FileStore(root, compress_from=20_000)
         for number in range(count):
@@ -33,17 +33,17 @@ def written(root: Path, count: int) -> list[Step]:
 
 
 def losses(steps: list[Step], workplace: Path) -> set[str]:
-    """What is wrong on any disk that a cut may leave, at every step and so between any two calls."""
-    chance, losses, seen = random.Random(5), set[str](), set[int]()
+    """The faults of all disks that a cut may leave, between any two calls."""
+    chance, faults, seen = random.Random(5), set[str](), set[int]()
     for end in range(len(steps) + 1):
         acknowledged = frozenset(step.path for step in steps[:end] if step.kind == "acknowledged")
         for disk in disks_after(steps[:end], chance):
-            # The same files hold whatever was acknowledged less.
+            # Equal disks are checked once for each set of acknowledged files.
             state = hash((acknowledged, frozenset((path, len(data)) for path, data in disk.items())))
             if state not in seen:
                 seen.add(state)
-                losses |= _losses(disk, acknowledged, workplace / str(len(seen)))
-    return losses
+                faults |= _losses(disk, acknowledged, workplace / str(len(seen)))
+    return faults
 
 
 def _losses(disk: dict[str, bytes], acknowledged: frozenset[str], folder: Path) -> set[str]:

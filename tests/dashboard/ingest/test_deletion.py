@@ -1,4 +1,4 @@
-"""Deleting a run: what only it refers to goes, all of it; what another refers to stays."""
+"""Deleting a run deletes everything that only it refers to, and nothing that another run refers to."""
 
 from __future__ import annotations
 

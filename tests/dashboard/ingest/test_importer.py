@@ -1,4 +1,4 @@
-"""Files in, rows out: nothing twice, nothing lost, and every line told."""
+"""Imports files: no row is stored twice, none is lost, and every line is counted."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_file_that_grew_adds_what_is_new_and_reads_only_that(project: Project,
 
 
 def test_a_file_cut_at_any_byte_imports_its_whole_lines_and_the_rest_later(project: Project, tmp_path: Path) -> None:
-    """A plan and a line that stands there twice are seen once, whichever import meets them."""
+    """A plan and a repeated line are counted once, in whichever import they are read."""
     lines = [*short_session(), asks("toolu_04", "TodoWrite", {"todos": []}), *short_session()[:2]]
     whole = b"".join(encoded(line) + b"\n" for line in lines)
     ends = [at for at, byte in enumerate(whole, 1) if byte == 10]
@@ -245,7 +245,7 @@ def test_the_same_key_with_other_content_is_a_new_observation_and_a_flag(project
 
 @pytest.mark.parametrize("second", ['{"command":"ls"}', '{"command": "pwd"}'])
 def test_a_call_that_is_written_twice_keeps_both_arguments(second: str, project: Project, tmp_path: Path) -> None:
-    """Only what says something else is a dispute, not other spacing."""
+    """Other spacing is no contradiction; only other content is."""
     again = encoded(asks("toolu_01")).replace(b'{"command": "ls"}', second.encode())
     take(project, write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), again]))
     stored = Observation.objects.filter(surface="args").order_by("line").values_list("data", "selected")

@@ -1,4 +1,4 @@
-"""A session's file that is renamed, cut short, emptied or written anew while it is followed."""
+"""Follows a session's file that is renamed, cut short, emptied or rewritten."""
 
 from __future__ import annotations
 

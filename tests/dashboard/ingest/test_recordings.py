@@ -1,4 +1,4 @@
-"""Everything that the real sessions say is in the store, told by a reader of ten lines of its own."""
+"""Compares the store with the real sessions, which an independent reader of ten lines reads."""
 
 from __future__ import annotations
 

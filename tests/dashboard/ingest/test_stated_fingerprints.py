@@ -1,4 +1,4 @@
-"""Receipts that say which of our variants wrote them: kept on import, checked, told on the pages."""
+"""Receipts that name the variant that wrote them are stored on import, checked and shown on pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings that nobody here has seen are taken in like the samples, told by a reader of its own."""
+"""Imports recordings unlike the samples, and compares them with what an independent reader reads."""
 
 from __future__ import annotations
 

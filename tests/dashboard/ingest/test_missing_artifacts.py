@@ -1,4 +1,4 @@
-"""Files that were refused, or not there, are taken in when their recording is imported again."""
+"""Files that were missing or over the quota are stored when their recording is imported again."""
 
 from __future__ import annotations
 

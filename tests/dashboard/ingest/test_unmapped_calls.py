@@ -1,4 +1,4 @@
-"""A mapping that breaks on one call: the call stays, shown as recorded, and the operator is told."""
+"""When a mapping fails on a call, the call is shown as recorded and becomes a problem."""
 
 from __future__ import annotations
 
