@@ -84,9 +84,9 @@ document.addEventListener("keydown", (event) => {
 
 /* Removes the oldest rows of a page that has followed a file for hours. */
 function trimRows() {
-  const panel = document.querySelector("#window[data-most]");
+  const panel = document.querySelector("#window[data-max-rows]");
   const rows = panel ? [...panel.querySelectorAll(".line")] : [];
-  const surplus = rows.slice(0, Math.max(0, rows.length - Number(panel?.dataset.most)));
+  const surplus = rows.slice(0, Math.max(0, rows.length - Number(panel?.dataset.maxRows)));
   if (!surplus.length) return;
   for (const row of surplus) row.remove();
   panel.querySelector("[data-trimmed]").hidden = false;

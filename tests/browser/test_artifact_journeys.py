@@ -191,7 +191,7 @@ def test_what_is_added_to_a_followed_file_appears_by_itself(
     page.wait_for_url("**follow**")
     trimmed = page.locator("[data-trimmed]")
     expect(trimmed).to_be_hidden()
-    page.locator("#window").evaluate("panel => { panel.dataset.most = 2; }")
+    page.locator("#window").evaluate("panel => { panel.dataset.maxRows = 2; }")
     longer = configured_store().put(io.BytesIO(b"one\ntwo <b>\nthree\n"))
     Artifact.objects.update(sha256=longer.sha256, size=longer.size, lines=longer.lines)
     expect(page.locator(".lines pre")).to_have_text(["two <b>", "three"])

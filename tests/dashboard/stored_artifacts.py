@@ -58,7 +58,7 @@ def names_in_store() -> list[str]:
     return sorted(path.relative_to(address).as_posix() for path in Path(address).rglob("*") if path.is_file())
 
 
-def put_beside(name: str, content: bytes) -> None:
+def replace_stored(name: str, content: bytes) -> None:
     """Replaces a file or object of the store from outside of the dashboard."""
     address = str(settings.ARTIFACTS)
     if not address.startswith(SCHEME):
@@ -71,7 +71,7 @@ def put_beside(name: str, content: bytes) -> None:
         bucket_at(address).put(name, Path(file.name))
 
 
-def take_away(name: str) -> None:
+def remove_stored(name: str) -> None:
     address = str(settings.ARTIFACTS)
     if address.startswith(SCHEME):
         bucket_at(address).remove([name])
@@ -79,7 +79,7 @@ def take_away(name: str) -> None:
         (Path(address) / name).unlink()
 
 
-def content_beside(name: str) -> bytes:
+def read_stored(name: str) -> bytes:
     address = str(settings.ARTIFACTS)
     if not address.startswith(SCHEME):
         return (Path(address) / name).read_bytes()

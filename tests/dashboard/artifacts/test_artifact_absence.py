@@ -19,12 +19,12 @@ from dashboard.models import Artifact, Call, Observation
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.stored_artifacts import (
-    content_beside,
     field_artifact,
     open_page,
-    put_beside,
+    read_stored,
+    remove_stored,
+    replace_stored,
     stored,
-    take_away,
 )
 
 pytestmark = pytest.mark.django_db
@@ -76,23 +76,23 @@ def run_check() -> tuple[int, dict[str, object]]:
 @pytest.mark.parametrize("content", [b"content\n", LARGE], ids=["small", "large"])
 def test_what_the_store_says_it_has_not_is_lost_and_other_content_is_no_content(call: Call, content: bytes) -> None:
     artifact = stored(call, content)
-    original = content_beside(name_of(artifact))
-    put_beside(name_of(artifact), original[:-5])
+    original = read_stored(name_of(artifact))
+    replace_stored(name_of(artifact), original[:-5])
     assert cause(artifact) == AbsenceCause.CHANGED
-    put_beside(name_of(artifact), b"x" * len(original))
+    replace_stored(name_of(artifact), b"x" * len(original))
     assert cause(artifact) == AbsenceCause.CHANGED
-    take_away(name_of(artifact))
+    remove_stored(name_of(artifact))
     assert cause(artifact) == AbsenceCause.MISSING
 
 
 def test_content_of_the_same_size_is_told_by_its_hash_and_of_another_by_that(client: Client, call: Call) -> None:
     artifact = stored(call, b"content\n")
-    put_beside(name_of(artifact), b"CONTENT\n")
+    replace_stored(name_of(artifact), b"CONTENT\n")
     page = open_page(client, artifact)
     assert "The content is not what was stored" in page.text
     assert "as many bytes, with another hash" in page.text
     assert "CONTENT" not in page.markup
-    put_beside(name_of(artifact), b"content\nand more\n")
+    replace_stored(name_of(artifact), b"content\nand more\n")
     assert "17 bytes, where 8 were stored" in open_page(client, artifact).text
     assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
 
@@ -104,23 +104,23 @@ def test_content_that_is_too_large_to_be_hashed_for_a_page_is_told_by_its_dates(
     content = b"\0 bytes" * 300_000
     artifact = stored(call, content)
     name = f"{artifact.sha256[:2]}/{artifact.sha256}"
-    put_beside(name, content)  # copied: other dates, the same bytes
+    replace_stored(name, content)  # copied: other dates, the same bytes
     assert "is not what was stored" not in open_page(client, artifact).text
-    put_beside(name, b"X" + content[1:])
+    replace_stored(name, b"X" + content[1:])
     assert "as many bytes, with another hash" in open_page(client, artifact).text
     assert client.get(f"/artifacts/{artifact.pk}/raw").status_code == 404
     settings.ARTIFACT_HASHED_BYTES = 2_000_000
     assert "may have been written to, or copied" in open_page(client, artifact).text
-    put_beside(name, content)
+    replace_stored(name, content)
     assert check_store().findings == ()
     assert "may have been written to" not in open_page(client, artifact).text
 
 
 def test_a_frame_that_is_damaged_spoils_its_own_window_alone(client: Client, call: Call) -> None:
     artifact = stored(call, LARGE * 3)
-    damaged = bytearray(content_beside(name_of(artifact)))
+    damaged = bytearray(read_stored(name_of(artifact)))
     damaged[len(damaged) // 2] ^= 1
-    put_beside(name_of(artifact), bytes(damaged))
+    replace_stored(name_of(artifact), bytes(damaged))
     queries = ("?at=0", "?at=25", "?at=50", "?tail")
     pages = [open_page(client, artifact, query) for query in queries]
     assert ["not what was stored" in page.text for page in pages] == [False, False, True, False]
@@ -165,7 +165,7 @@ def test_check_store_tells_a_store_that_is_down_from_files_that_are_gone(
     call: Call, cut_off: Callable[[], None]
 ) -> None:
     artifact = stored(call, b"content\n")
-    take_away(name_of(artifact))
+    remove_stored(name_of(artifact))
     code, report = run_check()
     assert (code, report["unreachable"]) == (1, "")
     assert isinstance(report["findings"], list)

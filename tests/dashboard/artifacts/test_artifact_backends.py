@@ -22,7 +22,14 @@ from dashboard.artifacts.stores import ArtifactStore, configured_store
 from envelopes.storage.file_store import MemorySink, MissingArtifact, StoredContent, StoreFault, StoreUnreachable
 from envelopes.storage.line_index import NotIndexed
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
-from tests.dashboard.stored_artifacts import content_beside, names_in_store, open_page, put_beside, rows_of, take_away
+from tests.dashboard.stored_artifacts import (
+    names_in_store,
+    open_page,
+    read_stored,
+    remove_stored,
+    replace_stored,
+    rows_of,
+)
 from tests.dashboard.stored_artifacts import stored as stored_for
 
 LOG = b"".join(b"line %d of a log that is long enough to be kept compressed\n" % number for number in range(60_000))
@@ -85,9 +92,9 @@ def test_the_same_content_is_stored_once(store: ArtifactStore) -> None:
 def test_a_virtual_path_finds_its_content_unless_two_fit_it(store: ArtifactStore) -> None:
     stored = put(store, b"hello\n")
     path = f"artifacts/{stored.sha256[:16]}/stdout.txt"
-    put_beside(f"{stored.sha256[:2]}/{stored.sha256[:15]}" + "f" * 49, b"of other digits")
+    replace_stored(f"{stored.sha256[:2]}/{stored.sha256[:15]}" + "f" * 49, b"of other digits")
     assert content(store, path) == b"hello\n"
-    put_beside(f"{stored.sha256[:2]}/{stored.sha256[:16]}" + "0" * 48, b"made to collide")
+    replace_stored(f"{stored.sha256[:2]}/{stored.sha256[:16]}" + "0" * 48, b"made to collide")
     with pytest.raises(MissingArtifact):
         store.open(path)
 
@@ -103,7 +110,7 @@ def test_what_is_not_there_is_missing(store: ArtifactStore, path: str) -> None:
 def test_what_was_cut_short_is_named_and_written_anew(store: ArtifactStore, data: bytes) -> None:
     stored = put(store, data)
     name = name_of(stored, ".zst" if data is LOG else "")
-    put_beside(name, content_beside(name)[:3])
+    replace_stored(name, read_stored(name)[:3])
     (fault,) = store.check()
     assert fault.name == name
     put(store, data)
@@ -113,7 +120,7 @@ def test_what_was_cut_short_is_named_and_written_anew(store: ArtifactStore, data
 
 def test_other_bytes_of_the_same_size_are_named(store: ArtifactStore) -> None:
     stored = put(store, b"hello\n")
-    put_beside(name_of(stored), b"jello\n")
+    replace_stored(name_of(stored), b"jello\n")
     (fault,) = store.check()
     assert fault == StoreFault(
         name_of(stored), f"holds content with sha256 {hashlib.sha256(b'jello' + bytes([10])).hexdigest()}"
@@ -123,19 +130,19 @@ def test_other_bytes_of_the_same_size_are_named(store: ArtifactStore) -> None:
 def test_an_index_of_something_else_or_of_nothing_is_named(store: ArtifactStore) -> None:
     stored = put(store, LOG)
     name = name_of(stored, ".lines")
-    raw = content_beside(name)
-    put_beside(name, raw[:-1] + bytes([raw[-1] ^ 1]))
+    raw = read_stored(name)
+    replace_stored(name, raw[:-1] + bytes([raw[-1] ^ 1]))
     assert store.check() == (StoreFault(name, "is not the index of this content"),)
-    put_beside(name, raw[:5])
+    replace_stored(name, raw[:5])
     assert [fault.reason for fault in store.check()] == ["cannot be read (BadIndex)"]
-    take_away(name_of(stored, ".zst"))
+    remove_stored(name_of(stored, ".zst"))
     assert store.check() == (StoreFault(name, "is the index of nothing"),)
     assert store.sizes() == {stored.sha256: 5}
 
 
 def test_what_is_no_artifact_is_named(store: ArtifactStore) -> None:
-    put_beside("notes.txt", b"mine")
-    put_beside("58/x", b"mine")
+    replace_stored("notes.txt", b"mine")
+    replace_stored("58/x", b"mine")
     assert store.check() == (
         StoreFault("58/x", "is not named as an artifact is"),
         StoreFault("notes.txt", "is not named as an artifact is"),
@@ -145,7 +152,7 @@ def test_what_is_no_artifact_is_named(store: ArtifactStore) -> None:
 def test_a_lost_or_damaged_index_is_built_again(store: ArtifactStore, settings: Settings) -> None:
     stored = put(store, LOG)
     name = name_of(stored, ".lines")
-    for spoil in (lambda: take_away(name), lambda: put_beside(name, b"damaged")):
+    for spoil in (lambda: remove_stored(name), lambda: replace_stored(name, b"damaged")):
         spoil()
         for copy in Path(settings.ARTIFACT_CACHE).glob("*/*.lines"):
             copy.unlink()
@@ -209,7 +216,7 @@ def test_the_pages_show_and_search_and_serve_what_either_holds(artifact_store: s
     served = client.get(f"/artifacts/{artifact.pk}/raw", headers={"range": "bytes=2000000-2000039"})
     assert served.status_code == 206
     assert b"".join(served) == LOG[2_000_000:2_000_040]
-    take_away(f"{artifact.sha256[:2]}/{artifact.sha256}.zst")
+    remove_stored(f"{artifact.sha256[:2]}/{artifact.sha256}.zst")
     assert "The content is lost" in open_page(client, artifact).text
 
 

@@ -22,7 +22,7 @@ from dashboard.artifacts.retention import apply_retention, plan_retention, share
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call, Observation
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
-from tests.dashboard.stored_artifacts import content_beside, field_artifact, put_beside, stored, take_away
+from tests.dashboard.stored_artifacts import field_artifact, read_stored, remove_stored, replace_stored, stored
 
 pytestmark = pytest.mark.django_db
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
@@ -147,9 +147,9 @@ def test_a_whole_store_is_whole() -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[str], object], set[str]]] = {
-    "missing": (take_away, {"artifact"}),
-    "changed": (lambda name: put_beside(name, b"other\n"), {"file"}),
-    "truncated": (lambda name: put_beside(name, b"con"), {"file"}),
+    "missing": (remove_stored, {"artifact"}),
+    "changed": (lambda name: replace_stored(name, b"other\n"), {"file"}),
+    "truncated": (lambda name: replace_stored(name, b"con"), {"file"}),
 }
 
 
@@ -163,7 +163,7 @@ def test_what_is_wrong_is_listed(damage: Callable[[str], object], kinds: set[str
 def test_large_content_that_was_cut_short_is_listed_for_its_file_and_its_row() -> None:
     artifact = stored(call_at(NEW), b"line\n" * 400_000)
     name = f"{artifact.sha256[:2]}/{artifact.sha256}.zst"
-    put_beside(name, content_beside(name)[:100])
+    replace_stored(name, read_stored(name)[:100])
     assert {finding["kind"] for finding in findings()} == {"file", "artifact"}
 
 

@@ -15,7 +15,7 @@ from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Problem, Project, Run
 from tests.dashboard.artifacts.test_artifact_quota import imported, session, states
 from tests.dashboard.factories import create_project
-from tests.dashboard.stored_artifacts import content_beside, put_beside, take_away
+from tests.dashboard.stored_artifacts import read_stored, remove_stored, replace_stored
 
 pytestmark = pytest.mark.django_db
 
@@ -104,19 +104,19 @@ def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp
     (sha256,) = set(configured_store().sizes()) - {hash_of("b.txt")}
     name = f"{sha256[:2]}/{sha256}"
     name += ".zst" if len(large) > 1_000_000 else ""
-    take_away(name)
+    remove_stored(name)
     with pytest.raises(NoContent):
         content("a.txt")
     assert imported(path)["taken_later"] == 0
     assert again(path) == "1 files were stored that had been missing or had grown"
     assert content("a.txt") == large
-    for damage in (b"cut short", changed(content_beside(name))):
-        put_beside(name, damage)
+    for damage in (b"cut short", changed(read_stored(name))):
+        replace_stored(name, damage)
         assert "were stored" in again(path)
         assert content("a.txt") == large
     assert again(path) == ""
 
-    take_away(name)
+    remove_stored(name)
     (path.parent / "tool-results" / "a.txt").write_bytes(large[:-1] + b"!")
     assert again(path) == ""
     with pytest.raises(NoContent) as no:
