@@ -2,7 +2,7 @@
 
 A field of a recorded result is aligned with the receipt. In a stored file the receipt's text is looked for: it shows
 the beginning behind a preview's words, the beginning and the end around a cut, or the whole file
-(`envelopes.alignment.excerpt`). Only the first and last EXCERPT_BYTES of the file are searched. A receipt that is not
+(`envelopes.alignment.spans`). Only the first and last EXCERPT_BYTES of the file are searched. A receipt that is not
 found there leaves it unknown which lines the model saw: no line is marked then, neither seen nor unseen.
 
 A cut counts whole lines. Of a preview that ends within a line, and of an output on one line, that alone would show
@@ -20,8 +20,7 @@ from dashboard.artifacts.content import Content
 from dashboard.artifacts.location import Location
 from dashboard.evidence.call_evidence import Surfaces, surfaces_of
 from dashboard.models import Artifact
-from envelopes.alignment.excerpt import match_excerpt
-from envelopes.alignment.spans import Span, find_cut, whole_cut
+from envelopes.alignment.spans import Span, find_cut, match_excerpt, whole_cut
 from envelopes.schema.receipt import Receipt
 from envelopes.storage.encoding import MARKS, decode
 from envelopes.storage.line_index import WIDE, next_end

@@ -15,11 +15,10 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
-from envelopes.alignment.spans import Span
+from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.schema.result import CompleteOutput, JsonValue, summarize
 from envelopes.text.outline import outline_text, scalar_text
 

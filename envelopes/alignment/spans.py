@@ -5,11 +5,14 @@ agent prints (line numbers, a snippet, a wrapper) and finds it with the matchers
 claims counts as the runtime's own words. A false link is worse than none, so each matcher accepts only text
 that equals the recorded field character for character at an unambiguous position.
 
-Offsets count characters (code points). `text` is one text part of the receipt.
+Offsets count characters (code points). `text` is one text part of the receipt. `match_excerpt` matches a
+recorded string that was printed whole, as a preview, or without its middle: each printed part must be the head or
+the tail of the string, so its position is unambiguous.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -236,3 +239,67 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]], value: str) -> list[tuple[i
     if merged and not value[merged[-1][1] :].strip():
         merged[-1] = (merged[-1][0], len(value))
     return merged
+
+
+_PERSISTED = re.compile(r"\s*<persisted-output>\n.*?\nPreview \(first [^)\n]*\):\n", re.DOTALL)
+_PERSISTED_END = re.compile(r"(?:\n\.\.\.)?\n</persisted-output>\s*\Z")
+# No \s* in front of the first marker: on a text of blanks the match would take quadratic time.
+_CUT = re.compile(
+    r"\.\.\. \[\d+ (?:lines?|characters?) truncated\] \.\.\."
+    r"|\A\s*\[Truncated\. Full output: [^\n]*\]"
+    r"|\A\s*\[\d+ (?:lines?|characters?) truncated\]"
+)
+
+
+def match_excerpt(text: str, value: str, pointer: str, *, start: int = 0, end: int | None = None) -> list[Span]:
+    """Links the parts of `value` that text[start:end) shows; white space trimmed at the edges is ignored."""
+    region = text[start:end]
+    spans = (
+        _match_whole(region, value, pointer)
+        or _match_persisted(region, value, pointer)
+        or _match_head_and_tail(region, value, pointer)
+    )
+    return [Span(start + span.start, start + span.end, pointer, span.value_start, span.value_end) for span in spans]
+
+
+def _match_whole(region: str, value: str, pointer: str) -> list[Span]:
+    core = value.strip()
+    if not core or region.strip() != core:
+        return []
+    at, offset = region.find(core), value.find(core)
+    return [Span(at, at + len(core), pointer, offset, offset + len(core))]
+
+
+def _match_persisted(region: str, value: str, pointer: str) -> list[Span]:
+    head, foot = _PERSISTED.match(region), _PERSISTED_END.search(region)
+    if head is None or foot is None or head.end() > foot.start():
+        return []
+    return _match_head(region, head.end(), foot.start(), value, pointer)
+
+
+def _match_head_and_tail(region: str, value: str, pointer: str) -> list[Span]:
+    for marker in _CUT.finditer(region):
+        before, after = region[: marker.start()].rstrip(), region[marker.end() :]
+        head = _match_head(region, 0, len(before), value, pointer)
+        tail = _match_tail(region, marker.end() + len(after) - len(after.lstrip()), value, pointer)
+        shown = [*head, *tail]
+        missing = (before and not head) or (after.strip() and not tail)
+        if shown and not missing and sum(span.end - span.start for span in shown) <= len(value):
+            return shown
+    return []
+
+
+def _match_head(region: str, start: int, end: int, value: str, pointer: str) -> list[Span]:
+    shown = region[start:end]
+    trimmed = len(value) - len(value.lstrip())
+    for offset in dict.fromkeys((0, trimmed)):
+        if shown and value.startswith(shown, offset):
+            return [Span(start, end, pointer, offset, offset + len(shown))]
+    return []
+
+
+def _match_tail(region: str, start: int, value: str, pointer: str) -> list[Span]:
+    shown, whole = region[start:].rstrip(), value.rstrip()
+    if not shown or not whole.endswith(shown):
+        return []
+    return [Span(start, start + len(shown), pointer, len(whole) - len(shown), len(whole))]

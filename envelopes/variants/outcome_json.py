@@ -29,7 +29,7 @@ from envelopes.schema.result import CanonicalResult, JsonValue, ToolError, summa
 from envelopes.schema.settlement import envelope_situation
 from envelopes.schema.variant import Variant
 from envelopes.text.pointer import text_at
-from envelopes.variants.json_writing import JsonString, Tree, render_json, with_sources
+from envelopes.variants.canonical_json import JsonString, Tree, render_json, with_sources
 
 # The fields that a member may come from: it does if it equals the field, or ends in it ("Blocked: …").
 POINTERS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.lenient_structs import (
     RecordedObject,
     link_groups,
@@ -14,7 +13,7 @@ from envelopes.alignment.lenient_structs import (
     tool_mapping,
 )
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
-from envelopes.alignment.spans import Span
+from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.agent.results import AgentRun, Answer, Answers, ApprovedPlan, EnteredPlanMode, SkillRun
 from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text

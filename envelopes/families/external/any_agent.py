@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
-from envelopes.alignment.spans import Span
+from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.lenient_structs import (
     RecordedObject,
     link_groups,
@@ -16,7 +15,7 @@ from envelopes.alignment.lenient_structs import (
     tool_mapping,
 )
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
-from envelopes.alignment.spans import Span, match_items
+from envelopes.alignment.spans import Span, match_excerpt, match_items
 from envelopes.families.search.results import FileMatches, SymbolAnswer, TextMatches
 
 AGENT = "claude-code"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import (
     RecordedObject,
@@ -15,7 +14,7 @@ from envelopes.alignment.lenient_structs import (
     tool_mapping,
 )
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
-from envelopes.alignment.spans import Span
+from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
 
 AGENT = "claude-code"

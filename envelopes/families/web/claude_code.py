@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json_at
 from envelopes.alignment.lenient_structs import RecordedObject, link_names, read_struct, reading, tool_mapping
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
-from envelopes.alignment.spans import Span, match_at
+from envelopes.alignment.spans import Span, match_at, match_excerpt
 from envelopes.families.web.results import Link, RecordedPage, RecordedSearch
 from envelopes.text.outline import outline_text
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import (
     RecordedObject,
@@ -18,7 +17,7 @@ from envelopes.alignment.lenient_structs import (
     tool_mapping,
 )
 from envelopes.alignment.mapping import Evidence, ItemLinks, Reading
-from envelopes.alignment.spans import Span
+from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
 
 AGENT = "claude-code"

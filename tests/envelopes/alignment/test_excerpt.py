@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.alignment.excerpt import match_excerpt
 from envelopes.alignment.json_spans import match_json
-from envelopes.alignment.spans import Span
+from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text
 
