@@ -1,7 +1,7 @@
-"""A receipt written now, under knobs, and everything that is told about it.
+"""A receipt rendered now under an operator's options, and what it contains: roles, fields, findings, differences.
 
-What a variant does at other budgets is the same however the slider stands, so it is found once and remembered
-for a while; a turn of a knob writes a handful of receipts.
+The variant is measured at many budgets once, and the result is cached for a while: it does not depend on the budget
+that is chosen, so a change of an option renders a handful of receipts.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import msgspec
 from django.core.cache import cache
 
-from dashboard.renderers.preview_options import RECORDED, Knobs
-from dashboard.renderers.preview_source import Subject
+from dashboard.renderers.preview_options import PreviewOptions
+from dashboard.renderers.preview_source import PreviewSource
 from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, build_diff_page
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.render_call import RenderFailed, is_cut, write_limited_receipt, write_receipt
-from dashboard.variants.variant_list import OfferedVariant, find_variant
+from dashboard.variants.variant_list import RECORDED, OfferedVariant, find_variant
 from envelopes.families.base import Family
 from envelopes.lint.model import Finding, LintInput
 from envelopes.lint.rules import lint
@@ -40,10 +40,10 @@ from envelopes.schema.variant import Variant
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_tokens
 
-ROWS_SHOWN = 80
-REMEMBERED_FOR = 600  # seconds
-SMALLEST_BUDGET = 16
-DIFF_ROOM = 64 * 1024  # characters of markup that come with each turn of a knob; the rest is one key away
+FIELDS_SHOWN = 80
+SWEEP_CACHE_SECONDS = 600
+SMALLEST_BUDGET = 16  # tokens
+DIFF_MARKUP_CHARACTERS = 64 * 1024  # of the first rows of a difference; a key loads more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,15 @@ class RoleLine:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldLine:
-    """A field that the whole receipt says. `state` at this budget is whole, shortened or gone."""
+    """A field that the whole receipt contains, with what of it this receipt contains.
+
+    From budgets of `whole_from` tokens on it is complete, below `some_from` it is dropped. `state` at this budget is
+    complete, shortened or dropped.
+    """
 
     pointer: str
     characters: int
-    of: int
+    total: int
     tokens: int
     whole_from: int
     some_from: int
@@ -67,8 +71,8 @@ class FieldLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """`title` is what stands on the left of the difference; `reason` why there is none."""
+class PreviewDifference:
+    """`title` names the text on the left; `reason` says why there is no difference."""
 
     title: str
     tokens: TokenCount | None = None
@@ -77,10 +81,10 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preview:
-    """`largest` is the slider's right end: the tokens of the whole receipt under the variant's own policy.
+class ReceiptPreview:
+    """`largest` is the right end of the slider: the tokens of the receipt under the variant's own policy.
 
-    `is_bounded`: a budget below that was asked for.
+    `is_bounded` is true for a budget below that. `omitted` are fields of the result that the variant never writes.
     """
 
     variant: Variant
@@ -92,14 +96,14 @@ class Preview:
     is_bounded: bool
     roles: tuple[RoleLine, ...]
     fields: tuple[FieldLine, ...]
-    fields_left: int
-    gone: int
+    fields_unlisted: int
+    dropped: int
     shortened: int
-    unsaid: tuple[str, ...]
-    unsaid_left: int
-    tried: int
+    omitted: tuple[str, ...]
+    omitted_unlisted: int
+    trials: int
     findings: tuple[Finding, ...]
-    compared: Compared | None
+    difference: PreviewDifference | None
 
     @property
     def characters(self) -> int:
@@ -114,131 +118,131 @@ class Preview:
         return is_cut(self.receipt)
 
 
-def preview(subject: Subject, owner: Family, knobs: Knobs, variants: tuple[OfferedVariant, ...]) -> Preview:
+def render_preview(
+    source: PreviewSource, owner: Family, options: PreviewOptions, variants: tuple[OfferedVariant, ...]
+) -> ReceiptPreview:
     """Raises RenderFailed."""
-    variant = knobs.chosen.variant
-    swept = _swept(subject, owner, variant, knobs.policy)
-    receipt, policy = _within(subject, owner, knobs, swept)
-    tokens = count_tokens(receipt.text, model=subject.model)
-    said = count_field_characters(receipt)
-    gone, shortened = dropped_at(swept.thresholds, said)
-    told = {one.pointer for one in swept.thresholds}
-    unsaid = [one for one in _leaves(subject.canonical.to_json(), "") if one not in told]
-    fields = list(_fields(receipt, swept, tokens))
-    return Preview(
+    variant, policy = options.chosen.variant, options.policy
+    measured = _sweep_budgets(source, owner, variant, policy)
+    is_bounded = options.budget is not None and options.budget < measured.whole.tokens
+    if options.budget is not None and is_bounded:
+        limit = find_limit(_limited_writer(source, owner, variant, policy), options.budget, measured)
+        policy = msgspec.structs.replace(policy, characters=limit)
+    receipt = write_receipt(source.canonical, owner, variant, policy)
+    tokens = count_tokens(receipt.text, model=source.model)
+    dropped, shortened = dropped_at(measured.thresholds, count_field_characters(receipt))
+    written = {threshold.pointer for threshold in measured.thresholds}
+    omitted = [pointer for pointer in _scalar_pointers(source.canonical.to_json(), "") if pointer not in written]
+    fields = list(_field_lines(receipt, measured, tokens))
+    return ReceiptPreview(
         variant=variant,
         policy=policy,
         receipt=receipt,
-        window=receipt_window(receipt, Links({}), 0, FIRST_CHARS, spaces=knobs.spaces),
+        window=receipt_window(receipt, Links({}), 0, FIRST_CHARS, spaces=options.spaces),
         tokens=tokens,
-        largest=max(swept.whole.tokens, SMALLEST_BUDGET),
-        is_bounded=knobs.budget is not None and knobs.budget < swept.whole.tokens,
-        roles=tuple(_roles(receipt, tokens)),
-        fields=tuple(fields[:ROWS_SHOWN]),
-        fields_left=max(0, len(fields) - ROWS_SHOWN),
-        gone=len(gone),
+        largest=max(measured.whole.tokens, SMALLEST_BUDGET),
+        is_bounded=is_bounded,
+        roles=tuple(_role_lines(receipt, tokens)),
+        fields=tuple(fields[:FIELDS_SHOWN]),
+        fields_unlisted=max(0, len(fields) - FIELDS_SHOWN),
+        dropped=len(dropped),
         shortened=len(shortened),
-        unsaid=tuple(unsaid[:ROWS_SHOWN]),
-        unsaid_left=max(0, len(unsaid) - ROWS_SHOWN),
-        tried=len(swept.trials),
-        findings=lint(LintInput(canonical=subject.canonical, receipt=receipt, cuts=subject.cuts), owner.lint),
-        compared=_compared(subject, owner, knobs, receipt, variants),
+        omitted=tuple(omitted[:FIELDS_SHOWN]),
+        omitted_unlisted=max(0, len(omitted) - FIELDS_SHOWN),
+        trials=len(measured.trials),
+        findings=lint(LintInput(canonical=source.canonical, receipt=receipt, cuts=source.cuts), owner.lint),
+        difference=_compute_difference(source, owner, options, receipt, variants),
     )
 
 
-def _write(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> Write:
+def _limited_writer(source: PreviewSource, owner: Family, variant: Variant, policy: RenderPolicy) -> Write:
     def write(characters: int) -> Receipt:
         limited = msgspec.structs.replace(policy, characters=characters)
-        return write_limited_receipt(subject.canonical, owner, variant, limited)
+        return write_limited_receipt(source.canonical, owner, variant, limited)
 
     return write
 
 
-def _swept(subject: Subject, owner: Family, variant: Variant, policy: RenderPolicy) -> BudgetSweep:
-    """What a variant writes is decided by its hash, its policy and the envelope."""
-    digest = hashlib.sha256(subject.raw).hexdigest()
+def _sweep_budgets(source: PreviewSource, owner: Family, variant: Variant, policy: RenderPolicy) -> BudgetSweep:
+    """Cached by the variant's hash, its policy and the envelope, which decide every receipt."""
+    digest = hashlib.sha256(source.raw).hexdigest()
     key = f"sweep-{owner.name}-{variant.hash}-{policy.fingerprint}-{digest}"
-    found = cache.get(key)
-    if not isinstance(found, BudgetSweep):
-        write_receipt(
-            subject.canonical, owner, variant, policy
-        )  # one that breaks its policy is told so and goes no further
-        found = sweep(_write(subject, owner, variant, policy), policy.characters)
-        cache.set(key, found, REMEMBERED_FOR)
-    return found
+    measured = cache.get(key)
+    if not isinstance(measured, BudgetSweep):
+        write_receipt(source.canonical, owner, variant, policy)  # a variant that exceeds its policy fails here
+        measured = sweep(_limited_writer(source, owner, variant, policy), policy.characters)
+        cache.set(key, measured, SWEEP_CACHE_SECONDS)
+    return measured
 
 
-def _within(subject: Subject, owner: Family, knobs: Knobs, swept: BudgetSweep) -> tuple[Receipt, RenderPolicy]:
-    policy = knobs.policy
-    if knobs.budget is not None and knobs.budget < swept.whole.tokens:
-        limit = find_limit(_write(subject, owner, knobs.chosen.variant, policy), knobs.budget, swept)
-        policy = msgspec.structs.replace(policy, characters=limit)
-    return write_receipt(subject.canonical, owner, knobs.chosen.variant, policy), policy
-
-
-def _roles(receipt: Receipt, tokens: TokenCount) -> Iterator[RoleLine]:
+def _role_lines(receipt: Receipt, tokens: TokenCount) -> Iterator[RoleLine]:
     texts: dict[str, list[str]] = {}
     for segment in receipt.segments:
         texts.setdefault(segment.role, []).append(segment.text)
-    counts = apportion_tokens(["".join(found) for found in texts.values()], tokens)
-    for (role, found), count in zip(texts.items(), counts, strict=True):
-        yield RoleLine(role=role, characters=sum(map(len, found)), tokens=count)
+    counts = apportion_tokens(["".join(parts) for parts in texts.values()], tokens)
+    for (role, parts), count in zip(texts.items(), counts, strict=True):
+        yield RoleLine(role=role, characters=sum(map(len, parts)), tokens=count)
 
 
-def _fields(receipt: Receipt, swept: BudgetSweep, tokens: TokenCount) -> Iterator[FieldLine]:
-    texts: dict[str, list[str]] = {one.pointer: [] for one in swept.thresholds}
-    own: list[str] = []
+def _field_lines(receipt: Receipt, measured: BudgetSweep, tokens: TokenCount) -> Iterator[FieldLine]:
+    texts: dict[str, list[str]] = {threshold.pointer: [] for threshold in measured.thresholds}
+    unlinked: list[str] = []
     for segment in receipt.segments:
-        texts.get(segment.source.pointer if segment.source else "", own).append(segment.text)
-    counts = apportion_tokens(["".join(found) for found in (*texts.values(), own)], tokens)
-    for fate, found, count in zip(swept.thresholds, texts.values(), counts, strict=False):
-        characters = sum(map(len, found))
+        texts.get(segment.source.pointer if segment.source else "", unlinked).append(segment.text)
+    counts = apportion_tokens(["".join(parts) for parts in (*texts.values(), unlinked)], tokens)
+    for threshold, parts, count in zip(measured.thresholds, texts.values(), counts, strict=False):
+        characters = sum(map(len, parts))
+        is_complete = characters >= threshold.characters
         yield FieldLine(
-            pointer=fate.pointer,
+            pointer=threshold.pointer,
             characters=characters,
-            of=fate.characters,
+            total=threshold.characters,
             tokens=count,
-            whole_from=fate.whole_from,
-            some_from=fate.some_from,
-            state="whole" if characters >= fate.characters else "shortened" if characters else "gone",
+            whole_from=threshold.whole_from,
+            some_from=threshold.some_from,
+            state="complete" if is_complete else "shortened" if characters else "dropped",
         )
 
 
-def _leaves(value: JsonValue, pointer: str) -> Iterator[str]:
-    """Pointers of what says something: no null, no empty text or list."""
+def _scalar_pointers(value: JsonValue, pointer: str) -> Iterator[str]:
+    """Pointers of the values that a receipt could contain: no null, no empty text or list."""
     match value:
         case dict():
             for key, child in value.items():
-                yield from _leaves(child, join(pointer, key))
+                yield from _scalar_pointers(child, join(pointer, key))
         case list():
             for index, child in enumerate(value):
-                yield from _leaves(child, join(pointer, index))
+                yield from _scalar_pointers(child, join(pointer, index))
         case None | "":
             return
         case _:
             yield pointer
 
 
-def _compared(
-    subject: Subject, owner: Family, knobs: Knobs, receipt: Receipt, variants: tuple[OfferedVariant, ...]
-) -> Compared | None:
-    if not knobs.against:
+def _compute_difference(
+    source: PreviewSource,
+    owner: Family,
+    options: PreviewOptions,
+    receipt: Receipt,
+    variants: tuple[OfferedVariant, ...],
+) -> PreviewDifference | None:
+    """The difference to the recorded receipt, or to another variant under its own policy; None where none is wanted."""
+    if not options.against:
         return None
-    try:
-        title, before, tokens = _other(subject, owner, knobs, variants)
-    except RenderFailed as error:
-        return Compared(title=knobs.against, reason=str(error))
-    found = compute_difference(before, receipt.text)
-    page = build_diff_page(found, knobs.view, spaces=knobs.spaces, start=knobs.row, room=DIFF_ROOM)
-    return Compared(title=title, tokens=tokens, page=page)
-
-
-def _other(
-    subject: Subject, owner: Family, knobs: Knobs, variants: tuple[OfferedVariant, ...]
-) -> tuple[str, str, TokenCount | None]:
-    """What is compared with: the recorded receipt, or another variant under its own policy."""
-    if knobs.against == RECORDED and subject.recorded is not None:
-        return "the recorded receipt", subject.recorded, subject.recorded_tokens
-    other = find_variant(variants, knobs.against) or variants[0]
-    text = write_receipt(subject.canonical, owner, other.variant, other.variant.policy).text
-    return other.variant.id, text, count_tokens(text, model=subject.model)
+    if options.against == RECORDED and source.recorded is not None:
+        title, before, tokens = "the recorded receipt", source.recorded, source.recorded_tokens
+    else:
+        other = (find_variant(variants, options.against) or variants[0]).variant
+        try:
+            before = write_receipt(source.canonical, owner, other, other.policy).text
+        except RenderFailed as error:
+            return PreviewDifference(title=options.against, reason=str(error))
+        title, tokens = other.id, count_tokens(before, model=source.model)
+    page = build_diff_page(
+        compute_difference(before, receipt.text),
+        options.view,
+        spaces=options.spaces,
+        start=options.row,
+        room=DIFF_MARKUP_CHARACTERS,
+    )
+    return PreviewDifference(title=title, tokens=tokens, page=page)

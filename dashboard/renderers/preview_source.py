@@ -1,49 +1,65 @@
-"""What a preview writes a receipt of: a recorded call, a bundled sample, or an envelope that was pasted.
+"""What a preview renders: a recorded call, a bundled sample, or an envelope that an operator pasted.
 
     ?call=<id>  ?sample=<name>  ?pasted=<sha256>
 
-Without any of them it is the first sample, so that every family has something to show.
+Without any of them it is a sample, so that every family has something to show. Pasted envelopes are stored under their
+hash, so that the address of a preview holds its whole state; each project keeps its latest ones.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
+import msgspec
+from django.urls import reverse
+
 from dashboard.evidence.call_evidence import surfaces_of
-from dashboard.models import Call, Project, RunFacet
-from dashboard.renderers.preview_pasted import kept, parsed
+from dashboard.models import Call, PastedEnvelope, Project, RunFacet
 from dashboard.variants.render_call import CannotRender, load_canonical, load_cuts
 from envelopes.families.base import Family
 from envelopes.lint.model import Shortened
 from envelopes.pipeline.project import project as to_canonical
-from envelopes.schema.result import CanonicalResult, CompleteOutput
+from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.tokens import TokenCount
-from envelopes.text.untrusted_json import dump_json
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
-NO_LINKS = 0  # of the recorded receipt the text is compared, and nothing else is asked of it
+NO_LINKS = 0  # characters of the recorded receipt to align: its text alone is compared
 RECENT_RUNS = 4
 RECENT_CALLS = 12
+PASTE_BYTES = 256_000
+PASTES_KEPT = 100  # a project
 
 
-class NoSubject(ValueError):
-    """A sentence for the operator; `href` leads to what was meant, where that is known."""
+class NoSource(ValueError):
+    """There is nothing to render; the sentence is for the operator, and `href` leads on where that is known."""
 
     def __init__(self, reason: str, href: str = "") -> None:
         super().__init__(reason)
         self.href = href
 
 
+class InvalidEnvelope(ValueError):
+    """`path` is a JSON path into the pasted text, `line` counts from 1 where the position is known."""
+
+    def __init__(self, reason: str, path: str = "$", line: int | None = None) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.line = line
+
+
 @dataclass(frozen=True, kw_only=True)
-class Subject:
-    """`named` is its part of the address. `recorded` is the text that the model got of a recorded call, if any."""
+class PreviewSource:
+    """`query` is its part of the address. `recorded` is the text that the model got of a recorded call, if any."""
 
     kind: str  # call | sample | pasted
     title: str
-    named: Mapping[str, str]
+    query: Mapping[str, str]
     canonical: CanonicalResult
     call: Call | None = None
     recorded: str | None = None
@@ -56,37 +72,36 @@ class Subject:
         return dump_json(self.canonical.to_json())
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleName:
-    name: str
-    is_current: bool
-
-
-def subject(project: Project, owner: Family, query: Mapping[str, str]) -> Subject:
-    """Raises NoSubject."""
+def load_source(project: Project, owner: Family, query: Mapping[str, str]) -> PreviewSource:
+    """Raises NoSource."""
     if query.get("call"):
-        return of_call(_call(project, query["call"].strip()), owner)
+        return load_call_source(_load_call(project, query["call"].strip()), owner)
     if query.get("pasted"):
-        return _pasted(project, owner, query["pasted"])
-    return _sample(owner, query.get("sample", ""))
+        sha256 = query["pasted"]
+        row = PastedEnvelope.objects.filter(project=project, sha256=sha256).first()
+        if row is None:
+            raise NoSource("This pasted envelope is no longer kept: paste it again.")
+        canonical = parse_envelope(bytes(row.data))
+        return PreviewSource(kind="pasted", title="Pasted envelope", query={"pasted": sha256}, canonical=canonical)
+    return _project_sample(owner, query.get("sample", ""))
 
 
-def of_call(call: Call, owner: Family) -> Subject:
-    """Raises NoSubject for a call of another family, and for one without a readable envelope."""
+def load_call_source(call: Call, owner: Family) -> PreviewSource:
+    """Raises NoSource for a call of another family, and for one without a readable envelope."""
     surfaces = surfaces_of(call, {}, first=NO_LINKS)
     try:
         call_family, canonical = load_canonical(surfaces)
     except CannotRender as error:
-        raise NoSubject(str(error)) from None
+        raise NoSource(str(error)) from None
     if call_family.name != owner.name:
-        raise NoSubject(
+        raise NoSource(
             f"This call is one of the {call_family.name} family, not of {owner.name}.",
-            f"/renderers/{call_family.name}/?call={call.pk}",
+            f"{reverse('renderer-detail', args=[call_family.name])}?call={call.pk}",
         )
-    return Subject(
+    return PreviewSource(
         kind="call",
         title=f"{call.tool}: {call.summary}",
-        named={"call": str(call.pk)},
+        query={"call": str(call.pk)},
         canonical=canonical,
         call=call,
         recorded=surfaces.receipt_text if surfaces.halves.receipt else None,
@@ -96,56 +111,95 @@ def of_call(call: Call, owner: Family) -> Subject:
     )
 
 
-def _call(project: Project, key: str) -> Call:
-    """By the id in its address, or by the agent's own id."""
+def _load_call(project: Project, key: str) -> Call:
+    """The call with that id of ours, or the newest with that id of the agent's. Raises NoSource."""
+    calls = project.calls.with_run_and_source()
     try:
-        found = project.calls.with_run_and_source().filter(pk=UUID(key)).first()
+        call = calls.filter(pk=UUID(key)).first()
     except ValueError:
-        named = project.calls.filter(external_id=key).select_related("run", "source")
-        found = named.order_by("-started_at", "pk").first()
-    if found is None:
-        raise NoSubject("There is no such call in this project: give the id of its address, or the agent's own id.")
-    return found
+        call = calls.filter(external_id=key).order_by("-started_at", "pk").first()
+    if call is None:
+        raise NoSource("There is no such call in this project: give the id of its address, or the agent's own id.")
+    return call
 
 
-def _pasted(project: Project, owner: Family, sha256: str) -> Subject:
-    raw = kept(project, sha256)
-    if raw is None:
-        raise NoSubject("This pasted envelope is no longer kept: paste it again.")
-    return Subject(kind="pasted", title="Pasted envelope", named={"pasted": sha256}, canonical=parsed(raw), model="")
-
-
-def _sample(owner: Family, name: str) -> Subject:
-    found = sample_outputs(owner)
-    if not found:
-        raise NoSubject("This family has no sample: pick a recorded call, or paste an envelope.")
-    name = name or next((one for one in found if one.endswith("/large")), next(iter(found)))
-    if name not in found:
-        raise NoSubject("This family has no such sample.")
-    projection = to_canonical(found[name], owner, owner.projection, MemorySink())
-    return Subject(
+def _project_sample(owner: Family, name: str) -> PreviewSource:
+    samples = name_samples(owner)
+    if not samples:
+        raise NoSource("This family has no sample: pick a recorded call, or paste an envelope.")
+    name = name or next((known for known in samples if known.endswith("/large")), next(iter(samples)))
+    if name not in samples:
+        raise NoSource("This family has no such sample.")
+    projection = to_canonical(samples[name], owner, owner.projection, MemorySink())
+    return PreviewSource(
         kind="sample",
         title=f"Sample {name}",
-        named={"sample": name},
+        query={"sample": name},
         canonical=projection.canonical,
-        cuts=tuple(Shortened(one.pointer, one.cut) for one in projection.cuts),
+        cuts=tuple(Shortened(cut.pointer, cut.cut) for cut in projection.cuts),
     )
 
 
-def sample_outputs(owner: Family) -> dict[str, CompleteOutput]:
+def name_samples(owner: Family) -> dict[str, CompleteOutput]:
     """The gallery by its names, then the family's other samples, numbered by tool."""
-    found = dict(owner.gallery)
-    known = {id(one) for one in found.values()}
-    for one in owner.samples:
-        if id(one) not in known:
-            number = sum(name.rpartition("/")[0] == one.tool_name for name in found) + 1
-            found[f"{one.tool_name}/{number}"] = one
-    return found
+    samples = dict(owner.gallery)
+    known = {id(sample) for sample in samples.values()}
+    for sample in owner.samples:
+        if id(sample) not in known:
+            number = sum(name.rpartition("/")[0] == sample.tool_name for name in samples) + 1
+            samples[f"{sample.tool_name}/{number}"] = sample
+    return samples
 
 
 def recent_calls(project: Project, owner: Family) -> list[Call]:
-    """Of the latest runs that used the family: metadata only, found through the facets' index."""
+    """Calls of the latest runs that used the family. Metadata only; the facets' index finds the runs."""
     facets = RunFacet.objects.filter(project=project, kind="family", value=owner.name).order_by("-sort_at", "-run")
     runs = list(facets.values_list("run", flat=True)[:RECENT_RUNS])
     calls = project.calls.filter(run__in=runs, family=owner.name).order_by("-started_at", "pk")
     return list(calls[:RECENT_CALLS])
+
+
+def store_pasted(project: Project, text: str, *, limit: int = PASTES_KEPT) -> str:
+    """Stores a pasted envelope, deletes the oldest beyond `limit`, and returns its sha256. Raises InvalidEnvelope."""
+    raw = text.strip().encode("utf-8", "surrogatepass")
+    if len(raw) > PASTE_BYTES:
+        raise InvalidEnvelope(f"{len(raw):,} bytes were pasted; at most {PASTE_BYTES:,} are accepted")
+    data = dump_json(parse_envelope(raw).to_json())
+    sha256 = hashlib.sha256(data).hexdigest()
+    pasted = PastedEnvelope.objects.filter(project=project)
+    PastedEnvelope.objects.get_or_create(project=project, sha256=sha256, defaults={"data": data})
+    stale = pasted.order_by("-id").values_list("pk", flat=True)[limit:]
+    pasted.filter(pk__in=list(stale)).delete()
+    return sha256
+
+
+def parse_envelope(raw: bytes) -> CanonicalResult:
+    """Raises InvalidEnvelope with the path of what is wrong."""
+    try:
+        document = parse_json(raw)
+        canonical = CanonicalResult.from_json(document)
+    except Untrusted as error:
+        raise InvalidEnvelope(error.reason, error.path, _find_line(raw, error.reason)) from None
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at ")
+        raise InvalidEnvelope(reason, path.strip("`") or "$") from None
+    except InvalidOutput as error:
+        raise InvalidEnvelope(str(error)) from None
+    for key in document if isinstance(document, dict) else ():
+        if key not in CanonicalResult.__struct_fields__:
+            raise InvalidEnvelope("an envelope has no such member (RFC-021)", f"$.{key}")
+    if not canonical.summary_text:
+        raise InvalidEnvelope("the summary is empty (RFC-027)", "$.summary_text")
+    if len(canonical.summary_text) > SUMMARY_CHARACTERS:
+        raise InvalidEnvelope(f"the summary is longer than {SUMMARY_CHARACTERS} characters (RFC-029)", "$.summary_text")
+    return canonical
+
+
+def _find_line(raw: bytes, reason: str) -> int | None:
+    """The line of the character or byte that the reason of a JSON error names."""
+    position = re.search(r"at (character|byte) (\d+)", reason)
+    if position is None:
+        return None
+    end = int(position[2])
+    before = raw[:end] if position[1] == "byte" else raw.decode("utf-8", "replace")[:end].encode()
+    return before.count(b"\n") + 1

@@ -1,4 +1,4 @@
-"""The page on which a template variant is written, with what it yields for one subject."""
+"""The page on which a template variant is written, with the text that it renders for one source."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dashboard.models import Project, RetiredTemplate, TemplateVariant
-from dashboard.renderers.preview_source import NoSubject, Subject, subject
+from dashboard.renderers.preview_source import NoSource, PreviewSource, load_source
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
+from dashboard.text.params import parse_integer
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.render_call import RenderFailed, write_receipt
 from dashboard.variants.templates import as_variant, load_versions, retired_templates
@@ -19,7 +20,7 @@ from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.text.tokens import TokenCount, count_tokens
 from envelopes.variants.template import TemplateRefused, check_template
 
-BEGINNING = """{{ summary_text | headline }}
+FIRST_TEMPLATE = """{{ summary_text | headline }}
 {% for member in result %}
 {{ member[0] }}: {{ member[1] | json }}{% endfor %}
 {% for artifact in artifacts %}
@@ -29,6 +30,8 @@ BEGINNING = """{{ summary_text | headline }}
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
+    """The fields of the form as they were typed."""
+
     name: str
     title: str
     source: str
@@ -37,8 +40,8 @@ class Draft:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Yielded:
-    """What the template writes for the subject, or why it does not; `line` counts from 1."""
+class DraftOutput:
+    """What the template writes, or the reason why it writes nothing; `line` counts from 1."""
 
     window: ReceiptWindow | None = None
     tokens: TokenCount | None = None
@@ -49,99 +52,92 @@ class Yielded:
 
 @dataclass(frozen=True, kw_only=True)
 class EditorPage:
-    """`shown` is the version whose text stands in the box, None for a new variant; `retired` when it was.
-
-    `about` is the subject that it is tried on, None where there is none.
-    """
+    """`version` is the one whose text is in the box, None for a new variant. `source` is what the draft renders."""
 
     family: Family
     draft: Draft
-    shown: TemplateVariant | None
+    version: TemplateVariant | None
     retired: RetiredTemplate | None
     versions: tuple[TemplateVariant, ...]
-    about: Subject | None
-    yielded: Yielded
+    source: PreviewSource | None
+    output: DraftOutput
     problem: str = ""
     problem_line: int | None = None
 
     @cached_property
     def canonical(self) -> TextChunk | None:
-        """What the template can say: made when it is asked for, as no letter that is typed changes it."""
-        if self.about is None:
+        """What a template can use. Computed when the template asks for it: it stays the same while one types."""
+        if self.source is None:
             return None
-        return json_markup.head(json_markup.pretty(self.about.raw), FIRST_CHARS, "data-pointer")
+        return json_markup.head(json_markup.pretty(self.source.raw), FIRST_CHARS, "data-pointer")
 
 
-def editor_page(
+def load_editor_page(
     project: Project, name: str, template: str, query: Mapping[str, str], draft: Draft | None = None
 ) -> EditorPage:
-    """Raises KeyError for an unknown family, template or version."""
+    """The version of `?version=`, or the latest one. Raises KeyError for an unknown family, template or version."""
     owner = family(name)
-    rows = load_versions(project, owner.name, template) if template else []
-    shown = _version(rows, query.get("version", "")) if template else None
-    draft = draft or _draft(owner, shown)
-    about, missing = _about(project, owner, query)
-    yielded = _yielded(owner, about, draft) if about else Yielded(reason=missing)
-    gone = retired_templates(project).filter(family=owner.name, name=template).select_related("retired_by").first()
+    versions = load_versions(project, owner.name, template) if template else []
+    version = None
+    if template:
+        number = query.get("version", "")
+        version = next((row for row in versions if number in ("", str(row.version))), None)
+        if version is None:
+            raise KeyError(template)
+    if draft is None:
+        draft = _first_draft(owner, version)
+    source = None
+    try:
+        source = load_source(project, owner, query)
+        output = _render_draft(owner, source, draft)
+    except NoSource as missing:
+        output = DraftOutput(reason=str(missing))
+    retired = retired_templates(project).filter(family=owner.name, name=template)
     return EditorPage(
         family=owner,
         draft=draft,
-        shown=shown,
-        retired=gone,
-        versions=tuple(rows),
-        about=about,
-        yielded=yielded,
+        version=version,
+        retired=retired.select_related("retired_by").first(),
+        versions=tuple(versions),
+        source=source,
+        output=output,
     )
 
 
-def _version(rows: list[TemplateVariant], wanted: str) -> TemplateVariant:
-    found = next((row for row in rows if wanted in ("", str(row.version))), None)
-    if found is None:
-        raise KeyError(wanted)
-    return found
-
-
-def _draft(owner: Family, shown: TemplateVariant | None) -> Draft:
-    if shown is None:
+def _first_draft(owner: Family, version: TemplateVariant | None) -> Draft:
+    if version is None:
         ceiling = min(owner.rendering.characters, RECEIPT_CHARACTERS)
-        return Draft(name="", title="", source=BEGINNING, characters=str(ceiling))
-    return Draft(name=shown.name, title=shown.title, source=shown.source, characters=str(shown.characters))
+        return Draft(name="", title="", source=FIRST_TEMPLATE, characters=str(ceiling))
+    return Draft(name=version.name, title=version.title, source=version.source, characters=str(version.characters))
 
 
-def _about(project: Project, owner: Family, query: Mapping[str, str]) -> tuple[Subject | None, str]:
+def _render_draft(owner: Family, source: PreviewSource, draft: Draft) -> DraftOutput:
+    text = draft.source.replace("\r\n", "\n")  # browsers send lines of a textarea with both characters
     try:
-        return subject(project, owner, query), ""
-    except NoSubject as missing:
-        return None, str(missing)
-
-
-def _yielded(owner: Family, about: Subject, draft: Draft) -> Yielded:
-    source = draft.source.replace("\r\n", "\n")
-    try:
-        check_template(source)
+        check_template(text)
     except TemplateRefused as refused:
-        return Yielded(reason=f"{refused.reason}.", line=refused.line)
-    ceiling = int(draft.characters) if draft.characters.isdigit() and len(draft.characters) < 6 else 0
+        return DraftOutput(reason=f"{refused.reason}.", line=refused.line)
+    ceiling = parse_integer(draft.characters, least=1) or RECEIPT_CHARACTERS
     row = TemplateVariant(
         family=owner.name,
         name="draft",
         version=0,
         title="Draft",
-        source=source,
-        characters=min(ceiling or RECEIPT_CHARACTERS, RECEIPT_CHARACTERS),
+        source=text,
+        characters=min(ceiling, RECEIPT_CHARACTERS),
         head_share=owner.rendering.head_share,
         cut_at=owner.rendering.cut_at,
     )
     variant = as_variant(row)
     try:
-        receipt = write_receipt(about.canonical, owner, variant, variant.policy)
+        receipt = write_receipt(source.canonical, owner, variant, variant.policy)
     except RenderFailed as failed:
         cause = failed.__cause__
-        line = cause.line if isinstance(cause, TemplateRefused) else None
-        reason = f"{cause.reason}." if isinstance(cause, TemplateRefused) else str(failed)
-        return Yielded(reason=reason, line=line)
-    return Yielded(
+        if isinstance(cause, TemplateRefused):
+            return DraftOutput(reason=f"{cause.reason}.", line=cause.line)
+        return DraftOutput(reason=str(failed))
+    return DraftOutput(
         window=receipt_window(receipt, Links({}), 0, FIRST_CHARS),
-        tokens=count_tokens(receipt.text, model=about.model),
+        tokens=count_tokens(receipt.text, model=source.model),
         characters=len(receipt.text),
     )

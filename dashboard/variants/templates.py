@@ -97,7 +97,7 @@ def retired_templates(project: Project) -> QuerySet[RetiredTemplate]:
     return project.retired_templates.order_by("family", "name")
 
 
-def retire(project: Project, family: str, name: str, by: User) -> None:
+def retire_template(project: Project, family: str, name: str, by: User) -> None:
     """Takes the template out of every choice. Its versions stay, for comparisons and addresses that name them."""
     RetiredTemplate.objects.get_or_create(project=project, family=family, name=name, defaults={"retired_by": by})
 

@@ -1,4 +1,4 @@
-"""Variants that operators write: the editor, its live preview, and the saving of a version."""
+"""The pages of template variants: the editor with its live output, saving a version, and retiring a template."""
 
 from __future__ import annotations
 
@@ -12,57 +12,54 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.renderers.variant_editor import Draft, EditorPage, editor_page
-from dashboard.variants.templates import TemplateNotSaved, bring_back, load_versions, save_version
-from dashboard.variants.templates import retire as set_aside
+from dashboard.renderers.variant_editor import Draft, EditorPage, load_editor_page
+from dashboard.variants.templates import TemplateNotSaved, bring_back, load_versions, retire_template, save_version
 from dashboard.views.rendering import render_page
 
 UNPROCESSABLE = 422
 NOT_THERE = "There is no such family, template or version."
+SOURCES = ("call", "sample", "pasted")  # parameters of the address that name what the draft renders
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def editor(request: OperatorRequest, name: str, template: str = "") -> HttpResponse:
-    """A post shows what the draft yields; with `save` it becomes a version."""
+    """A post shows the output of the draft; with `save` it stores a version."""
+    draft = None
     if request.method == "POST":
         _require_operator(request)
-    draft = _draft(request, template) if request.method == "POST" else None
+        form = request.POST
+        draft = Draft(
+            name=template or form.get("name", "").strip(),
+            title=form.get("title", ""),
+            source=form.get("source", ""),
+            characters=form.get("characters", "").strip(),
+            note=form.get("note", ""),
+        )
     try:
-        page = editor_page(request.project, name, template, request.GET.dict(), draft)
+        page = load_editor_page(request.project, name, template, request.GET, draft)
     except KeyError:
         raise Http404(NOT_THERE) from None
     if draft is not None and "save" in request.POST:
         return _save(request, page, draft)
-    return render_page(request, "renderers/template.html", {"page": page}, partial="yielded")
+    return render_page(request, "renderers/template.html", {"page": page}, partial="output")
 
 
 @require_POST
 def retire(request: OperatorRequest, name: str, template: str) -> HttpResponse:
-    """Out of the lists of choice, or with `back` into them again. The answer is the template's page."""
+    """Retires a template, or with `back` offers it again, and redirects to its page."""
     _require_operator(request)
     if not load_versions(request.project, name, template):
         raise Http404(NOT_THERE)
     if "back" in request.POST:
         bring_back(request.project, name, template)
     else:
-        set_aside(request.project, name, template, request.user)
+        retire_template(request.project, name, template, request.user)
     return redirect("template-detail", name, template)
 
 
 def _require_operator(request: OperatorRequest) -> None:
     if not request.membership.may_write:
         raise PermissionDenied("You may look at this project, but not keep anything in it.")
-
-
-def _draft(request: OperatorRequest, template: str) -> Draft:
-    said = request.POST
-    return Draft(
-        name=template or said.get("name", "").strip(),
-        title=said.get("title", ""),
-        source=said.get("source", ""),
-        characters=said.get("characters", "").strip(),
-        note=said.get("note", ""),
-    )
 
 
 def _save(request: OperatorRequest, page: EditorPage, draft: Draft) -> HttpResponse:
@@ -77,9 +74,9 @@ def _save(request: OperatorRequest, page: EditorPage, draft: Draft) -> HttpRespo
             characters=draft.characters,
             note=draft.note,
         )
-    except TemplateNotSaved as refused:
-        told = replace(page, problem=str(refused), problem_line=refused.line)
-        return render(request, "renderers/template.html", {"page": told}, status=UNPROCESSABLE)
-    kept = {key: request.GET.get(key, "") for key in ("call", "sample", "pasted") if key in request.GET}
-    query = urlencode({**kept, "variant": row.name})
+    except TemplateNotSaved as refusal:
+        refused = replace(page, problem=str(refusal), problem_line=refusal.line)
+        return render(request, "renderers/template.html", {"page": refused}, status=UNPROCESSABLE)
+    source = {name: request.GET[name] for name in SOURCES if name in request.GET}
+    query = urlencode({**source, "variant": row.name})
     return redirect(f"{reverse('renderer-detail', args=[page.family.name])}?{query}")

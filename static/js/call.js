@@ -304,7 +304,7 @@ document.addEventListener("input", (event) => {
 /* What a key has opened is what the next key means: the first field or link in it. */
 document.addEventListener("toggle", (event) => {
   const drop = event.target;
-  if (!drop.open || !drop.matches(".subject") || drop.contains(document.activeElement)) return;
+  if (!drop.open || !drop.matches(".source-menu") || drop.contains(document.activeElement)) return;
   drop.querySelector(":scope > .panel :is(input:not([type=hidden]), textarea, a)")?.focus();
 }, { capture: true });
 

@@ -31,7 +31,7 @@ def test_fields_fall_out_while_the_budget_is_dragged(
     operator_page: Page, project: Project, troubles: list[str]
 ) -> None:
     operator_page.goto("/renderers/command/?sample=ExecCommand/large&variant=canonical_json")
-    told = operator_page.locator("#told")
+    told = operator_page.locator("#field-budget")
     expect(told).to_contain_text("fields stand whole")
     handle = operator_page.locator("#budget").bounding_box()
     assert handle is not None
@@ -65,7 +65,7 @@ def test_the_last_of_many_quick_turns_is_the_one_that_is_shown(operator_page: Pa
     }""")
     expect(operator_page.locator("output[for=budget]")).to_have_text("101")
     expect(operator_page).to_have_url(re.compile(r"budget=101\b"))
-    expect(operator_page.locator("#told")).to_contain_text("gone")
+    expect(operator_page.locator("#field-budget")).to_contain_text("gone")
 
 
 def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Project, troubles: list[str]) -> None:
@@ -78,7 +78,7 @@ def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Proje
     expect(operator_page).to_have_url(re.compile("/renderers/command/"))
     operator_page.get_by_role("radio", name="receipt 1").focus()
     operator_page.keyboard.press("ArrowRight")
-    expect(operator_page.locator("#written")).to_contain_text("command/tail_first")
+    expect(operator_page.locator("#variant-text")).to_contain_text("command/tail_first")
     expect(operator_page.get_by_role("radio", name="tail_first 2")).to_be_focused()  # and so on from there
     operator_page.keyboard.press("b")
     said = operator_page.locator("output[for=budget]")
@@ -86,7 +86,7 @@ def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Proje
     operator_page.keyboard.press("PageDown")
     expect(said).not_to_have_text(whole)
     operator_page.keyboard.press("s")  # a slider takes no letters
-    expect(operator_page.locator("#written .mark-space").first).to_be_visible()
+    expect(operator_page.locator("#variant-text .mark-space").first).to_be_visible()
 
 
 def test_a_key_shows_what_a_variant_would_have_said_and_the_same_key_or_escape_goes_back(
@@ -147,15 +147,15 @@ def write_a_template(page: Page, troubles: list[str]) -> None:
     page.goto("/renderers/command/templates/?sample=ExecCommand/large")
     page.get_by_label("Name").fill("terse")
     page.get_by_label("Template, in Liquid").fill("{{ summary_text }}\n{{ nothing }}")
-    expect(page.locator("#yielded")).to_contain_text("Line 2: there is no 'nothing'")
-    page.locator("#yielded").get_by_role("link", name="Line 2").click()
+    expect(page.locator("#draft-output")).to_contain_text("Line 2: there is no 'nothing'")
+    page.locator("#draft-output").get_by_role("link", name="Line 2").click()
     marked = "box => box.value.slice(box.selectionStart, box.selectionEnd)"
     assert page.get_by_label("Template, in Liquid").evaluate(marked) == "{{ nothing }}"
     page.get_by_role("button", name="Save as a new version").click()
     expect(page.get_by_role("alert")).to_contain_text("Not saved. Line 2")
     troubles[:] = [one for one in troubles if "422" not in one]  # which the browser tells of as an error
     page.get_by_label("Template, in Liquid").fill(MENDED)
-    expect(page.locator("#yielded")).to_contain_text("showing last 5 of")
+    expect(page.locator("#draft-output")).to_contain_text("showing last 5 of")
     page.get_by_role("button", name="Save as a new version").click()
     page.wait_for_url("**/renderers/command/?*variant=terse")
 

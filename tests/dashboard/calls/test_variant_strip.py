@@ -74,7 +74,7 @@ def test_a_cell_leads_to_its_preview_of_this_call(client: Client, run: Run) -> N
 
 def test_the_strip_is_a_page_of_its_own_without_javascript(client: Client, run: Run) -> None:
     html = client.get(f"/calls/{bash(run, 'hello').pk}/variants/").content.decode()
-    assert "What would the model have got instead?" in html
+    assert "The text of each variant of the family, in numbers" in html
     assert len(cells(html)) == len(NAMES)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
 from dashboard.variants.templates import latest_by_family
 from dashboard.variants.variant_list import find_variant, offered_by_family, offered_variants
 from envelopes.families.registry import family
-from tests.dashboard.calls.test_call_page import bash, receipt_of
+from tests.dashboard.calls.test_call_page import bash
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import Page, parse_page
 
 EDITOR = "/renderers/command/templates/"
 PAGE = "/renderers/command/"
@@ -35,43 +34,47 @@ def save(client: Client, source: str, name: str = "terse", at: str = EDITOR, **f
     return client.post(at, form)
 
 
-def words(response: Any) -> str:
-    return unescape(" ".join(text_of(response.content.decode()).split()))
+def load(client: Client, address: str) -> Page:
+    return parse_page(client.get(address))
+
+
+def receipt_text(page: Page) -> str:
+    return "".join(text.exact for text in page.select("[data-half=receipt] pre[data-exact]"))
 
 
 def test_a_template_becomes_a_variant_of_its_family(client: Client, run: Run) -> None:
     call = bash(run, "hello\nworld\n")
     response = save(client, "It said:\n{{ result.stdout_preview }}", at=f"{EDITOR}?call={call.pk}")
     assert response["Location"] == f"{PAGE}?call={call.pk}&variant=terse"
-    html = client.get(response["Location"]).content.decode()
-    assert receipt_of(html).replace("\r", "") == "It said:\nhello\nworld\n"
-    assert 'data-pointer="/result/stdout_preview" data-at="0-12">hello' in html
-    assert "template/command/terse version 1" in unescape(" ".join(text_of(html).split()))
-    assert "template" not in client.get("/renderers/file/").content.decode().partition("data-variants")[2][:3000]
-    assert "terse" in client.get(f"/calls/{call.pk}/variants/").content.decode()
+    page = load(client, response["Location"])
+    assert receipt_text(page).replace("\r", "") == "It said:\nhello\nworld\n"
+    linked = page.select_one('#variant-text [data-pointer="/result/stdout_preview"]')
+    assert (linked["data-at"], linked.text[:5]) == ("0-12", "hello")
+    assert "template/command/terse version 1" in page.text
+    assert "template" not in load(client, "/renderers/file/").by_role("radiogroup", "Variant").html
+    assert load(client, f"/calls/{call.pk}/variants/").has("[data-variant=terse]")
 
 
 def test_a_draft_is_shown_while_it_is_written_and_nothing_is_kept(client: Client, run: Run) -> None:
     form = {"source": "{{ status }}!", "characters": "4000"}
-    html = client.post(f"{EDITOR}?sample=ExecCommand/success", form, headers={"HX-Request": "true"}).content.decode()
-    assert receipt_of(html) == "success!"
-    assert "<html" not in html
+    response = client.post(f"{EDITOR}?sample=ExecCommand/success", form, headers={"HX-Request": "true"})
+    page = parse_page(response)
+    assert receipt_text(page) == "success!"
+    assert "<html" not in page.markup
     assert not TemplateVariant.objects.exists()
 
 
 def test_the_editor_begins_with_a_template_that_writes_something(client: Client, run: Run) -> None:
-    html = client.get(f"{EDITOR}?sample=ExecCommand/success").content.decode()
-    assert "exit_status: 0" in receipt_of(html)
+    assert "exit_status: 0" in receipt_text(load(client, f"{EDITOR}?sample=ExecCommand/success"))
 
 
 def test_the_editor_shows_what_the_template_sees_and_leads_to_the_line_that_is_wrong(client: Client, run: Run) -> None:
     address = f"{EDITOR}?sample=ExecCommand/success"
-    seen = client.get(address).content.decode().partition("What the template sees")[2]
-    assert 'data-pointer="/result/exit_status"' in seen
+    assert load(client, address).has('[data-half=canonical] [data-pointer="/result/exit_status"]')
     form = {"source": "one\n{{ nothing }}", "characters": "4000"}
-    draft = client.post(address, form, headers={"HX-Request": "true"}).content.decode()
-    assert '<a href="#source" data-line="2"' in draft
-    assert "What the template sees" not in draft, "no letter that is typed changes it"
+    draft = parse_page(client.post(address, form, headers={"HX-Request": "true"}))
+    assert draft.by_role("link", "Line 2")["data-line"] == "2"
+    assert not draft.has("[data-half=canonical]"), "no letter that is typed changes it"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_what_is_wrong_in_a_template_is_told_with_its_line(
     client: Client, run: Run, source: str, sentence: str
 ) -> None:
     form = {"source": source, "characters": "4000"}
-    assert sentence in words(client.post(f"{EDITOR}?sample=ExecCommand/success", form))
+    assert sentence in parse_page(client.post(f"{EDITOR}?sample=ExecCommand/success", form)).text
 
 
 @pytest.mark.parametrize(
@@ -106,8 +109,9 @@ def test_what_cannot_be_saved_says_why_and_stays_in_the_box(
 ) -> None:
     response = save(client, **({"source": "{{ status }} kept"} | fields))
     assert response.status_code == 422
-    assert sentence in words(response)
-    assert fields.get("source", "{{ status }} kept") in unescape(response.content.decode())
+    page = parse_page(response)
+    assert sentence in page.by_role("alert").text
+    assert fields.get("source", "{{ status }} kept") in page.by_id("source").exact
     assert not TemplateVariant.objects.exists()
 
 
@@ -116,15 +120,15 @@ def test_a_new_version_leaves_the_old_one_as_it_was(client: Client, run: Run, pr
     before = find_variant(offered_variants(project, family("command")), "terse")
     save(client, "second {{ status }}", at=f"{EDITOR}terse/", note="says second")
     address = f"{PAGE}?sample=ExecCommand/success&against=none&variant="
-    shown = {key: receipt_of(client.get(address + key).content.decode()) for key in ("terse", "terse@1", "terse@2")}
+    shown = {key: receipt_text(load(client, address + key)) for key in ("terse", "terse@1", "terse@2")}
     assert shown == {"terse": "second success", "terse@1": "first success", "terse@2": "second success"}
     after = find_variant(offered_variants(project, family("command"), also=["terse@1"]), "terse@1")
     assert before is not None
     assert after is not None
     assert after.variant.hash == before.variant.hash
-    html = client.get(f"{EDITOR}terse/?version=1").content.decode()
-    assert "first {{ status }}" in html
-    assert "says second" in html
+    page = load(client, f"{EDITOR}terse/?version=1")
+    assert page.by_id("source").text == "first {{ status }}"
+    assert "says second" in page.by_role("region", "Versions").text
 
 
 def test_the_same_text_again_is_no_new_version(client: Client, run: Run) -> None:
@@ -153,7 +157,7 @@ def test_a_template_of_another_project_is_not_there(client: Client, run: Run) ->
     save(client, "{{ status }}")
     client.force_login(create_user("vera", project=create_project("other")))
     assert client.get(f"{EDITOR}terse/").status_code == 404
-    assert "no such variant" in words(client.get(f"{PAGE}?variant=terse"))
+    assert "variant=terse is not a variant of this family" in load(client, f"{PAGE}?variant=terse").text
 
 
 RETIRE = f"{EDITOR}terse/retire/"
@@ -163,17 +167,17 @@ def test_a_retired_template_is_offered_nowhere_and_comes_back(client: Client, ru
     call = bash(run, "hello")
     save(client, "{{ status }}")
     lists = (PAGE, f"/calls/{call.pk}/", f"/calls/{call.pk}/variants/", "/comparisons/new/", "/renderers/")
-    assert all(">terse<" in client.get(one).content.decode() for one in lists)
+    assert all(load(client, address).all_by_text("terse", exact=True) for address in lists)
     assert client.post(RETIRE)["Location"] == f"{EDITOR}terse/"
-    for one in lists[:-1]:
-        assert "terse" not in client.get(one).content.decode(), one
-    assert "retired: terse" in words(client.get("/renderers/"))
+    for address in lists[:-1]:
+        assert "terse" not in load(client, address).markup, address
+    assert "retired: terse" in load(client, "/renderers/").text
     assert not latest_by_family(project)
-    assert "by olga: no list offers it." in words(client.get(f"{EDITOR}terse/"))
+    assert "by olga: it is no longer offered." in load(client, f"{EDITOR}terse/").text
     client.post(RETIRE)  # once more changes nothing
     assert client.post(RETIRE, {"back": "1"}).status_code == 302
-    assert all(">terse<" in client.get(one).content.decode() for one in lists)
-    assert "retired" not in words(client.get("/renderers/"))
+    assert all(load(client, address).all_by_text("terse", exact=True) for address in lists)
+    assert "retired" not in load(client, "/renderers/").text
 
 
 def test_what_names_a_retired_template_still_shows_its_text(client: Client, run: Run, project: Project) -> None:
@@ -183,11 +187,11 @@ def test_what_names_a_retired_template_still_shows_its_text(client: Client, run:
     client.post(RETIRE)
     for key, text in (("terse", "second success"), ("terse@1", "first success")):
         address = f"{PAGE}?sample=ExecCommand/success&against=none&variant={key}"
-        assert receipt_of(client.get(address).content.decode()) == text
-        assert f"What {key} would have said" in words(client.get(f"/calls/{call.pk}/?right=variant-{key}"))
-    rows = offered_by_family(project, also=["terse", "receipt"])
-    assert [one.key for one in rows["command"]].count("terse") == 1
-    assert "terse" not in [one.key for one in rows["file"]]
+        assert receipt_text(load(client, address)) == text
+        assert f"What {key} would have said" in load(client, f"/calls/{call.pk}/?right=variant-{key}").text
+    offers = offered_by_family(project, also=["terse", "receipt"])
+    assert [offer.key for offer in offers["command"]].count("terse") == 1
+    assert "terse" not in [offer.key for offer in offers["file"]]
 
 
 def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
@@ -198,10 +202,10 @@ def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
     comparison, _ = compared(project, ["receipt", "terse"])
     lifecycle.pin(comparison, is_pinned=True)
     addresses = (f"/comparisons/{comparison.pk}/", f"/comparisons/{comparison.pk}/calls/{call.pk}/")
-    before = [words(client.get(one)) for one in addresses]
+    before = [load(client, address).text for address in addresses]
     assert "It said hello" in before[1]
     client.post(RETIRE)
-    assert [words(client.get(one)) for one in addresses] == before
+    assert [load(client, address).text for address in addresses] == before
     assert check_all(project).drifted == ()
 
 
@@ -217,7 +221,7 @@ def test_only_an_operator_of_the_project_retires(client: Client, run: Run, proje
     save(client, "{{ status }}")
     client.force_login(create_user("vera", project=project, role="viewer"))
     assert client.post(RETIRE).status_code == 403
-    assert 'form="retire"' not in client.get(f"{EDITOR}terse/").content.decode()
+    assert not load(client, f"{EDITOR}terse/").has("[form=retire]")
     client.force_login(create_user("charlie", project=create_project("other")))
     assert client.post(RETIRE).status_code == 404
     assert client.get(RETIRE).status_code == 405
@@ -226,11 +230,12 @@ def test_only_an_operator_of_the_project_retires(client: Client, run: Run, proje
 
 def test_a_template_that_is_looked_at_leads_to_its_text_and_its_versions(client: Client, run: Run) -> None:
     save(client, "{{ status }}")
-    html = client.get(f"{PAGE}?sample=ExecCommand/success&variant=terse").content.decode()
-    assert f'href="{EDITOR}terse/?sample=ExecCommand%2Fsuccess" data-hotkey="click" data-key="h"' in html
-    assert f'href="{EDITOR}terse/' not in client.get(f"{PAGE}?sample=ExecCommand/success").content.decode()
+    link = load(client, f"{PAGE}?sample=ExecCommand/success&variant=terse").by_role("link", "template and versions")
+    assert (link["href"], link["data-key"]) == (f"{EDITOR}terse/?sample=ExecCommand%2Fsuccess", "h")
+    assert not load(client, f"{PAGE}?sample=ExecCommand/success").has(f'[href^="{EDITOR}terse/"]')
 
 
 def test_hostile_text_in_a_template_is_text(client: Client, run: Run) -> None:
-    html = save(client, "</textarea><script>alert(1)</script>{{ nothing }}").content.decode()
-    assert "<script>alert" not in html
+    page = parse_page(save(client, "</textarea><script>alert(1)</script>{{ nothing }}"))
+    assert "</textarea><script>alert(1)</script>" in page.by_id("source").exact
+    assert not [script for script in page.select("script") if "alert" in script.exact]
