@@ -113,7 +113,6 @@ TEMPLATES: list[dict[str, Any]] = [
             "builtins": [
                 "template_partials.templatetags.partials",
                 "dashboard.templatetags.markup",
-                "dashboard.templatetags.pieces",
             ],
         },
     }

@@ -23,7 +23,7 @@ from dashboard.artifacts.tail import TAIL_MODES, TailUpdate, can_follow, start_t
 from dashboard.artifacts.view_modes import ViewMode, pick_mode, view_modes
 from dashboard.artifacts.visible_lines import UnseenLines, VisibleLines, find_visible_lines
 from dashboard.artifacts.window import ArtifactWindow, WindowMarks, load_window, table_header
-from dashboard.evidence.fidelity import of_receipt
+from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Artifact, Call
 from dashboard.text.images import LONGEST_END, ImageHeader, read_image_header
 from dashboard.text.params import Params
@@ -111,7 +111,7 @@ def artifact_page(artifact: Artifact, params: Params) -> ArtifactPage:
     return ArtifactPage(
         artifact=artifact,
         call=artifact.call,
-        got=of_receipt(artifact.call.receipt_fidelity).got,
+        got=receipt_fidelity(artifact.call.receipt_fidelity).got,
         listing=list_call_artifacts(artifact, view.modes[0] if view else absence),
         duplicates=tuple(duplicates[:DUPLICATES]),
         has_more_duplicates=len(duplicates) > DUPLICATES,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.location import Location
-from dashboard.evidence.call_evidence import Surfaces, surfaces_of
+from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Artifact
 from envelopes.alignment.spans import Span, find_cut, match_excerpt, whole_cut
 from envelopes.schema.receipt import Receipt
@@ -92,7 +92,7 @@ def find_visible_lines(
 ) -> VisibleLines | None:
     """None where the receipt does not show it, or while the lines are still being counted."""
     chosen = {"result": str(artifact.observation_id)} if artifact.observation_id else {}
-    evidence = surfaces_of(artifact.call, chosen)
+    evidence = load_evidence(artifact.call, chosen)
     if artifact.observation_id is not None:
         return _find_in_field(artifact, evidence, content)
     receipt_size = len(evidence.content or b"")
@@ -102,7 +102,7 @@ def find_visible_lines(
     return _find_in_file(_receipt_text(evidence), content, ends)
 
 
-def _find_in_field(artifact: Artifact, evidence: Surfaces, content: Content) -> VisibleLines | None:
+def _find_in_field(artifact: Artifact, evidence: CallEvidence, content: Content) -> VisibleLines | None:
     receipt = evidence.halves.receipt
     outputs = evidence.halves.outputs
     cut = next((output.cut for output in outputs if output.field.pointer == artifact.pointer), None)
@@ -119,7 +119,7 @@ def _find_in_field(artifact: Artifact, evidence: Surfaces, content: Content) -> 
     return VisibleLines(cut=cut, partial_line=partial.line, partial_end=end, partial_size=end - start)
 
 
-def _receipt_text(evidence: Surfaces) -> str:
+def _receipt_text(evidence: CallEvidence) -> str:
     """The text of a receipt. Of a receipt in parts it is their joined text, which is found only where it is one run."""
     try:
         recorded = json.loads(evidence.content or b"null")

@@ -21,8 +21,8 @@ from dashboard.calls.panes import (
     recorded_pane,
 )
 from dashboard.calls.stages import Rail, rail
-from dashboard.evidence.call_evidence import Surfaces, surfaces_of
-from dashboard.evidence.fidelity import Fidelity, of_receipt
+from dashboard.evidence.call_evidence import CallEvidence, load_evidence
+from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, lint_pane, lint_reach
 from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run
@@ -112,11 +112,11 @@ class CallPage:
 
 def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     reach = lint_reach(query)
-    surfaces = surfaces_of(call, query, first=reach)
+    surfaces = load_evidence(call, query, first=reach)
     artifacts = artifact_summaries(call)
     missing = {artifact.artifact.path for artifact in artifacts if artifact.is_lost}
     receipt = receipt_pane(surfaces, spaces="spaces" in query)
-    fidelity = receipt.fidelity if receipt else of_receipt("absent")
+    fidelity = receipt.fidelity if receipt else receipt_fidelity("absent")
     shows_recorded = query.get("left") == "recorded" and surfaces.result is not None
     way = rail(surfaces, query)
     variant = load_variant_pane(project, surfaces, query)
@@ -178,7 +178,7 @@ def _timing(call: Call) -> Timing:
     )
 
 
-def _failure(surfaces: Surfaces) -> Failure | None:
+def _failure(surfaces: CallEvidence) -> Failure | None:
     """Of the envelope as it is stored, which need not be one of today's."""
     canonical = parse_json(surfaces.canonical) if b'"error"' in surfaces.canonical else None
     error = canonical.get("error") if isinstance(canonical, dict) else None
@@ -202,12 +202,12 @@ def _flag_note(call: Call) -> str:
     return "The source flags this call as no error, yet what it recorded is one."
 
 
-def _superseded(surfaces: Surfaces) -> RecordedReceipt | None:
+def _superseded(surfaces: CallEvidence) -> RecordedReceipt | None:
     shown = surfaces.receipt
     return shown if shown is not None and shown.superseded_line is not None else None
 
 
-def _receipt_options(surfaces: Surfaces) -> tuple[Option, ...]:
+def _receipt_options(surfaces: CallEvidence) -> tuple[Option, ...]:
     """All receipts that the model got in turn; empty when there was only one."""
     if len(surfaces.receipts) < 2:
         return ()
@@ -225,7 +225,7 @@ def _receipt_options(surfaces: Surfaces) -> tuple[Option, ...]:
     )
 
 
-def _others(surfaces: Surfaces) -> dict[str, tuple[Option, ...]]:
+def _others(surfaces: CallEvidence) -> dict[str, tuple[Option, ...]]:
     """Surfaces of which sources said different things; receipts that followed each other are no such thing."""
     in_turn = {one.observation_id for one in surfaces.receipts if one.seq > 1}
     found = {}

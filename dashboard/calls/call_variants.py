@@ -16,7 +16,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from dashboard.calls.panes import Size
-from dashboard.evidence.call_evidence import Surfaces, surfaces_of, utf8_length
+from dashboard.evidence.call_evidence import CallEvidence, load_evidence, utf8_length
 from dashboard.evidence.lint_findings import FINDINGS_SHOWN, FindingLine, finding_line
 from dashboard.models import Call, Project
 from dashboard.text.chunks import FIRST_CHARS
@@ -135,7 +135,7 @@ def requested_variant(query: Mapping[str, str]) -> str:
     return right.removeprefix(RIGHT) if right.startswith(RIGHT) else ""
 
 
-def load_variant_keys(project: Project, surfaces: Surfaces, query: QueryDict) -> tuple[VariantKey, ...]:
+def load_variant_keys(project: Project, surfaces: CallEvidence, query: QueryDict) -> tuple[VariantKey, ...]:
     """Empty for a call of a family that is not installed."""
     try:
         owner = load_family(surfaces)
@@ -166,7 +166,7 @@ def _preview_address(call: Call, owner: Family, key: str) -> str:
     return f"{reverse('renderer-detail', args=[owner.name])}?{urlencode({'call': str(call.pk), 'variant': key})}"
 
 
-def load_variant_pane(project: Project, surfaces: Surfaces, query: QueryDict) -> VariantPane | None:
+def load_variant_pane(project: Project, surfaces: CallEvidence, query: QueryDict) -> VariantPane | None:
     """None where the address names no variant."""
     key = requested_variant(query)
     if not key:
@@ -192,7 +192,7 @@ def load_variant_pane(project: Project, surfaces: Surfaces, query: QueryDict) ->
 
 
 def _render_text(
-    surfaces: Surfaces, owner: Family, canonical: CanonicalResult, variant: Variant, *, spaces: bool
+    surfaces: CallEvidence, owner: Family, canonical: CanonicalResult, variant: Variant, *, spaces: bool
 ) -> VariantText:
     """Raises RenderFailed."""
     receipt = write_receipt(canonical, owner, variant, variant.policy)
@@ -218,7 +218,7 @@ def load_variant_strip(project: Project, call: Call, query: QueryDict) -> Varian
 
     The page loads the strip when it scrolls into view: it costs more than the rest of a first screen.
     """
-    surfaces = surfaces_of(call, {}, first=NO_LINKS)
+    surfaces = load_evidence(call, {}, first=NO_LINKS)
     try:
         owner, canonical = load_canonical(surfaces)
     except CannotRender as error:

@@ -11,41 +11,41 @@ from collections.abc import Callable
 
 from dashboard.calls import stages as call_rail
 from dashboard.calls.panes import half_text
-from dashboard.evidence.call_evidence import Surfaces
+from dashboard.evidence.call_evidence import CallEvidence
 from envelopes.text.untrusted_json import visible
 
-Form = tuple[str, Callable[[Surfaces], str | None]]  # content type, text
+Form = tuple[str, Callable[[CallEvidence], str | None]]  # content type, text
 
 _FENCE = re.compile(r"^[ \t]*(`{3,})", re.MULTILINE)
 
 
-def copied(surfaces: Surfaces, form: str, *, only_receipt: bool) -> tuple[str, str] | None:
+def copied(surfaces: CallEvidence, form: str, *, only_receipt: bool) -> tuple[str, str] | None:
     """Content type and text; None for a form that does not exist, for every call or for this one."""
     found = (RECEIPT_FORMS if only_receipt else CALL_FORMS).get(form)
     text = found[1](surfaces) if found else None
     return None if found is None or text is None else (found[0], visible(text))
 
 
-def _receipt_text(surfaces: Surfaces) -> str:
+def _receipt_text(surfaces: CallEvidence) -> str:
     return half_text(surfaces, "receipt")
 
 
-def _receipt_json(surfaces: Surfaces) -> str:
+def _receipt_json(surfaces: CallEvidence) -> str:
     return (surfaces.content or b"null").decode()
 
 
-def _receipt_markdown(surfaces: Surfaces) -> str:
+def _receipt_markdown(surfaces: CallEvidence) -> str:
     return _fenced(half_text(surfaces, "receipt"), "text")
 
 
-def _call_text(surfaces: Surfaces) -> str:
+def _call_text(surfaces: CallEvidence) -> str:
     blocks = [_title(surfaces)]
     for title, text in _blocks(surfaces):
         blocks.append(f"--- {title} ---\n{text}")
     return "\n\n".join(blocks) + "\n"
 
 
-def _call_markdown(surfaces: Surfaces) -> str:
+def _call_markdown(surfaces: CallEvidence) -> str:
     languages = ("json", "json", "text")
     blocks = [f"# {_title(surfaces)}"]
     for (title, text), language in zip(_blocks(surfaces), languages, strict=True):
@@ -53,7 +53,7 @@ def _call_markdown(surfaces: Surfaces) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _call_json(surfaces: Surfaces) -> str:
+def _call_json(surfaces: CallEvidence) -> str:
     """Recorded values are spliced in as their own bytes, so that 1.00 stays 1.00."""
     call = surfaces.call
     recorded = {
@@ -67,12 +67,12 @@ def _call_json(surfaces: Surfaces) -> str:
     return "{" + ",".join(members) + "}\n"
 
 
-def _title(surfaces: Surfaces) -> str:
+def _title(surfaces: CallEvidence) -> str:
     call = surfaces.call
     return " · ".join(part for part in (call.tool, call.status, call.summary, call.external_id) if part)
 
 
-def _blocks(surfaces: Surfaces) -> list[tuple[str, str]]:
+def _blocks(surfaces: CallEvidence) -> list[tuple[str, str]]:
     receipt = half_text(surfaces, "receipt") if surfaces.halves.receipt else "(no receipt was recorded)"
     return [
         ("arguments", half_text(surfaces, "args")),

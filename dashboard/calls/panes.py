@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from dashboard.evidence.call_evidence import Surfaces
-from dashboard.evidence.fidelity import Fidelity, of_receipt, of_result
+from dashboard.evidence.call_evidence import CallEvidence
+from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, NEXT_CHARS, TextChunk, text_chunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
@@ -109,7 +109,7 @@ class ReceiptPane:
     spaces: bool
 
 
-def half_text(surfaces: Surfaces, half: Half) -> str:
+def half_text(surfaces: CallEvidence, half: Half) -> str:
     """The whole text of a half, as its windows in a row show it."""
     match half:
         case "canonical":
@@ -122,7 +122,7 @@ def half_text(surfaces: Surfaces, half: Half) -> str:
             return surfaces.receipt_text
 
 
-def half_window(surfaces: Surfaces, half: Half, start: int, *, spaces: bool) -> HalfWindow:
+def half_window(surfaces: CallEvidence, half: Half, start: int, *, spaces: bool) -> HalfWindow:
     """The window of a half that begins at character `start`."""
     if half == "receipt":
         receipt = surfaces.halves.receipt or Receipt(())
@@ -134,7 +134,7 @@ def half_window(surfaces: Surfaces, half: Half, start: int, *, spaces: bool) -> 
     return HalfWindow(half=half, title=TITLES[half], shown=window, json=window, receipt=None)
 
 
-def canonical_pane(surfaces: Surfaces) -> JsonPane:
+def canonical_pane(surfaces: CallEvidence) -> JsonPane:
     raw = surfaces.canonical
     text = json_markup.pretty(raw)
     stale = surfaces.projection is not None and surfaces.projection.mapping != surfaces.halves.mapping
@@ -146,23 +146,23 @@ def canonical_pane(surfaces: Surfaces) -> JsonPane:
         half="canonical",
         window=json_markup.head(text, FIRST_CHARS, NAMED["canonical"]),
         size=_size(raw, text, surfaces.tokens(raw.decode())),
-        fidelity=of_result(surfaces.call.result_fidelity),
+        fidelity=result_fidelity(surfaces.call.result_fidelity),
         note=note,
     )
 
 
-def recorded_pane(surfaces: Surfaces) -> JsonPane:
+def recorded_pane(surfaces: CallEvidence) -> JsonPane:
     raw = surfaces.result or b""
     text = half_text(surfaces, "recorded")
     return JsonPane(
         half="recorded",
         window=json_markup.head(text, FIRST_CHARS, NAMED["recorded"]),
         size=_size(raw, text, None),
-        fidelity=of_result(surfaces.call.result_fidelity),
+        fidelity=result_fidelity(surfaces.call.result_fidelity),
     )
 
 
-def args_pane(surfaces: Surfaces) -> JsonPane:
+def args_pane(surfaces: CallEvidence) -> JsonPane:
     raw = surfaces.args
     text = json_markup.pretty(raw)
     pointer = SPOKEN_ARGS.get(surfaces.halves.family, "")
@@ -176,7 +176,7 @@ def args_pane(surfaces: Surfaces) -> JsonPane:
     )
 
 
-def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
+def receipt_pane(surfaces: CallEvidence, *, spaces: bool) -> ReceiptPane | None:
     """None when no receipt was recorded."""
     receipt = surfaces.halves.receipt
     if receipt is None:
@@ -190,7 +190,7 @@ def receipt_pane(surfaces: Surfaces, *, spaces: bool) -> ReceiptPane | None:
     return ReceiptPane(
         window=receipt_window(receipt, links, 0, FIRST_CHARS, spaces=spaces),
         size=Size(bytes=surfaces.receipt_bytes, lines=_lines(text), tokens=surfaces.receipt_tokens),
-        fidelity=of_receipt(shown.fidelity if shown else "absent"),
+        fidelity=receipt_fidelity(shown.fidelity if shown else "absent"),
         share=_share(characters, looked_at, is_whole=looked_at == len(text)),
         fields=tuple(_field(*source, count, links) for source, count in first),
         fields_left=max(0, len(characters) - FIELDS_SHOWN),

@@ -13,7 +13,7 @@ from functools import partial
 from django.http import QueryDict
 
 from dashboard.calls.call_variants import requested_variant
-from dashboard.evidence.call_evidence import Surfaces, utf8_length
+from dashboard.evidence.call_evidence import CallEvidence, utf8_length
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
@@ -111,7 +111,7 @@ class Rail:
 class _Way:
     """One call, and which of its forms the address asks for. `asked` is the wire of the right half, if any."""
 
-    surfaces: Surfaces
+    surfaces: CallEvidence
     query: QueryDict
     envelope: CanonicalResult
 
@@ -137,7 +137,7 @@ class _Way:
         return f"?{changed.urlencode()}"
 
 
-def rail(surfaces: Surfaces, query: QueryDict) -> Rail:
+def rail(surfaces: CallEvidence, query: QueryDict) -> Rail:
     """The right half shows a wire or the compacted form where `?right=` names one that there is."""
     way = _Way(surfaces, query, surfaces.envelope)
     compacted = compact(way.envelope, 0)
@@ -247,11 +247,11 @@ def _wire_of(transport: Transport, way: _Way, receipt: Receipt) -> Wire:
     )
 
 
-def _encoded(transport: Transport, surfaces: Surfaces, receipt: Receipt, envelope: CanonicalResult) -> bytes:
+def _encoded(transport: Transport, surfaces: CallEvidence, receipt: Receipt, envelope: CanonicalResult) -> bytes:
     return dump_json(transport.encode(receipt, envelope, CallIds(provider=surfaces.call.external_id)))
 
 
-def _compacted_pane(surfaces: Surfaces, compacted: Compacted) -> CompactedPane:
+def _compacted_pane(surfaces: CallEvidence, compacted: Compacted) -> CompactedPane:
     spoken = recap(compacted.canonical)
     tokens = surfaces.tokens(spoken.text)
     sent = surfaces.halves.receipt
@@ -268,7 +268,7 @@ def _compacted_pane(surfaces: Surfaces, compacted: Compacted) -> CompactedPane:
     )
 
 
-def wire_text(transport: Transport, surfaces: Surfaces) -> str | None:
+def wire_text(transport: Transport, surfaces: CallEvidence) -> str | None:
     """The body as JSON; None where there is nothing to send, or the provider cannot carry it."""
     receipt = surfaces.halves.receipt
     if receipt is None:
@@ -279,11 +279,11 @@ def wire_text(transport: Transport, surfaces: Surfaces) -> str | None:
         return None
 
 
-def compacted_text(surfaces: Surfaces) -> str:
+def compacted_text(surfaces: CallEvidence) -> str:
     return recap(compact(surfaces.envelope, 0).canonical).text
 
 
-FORMS: dict[str, tuple[str, Callable[[Surfaces], str | None]]] = {
+FORMS: dict[str, tuple[str, Callable[[CallEvidence], str | None]]] = {
     COMPACTED: ("text/plain", compacted_text),
     **{WIRE + one.name: ("application/json", partial(wire_text, one)) for one in TRANSPORTS},
 }

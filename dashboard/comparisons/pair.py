@@ -15,7 +15,7 @@ from dashboard.comparisons.cells import Cell, digest
 from dashboard.comparisons.column_order import ColumnOrder
 from dashboard.comparisons.results import find_row
 from dashboard.evidence.argument_labels import argument_labels
-from dashboard.evidence.call_evidence import Surfaces, surfaces_of
+from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Call, Comparison
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
@@ -87,7 +87,7 @@ def load_pair_page(comparison: Comparison, call: Call, query: Mapping[str, str])
     ordinal = params.integer("column", default=1, least=1, most=len(columns) - 1)
     view: DiffView = params.choice("view", ("side", "unified"), default="side")
     spaces = params.flag("spaces")
-    surfaces = surfaces_of(call, {})
+    surfaces = load_evidence(call, {})
     baseline = render_column(surfaces, columns[0], row.cells[0], role="baseline")
     column = render_column(surfaces, columns[ordinal], row.cells[ordinal])
     page = None
@@ -122,7 +122,7 @@ def _format_change(pair: tuple[Cell, Cell] | None) -> str:
     return f"{after - before:+,} tokens{share}"
 
 
-def render_column(surfaces: Surfaces, column: VariantColumn, cell: Cell | None, *, role: str = "") -> ColumnReceipt:
+def render_column(surfaces: CallEvidence, column: VariantColumn, cell: Cell | None, *, role: str = "") -> ColumnReceipt:
     """Renders the call under the column's variant; the recorded column has the receipt of the source, with links."""
     links = Links({})
     problem = ""
@@ -139,7 +139,7 @@ def render_column(surfaces: Surfaces, column: VariantColumn, cell: Cell | None, 
     )
 
 
-def _render_variant(surfaces: Surfaces, column: VariantColumn) -> tuple[Receipt | None, str]:
+def _render_variant(surfaces: CallEvidence, column: VariantColumn) -> tuple[Receipt | None, str]:
     owner = family_name(surfaces)
     variant = column.variants.get(owner)
     if variant is None:

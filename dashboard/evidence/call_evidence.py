@@ -24,7 +24,7 @@ SURFACES = ("args", "result", "receipt")
 
 
 @dataclass(frozen=True)
-class Surfaces:
+class CallEvidence:
     """`chosen` holds the observation of each surface that is looked at.
 
     `first` characters of the receipt are all that is shown with sources, None: the whole of it is.
@@ -146,17 +146,17 @@ class Surfaces:
         return None if kept is None else _envelope(bytes(kept.data))
 
 
-def surfaces_of(call: Call, wanted: Mapping[str, str], *, first: int | None = None) -> Surfaces:
+def load_evidence(call: Call, wanted: Mapping[str, str], *, first: int | None = None) -> CallEvidence:
     """Two queries. A call has few observations, so they come with their bytes.
 
     They are sorted here: a database that sorts would carry the payloads through its sorter.
     """
     observations = sorted(call.observations.with_source(), key=attrgetter("surface", "line", "pk"))
     receipts = sorted(call.receipts.all(), key=attrgetter("seq"))
-    return surfaces_from(call, tuple(observations), tuple(receipts), wanted, first=first)
+    return build_evidence(call, tuple(observations), tuple(receipts), wanted, first=first)
 
 
-def surfaces_from(
+def build_evidence(
     call: Call,
     observations: tuple[Observation, ...],
     receipts: tuple[RecordedReceipt, ...],
@@ -164,14 +164,14 @@ def surfaces_from(
     stored: tuple[CanonicalProjection, ...] | None = None,
     *,
     first: int | None = None,
-) -> Surfaces:
+) -> CallEvidence:
     """The same from rows at hand, in the same order; envelopes that are not given are loaded."""
     chosen = {
         surface: found
         for surface in SURFACES
         if (found := _chosen(surface, observations, receipts, wanted.get(surface, ""))) is not None
     }
-    return Surfaces(call, observations, receipts, chosen, stored, first)
+    return CallEvidence(call, observations, receipts, chosen, stored, first)
 
 
 def utf8_length(text: str) -> int:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.evidence.call_evidence import Surfaces, surfaces_from
+from dashboard.evidence.call_evidence import CallEvidence, build_evidence
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation, RecordedReceipt
 from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
@@ -39,7 +39,7 @@ class CallInput(msgspec.Struct, frozen=True):
     data: bytes
     cuts: tuple[Shortened, ...]
     missing: frozenset[str]
-    surfaces: Surfaces | None  # only when the recorded receipt is needed
+    surfaces: CallEvidence | None  # only when the recorded receipt is needed
 
 
 class _Envelope(NamedTuple):
@@ -125,7 +125,7 @@ def _split_by_evidence(calls: Sequence[_StoredCall]) -> Iterator[Sequence[_Store
         yield group
 
 
-def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, Surfaces]:
+def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, CallEvidence]:
     observations: dict[UUID, list[Observation]] = defaultdict(list)
     for observation in Observation.objects.filter(call__in=keys).order_by("surface", "line", "id"):
         observations[observation.call_id].append(observation)
@@ -136,12 +136,12 @@ def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, Surfaces]:
     for projection in CanonicalProjection.objects.filter(call__in=keys).order_by("id"):
         projections[projection.call_id].append(projection)
     return {
-        key: surfaces_from(call, tuple(observations[key]), tuple(receipts[key]), {}, tuple(projections[key]))
+        key: build_evidence(call, tuple(observations[key]), tuple(receipts[key]), {}, tuple(projections[key]))
         for key, call in Call.objects.only(*EVIDENCE_COLUMNS).in_bulk(keys).items()
     }
 
 
-def _choose_envelope(surfaces: Surfaces) -> _Envelope:
+def _choose_envelope(surfaces: CallEvidence) -> _Envelope:
     stored = surfaces.projection
     if stored is not None:
         return _Envelope(stored.mapping, bytes(stored.data), bytes(stored.cuts))

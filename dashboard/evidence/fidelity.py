@@ -120,9 +120,9 @@ RESULT = {
 }
 
 
-def of_receipt(name: str) -> Fidelity:
+def receipt_fidelity(name: str) -> Fidelity:
     return RECEIPT.get(name, RECEIPT["recorded"])
 
 
-def of_result(name: str) -> Fidelity:
+def result_fidelity(name: str) -> Fidelity:
     return RESULT.get(name, RESULT["absent"])

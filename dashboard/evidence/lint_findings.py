@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import msgspec
 
-from dashboard.evidence.call_evidence import Surfaces
+from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.receipt_markup import Links
 from envelopes.halves import Halves, lint_recorded
@@ -71,7 +71,7 @@ def lint_reach(query: Mapping[str, str]) -> int:
     return LONG_REACH if query.get("lint") == "more" else FIRST_REACH
 
 
-def lint_pane(surfaces: Surfaces, missing: Container[str], reach: int = REACH) -> LintPane | None:
+def lint_pane(surfaces: CallEvidence, missing: Container[str], reach: int = REACH) -> LintPane | None:
     """None without a receipt. `missing` are paths of the call's artifacts whose content is not stored."""
     if surfaces.halves.receipt is None:
         return None

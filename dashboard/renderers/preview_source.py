@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 from django.urls import reverse
 
-from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, PastedEnvelope, Project, RunFacet
 from dashboard.variants.render_call import CannotRender, load_canonical, load_cuts
 from envelopes.families.base import Family
@@ -88,7 +88,7 @@ def load_source(project: Project, owner: Family, query: Mapping[str, str]) -> Pr
 
 def load_call_source(call: Call, owner: Family) -> PreviewSource:
     """Raises NoSource for a call of another family, and for one without a readable envelope."""
-    surfaces = surfaces_of(call, {}, first=NO_LINKS)
+    surfaces = load_evidence(call, {}, first=NO_LINKS)
     try:
         call_family, canonical = load_canonical(surfaces)
     except CannotRender as error:

@@ -20,7 +20,7 @@ from dashboard.comparisons.new_comparison import CannotCompare
 from dashboard.comparisons.pair import ColumnReceipt, render_column
 from dashboard.comparisons.results import load_results
 from dashboard.comparisons.significance import draw_sample
-from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, Comparison, Project, Review, Verdict
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
@@ -107,7 +107,7 @@ def load_queue_page(project: Project, review: Review, reviewer: User, *, is_whol
 def load_pair(review: Review, call: Call, reviewer: User, characters: int = FIRST_CHARS) -> ReviewPair | None:
     """None when one of the columns has no text of the call."""
     columns = load_columns(load_column_rows(review.comparison))
-    surfaces = surfaces_of(call, {})
+    surfaces = load_evidence(call, {})
     receipts = [render_column(surfaces, columns[ordinal], None) for ordinal in (0, review.ordinal)]
     if any(column.receipt is None for column in receipts):
         return None

@@ -25,7 +25,7 @@ from dashboard.comparisons.significance import (
     sign_test,
 )
 from dashboard.comparisons.tables import format_probability
-from dashboard.evidence.call_evidence import Surfaces, surfaces_of
+from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Call, Comparison, ComparisonColumn, Review, Verdict
 from dashboard.variants.fingerprints import text_sha256
 from dashboard.variants.render_call import family_name
@@ -149,7 +149,7 @@ class _JudgedPair:
     """A verdict with its call's evidence, and the texts and stored columns of the baseline and the variant."""
 
     verdict: Verdict
-    surfaces: Surfaces
+    surfaces: CallEvidence
     texts: tuple[str, str]
     columns: tuple[dict[str, Any], dict[str, Any]]
 
@@ -219,7 +219,7 @@ def _load_judged_pairs(comparison: Comparison) -> Iterator[_JudgedPair]:
         call = Call.objects.select_related("run").filter(pk=verdict.call, project=comparison.project_id).first()
         if call is None:
             continue
-        surfaces = surfaces_of(call, {})
+        surfaces = load_evidence(call, {})
         ordinals = (0, verdict.review.ordinal)
         baseline, variant = (render_column(surfaces, columns[ordinal], None).text for ordinal in ordinals)
         served = {row.ordinal: row for row in rows if row.family in ("", family_name(surfaces))}

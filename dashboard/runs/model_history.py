@@ -16,7 +16,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from dashboard.evidence.fidelity import of_receipt
+from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
 from dashboard.runs.timeline import (
@@ -274,7 +274,7 @@ def _receipt_entry(
 
 
 def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> Iterable[EntryNote]:
-    fidelity = of_receipt(receipt.fidelity)
+    fidelity = receipt_fidelity(receipt.fidelity)
     call = receipt.call
     yield EntryNote(fidelity.tone, fidelity.said, fidelity.means)
     if call.status == Call.Status.ERROR:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from dashboard.evidence.call_evidence import Surfaces, surfaces_of
+from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Call, Comparison, ReceiptFingerprint
 from dashboard.variants.render_call import describe_failure, family_name
 from dashboard.variants.variant_list import load_current_variant
@@ -92,13 +92,13 @@ def load_drifted(call: Call) -> tuple[FingerprintedReceipt, ...]:
 def find_drift(fingerprint: ReceiptFingerprint) -> Drift | None:
     """None when the same text would be written today."""
     call = fingerprint.receipt.call
-    changed = _find_change(fingerprint, surfaces_of(call, {}))
+    changed = _find_change(fingerprint, load_evidence(call, {}))
     if changed is None:
         return None
     return Drift(call=call.pk, tool=call.tool, variant=fingerprint.variant, reason=changed[0], detail=changed[1])
 
 
-def _find_change(fingerprint: ReceiptFingerprint, surfaces: Surfaces) -> ReasonDetail | None:
+def _find_change(fingerprint: ReceiptFingerprint, surfaces: CallEvidence) -> ReasonDetail | None:
     owner = family_name(surfaces)
     today = load_current_variant(surfaces.call.project_id, owner, fingerprint.variant)
     changed = changed_version(fingerprint.version, fingerprint.policy, today)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dashboard.evidence.call_evidence import Surfaces
+from dashboard.evidence.call_evidence import CallEvidence
 from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
 from envelopes.lint.model import Shortened
@@ -61,7 +61,7 @@ class UnknownVariant(CannotRender):
         super().__init__(f"The {owner.name} family has no variant {name!r}. It has: {', '.join(self.names)}.")
 
 
-def render_call(surfaces: Surfaces, name: str = "receipt") -> RenderedCall:
+def render_call(surfaces: CallEvidence, name: str = "receipt") -> RenderedCall:
     """Renders the envelope that the Call page shows. Raises CannotRender."""
     if not surfaces.is_answered:
         raise UnansweredCall
@@ -73,7 +73,7 @@ def render_call(surfaces: Surfaces, name: str = "receipt") -> RenderedCall:
     return RenderedCall(owner, chosen, render(canonical, owner, chosen.policy, variant=chosen))
 
 
-def load_canonical(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
+def load_canonical(surfaces: CallEvidence) -> tuple[Family, CanonicalResult]:
     """The stored envelope with the family that wrote it, which need not be today's.
 
     Raises UninstalledFamily and UnreadableEnvelope.
@@ -85,7 +85,7 @@ def load_canonical(surfaces: Surfaces) -> tuple[Family, CanonicalResult]:
         raise UnreadableEnvelope(error) from None
 
 
-def load_family(surfaces: Surfaces) -> Family:
+def load_family(surfaces: CallEvidence) -> Family:
     """The family that wrote the stored envelope. Raises UninstalledFamily."""
     name = family_name(surfaces)
     try:
@@ -94,14 +94,14 @@ def load_family(surfaces: Surfaces) -> Family:
         raise UninstalledFamily(name) from None
 
 
-def family_name(surfaces: Surfaces) -> str:
+def family_name(surfaces: CallEvidence) -> str:
     """The family that wrote the stored envelope; it need not be installed."""
     stored = surfaces.projection
     mapping = surfaces.halves.mapping if stored is None else stored.mapping
     return mapping.partition(":")[0]
 
 
-def load_cuts(surfaces: Surfaces) -> tuple[Shortened, ...]:
+def load_cuts(surfaces: CallEvidence) -> tuple[Shortened, ...]:
     """The fields of which the envelope holds less than the tool returned, as stored with it."""
     stored = surfaces.projection
     cuts = surfaces.halves.projection.cuts

@@ -13,9 +13,10 @@ from django.views.decorators.http import require_GET
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.calls.call_detail import call_page
+from dashboard.calls.call_variants import load_variant_strip
 from dashboard.calls.export import copied
 from dashboard.calls.panes import TITLES, Half, half_window
-from dashboard.evidence.call_evidence import SURFACES, Surfaces, surfaces_of
+from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
 from dashboard.models import Call
 from dashboard.text.chunks import NEXT_CHARS
 from dashboard.text.images import find_image
@@ -34,13 +35,21 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 
 
 @require_GET
+def variants(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    """The numbers of every variant: a fragment of the Call page, and a page of its own."""
+    call = _call(request, pk)
+    strip = load_variant_strip(request.project, call, request.GET)
+    return render_page(request, "calls/variant_strip.html", {"call": call, "strip": strip}, partial="strip")
+
+
+@require_GET
 def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     """The window of one half from `?offset=` on, to be put behind the first, or to be read by itself."""
     call = _call(request, pk)
     offset = request.GET.get("offset", "0")
     if half not in TITLES or not re.fullmatch(r"[0-9]{1,15}", offset):
         raise Http404
-    surfaces = surfaces_of(call, request.GET, first=int(offset) + NEXT_CHARS)
+    surfaces = load_evidence(call, request.GET, first=int(offset) + NEXT_CHARS)
     shown = half_window(surfaces, cast(Half, half), int(offset), spaces="spaces" in request.GET)
     return render_page(request, "calls/half.html", {"call": call, "window": shown}, partial="window")
 
@@ -49,7 +58,7 @@ def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
 def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
     """The bytes as recorded, or one picture of a receipt (`?part=`, counted from 1)."""
     call = _call(request, pk)
-    surfaces = surfaces_of(call, request.GET)
+    surfaces = load_evidence(call, request.GET)
     part = request.GET.get("part")
     if part is not None:
         return _picture(surfaces, part)
@@ -76,7 +85,7 @@ def _call(request: OperatorRequest, pk: UUID) -> Call:
 
 
 def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:
-    found = copied(surfaces_of(call, request.GET), form, only_receipt=request.GET.get("what") == "receipt")
+    found = copied(load_evidence(call, request.GET), form, only_receipt=request.GET.get("what") == "receipt")
     if found is None:
         raise Http404
     content_type, text = found
@@ -84,7 +93,7 @@ def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:
     return sandboxed(response)
 
 
-def _picture(surfaces: Surfaces, part: str) -> HttpResponse:
+def _picture(surfaces: CallEvidence, part: str) -> HttpResponse:
     found = find_image(surfaces.halves.receipt, part)
     if found is None:
         raise Http404

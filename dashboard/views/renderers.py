@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.calls.call_variants import load_variant_strip
 from dashboard.checks.drift import load_drift_list
 from dashboard.renderers.preview_source import InvalidEnvelope, NoSource, store_pasted
 from dashboard.renderers.renderer_pages import (
@@ -57,14 +54,6 @@ def canonical(request: OperatorRequest, name: str) -> HttpResponse:
     if page is None:
         raise Http404
     return render_page(request, "renderers/canonical.html", {"page": page}, partial="window")
-
-
-@require_GET
-def strip(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    """A call under all variants of its family: a fragment of the Call page, and a page of its own."""
-    call = get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
-    variant_strip = load_variant_strip(request.project, call, request.GET)
-    return render_page(request, "renderers/strip.html", {"call": call, "strip": variant_strip}, partial="strip")
 
 
 @require_POST

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.management.console import terminal_text
 from dashboard.models import Call
 from dashboard.variants.render_call import CannotRender, render_call
@@ -29,7 +29,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         call = _find_call(options["call"])
         try:
-            rendered = render_call(surfaces_of(call, {}), options["variant"])
+            rendered = render_call(load_evidence(call, {}), options["variant"])
         except CannotRender as error:
             raise CommandError(terminal_text(str(error))) from None
         text = visible(rendered.receipt.text)

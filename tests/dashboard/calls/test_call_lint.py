@@ -10,7 +10,7 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.evidence.lint_findings import lint_pane
 from dashboard.models import Run
 from tests.dashboard.calls.test_call_page import HOSTILE, bash, body, receipt_of, recorded
@@ -101,7 +101,7 @@ def test_what_a_finding_says_is_text(client: Client, run: Run) -> None:
 def test_many_members_do_not_make_the_page_wait(run: Run) -> None:
     rows = [f'"row {number}" of a long list, with a\nline break' for number in range(5_000)]
     call = recorded(run, "mcp__x__rows", {}, {"rows": rows}, "\\n".join(rows)[:60_000])
-    surfaces = surfaces_of(call, {})
+    surfaces = load_evidence(call, {})
     assert surfaces.halves.receipt is not None
     start = time.process_time()
     lint_pane(surfaces, ())

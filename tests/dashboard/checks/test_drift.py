@@ -14,7 +14,7 @@ from django.test import Client
 
 from dashboard.checks.drift import check_all
 from dashboard.comparisons import lifecycle
-from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.filters.language import parse
 from dashboard.models import Call, CanonicalProjection, Project, ReceiptFingerprint, RecordedReceipt, Run
 from dashboard.variants.fingerprints import envelope_sha256, text_sha256
@@ -38,7 +38,7 @@ def calls(project: Project, tmp_path: Path) -> list[Call]:
 
 @pytest.fixture
 def sent(calls: list[Call]) -> ReceiptFingerprint:
-    surfaces = surfaces_of(calls[0], {})
+    surfaces = load_evidence(calls[0], {})
     rendered = render_call(surfaces, "markdown")
     return ReceiptFingerprint.objects.create(
         receipt=RecordedReceipt.objects.get(call=calls[0]),

@@ -20,7 +20,7 @@ from dashboard.comparisons.params import ComparisonParams
 from dashboard.comparisons.results import count_done, load_results, load_summary
 from dashboard.comparisons.summary import summarise
 from dashboard.comparisons.tables import build_grid, build_notes
-from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, Comparison, Project
 from dashboard.models.comparisons import ComparisonColumn
 from dashboard.variants.render_call import render_call
@@ -53,7 +53,7 @@ def rows_of(comparison: Comparison) -> list[CallRow]:
 def test_the_numbers_are_those_of_each_call_rendered_by_itself(project: Project, calls: list[Call]) -> None:
     comparison, summary = compared(project, ["receipt", "canonical_json", "tail_first"])
     for ordinal, name in enumerate(["receipt", "canonical_json", "tail_first"]):
-        texts = [render_call(surfaces_of(call, {}), name).receipt.text for call in calls]
+        texts = [render_call(load_evidence(call, {}), name).receipt.text for call in calls]
         assert summary.columns[ordinal].totals["characters"].value == sum(map(len, texts))
         assert summary.columns[ordinal].totals["tokens"].value == sum(count_tokens(text).count for text in texts)
     assert summary.columns[1].deltas["characters"].baseline == summary.columns[0].totals["characters"].value

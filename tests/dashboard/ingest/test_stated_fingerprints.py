@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from dashboard.checks.drift import check_all
-from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
 from dashboard.variants.fingerprints import envelope_sha256
@@ -37,7 +37,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 def send(call: Call, folder: Path, **changes: Any) -> None:
     """The receipt as a runtime of ours would record it."""
-    surfaces = surfaces_of(call, {})
+    surfaces = load_evidence(call, {})
     rendered = render_call(surfaces, "receipt")
     record = {
         "v": 1,

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.evidence.call_evidence import surfaces_of
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, Message, Project, RecordedReceipt, Run
 from dashboard.runs.replay import ReplayWeights
 from dashboard.runs.replay_page import ReplayView, load_replay_page
@@ -50,7 +50,7 @@ def test_the_history_is_recounted_from_its_parts(run: Run) -> None:
     calls = list(Call.objects.all())
     around = sum(message.tokens or message.size // 4 for message in Message.objects.all())
     around += sum(call.args_bytes // 4 for call in calls)
-    receipts = sum(count_tokens(render_call(surfaces_of(call, {}), "receipt").receipt.text).count for call in calls)
+    receipts = sum(count_tokens(render_call(load_evidence(call, {}), "receipt").receipt.text).count for call in calls)
     assert weights.before.tokens == around + sum(call.tokens for call in calls)
     assert weights.after.tokens == around + receipts
     assert weights.after.receipts == receipts
@@ -148,7 +148,7 @@ def test_the_model_view_shows_what_the_variant_would_have_written_and_never_call
     badges = page.texts(".entry .badge")
     assert badges.count("replayed with markdown: never seen by the model") == 2
     assert "recorded as seen" not in badges
-    assert render_call(surfaces_of(call, {}), "markdown").receipt.text.splitlines()[0] in page.text
+    assert render_call(load_evidence(call, {}), "markdown").receipt.text.splitlines()[0] in page.text
     gauges = [gauge["title"] for gauge in page.select(".gauge")]
     assert f"about {weigh(run, 'markdown').after.tokens:,} tokens of history up to here, an estimate" in gauges
     assert "never seen by the model" not in load(operator_client, f"/runs/{run.pk}/model/").text
