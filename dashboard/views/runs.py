@@ -12,7 +12,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET, require_http_methods, require_POST, require_safe
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.ingest.deletion import delete_run
+from dashboard.ingest.write import delete_run
 from dashboard.models import Run
 from dashboard.runs.facets import clear_facet_counts, load_facet_groups
 from dashboard.runs.model_history import load_history, load_message_page, raw_message

@@ -13,15 +13,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import connection
 from django_rich.management import RichCommand
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 from dashboard.accounts.access import DEFAULT_PROJECT, get_or_create_project
 from dashboard.artifacts.ingest import artifact_roots
@@ -78,8 +70,19 @@ class Command(RichCommand):
 
     def _import(self, project: Project, paths: Sequence[Path], options: dict[str, Any]) -> ImportReport:
         retry = Retry.LOST if options["retry_artifacts"] else Retry.MISSING
-        with _ProgressBar(self, is_quiet=options["json"]) as bar:
-            report = import_paths(project, paths, format_name=options["format"], progress=bar.update, retry=retry)
+        columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        is_hidden = options["json"] or not self.console.is_terminal
+        with Progress(
+            *columns, "{task.fields[calls]} calls", console=self.console, transient=True, disable=is_hidden
+        ) as bar:
+            task = bar.add_task("", total=None, calls=0)
+
+            def show(progress: ImportProgress) -> None:
+                name = terminal_text(progress.path.rsplit("/", 1)[-1])
+                done, total = progress.bytes_done, progress.bytes_total
+                bar.update(task, description=name, completed=done, total=total, calls=progress.calls)
+
+            report = import_paths(project, paths, format_name=options["format"], progress=show, retry=retry)
         if options["json"]:
             self.stdout.write(json.dumps(report.to_json()))
         else:
@@ -121,34 +124,3 @@ def _existing_path(name: str) -> Path:
     except OSError as error:
         raise CommandError(f"{error.strerror or error}: {terminal_text(name) or 'an empty path'}") from None
     return Path(name)
-
-
-class _ProgressBar:
-    """Bytes, calls and rate on a terminal; nothing with --json or without a terminal."""
-
-    def __init__(self, command: Command, *, is_quiet: bool) -> None:
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[calls]} calls"),
-            console=command.console,
-            transient=True,
-            disable=is_quiet or not command.console.is_terminal,
-        )
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> _ProgressBar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def update(self, progress: ImportProgress) -> None:
-        name = terminal_text(progress.path.rsplit("/", 1)[-1])
-        if self._task is None:
-            self._task = self._bar.add_task(name, total=progress.bytes_total, calls=0)
-        self._bar.update(self._task, description=name, completed=progress.bytes_done, calls=progress.calls)

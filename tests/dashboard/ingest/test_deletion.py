@@ -12,8 +12,8 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from dashboard.ingest.deletion import delete_run
 from dashboard.ingest.importer import import_paths
+from dashboard.ingest.write import delete_run
 from dashboard.models import Artifact, Call, Observation, Project, Run, RunFacet, Source, SourceChunk
 from tests.dashboard.factories import create_project
 from tests.dashboard.ingest.test_import_order import AGENT_LINES, FAMILY, FORK, PARENT_LINES

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from dashboard.ingest.deletion import delete_run
 from dashboard.ingest.importer import ImportReport, import_paths
+from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Artifact,
     Call,
