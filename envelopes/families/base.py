@@ -7,10 +7,11 @@ A family is a folder with a `FAMILY` in its `__init__` and one line in `families
     tools.py          the definitions of its built-in tools; only in a family that has some
     <agent>.py        the mappings for the tools of one agent, each with `read` and `align`; `any_agent` for all
     examples.json     complete outputs for galleries and contract tests (`families.examples`)
-    projection.py     PROJECTIONS, and
-    alignment.py      what `align` needs, each only where the file it would be in would pass 430 lines
+    projection.py     PROJECTIONS, where results.py would pass 430 lines with them
+    alignment.py      the `align` functions, where the agent's module would pass 430 lines with them
 
-Families import the core and never each other.
+The inventory publishes the structs that a built-in tool takes and returns by their names and docstrings, so a change of
+either raises its version. Families import the core and never each other.
 """
 
 from __future__ import annotations
@@ -129,41 +130,41 @@ class Projector:
 
     def preview(self, field: str, text: str, budget: int, *, role: str) -> tuple[str, int | None]:
         """The preview of at most `budget` characters, and the index of its artifact when it was cut."""
-        shown, is_whole = self.excerpt(field, text, budget)
-        return shown, None if is_whole else self.store(role, text)
+        preview, is_whole = self.excerpt(field, text, budget)
+        return preview, None if is_whole else self.store(role, text)
 
     def preview_stored(self, field: str, text: str | FileText, budget: int, *, path: str) -> tuple[str, int]:
         """The preview of a text that is whole at `path`: it is referenced, not written again (RFC-079)."""
-        shown, _ = self.excerpt(field, text, budget)
+        preview, _ = self.excerpt(field, text, budget)
         self.artifacts.append(ArtifactRef(path))
-        return shown, len(self.artifacts) - 1
+        return preview, len(self.artifacts) - 1
 
     def excerpt(self, field: str, text: str | FileText, budget: int) -> tuple[str, bool]:
         """The preview, and whether it is complete, of a text that stays whole in a file or behind another tool."""
-        shown = text.preview(budget) if isinstance(text, FileText) else head_tail(text, budget)
-        if shown.cut is not None:
-            self.cuts.append(FieldCut(f"/result/{field}", shown.cut))
-        return shown.text, shown.cut is None
+        preview = text.preview(budget) if isinstance(text, FileText) else head_tail(text, budget)
+        if preview.cut is not None:
+            self.cuts.append(FieldCut(f"/result/{field}", preview.cut))
+        return preview.text, preview.cut is None
 
     def line(self, field: str, text: str | None, budget: int) -> str | None:
         """The beginning of a short text, ended by an ellipsis where it was cut; nothing is written. None stays None."""
         if text is None or len(text) <= budget:
             return text
-        shown, cut = clip(text, budget, len(text))
+        beginning, cut = clip(text, budget, len(text))
         self.cuts.append(FieldCut(f"/result/{field}", cut))
-        return shown
+        return beginning
 
     def one_line(self, field: str, text: str | None, budget: int) -> str | None:
-        """As `line`, with its line breaks as blanks, so that it cannot pass for a line of the receipt's own."""
+        """A `line` without line breaks, so that it cannot pass for a line of the receipt's own."""
         return None if text is None else self.line(field, " ".join(text.split()), budget)
 
     def text(self, field: str, text: str | None, budget: int, *, role: str) -> dict[str, JsonValue]:
         """`field` with its preview, and `<field>_artifact` with its index when it was cut. Nothing for None."""
         if text is None:
             return {}
-        shown, artifact = self.preview(field, text, budget, role=role)
+        preview, artifact = self.preview(field, text, budget, role=role)
         name = field.rpartition("/")[2]
-        return {name: shown} if artifact is None else {name: shown, f"{name}_artifact": artifact}
+        return {name: preview} if artifact is None else {name: preview, f"{name}_artifact": artifact}
 
     def rows(self, field: str, items: Sequence[JsonValue], limit: int) -> list[JsonValue]:
         """The first `limit` items of the field."""
@@ -180,8 +181,7 @@ class Projector:
         """
         budget = policy.preview if characters is None else min(policy.preview, characters)
         limit = count_fitting((text_size(item) for item in items), rows=policy.rows, characters=budget)
-        shown = self.rows(field, items, limit)
-        return _with_omitted(field, shown, len(items))
+        return _with_omitted(field, self.rows(field, items, limit), len(items))
 
     def build_items(
         self,
@@ -192,7 +192,7 @@ class Projector:
         *,
         characters: int | None = None,
     ) -> dict[str, JsonValue]:
-        """As `items`, for those that `build(item, its field)` shortens in parts. Omitted items leave no cuts."""
+        """A list like that of `items`; `build(item, its field)` shortens each item. Omitted items leave no cuts."""
         budget = policy.preview if characters is None else min(policy.preview, characters)
         before = len(self.cuts)
         built = [build(item, f"{field}/{index}") for index, item in enumerate(items[: policy.rows])]
@@ -248,7 +248,7 @@ def pick(result: msgspec.Struct, *names: str) -> ResultMembers:
 
 
 def without_nulls(members: ResultMembers) -> ResultMembers:
-    """The members that are there; null members of nested objects stay."""
+    """The members that are not null; nulls of nested objects stay."""
     return {name: member for name, member in members.items() if member is not None}
 
 

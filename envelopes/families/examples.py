@@ -76,7 +76,7 @@ class _Expander:
         """`value` without the three notations; `numbers` are those of the repetitions around it."""
         match value:
             case str():
-                return _NUMBER.sub(lambda found: _format(found, numbers), value) if numbers else value
+                return _NUMBER.sub(lambda match: _format(match, numbers), value) if numbers else value
             case list():
                 return [self.expand(item, numbers) for item in value]
             case {"$use": name, **members}:
@@ -102,11 +102,11 @@ def _counts(ranges: Mapping[Any, Any]) -> Iterator[dict[str, int]]:
         yield {name: number}
 
 
-def _format(found: re.Match[str], numbers: Mapping[str, int]) -> str:
-    if found["name"] not in numbers:
-        return found[0]
-    number = numbers[found["name"]]
-    return format(number % int(found["divisor"]) if found["divisor"] else number, found["format"] or "")
+def _format(match: re.Match[str], numbers: Mapping[str, int]) -> str:
+    if match["name"] not in numbers:
+        return match[0]
+    number = numbers[match["name"]]
+    return format(number % int(match["divisor"]) if match["divisor"] else number, match["format"] or "")
 
 
 def _joined(values: Sequence[Any]) -> Any:

@@ -59,7 +59,7 @@ def reload_plugins() -> None:
 
 
 def family(name: str) -> Family:
-    """Raises KeyError for a name that no family has."""
+    """The family of that name. Raises KeyError when there is none."""
     return _families()[name]
 
 
@@ -89,7 +89,7 @@ def samples(tool: str) -> dict[str, CompleteOutput]:
 
 
 def may_call(profile: Profile, tool: str) -> bool:
-    """Tells whether an agent of this profile may call the tool. Raises KeyError for an unknown tool.
+    """Checks whether an agent of this profile may call the tool. Raises KeyError for an unknown tool.
 
     All profiles is the default (TOOLS-005 to TOOLS-008); a profile takes away whole capabilities and a
     definition may name fewer profiles (spec/model.md E-16).
@@ -104,7 +104,7 @@ def find_mapping(agent: str, tool: str) -> tuple[Family, ToolMapping]:
 
 
 def is_mapped(agent: str, tool: str) -> bool:
-    """Tells whether a typed mapping names this tool, or its namespace convention does (`mcp__…`)."""
+    """Checks whether a typed mapping names this tool, or its namespace convention does (`mcp__…`)."""
     return (agent, tool) in _mappings() or is_mcp_tool(agent, tool)
 
 
@@ -211,7 +211,7 @@ def _next_version(contents: Inventory, previous: Inventory | None) -> str:
 
 
 def _accepts_as_much(before: Inventory, after: Inventory) -> bool:
-    """Tells whether a tool takes all arguments, of all profiles, that it took before."""
+    """Checks whether a tool takes all arguments, of all profiles, that it took before."""
     old, new = before["input_schema"], after["input_schema"]
     old_fields, new_fields = old.get("properties", {}), new.get("properties", {})
     return (

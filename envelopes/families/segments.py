@@ -95,7 +95,7 @@ def phrase(canonical: CanonicalResult, words: str, pointer: str = "/result") -> 
 
 
 def item_phrase(item: RecordedObject, pointer: str, words: str) -> Iterable[Segment]:
-    """As `phrase`, with the fields of `item`, an object of a list that the caller has. Missing fields are empty."""
+    """A `phrase` of the fields of `item`, which the caller has read from `pointer`. Missing fields are empty."""
     for part in _PHRASE.split(words):
         if part.startswith("\n"):
             yield line_break(len(part))
@@ -108,7 +108,7 @@ def item_phrase(item: RecordedObject, pointer: str, words: str) -> Iterable[Segm
 
 
 def marked_values(record: RecordedObject, pointer: str, marks: Iterable[tuple[str, str]]) -> Iterable[Segment]:
-    """The texts that `record`, the object at `pointer`, has under the names in `marks`, each after its mark."""
+    """The texts that `record`, the object at `pointer`, has under these names; before each the mark beside its name."""
     for mark, name in marks:
         if text := record.text(name):
             if mark:

@@ -73,7 +73,7 @@ _LAUNCHED = re.compile(
 
 
 def _align_run(recorded: RecordedObject, text: str) -> list[Span]:
-    """One text part: a block of the report, or the trailer with the agent's id."""
+    """Links one text part: a block of the report, or the trailer with the agent's id."""
     trailer = _TRAILER.match(text) or _LAUNCHED.match(text)
     reports = [
         match_excerpt(text, block.text("text") or "", f"/content/{index}/text")
@@ -111,7 +111,7 @@ def _align_skill(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 def _read_answers(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    """The questions in their order, then answers to questions that were not recorded."""
+    """Reads the questions in their order, then answers to questions that were not recorded."""
     given = dict(_pairs(recorded.member("answers")))
     links: dict[str, str] = {}
     answers: list[Answer] = []
@@ -140,7 +140,7 @@ def _pairs(given: RecordedObject) -> list[tuple[str, JsonValue]]:
 
 
 def _align_answers(recorded: RecordedObject, text: str) -> list[Span]:
-    """`"question"="answer"`, in the recorded order of the answers."""
+    """Links `"question"="answer"`, in the recorded order of the answers."""
     questions = {
         question.text("question"): f"/questions/{index}" for index, question in enumerate(recorded.items("questions"))
     }

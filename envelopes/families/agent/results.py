@@ -307,9 +307,9 @@ def _project_spawned(result: Spawned, projector: Projector, policy: ProjectionPo
     }
     if result.initial_output:
         budget, field = min(policy.preview, CHILD_REPORT_CHARACTERS), "initial_output_preview"
-        shown, artifact = projector.preview(field, result.initial_output, budget, role="initial_output")
+        preview, artifact = projector.preview(field, result.initial_output, budget, role="initial_output")
         members |= {
-            field: shown,
+            field: preview,
             "initial_output_truncated": artifact is not None,
             "initial_output_artifact": artifact,
         }
@@ -342,23 +342,24 @@ def _project_agent(result: AgentRead, projector: Projector, policy: ProjectionPo
 def _project_list(name: str, entries: JsonValue, projector: Projector, rows: int, room: int) -> ResultMembers:
     """`name` with the entries that fit, and `<name>_omitted`; nothing for an empty list or no counts."""
     field = f"agent/{name}"
-    shown: list[JsonValue] | dict[str, JsonValue]
+    listed: list[JsonValue] | dict[str, JsonValue]
     match entries:
         case dict() if entries:
             sizes = (text_size({count: number}) for count, number in entries.items())
             limit = count_fitting(sizes, rows=rows, characters=room)
-            shown = {str(count): entries[str(count)] for count in projector.rows(field, list(entries), limit)}
+            listed = {str(count): entries[str(count)] for count in projector.rows(field, list(entries), limit)}
         case list() if entries:
             scratch = _scratch()
             sizes = (text_size(_shorten_texts(field, entry, scratch)) for entry in entries)
             limit = count_fitting(sizes, rows=rows, characters=room)
-            shown = [
+            listed = [
                 _shorten_texts(f"{field}/{index}", entry, projector)
                 for index, entry in enumerate(projector.rows(field, entries, limit))
             ]
         case _:
             return {}
-    return {name: shown, f"{name}_omitted": len(entries) - len(shown)} if len(shown) < len(entries) else {name: shown}
+    omitted = len(entries) - len(listed)
+    return {name: listed, f"{name}_omitted": omitted} if omitted else {name: listed}
 
 
 def _shorten_texts(field: str, value: JsonValue, projector: Projector) -> JsonValue:

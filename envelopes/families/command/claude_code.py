@@ -209,7 +209,7 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
 
 
 def _align_background(evidence: Evidence, text: str) -> list[Span]:
-    """`<status>…</status>`, an empty line, `<exit_code>…</exit_code>` and so on, in this order."""
+    """Links `<status>…</status>`, an empty line, `<exit_code>…</exit_code>` and so on, in this order."""
     if not isinstance(evidence.result, dict):
         return align_failure(evidence, text)
     spans: list[Span] = []
@@ -248,7 +248,7 @@ def _trim(pointer: str, text: str) -> tuple[int, int]:
 
 
 def _align_output(composed: ComposedText, text: str) -> list[Span]:
-    """Whole, or the head in a preview, or head and tail around a cut; else nothing."""
+    """Links the whole text, or the head in a preview, or head and tail around a cut; else nothing."""
     length = len(composed.text)
     if text.startswith(composed.text) and text[length : length + 1] in ("", "\n"):
         return composed.spans(0, 0, length)
@@ -273,7 +273,7 @@ def _common_length(text: str, value: str) -> int:
 
 
 def _align_sentences(result: JsonValue, text: str, start: int) -> list[Span]:
-    """The task's id, from `start`, and the saved file's path in the sentences that the runtime adds."""
+    """Links the task's id, from `start`, and the saved file's path in the sentences that the runtime adds."""
     spans = []
     sentences = (("backgroundTaskId", "ID: {}", start), ("persistedOutputPath", "saved to: {}\n", 0))
     for name, sentence, at in sentences:
@@ -288,11 +288,11 @@ def _align_tag(text: str, at: int, tag: str, pointer: str, value: JsonValue) -> 
     if value is None or isinstance(value, list | dict):
         return None
     start, end = _trim("/stderr", value) if isinstance(value, str) else (0, 0)
-    shown = value[start:end] if isinstance(value, str) else str(value)
+    printed = value[start:end] if isinstance(value, str) else str(value)
     for opening, closing in ((f"<{tag}>", f"</{tag}>"), (f"<{tag}>\n", f"\n</{tag}>")):
-        if shown and text.startswith(opening + shown + closing, at):
+        if printed and text.startswith(opening + printed + closing, at):
             begin = at + len(opening)
-            return Span(begin, begin + len(shown), pointer, start, end)
+            return Span(begin, begin + len(printed), pointer, start, end)
     return None
 
 

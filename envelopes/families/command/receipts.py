@@ -205,7 +205,7 @@ def _item(canonical: CanonicalResult, item: dict[str, Any], pointer: str, show: 
 
 
 def _artifacts(canonical: CanonicalResult) -> list[Segment]:
-    """Each path with the stream that it holds whole: its index in the list does not tell that (RFC-089)."""
+    """Each path with the name of the stream that it holds: the order of the list does not give that (RFC-089)."""
     roles = _artifact_roles(canonical.result if isinstance(canonical.result, dict) else {})
     lines = [*shortened_line(canonical)]
     lines += [line_break(2), label("Artifacts:")] if canonical.artifacts else []
@@ -258,7 +258,7 @@ def _tail_first(stream: OutputStream) -> Iterable[Segment]:
 
 
 def find_cut(preview: str) -> CutPreview | None:
-    """Finds the marker that stands where its own numbers say: an output may hold the same words."""
+    """Finds the marker whose numbers fit the text around it: an output may contain the same words."""
     for match in _MARKER.finditer(preview):
         first, last, total = (int(match[group]) for group in (1, 2, 3))
         head, tail = preview[: match.start()], preview[match.end() :]

@@ -145,7 +145,7 @@ def batch_outcome(result: BatchResult) -> str:
 
 
 def _project_command(result: CommandResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    return _command_members(result, projector, split_budget(_wanted(result), policy.preview), policy)
+    return _command_members(result, projector, split_budget(_requested_lengths(result), policy.preview), policy)
 
 
 def _project_running(result: RunningCommand, projector: Projector, _policy: ProjectionPolicy) -> ResultMembers:
@@ -159,17 +159,17 @@ def _project_running(result: RunningCommand, projector: Projector, _policy: Proj
 
 
 def _project_batch(result: BatchResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    shown = result.items[:MOST_ITEMS]
-    wanted = [_wanted(item.result) if item.result else [] for item in shown]
-    limits = iter(split_budget([length for lengths in wanted for length in lengths], policy.preview))
+    items_shown = result.items[:MOST_ITEMS]
+    requested = [_requested_lengths(item.result) if item.result else [] for item in items_shown]
+    limits = iter(split_budget([length for lengths in requested for length in lengths], policy.preview))
     items: list[Any] = [
         _project_item(number, item, [next(limits) for _ in lengths], projector, policy)
-        for number, (item, lengths) in enumerate(zip(shown, wanted, strict=True), start=1)
+        for number, (item, lengths) in enumerate(zip(items_shown, requested, strict=True), start=1)
     ]
     counts = {f"{status}_count": result.count(status) for status in STATUSES}
     members: ResultMembers = {"item_count": len(result.items), **counts, "stop_on_error": result.stop_on_error}
     members["items"] = items
-    if omitted := len(result.items) - len(shown):
+    if omitted := len(result.items) - len(items_shown):
         projector.rows("items", [item.status for item in result.items], MOST_ITEMS)
         members["items_omitted"] = omitted
     return members
@@ -218,8 +218,8 @@ def _command_members(
         outcome["initial_output_truncated"] = result.cut_by_source
     cut = False
     for (name, text), limit in zip(_output_texts(result).items(), limits, strict=True):
-        shown, artifact = projector.preview(f"{at}{name}_preview", text, limit, role=f"{role}{name}")
-        outcome[f"{name}_preview"] = shown
+        preview, artifact = projector.preview(f"{at}{name}_preview", text, limit, role=f"{role}{name}")
+        outcome[f"{name}_preview"] = preview
         if artifact is not None:
             cut = True
             outcome |= {f"{name}_truncated": True, f"{name}_artifact": artifact}
@@ -235,7 +235,7 @@ def _command_members(
     return {"disposition": result.disposition, **outcome, **without_nulls(notes), **_diagnose(result, policy)}
 
 
-def _wanted(result: CommandResult) -> list[int]:
+def _requested_lengths(result: CommandResult) -> list[int]:
     """How many characters the caller asked for of each output text, before the family's budget."""
     lengths = [
         min(len(text), IMAGE_PREVIEW_CHARACTERS) if result.is_image else len(text)

@@ -12,7 +12,7 @@ from envelopes.schema.result import JsonValue
 
 
 def is_mcp_tool(agent: str, tool: str) -> bool:
-    """Tells whether a name is `mcp__server__tool` of Claude Code: such tools return content blocks."""
+    """Checks whether a name is `mcp__server__tool` of Claude Code: such tools return content blocks."""
     server, separator, name = tool.removeprefix("mcp__").partition("__")
     return agent == "claude-code" and tool.startswith("mcp__") and bool(server and separator and name)
 
@@ -30,7 +30,7 @@ def _read(evidence: Evidence) -> Reading:
 
 
 def _find_blocks(result: JsonValue) -> str | None:
-    """Where the content blocks are: the result itself, or its `content`; None when it has none."""
+    """The pointer of the content blocks: the result itself or its `content`; None when there are none."""
     if _is_blocks(result):
         return ""
     return "/content" if isinstance(result, dict) and _is_blocks(result.get("content")) else None
@@ -73,7 +73,7 @@ def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
 
 
 def _read_block(block: RecordedObject) -> ContentBlock:
-    """MCP's image, audio and resource blocks, and the image blocks of the Messages API."""
+    """Reads MCP's text, image, audio and resource blocks, and the image blocks of the Messages API."""
     source, resource = block.member("source"), block.member("resource")
     data = block.text("data") or source.text("data") or resource.text("blob")
     return ContentBlock(
@@ -95,7 +95,7 @@ def _find_structured_content(result: JsonValue) -> tuple[str, JsonValue]:
 
 
 def _align(evidence: Evidence, text: str) -> list[Span]:
-    """A text part is one block's text; where several blocks fit, none is certain."""
+    """Links a text part to the one block with that text; where several blocks fit, to none."""
     if read_failure(evidence):
         return align_failure(evidence, text)
     pointer = _find_blocks(evidence.result)

@@ -45,11 +45,11 @@ def _project_blocks(result: ContentBlocks, projector: Projector, policy: Project
     for index, block in enumerate(result.content[:limit]):
         text: ResultMembers = {}
         if block.text is not None:
-            shown, artifact = projector.preview(f"content/{index}/text", block.text, room, role="text")
-            text = {"text": shown, "text_artifact": artifact}
+            preview, artifact = projector.preview(f"content/{index}/text", block.text, room, role="text")
+            text = {"text": preview, "text_artifact": artifact}
             room = max(room - len(block.text), 0)
-        place = {"uri": block.uri, "media_type": block.media_type, "data_characters": block.data_characters}
-        rows.append(without_nulls({"type": block.kind, **text, **place}))
+        facts = {"uri": block.uri, "media_type": block.media_type, "data_characters": block.data_characters}
+        rows.append(without_nulls({"type": block.kind, **text, **facts}))
     members: ResultMembers = {"content": rows}
     if omitted := len(result.content) - len(rows):
         # One block a line, so that a slice of the artifact is readable.
@@ -66,9 +66,9 @@ def _row_sizes(content: Iterable[ContentBlock], policy: ProjectionPolicy) -> Ite
     """At most what each row will have: names, a marker and the path of an artifact, besides its text."""
     room = policy.preview
     for block in content:
-        shown = min(len(block.text or ""), room)
-        room -= shown
-        yield shown + ROW_CHARACTERS + len(block.kind) + len(block.uri or "") + len(block.media_type or "")
+        used = min(len(block.text or ""), room)
+        room -= used
+        yield used + ROW_CHARACTERS + len(block.kind) + len(block.uri or "") + len(block.media_type or "")
 
 
 def _project_json(

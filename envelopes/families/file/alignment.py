@@ -69,7 +69,7 @@ def align_notebook_edit(evidence: Evidence, text: str) -> Iterable[Span]:
 
 
 def _numbered(text: str, content: str, first: int) -> Iterator[Span]:
-    """Each line under its number, whole or as the beginning of a line that was too long to print."""
+    """Links each line by its number, whole or to the beginning of a line that was too long to print."""
     at = offset = 0
     for number, (line, printed) in enumerate(zip(iterate_lines(content), iterate_lines(text), strict=False), first):
         part = _find_line(line, printed, number)
@@ -105,7 +105,7 @@ def _present(*spans: Span | None) -> list[Span]:
 
 
 def _path(text: str, path: str | None, pointer: str) -> list[Span]:
-    """The path where the first sentence names it."""
+    """Links the path that the first sentence names."""
     for opening in OPENINGS:
         if path and text.startswith(opening):
             at = text.index(" to ") + 4 if opening == "Applied " and " to " in text else len(opening)
@@ -114,7 +114,7 @@ def _path(text: str, path: str | None, pointer: str) -> list[Span]:
 
 
 def _replaced(text: str, at: int, recorded: RecordedObject) -> list[Span]:
-    """`All occurrences of 'X' were successfully replaced with 'Y'.`"""
+    """Links X and Y in `All occurrences of 'X' were successfully replaced with 'Y'.`"""
     old, new = recorded.text("oldString"), recorded.text("newString")
     if old is None or new is None:
         return []
@@ -127,7 +127,7 @@ def _replaced(text: str, at: int, recorded: RecordedObject) -> list[Span]:
 
 
 def _edits(text: str, recorded: RecordedObject) -> list[Span]:
-    r"""`1. Replaced "X" with "Y"`, each string by its first characters."""
+    r"""Links `1. Replaced "X" with "Y"`, where each string is printed by its first characters."""
     spans: list[Span] = []
     at = text.find("\n1. ") + 1
     for index, edit in enumerate(recorded.items("edits")):
@@ -165,7 +165,7 @@ def _snippet(text: str, recorded: RecordedObject) -> Iterable[Span]:
 
 
 def _new_files(recorded: RecordedObject) -> Iterator[ComposedText]:
-    """What the file may have become by the change, composed from the recorded fields."""
+    """The texts that the file may have after the change, composed from the recorded fields."""
     content = recorded.text("content")
     if content is not None:
         yield ComposedText([ComposedPiece("/content", content)])
@@ -234,7 +234,7 @@ def _patch_lines(recorded: RecordedObject) -> Iterator[tuple[int, tuple[str, str
 
 
 def _cells(text: str, file: RecordedObject) -> list[Span]:
-    """`<cell id="X">…source</cell id="X">`, in order."""
+    """Links the sources in `<cell id="X">…source</cell id="X">`, in order."""
     spans: list[Span] = []
     at = 0
     for index, cell in enumerate(file.items("cells")):

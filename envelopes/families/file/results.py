@@ -57,7 +57,7 @@ class FileImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool read of one file. `start_line` counts from 1; None: the source did not record it."""
+    """The part of a file that a tool read. `start_line` counts from 1; None: the source did not record it."""
 
     path: str
     kind: ReadKind = "text"
@@ -136,7 +136,7 @@ def patch_outcome(result: PatchResult) -> str:
 
 
 def _project_content(result: FileContent, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    shown, artifact = projector.preview("content_preview", result.content, policy.preview, role="content")
+    preview, artifact = projector.preview("content_preview", result.content, policy.preview, role="content")
     extras = {
         "kind": None if result.kind == "text" else result.kind,
         "image": msgspec.to_builtins(result.image),
@@ -145,7 +145,7 @@ def _project_content(result: FileContent, projector: Projector, policy: Projecti
     }
     return {
         "path": result.path,
-        "content_preview": shown if result.kind in ("text", "notebook") else None,
+        "content_preview": preview if result.kind in ("text", "notebook") else None,
         **pick(result, "start_line", "line_count", "total_lines"),
         "truncated": artifact is not None,
         **without_nulls(extras),
@@ -162,7 +162,7 @@ def _project_change(result: FileChange, projector: Projector, policy: Projection
     marks = [line[:1] for hunk in result.hunks or () for line in hunk.lines]
     counts = (None, None) if result.hunks is None else (marks.count("+"), marks.count("-"))
     additions, deletions = (len(created), 0) if is_new else counts
-    shown, artifact = projector.preview("diff_preview", diff, policy.preview // DIFF_SHARE, role="diff")
+    preview, artifact = projector.preview("diff_preview", diff, policy.preview // DIFF_SHARE, role="diff")
     return {
         "changed_files": [pick(result, "action", "path")],
         "changed_paths": [result.path],
@@ -170,7 +170,7 @@ def _project_change(result: FileChange, projector: Projector, policy: Projection
         "additions": additions,
         "deletions": deletions,
         "user_modified": result.user_modified,
-        "diff_preview": shown or None,
+        "diff_preview": preview or None,
         "truncated": artifact is not None,
         **without_nulls({"replaced_all": result.replaced_all or None, "diff_artifact": artifact}),
     }

@@ -1,4 +1,4 @@
-"""ApplyPatch: the unified diff subset that it takes, and the ways in which a patch can be wrong."""
+"""The definition of ApplyPatch: the subset of unified diffs that it accepts, and the errors of a wrong patch."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SNIPPET_CHARACTERS = 400
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a memory is kept. `source_ref` is opaque; `updated_at` is ISO 8601."""
+    """The fields of a memory that a search gives too. `source_ref` is opaque; `updated_at` is ISO 8601."""
 
     kind: str
     source_ref: str
@@ -63,13 +63,13 @@ def _project_found(result: FoundMemories, projector: Projector, policy: Projecti
     }
 
 
-def _project_row(projector: Projector, policy: ProjectionPolicy, found: FoundMemory, field: str) -> JsonValue:
+def _project_row(projector: Projector, policy: ProjectionPolicy, memory: FoundMemory, field: str) -> JsonValue:
     """MemoryGet gives what a row leaves out, so nothing is written for it."""
     return {
-        **_project_place(projector, found, field),
-        "snippet": projector.line(f"{field}/snippet", found.snippet, SNIPPET_CHARACTERS),
-        "score": found.score,
-        **_project_metadata(projector, policy, found, field),
+        **_project_head(projector, memory, field),
+        "snippet": projector.line(f"{field}/snippet", memory.snippet, SNIPPET_CHARACTERS),
+        "score": memory.score,
+        **_project_metadata(projector, policy, memory, field),
     }
 
 
@@ -77,13 +77,13 @@ def _project_read(result: ReadMemory, projector: Projector, policy: ProjectionPo
     memory = result.memory
     content, artifact = projector.preview("memory/content", memory.content, policy.preview, role="memory")
     cut: ResultMembers = {"content_truncated": True, "content_artifact": artifact}
-    place = _project_place(projector, memory, "memory")
+    head = _project_head(projector, memory, "memory")
     metadata = _project_metadata(projector, policy, memory, "memory")
     if "metadata" not in metadata:
         metadata["metadata_artifact"] = projector.store("metadata", outline_text(memory.metadata))
     return {
         "memory": {
-            **place,
+            **head,
             "content": content,
             "truncated": memory.truncated,
             **({} if artifact is None else cut),
@@ -92,7 +92,7 @@ def _project_read(result: ReadMemory, projector: Projector, policy: ProjectionPo
     }
 
 
-def _project_place(projector: Projector, memory: Remembered, field: str) -> ResultMembers:
+def _project_head(projector: Projector, memory: Remembered, field: str) -> ResultMembers:
     return without_nulls(
         {
             **pick(memory, "kind", "source_ref", "scope_kind", "workspace_id", "agent_id", "source_path"),

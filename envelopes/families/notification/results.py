@@ -24,7 +24,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorNotification(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator was told, and the attempts to deliver it."""
+    """A message to an operator and the attempts to deliver it."""
 
     notification_id: str
     agent_id: str

@@ -1,4 +1,4 @@
-"""What searches find, and the bounded forms. The counts are the source's own, where it recorded them."""
+"""The results of searches and their bounded forms. The counts are the source's own, where it recorded them."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _read_output(evidence: Evidence, recorded: RecordedObject) -> Reading:
 
 
 def _align_output(recorded: RecordedObject, text: str) -> list[Span]:
-    """Tags in front of the output are the runtime's; tags inside the output are the task's."""
+    """Links the tags before the output, which are the runtime's; tags inside the output are the task's."""
     head_end = min((at for tag in ("output", "error") if (at := text.find(f"<{tag}>\n")) >= 0), default=len(text))
     head, task = text[:head_end], recorded.member("task")
     spans = link_groups(_RETRIEVAL.match(head), recorded)

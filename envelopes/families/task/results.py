@@ -240,8 +240,8 @@ def _project_read(result: TaskRead, projector: Projector, policy: ProjectionPoli
     }
     if result.failure is not None:
         # The index has a name of its own: `failure_artifact` is our own record of why a task failed.
-        shown, artifact = projector.preview("task/failure", result.failure, policy.details, role="failure")
-        task |= {"failure": shown, "failure_text_artifact": artifact}
+        preview, artifact = projector.preview("task/failure", result.failure, policy.details, role="failure")
+        task |= {"failure": preview, "failure_text_artifact": artifact}
     if result.failure_artifact is not None:
         task["failure_artifact"] = _project_failure(result.failure_artifact, projector, policy)
     task["child_supervision"] = to_members(result.child_supervision)
@@ -255,14 +255,14 @@ def _project_output(result: TaskRead, projector: Projector, policy: ProjectionPo
     path = output.path if isinstance(output, FileText) else result.log_path
     artifact: int | None
     if isinstance(output, str) and path is None:
-        shown, artifact = projector.preview(field, output, budget, role="output")
+        preview, artifact = projector.preview(field, output, budget, role="output")
     else:
-        shown, artifact = projector.preview_stored(field, output, budget, path=path or "")
+        preview, artifact = projector.preview_stored(field, output, budget, path=path or "")
     report = (result.result_summary or "").strip()
     whole = output.strip() if isinstance(output, str) else ""
-    is_repeated = report in (whole, (result.summary or "").strip()) or report in shown
+    is_repeated = report in (whole, (result.summary or "").strip()) or report in preview
     return {
-        "output_preview": shown,
+        "output_preview": preview,
         "output_truncated": (output.characters if isinstance(output, FileText) else len(output)) > budget,
         "output_artifact": artifact,
         **projector.text(
@@ -272,7 +272,7 @@ def _project_output(result: TaskRead, projector: Projector, policy: ProjectionPo
 
 
 def _project_failure(failure: FailureArtifact, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
-    """Causes and metadata share no budget: each gets the details'."""
+    """Causes and metadata have a budget each, that of an error's details."""
     field = "task/failure_artifact"
     causes, metadata = list(failure.source_chain), list(failure.metadata.items())
     sizes = (min(len(cause), LINE_CHARACTERS) for cause in causes)

@@ -65,7 +65,7 @@ def _read_search(evidence: Evidence, recorded: RecordedObject) -> Reading:
 
 
 def _align_search(recorded: RecordedObject, text: str) -> list[Span]:
-    """The query, then each result in the recorded order: links as JSON, texts as they are."""
+    """Links the query, then each result in the recorded order: links as JSON, texts as they are."""
     if not text.startswith(_QUERY):
         return []
     spans: list[Span] = []
@@ -82,7 +82,7 @@ def _align_search(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 def _align_result(text: str, at: int, item: RecordedObject, pointer: str) -> list[Span]:
-    """One result. Between two of them are white space and the rest of the JSON before, and nothing else."""
+    """Links one result. Between two of them are white space and the rest of the JSON before, and nothing else."""
     if isinstance(item.recorded, str):
         end = text.rfind(_REMINDER)
         rest = _REST_OF_JSON.match(text, at)

@@ -131,29 +131,28 @@ def _list_links(links: Iterable[Link]) -> list[JsonValue]:
 
 
 def _project_fetched(result: FetchedPage, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    shown, artifact = projector.preview("text", result.text, policy.preview, role="page")
+    preview, artifact = projector.preview("text", result.text, policy.preview, role="page")
     projector.seal("text")  # cut through its last line, the page could go on as if it were the receipt
     return {
         "url": projector.line("url", result.url, URL_CHARACTERS),
         "final_url": projector.line("final_url", result.final_url, URL_CHARACTERS),
         **pick(result, "status", "content_type", "bytes_read", "truncated", "sha256", "fetched_at", "source"),
-        "text": wrap_untrusted(shown, result.text, result.final_url),
+        "text": wrap_untrusted(preview, result.text, result.final_url),
         "text_truncated": True if artifact is not None else None,
         "text_artifact": artifact,
     }
 
 
-def wrap_untrusted(shown: str, text: str, source: str) -> str:
-    """`shown`, the whole or a preview of `text`, between two lines that `text` cannot forge."""
+def wrap_untrusted(preview: str, text: str, source: str) -> str:
+    """`preview`, the whole or a preview of `text`, between two lines that `text` cannot forge."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    place = "".join(character for character in source if character.isprintable() and character not in '"<>')
-    return (
-        f'<untrusted-web-content id="{digest}" source="{place[:500]}">\n{shown}\n</untrusted-web-content id="{digest}">'
-    )
+    address = "".join(character for character in source if character.isprintable() and character not in '"<>')
+    tag = f'untrusted-web-content id="{digest}"'
+    return f'<{tag} source="{address[:500]}">\n{preview}\n</{tag}>'
 
 
 def _project_found(result: FoundPages, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    """Of the preview budget, attempts and citations get a fifth each and the hits the rest."""
+    """Attempts and citations get a fifth of the preview budget each, the hits the rest."""
     aside = policy.preview // 5
     attempts, hits, citations = result.provider_attempts, result.results, _list_links(result.citations)
     return {

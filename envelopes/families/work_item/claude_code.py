@@ -58,7 +58,7 @@ def _read_todo_items(recorded: RecordedObject, name: str) -> tuple[Todo, ...]:
 
 
 def _align_todos(recorded: RecordedObject, text: str) -> list[Span]:
-    """The receipt is a fixed sentence; some versions repeat the list as JSON after it."""
+    """Links the list that some versions repeat as JSON after their fixed sentence."""
     start = text.find("[{")
     name = "newTodos" if recorded.get("newTodos") is not None else "todos"
     end = text.rfind("}]") + 2
@@ -146,7 +146,7 @@ _AFTER_SUBJECT = re.compile(r"(?: [(\[][^\n]*)?(?:\n|\Z)")
 
 
 def _align_list(recorded: RecordedObject, text: str) -> Iterator[Span]:
-    """`#1 [pending] subject` a line, with owner and blockers after the subject."""
+    """Links lines of `#1 [pending] subject`, with owner and blockers after the subject."""
     at = 0
     for index, task in enumerate(map(RecordedObject, recorded.elements("tasks"))):
         number, state, subject = task.text("id") or "", task.text("status") or "", task.text("subject") or ""

@@ -1,4 +1,4 @@
-"""The receipts of work-item tools: what became of which item, then what the next call needs."""
+"""The receipts of work-item tools: the outcome and the item, then the fields that the next call needs."""
 
 from __future__ import annotations
 
