@@ -22,8 +22,7 @@ from typing import BinaryIO, cast
 from django.conf import settings
 from django.db.models import Max, Sum
 
-from dashboard.artifacts.locks import hold_lock
-from dashboard.artifacts.stores import configured_store
+from dashboard.artifacts.stores import configured_store, hold_lock
 from dashboard.models import Artifact, Project
 from envelopes.storage.file_store import StoredContent, StoreUnreachable, hash_stream
 

@@ -23,8 +23,7 @@ from django.conf import settings
 from django.db.models import Max
 from django.utils import timezone
 
-from dashboard.artifacts.locks import LockTimeout, hold_lock, uses_bucket
-from dashboard.artifacts.stores import configured_store
+from dashboard.artifacts.stores import LockTimeout, configured_store, hold_lock, uses_bucket
 from dashboard.models import Artifact, Observation
 from envelopes.storage.file_store import LOCK, MissingArtifact, StoreUnreachable
 

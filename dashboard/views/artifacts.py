@@ -16,9 +16,8 @@ from django.views.decorators.http import require_safe
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.artifacts.artifact_detail import artifact_page
-from dashboard.artifacts.content import AbsenceCause, NoContent, open_content, open_stream
+from dashboard.artifacts.content import AbsenceCause, NoContent, download, open_content, open_stream
 from dashboard.artifacts.difference import artifact_difference_page
-from dashboard.artifacts.download import download
 from dashboard.artifacts.json_tree import load_json_level
 from dashboard.artifacts.location import LARGEST
 from dashboard.artifacts.search import CONTEXT_BYTES, find_hit_address, load_search_slice, parse_search
