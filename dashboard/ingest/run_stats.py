@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
@@ -21,23 +21,6 @@ from dashboard.text.column_values import column_text, milliseconds_between
 
 STRIP_LETTERS = 120
 SEVERITY = "owucex"  # the letters of a strip; in a long run each stands for many calls and shows the worst of them
-
-
-class CallOutcome(Protocol):
-    """The columns that decide how a call is marked; a Call and bare rows of its columns have them alike."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def source_error(self) -> bool | None: ...
-    @property
-    def exit_status(self) -> int | None: ...
-    @property
-    def is_cut(self) -> bool: ...
-    @property
-    def is_waiting(self) -> bool: ...
-    @property
-    def has_failed(self) -> bool: ...
 
 
 class CallKind(NamedTuple):
@@ -172,7 +155,7 @@ def _sum_kinds(kinds: Sequence[tuple[CallKind, int]]) -> dict[str, int]:
     }
 
 
-def outcome_letter(call: CallOutcome) -> str:
+def outcome_letter(call: Call | CallKind) -> str:
     """o succeeded, e failed, c cut, x failed and cut, w waited for a person, u unanswered."""
     if call.status == Call.Status.UNKNOWN:
         return "u"
@@ -183,7 +166,7 @@ def outcome_letter(call: CallOutcome) -> str:
     return "w" if call.is_waiting else "o"
 
 
-def halves_disagree(call: CallOutcome) -> bool:
+def halves_disagree(call: Call | CallKind) -> bool:
     """True when the source flagged a failure that did not happen, or did not flag one that did.
 
     A source without an error flag cannot disagree. A command that exits with 1 has failed in both halves.
