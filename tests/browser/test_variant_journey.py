@@ -31,8 +31,8 @@ def test_fields_fall_out_while_the_budget_is_dragged(
     operator_page: Page, project: Project, troubles: list[str]
 ) -> None:
     operator_page.goto("/renderers/command/?sample=ExecCommand/large&variant=canonical_json")
-    told = operator_page.locator("#field-budget")
-    expect(told).to_contain_text("fields stand whole")
+    budget = operator_page.locator("#field-budget")
+    expect(budget).to_contain_text("fields complete")
     handle = operator_page.locator("#budget").bounding_box()
     assert handle is not None
     middle = handle["y"] + handle["height"] / 2
@@ -40,15 +40,15 @@ def test_fields_fall_out_while_the_budget_is_dragged(
     operator_page.mouse.down()
     for share in (0.8, 0.5):
         operator_page.mouse.move(handle["x"] + handle["width"] * share, middle)
-    expect(told.locator('tr[data-state="shortened"]').first).to_be_visible()  # while one still drags
+    expect(budget.locator('tr[data-state="shortened"]').first).to_be_visible()  # while one still drags
     operator_page.mouse.move(handle["x"] + handle["width"] * 0.02, middle)
     operator_page.mouse.up()
-    expect(told.locator('tr[data-state="gone"]').first).to_be_visible()
+    expect(budget.locator('tr[data-state="dropped"]').first).to_be_visible()
     assert "budget=" in operator_page.url
-    before = told.locator('tr[data-state="gone"]').count()
+    before = budget.locator('tr[data-state="dropped"]').count()
     operator_page.keyboard.press("b")
     operator_page.keyboard.press("End")
-    expect(told.locator('tr[data-state="gone"]')).to_have_count(0)
+    expect(budget.locator('tr[data-state="dropped"]')).to_have_count(0)
     assert before > 0
 
 
@@ -65,7 +65,7 @@ def test_the_last_of_many_quick_turns_is_the_one_that_is_shown(operator_page: Pa
     }""")
     expect(operator_page.locator("output[for=budget]")).to_have_text("101")
     expect(operator_page).to_have_url(re.compile(r"budget=101\b"))
-    expect(operator_page.locator("#field-budget")).to_contain_text("gone")
+    expect(operator_page.locator("#field-budget")).to_contain_text("dropped")
 
 
 def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Project, troubles: list[str]) -> None:
@@ -81,10 +81,10 @@ def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Proje
     expect(operator_page.locator("#variant-text")).to_contain_text("command/tail_first")
     expect(operator_page.get_by_role("radio", name="tail_first 2")).to_be_focused()  # and so on from there
     operator_page.keyboard.press("b")
-    said = operator_page.locator("output[for=budget]")
-    whole = said.inner_text()
+    shown_budget = operator_page.locator("output[for=budget]")
+    whole = shown_budget.inner_text()
     operator_page.keyboard.press("PageDown")
-    expect(said).not_to_have_text(whole)
+    expect(shown_budget).not_to_have_text(whole)
     operator_page.keyboard.press("s")  # a slider takes no letters
     expect(operator_page.locator("#variant-text .mark-space").first).to_be_visible()
 
@@ -121,7 +121,7 @@ def test_a_key_shows_what_a_variant_would_have_said_and_the_same_key_or_escape_g
     expect(right).to_contain_text("What canonical_json would have said")
     expect(right.get_by_role("heading")).to_be_in_viewport()
     operator_page.keyboard.press("?")
-    expect(operator_page.locator("#help")).to_contain_text("What markdown would have said")
+    expect(operator_page.locator("#help")).to_contain_text("The text of markdown")
 
 
 @pytest.mark.parametrize("calls", [60, pytest.param(1_000, marks=pytest.mark.long)])
@@ -143,7 +143,7 @@ def test_a_template_is_mended_compared_judged_and_exported(
 
 
 def write_a_template(page: Page, troubles: list[str]) -> None:
-    """With an error first, which is told while one types and again when one saves."""
+    """With an error first, which is shown while one types and again when one saves."""
     page.goto("/renderers/command/templates/?sample=ExecCommand/large")
     page.get_by_label("Name").fill("terse")
     page.get_by_label("Template, in Liquid").fill("{{ summary_text }}\n{{ nothing }}")
