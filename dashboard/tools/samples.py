@@ -1,6 +1,6 @@
-"""What a built-in tool's sample outputs become: the canonical envelope, and a receipt under every variant.
+"""Projects the sample outputs of a built-in tool, and renders each under every variant of its family.
 
-Definitions and samples are part of the program, so each tool is worked out once a process.
+Definitions and samples are part of the program, so each tool is computed once a process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
-from envelopes.families.base import Family, FieldCut
+from envelopes.families.base import Family
 from envelopes.families.registry import builtin, samples
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
@@ -31,10 +31,10 @@ SORTS = ("success", "error", "large", "empty", "odd")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rendered:
-    """`is_cut`: text was left out, by the canonical result or by this variant, which then says so.
+class RenderedSample:
+    """`is_cut`: the canonical result, or this variant, left text out.
 
-    `shown` of `total` characters of the strings in the result (or the error) stand in the receipt.
+    `shown` of `total` characters of the strings in the result (or the error) are in the receipt.
     """
 
     variant: Variant
@@ -55,7 +55,7 @@ class Rendered:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldLoss:
-    """`unit` is characters or lines."""
+    """A field of which the canonical result has only a part; `unit` is characters or lines."""
 
     pointer: str
     shown: int
@@ -64,14 +64,14 @@ class FieldLoss:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
-    """`half`: the sample has a `result` or an `error`."""
+class ToolSample:
+    """`half` is `result` or `error`: the one that the sample has."""
 
     sort: str
     half: str
     canonical: bytes
-    lost: tuple[FieldLoss, ...]
-    rendered: tuple[Rendered, ...]
+    losses: tuple[FieldLoss, ...]
+    rendered: tuple[RenderedSample, ...]
 
     @property
     def window(self) -> TextChunk:
@@ -79,66 +79,65 @@ class Sample:
 
 
 @cache
-def tool_samples(name: str) -> dict[str, Sample]:
+def render_samples(name: str) -> dict[str, ToolSample]:
     """By sort, success first. Raises KeyError for a name that no family defines."""
     family, _ = builtin(name)
-    found = samples(name)
-    order = [sort for sort in SORTS if sort in found] + [sort for sort in found if sort not in SORTS]
+    outputs = samples(name)
+    order = sorted(outputs, key=lambda sort: SORTS.index(sort) if sort in SORTS else len(SORTS))
     return {
-        sort: _sample(sort, project(found[sort], family, family.projection, MemorySink()), family) for sort in order
+        sort: _render_sample(sort, project(outputs[sort], family, family.projection, MemorySink()), family)
+        for sort in order
     }
 
 
-def _sample(sort: str, projection: Projection, family: Family) -> Sample:
+def _render_sample(sort: str, projection: Projection, family: Family) -> ToolSample:
     canonical = projection.canonical
-    found = variants_for(family)
-    receipts = [render(canonical, family, one.policy, variant=one) for one in found]
-    tokens = count_all([receipt.text for receipt in receipts])
-    texts = dict(_texts(canonical.to_json(), ""))
-    return Sample(
+    variants = variants_for(family)
+    receipts = [render(canonical, family, variant.policy, variant=variant) for variant in variants]
+    counts = count_all([receipt.text for receipt in receipts])
+    lengths = dict(_string_lengths(canonical.to_json(), ""))
+    return ToolSample(
         sort=sort,
         half="result" if canonical.error is None else "error",
         canonical=dump_json(canonical.to_json()),
-        lost=tuple(_loss(one) for one in projection.cuts),
+        losses=tuple(
+            FieldLoss(pointer=field.pointer, shown=field.cut.shown_count, total=field.cut.total, unit=field.cut.unit)
+            for field in projection.cuts
+        ),
         rendered=tuple(
-            Rendered(
+            RenderedSample(
                 variant=variant,
                 receipt=receipt,
                 tokens=count,
-                is_cut=bool(projection.cuts) or any(one.role == "marker" for one in receipt.segments),
-                shown=_shown(receipt, texts),
-                total=sum(texts.values()),
+                is_cut=bool(projection.cuts) or any(segment.role == "marker" for segment in receipt.segments),
+                shown=_count_shown(receipt, lengths),
+                total=sum(lengths.values()),
             )
-            for variant, receipt, count in zip(found, receipts, tokens, strict=True)
+            for variant, receipt, count in zip(variants, receipts, counts, strict=True)
         ),
     )
 
 
-def _loss(lost: FieldCut) -> FieldLoss:
-    cut = lost.cut
-    return FieldLoss(pointer=lost.pointer, shown=cut.shown_count, total=cut.total, unit=cut.unit)
-
-
-def _texts(value: JsonValue, pointer: str) -> Iterator[tuple[str, int]]:
-    """Each string of the result or the error, by its pointer, with its characters."""
+def _string_lengths(value: JsonValue, pointer: str) -> Iterator[tuple[str, int]]:
+    """The characters of each string in the result or the error, by its pointer."""
     match value:
         case str() if pointer.startswith(HALVES):
             yield pointer, len(value)
         case dict():
             for key, child in value.items():
-                yield from _texts(child, join(pointer, key))
+                yield from _string_lengths(child, join(pointer, key))
         case list():
             for index, child in enumerate(value):
-                yield from _texts(child, join(pointer, index))
+                yield from _string_lengths(child, join(pointer, index))
 
 
-def _shown(receipt: Receipt, texts: dict[str, int]) -> int:
-    """A string that the renderer words in its own way counts as shown."""
+def _count_shown(receipt: Receipt, lengths: dict[str, int]) -> int:
+    """Characters of the strings that are in the receipt; a string that the renderer rewords counts as shown."""
     counts: Counter[str] = Counter()
     for segment in receipt.segments:
         match segment.source:
-            case SegmentSource("canonical", pointer, int(start), int(end)) if pointer in texts:
+            case SegmentSource("canonical", pointer, int(start), int(end)) if pointer in lengths:
                 counts[pointer] += end - start
-            case SegmentSource("canonical", pointer) if pointer in texts:
-                counts[pointer] += texts[pointer]
-    return sum(min(count, texts[pointer]) for pointer, count in counts.items())
+            case SegmentSource("canonical", pointer) if pointer in lengths:
+                counts[pointer] += lengths[pointer]
+    return sum(min(count, lengths[pointer]) for pointer, count in counts.items())

@@ -1,4 +1,4 @@
-"""One built-in tool: what the model may say to it, what comes back, and how that is spoken to the model."""
+"""The page of a built-in tool: its definition, its examples, its result types and its samples under every variant."""
 
 from __future__ import annotations
 
@@ -7,26 +7,71 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from dashboard.models import Project
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
-from dashboard.tools.provider_declarations import SCHEMA, Declared, Form, bodies
-from dashboard.tools.samples import Rendered, Sample, tool_samples
-from dashboard.tools.schema_tables import Shape, shapes
-from dashboard.tools.tool_list import ForeignRow, ToolRow, foreign_names, foreign_rows, tool_row, uses
+from dashboard.tools.samples import RenderedSample, ToolSample, render_samples
+from dashboard.tools.tool_list import AgentTools, ToolRow, agent_tools, count_uses, mapped_names, tool_row
 from envelopes.families.registry import builtin
 from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
+from envelopes.transports import TRANSPORTS, UnsupportedPart
 
-ONE_LINE = 72  # characters of an example
+ONE_LINE = 72  # characters of an example's JSON
+JSON_SCHEMA = ""  # the name of the form that is no provider's
+ANY_TYPE = "any JSON"
+
+Schema = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
-    """`refusal` is the sentence that the model gets; empty when the input is taken."""
+class DeclarationForm:
+    """A form of the definition that can be chosen; `name` is that of a transport."""
+
+    name: str
+    title: str
+    is_current: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolDeclaration:
+    """The definition as a model gets it. `without_conditions`: the shown form omits rules between fields."""
+
+    forms: tuple[DeclarationForm, ...]
+    window: TextChunk
+    without_conditions: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputExample:
+    """`refusal` is the sentence that the model gets; empty for a valid input."""
 
     window: TextChunk
     refusal: str
     hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaField:
+    """`nested` is the name of the type that the field contains, empty for a plain value."""
+
+    name: str
+    kind: str
+    nested: str
+    default: str  # as JSON; empty when the field is required
+    is_required: bool
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaTable:
+    """A struct with its fields. `is_result` is false for the types within a result."""
+
+    name: str
+    note: str  # Markdown
+    fields: tuple[SchemaField, ...]
+    is_result: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +91,12 @@ class MatrixRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gallery:
+class SampleGallery:
     """The samples of a tool: all of them in numbers, the chosen one in full."""
 
-    variants: tuple[Rendered, ...]
+    variants: tuple[RenderedSample, ...]
     rows: tuple[MatrixRow, ...]
-    sample: Sample
+    sample: ToolSample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,72 +105,141 @@ class ToolPage:
     family: str
     description: str
     hint: str
-    declared: Declared
-    taken: tuple[Example, ...]
-    refused: tuple[Example, ...]
+    declaration: ToolDeclaration
+    valid: tuple[InputExample, ...]
+    refused: tuple[InputExample, ...]
     error_kinds: tuple[str, ...]
     dispatch_kinds: tuple[str, ...]
-    shapes: tuple[Shape, ...]
-    gallery: Gallery | None
-    foreign: tuple[ForeignRow, ...]
+    tables: tuple[SchemaTable, ...]
+    gallery: SampleGallery | None
+    agents: tuple[AgentTools, ...]
 
 
-def tool_page(project: Project, name: str, *, sort: str, form: str) -> ToolPage:
+def load_tool_page(project: Project, name: str, *, sort: str, form: str) -> ToolPage:
     """One query. Raises KeyError for an unknown tool, and for a sample or a form that it does not have."""
     family, definition = builtin(name)
-    used = uses(project, {name, *foreign_names([family])})
+    uses = count_uses(project, {name, *mapped_names([family])})
     return ToolPage(
-        row=tool_row(definition, used),
+        row=tool_row(definition, uses),
         family=family.title,
         description=definition.description,
         hint=definition.hint,
-        declared=_declared(definition, form),
-        taken=tuple(_example(definition, one) for one in definition.examples),
-        refused=tuple(_example(definition, one) for one in definition.counter_examples),
+        declaration=_build_declaration(definition, form),
+        valid=tuple(_check_example(definition, arguments) for arguments in definition.examples),
+        refused=tuple(_check_example(definition, arguments) for arguments in definition.counter_examples),
         error_kinds=definition.error_kinds,
         dispatch_kinds=tuple(kind for kind in DISPATCH_KINDS if kind not in definition.error_kinds),
-        shapes=shapes(definition.result),
-        gallery=_gallery(tool_samples(name), sort),
-        foreign=tuple(foreign_rows(family, used)),
+        tables=build_schema_tables(definition.result),
+        gallery=_build_gallery(render_samples(name), sort),
+        agents=tuple(agent_tools(family, uses)),
     )
 
 
-def _declared(definition: ToolDefinition, form: str) -> Declared:
-    found = bodies(definition)
-    return Declared(
-        forms=tuple(Form(name=name, title=title, is_current=name == form) for name, (title, _) in found.items()),
-        window=_window(found[form][1]),
-        without_conditions=form != SCHEMA and bool(definition.conditions),
+def _build_declaration(definition: ToolDefinition, form: str) -> ToolDeclaration:
+    """The schema alone, or a provider's entry for the tool. Providers that cannot declare it are left out."""
+    bodies: dict[str, tuple[str, dict[str, Any]]] = {JSON_SCHEMA: ("JSON Schema", definition.input_schema())}
+    for transport in TRANSPORTS:
+        try:
+            bodies[transport.name] = (transport.title, transport.declare(definition))
+        except UnsupportedPart:
+            continue
+    return ToolDeclaration(
+        forms=tuple(
+            DeclarationForm(name=name, title=title, is_current=name == form) for name, (title, _) in bodies.items()
+        ),
+        window=_json_window(bodies[form][1]),
+        without_conditions=form != JSON_SCHEMA and bool(definition.conditions),
     )
 
 
-def _gallery(found: dict[str, Sample], sort: str) -> Gallery | None:
-    """None for a tool without samples."""
-    if not found:
-        return None
-    sample = found[sort or next(iter(found))]
-    rows = [
-        MatrixRow(sort=one.sort, cells=tuple(_cells(one.rendered)), is_current=one is sample) for one in found.values()
-    ]
-    return Gallery(variants=sample.rendered, rows=tuple(rows), sample=sample)
-
-
-def _cells(rendered: Iterable[Rendered]) -> Iterable[MatrixCell]:
-    for one in rendered:
-        yield MatrixCell(characters=one.characters, tokens=one.tokens.count, is_cut=one.is_cut)
-
-
-def _example(definition: ToolDefinition, arguments: dict[str, Any]) -> Example:
+def _check_example(definition: ToolDefinition, arguments: dict[str, Any]) -> InputExample:
     refusal = hint = ""
     try:
         definition.parse(arguments)
     except InvalidToolInput as refused:
         refusal, hint = refused.error.message, refused.error.recovery_hint or ""
-    return Example(window=_window(arguments), refusal=refusal, hint=hint)
+    return InputExample(window=_json_window(arguments), refusal=refusal, hint=hint)
 
 
-def _window(value: dict[str, Any]) -> TextChunk:
-    """Our own JSON, on one line where that is short; in ASCII, since an example may hold what no page can."""
+def _json_window(value: dict[str, Any]) -> TextChunk:
+    """Our own JSON, on one line where that is short. In ASCII: an example may contain what a page cannot show."""
     line = json.dumps(value)
     text = line if len(line) <= ONE_LINE else json.dumps(value, indent=json_markup.INDENT)
     return json_markup.rest(text, 0, FIRST_CHARS)
+
+
+def _build_gallery(samples: dict[str, ToolSample], sort: str) -> SampleGallery | None:
+    """None for a tool without samples. Raises KeyError for an unknown sort; without one the first is chosen."""
+    if not samples:
+        return None
+    chosen = samples[sort or next(iter(samples))]
+    rows = []
+    for sample in samples.values():
+        cells = tuple(
+            MatrixCell(characters=rendered.characters, tokens=rendered.tokens.count, is_cut=rendered.is_cut)
+            for rendered in sample.rendered
+        )
+        rows.append(MatrixRow(sort=sample.sort, cells=cells, is_current=sample is chosen))
+    return SampleGallery(variants=chosen.rendered, rows=tuple(rows), sample=chosen)
+
+
+def build_schema_tables(results: Iterable[type[msgspec.Struct]]) -> tuple[SchemaTable, ...]:
+    """The result structs, then the types within them, read from the JSON Schema that msgspec makes of them."""
+    schemas, components = msgspec.json.schema_components(list(results))
+    result_names = [_target(schema) for schema in schemas]
+    order = [*result_names, *(name for name in components if name not in result_names)]
+    return tuple(_build_table(name, components[name], is_result=name in result_names) for name in order)
+
+
+def _build_table(name: str, schema: Schema, *, is_result: bool) -> SchemaTable:
+    required = frozenset(schema.get("required", ()))
+    fields = []
+    for key, field in schema.get("properties", {}).items():
+        has_default = key not in required and "default" in field
+        fields.append(
+            SchemaField(
+                name=key,
+                kind=describe_type(field),
+                nested=_nested_type(field),
+                default=json.dumps(field["default"], ensure_ascii=False) if has_default else "",
+                is_required=key in required,
+                note=field.get("description", ""),
+            )
+        )
+    note = " ".join(schema.get("description", "").split())
+    return SchemaTable(name=name, note=note, fields=tuple(fields), is_result=is_result)
+
+
+def describe_type(schema: Schema) -> str:
+    """`text`, `integer or null`, `list of Hit`, `"a" or "b"`."""
+    match schema:
+        case {"$ref": str()}:
+            return _target(schema)
+        case {"anyOf": list(choices)}:
+            return " or ".join(dict.fromkeys(map(describe_type, choices)))
+        case {"enum": list(values)}:
+            return " or ".join(map(json.dumps, values))
+        case {"const": value}:
+            return json.dumps(value)
+        case {"type": "array"}:
+            return f"list of {describe_type(schema.get('items') or {})}"
+        case {"type": "string"}:
+            return "text"
+        case {"type": str(name)}:
+            return name
+    return ANY_TYPE
+
+
+def _nested_type(schema: Schema) -> str:
+    match schema:
+        case {"$ref": str()}:
+            return _target(schema)
+        case {"anyOf": list(choices)}:
+            return next((name for choice in choices if (name := _nested_type(choice))), "")
+        case {"items": dict(items)}:
+            return _nested_type(items)
+    return ""
+
+
+def _target(schema: Schema) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The Tools page: every built-in definition by plane, the foreign names beside it, and how often runs used each."""
+"""The list of built-in tools by plane, the tool names of recorded agents, and how often runs used each."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ RISK_TONES = {"read-only": "good", "writes": "warn", "commands": "bad"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Use:
-    """What recorded runs of one project did with one tool name. `calls` counts an inherited call in each run."""
+class ToolUse:
+    """How often recorded runs of one project used a tool name. `calls` counts an inherited call in each run."""
 
     name: str
     runs: int = 0
@@ -52,7 +52,7 @@ class ToolRow:
     stability: str
     is_mutation: bool
     profiles: tuple[str, ...]  # empty: every profile may call it
-    use: Use
+    use: ToolUse
 
 
 @dataclass(frozen=True)
@@ -63,44 +63,48 @@ class PlaneGroup:
 
 
 @dataclass(frozen=True)
-class ForeignRow:
-    """The names under which one agent's recordings reach one family."""
+class AgentTools:
+    """The tool names of one agent that are read into one family."""
 
     family: str
     agent: str
-    uses: tuple[Use, ...]
+    uses: tuple[ToolUse, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolList:
     groups: tuple[PlaneGroup, ...]
-    foreign: tuple[ForeignRow, ...]
+    agents: tuple[AgentTools, ...]
     total: int
     recorded: int  # built-in names that a recorded run used
 
 
-def tool_list(project: Project) -> ToolList:
-    """One query, whatever the project holds."""
+def load_tool_list(project: Project) -> ToolList:
+    """One query, however many runs the project has. A tool of several planes is listed under its first."""
     definitions = tools()
-    used = uses(project, {*definitions, *foreign_names(FAMILIES)})
-    rows = [tool_row(one, used) for one in definitions.values()]
-    groups = [PlaneGroup(name, PLANES[name], _of_plane(name, rows)) for name in get_args(Plane)]
+    uses = count_uses(project, {*definitions, *mapped_names(FAMILIES)})
+    rows = [tool_row(definition, uses) for definition in definitions.values()]
+    groups = []
+    for plane in get_args(Plane):
+        plane_rows = tuple(row for row in rows if row.planes[:1] == (plane,))
+        if plane_rows:
+            groups.append(PlaneGroup(plane, PLANES[plane], plane_rows))
     return ToolList(
-        groups=tuple(group for group in groups if group.rows),
-        foreign=tuple(row for family in FAMILIES for row in foreign_rows(family, used)),
+        groups=tuple(groups),
+        agents=tuple(row for family in FAMILIES for row in agent_tools(family, uses)),
         total=len(rows),
         recorded=sum(row.use.runs > 0 for row in rows),
     )
 
 
-def uses(project: Project, names: Iterable[str]) -> dict[str, Use]:
-    """Only of the names that are asked for: a project may hold thousands of other tools."""
+def count_uses(project: Project, names: Iterable[str]) -> dict[str, ToolUse]:
+    """Of these names alone: a project may have thousands of other tools."""
     facets = RunFacet.objects.filter(project=project, kind="tool", value__in=sorted(names))
-    counted = facets.values_list("value").annotate(runs=Count("pk"), calls=Sum("count"))
-    return {name: Use(name=name, runs=runs, calls=calls) for name, runs, calls in counted}
+    counts = facets.values_list("value").annotate(runs=Count("pk"), calls=Sum("count"))
+    return {name: ToolUse(name=name, runs=runs, calls=calls) for name, runs, calls in counts}
 
 
-def tool_row(definition: ToolDefinition, used: Mapping[str, Use]) -> ToolRow:
+def tool_row(definition: ToolDefinition, uses: Mapping[str, ToolUse]) -> ToolRow:
     callers = tuple(profile for profile in ALL_PROFILES if may_call(profile, definition.name))
     return ToolRow(
         name=definition.name,
@@ -113,25 +117,21 @@ def tool_row(definition: ToolDefinition, used: Mapping[str, Use]) -> ToolRow:
         stability=definition.stability,
         is_mutation=definition.is_mutation,
         profiles=() if callers == ALL_PROFILES else callers,
-        use=used.get(definition.name, Use(name=definition.name)),
+        use=uses.get(definition.name, ToolUse(name=definition.name)),
     )
 
 
-def foreign_names(families: Iterable[Family]) -> set[str]:
-    return {name for family in families for row in family.mappings for name in row.tools}
+def mapped_names(families: Iterable[Family]) -> set[str]:
+    """The tool names of recorded agents that are read into these families."""
+    return {name for family in families for mapping in family.mappings for name in mapping.tools}
 
 
-def foreign_rows(family: Family, used: Mapping[str, Use]) -> list[ForeignRow]:
-    """One row an agent: its names in the order of the family's mappings."""
-    names: dict[str, list[str]] = {}
+def agent_tools(family: Family, uses: Mapping[str, ToolUse]) -> list[AgentTools]:
+    """One entry for each agent: its names in the order of the family's mappings."""
+    names_by_agent: dict[str, list[str]] = {}
     for mapping in family.mappings:
-        names.setdefault(mapping.agent, []).extend(mapping.tools)
+        names_by_agent.setdefault(mapping.agent, []).extend(mapping.tools)
     return [
-        ForeignRow(family.title, agent, tuple(used.get(name, Use(name=name)) for name in found))
-        for agent, found in names.items()
+        AgentTools(family.title, agent, tuple(uses.get(name, ToolUse(name=name)) for name in names))
+        for agent, names in names_by_agent.items()
     ]
-
-
-def _of_plane(name: str, rows: Iterable[ToolRow]) -> tuple[ToolRow, ...]:
-    """A tool of several planes stands once, under its first."""
-    return tuple(row for row in rows if row.planes[:1] == (name,))

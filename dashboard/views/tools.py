@@ -1,4 +1,4 @@
-"""The tools that the model may call, and one of them."""
+"""The pages of tools: the list of built-in definitions, and one of them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.tools.tool_detail import tool_page
-from dashboard.tools.tool_list import tool_list
+from dashboard.tools.tool_detail import load_tool_page
+from dashboard.tools.tool_list import load_tool_list
 from dashboard.views.rendering import render_page
 
 
 @require_GET
 def index(request: OperatorRequest) -> HttpResponse:
-    return render(request, "tools/list.html", {"page": tool_list(request.project)})
+    return render(request, "tools/list.html", {"page": load_tool_list(request.project)})
 
 
 @require_GET
 def detail(request: OperatorRequest, name: str) -> HttpResponse:
+    query = request.GET
     try:
-        asked = request.GET
-        page = tool_page(request.project, name, sort=asked.get("sample", ""), form=asked.get("form", ""))
+        page = load_tool_page(request.project, name, sort=query.get("sample", ""), form=query.get("form", ""))
     except KeyError:
         raise Http404("There is no such tool, or it has no such sample or form.") from None
     return render_page(request, "tools/detail.html", {"page": page}, partial="gallery")

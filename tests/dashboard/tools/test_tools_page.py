@@ -1,24 +1,22 @@
-"""The Tools pages: what may the model call, and how must it look?"""
+"""The Tools pages: the built-in definitions, their samples under every variant, and their recorded use."""
 
 from __future__ import annotations
 
 import json
-import re
-from html import unescape
 
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.models import Project, RunFacet
-from dashboard.tools.samples import SORTS, tool_samples
-from dashboard.tools.schema_tables import kind_of
+from dashboard.tools.samples import SORTS, render_samples
+from dashboard.tools.tool_detail import describe_type
 from dashboard.tools.tool_list import PLANES
 from envelopes.families.registry import builtin, tools
 from envelopes.transports import TRANSPORTS
 from envelopes.variants import variants_for
 from tests.dashboard.factories import create_project, create_run, create_user
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import Page, parse_page
 
 TOOL = "WebFetch"
 HOSTILE = '<script>alert(1)</script><b hx-post="/x">\x1b[31m\u202e'
@@ -35,32 +33,28 @@ def reader(client: Client, project: Project) -> Client:
     return client
 
 
-def page(client: Client, address: str) -> str:
+def load(client: Client, address: str) -> Page:
     response = client.get(address)
     assert response.status_code == 200, address
-    return response.content.decode()
-
-
-def words(html: str) -> str:
-    return " ".join(text_of(html).split())
+    return parse_page(response)
 
 
 def test_every_definition_stands_under_its_first_plane(reader: Client) -> None:
-    html = page(reader, "/tools/")
-    assert "What may the model call, and how must it look?" in html
-    groups = re.split(r'<tr class="plane">', html)[1:]
-    found = {name: group for group in groups for name in re.findall(r'href="/tools/(\w+)/"', group)}
-    assert sorted(found) == list(tools())
-    for name, group in found.items():
-        assert text_of(group).strip().startswith(PLANES[tools()[name].planes[0]])
-    assert f"{len(tools())} built-in tools" in html
+    page = load(reader, "/tools/")
+    planes = {}
+    for body in page.select("table.tool-table tbody"):
+        title, *rows = body.select("tr")
+        planes |= {row.select_one("th a").text: title.text for row in rows}
+    assert sorted(planes) == list(tools())
+    for name, title in planes.items():
+        assert title.startswith(PLANES[tools()[name].planes[0]])
+    assert f"{len(tools())} built-in tools" in page.text
 
 
 def test_a_row_says_risk_planes_and_who_may_not_call(reader: Client) -> None:
-    row = words(page(reader, "/tools/").partition(f'href="/tools/{TOOL}/"')[2].partition("</tr>")[0])
-    assert "read-only" in row
-    assert "experimental" in row
-    assert "never" in row
+    row = load(reader, "/tools/").by_role("link", TOOL, exact=True).closest("tr")
+    assert row is not None
+    assert {"read-only", "experimental", "never"} <= set(row.texts("td"))
 
 
 def test_recorded_use_counts_calls_and_runs_of_this_project_alone(reader: Client, project: Project) -> None:
@@ -69,76 +63,74 @@ def test_recorded_use_counts_calls_and_runs_of_this_project_alone(reader: Client
         RunFacet.objects.create(run=run, project=project, kind="tool", value=TOOL, sort_at=run.sort_at, count=number)
     create_run(create_project("other"), facets={"tool": [TOOL]})
     for address in ("/tools/", f"/tools/{TOOL}/"):
-        html = page(reader, address)
-        assert f'<a href="/runs/?q=tool%3A{TOOL}">7 calls in 2 runs</a>' in html
+        assert load(reader, address).by_role("link", "7 calls in 2 runs")["href"] == f"/runs/?q=tool%3A{TOOL}"
 
 
 def test_the_queries_are_the_same_however_much_is_recorded(
     reader: Client, project: Project, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    page(reader, "/tools/")
+    load(reader, "/tools/")
     for address in ("/tools/", f"/tools/{TOOL}/"):
         with django_assert_num_queries(4):  # session, user, memberships, facets
-            page(reader, address)
+            load(reader, address)
     for number in range(20):
         create_run(project, facets={"tool": [TOOL, "Bash", f"mcp__x__{number}"]})
     for address in ("/tools/", f"/tools/{TOOL}/"):
         with django_assert_num_queries(4):
-            page(reader, address)
+            load(reader, address)
 
 
 @pytest.mark.rendering
 @pytest.mark.parametrize("name", list(tools()))
 def test_every_definition_has_its_page(reader: Client, name: str) -> None:
     _, definition = builtin(name)
-    html = page(reader, f"/tools/{name}/")
-    shown = words(html)
-    for kind in definition.error_kinds:
-        assert f"<code>{kind}</code>" in html
-    assert html.count("refused</span>") == len(definition.counter_examples)
-    assert "additionalProperties" in shown
+    page = load(reader, f"/tools/{name}/")
+    assert set(definition.error_kinds) <= set(page.texts(".kinds code"))
+    assert len(page.select(".examples [data-tone=bad]")) == len(definition.counter_examples)
+    assert "additionalProperties" in page.text
     for result in definition.result:
-        assert f'id="shape-{result.__name__}"' in html
-    assert len(html) < 1_000_000
+        assert page.by_id(f"type-{result.__name__}")
+    assert len(page.markup) < 1_000_000
 
 
 @pytest.mark.rendering
 @pytest.mark.parametrize("name", list(tools()))
 def test_every_sample_stands_there_under_every_variant(reader: Client, name: str) -> None:
     family, _ = builtin(name)
-    assert list(tool_samples(name))[: len(SORTS)] == list(SORTS)
-    for sort, sample in tool_samples(name).items():
-        html = page(reader, f"/tools/{name}/?sample={sort}")
-        texts = [unescape(text_of(found)) for found in re.findall(r'<pre class="exact"[^>]*>(.*?)</pre>', html, re.S)]
-        assert texts == [one.receipt.text for one in sample.rendered]
-        assert [one.variant.id for one in sample.rendered] == [one.id for one in variants_for(family)]
+    samples = render_samples(name)
+    assert list(samples)[: len(SORTS)] == list(SORTS)
+    for sort, sample in samples.items():
+        page = load(reader, f"/tools/{name}/?sample={sort}")
+        texts = [text.exact for text in page.select("#gallery pre.exact")]
+        assert texts == [rendered.receipt.text for rendered in sample.rendered]
+        assert [rendered.variant.id for rendered in sample.rendered] == [variant.id for variant in variants_for(family)]
         assert sample.rendered[0].variant.name == "receipt"
 
 
 @pytest.mark.rendering
 def test_a_refused_example_says_why(reader: Client) -> None:
-    shown = words(page(reader, f"/tools/{TOOL}/"))
-    assert "`sha256` is result metadata and never startup input" in shown
+    refusals = load(reader, f"/tools/{TOOL}/").texts(".examples [data-tone=bad] .refusal")
+    assert any("`sha256` is result metadata and never startup input" in refusal for refusal in refusals)
 
 
 @pytest.mark.rendering
 def test_a_bounded_sample_says_what_was_left_out(reader: Client) -> None:
-    sample = tool_samples(TOOL)["large"]
-    html = page(reader, f"/tools/{TOOL}/?sample=large")
-    lost = sample.lost[0]
-    assert lost.shown < lost.total
-    assert f"<code>{lost.pointer}</code> {lost.shown:,} of {lost.total:,} {lost.unit}" in html
-    assert all(one.is_cut for one in sample.rendered)
-    assert f"{sample.rendered[0].characters:,} characters" in html
+    sample = render_samples(TOOL)["large"]
+    page = load(reader, f"/tools/{TOOL}/?sample=large")
+    loss = sample.losses[0]
+    assert loss.shown < loss.total
+    assert f"{loss.pointer} {loss.shown:,} of {loss.total:,} {loss.unit}" in page.by_id("gallery").text
+    assert all(rendered.is_cut for rendered in sample.rendered)
+    assert f"{sample.rendered[0].characters:,} characters" in page.text
 
 
 @pytest.mark.rendering
 def test_htmx_gets_the_gallery_alone(reader: Client) -> None:
     response = reader.get(f"/tools/{TOOL}/?sample=error", headers={"HX-Request": "true"})
-    html = response.content.decode()
-    assert html.lstrip().startswith('<section id="gallery"')
+    page = parse_page(response)
+    assert [element.get("id") for element in page.select("body > *")] == ["gallery"]
     assert "HX-Request" in response["Vary"]
-    assert json.loads(tool_samples(TOOL)["error"].canonical)["error"]["kind"] in html
+    assert json.loads(render_samples(TOOL)["error"].canonical)["error"]["kind"] in page.text
 
 
 @pytest.mark.parametrize("address", ["/tools/Nothing/", f"/tools/{TOOL}/?sample=nothing", "/tools/%3Cscript%3E/"])
@@ -151,9 +143,9 @@ def test_what_does_not_exist_is_not_found(reader: Client, address: str) -> None:
 def test_names_from_recordings_do_not_reach_the_pages(reader: Client, project: Project) -> None:
     create_run(project, facets={"tool": [HOSTILE, TOOL]})
     for address in ("/tools/", f"/tools/{TOOL}/"):
-        html = page(reader, address)
-        assert "alert(1)" not in html
-        assert "1 call in 1 run" in html
+        page = load(reader, address)
+        assert "alert(1)" not in page.markup
+        assert page.by_role("link", "1 call in 1 run")
 
 
 def test_a_stranger_sees_no_tools(client: Client, project: Project) -> None:
@@ -164,7 +156,7 @@ def test_a_stranger_sees_no_tools(client: Client, project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "description"),
     [
         ({"type": "string"}, "text"),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer or null"),
@@ -174,30 +166,27 @@ def test_a_stranger_sees_no_tools(client: Client, project: Project) -> None:
         ({}, "any JSON"),
     ],
 )
-def test_a_field_is_said_in_words(schema: dict[str, object], said: str) -> None:
-    assert kind_of(schema) == said
+def test_a_field_is_said_in_words(schema: dict[str, object], description: str) -> None:
+    assert describe_type(schema) == description
 
 
 @pytest.mark.rendering
 def test_the_definition_stands_there_as_each_provider_is_told_it(reader: Client) -> None:
     _, definition = builtin("UseWorkspace")
-    for one in TRANSPORTS:
-        address = f"/tools/UseWorkspace/?form={one.name}"
-        if one.name == "openai_responses_custom":
+    for transport in TRANSPORTS:
+        address = f"/tools/UseWorkspace/?form={transport.name}"
+        if transport.name == "openai_responses_custom":
             assert reader.get(address).status_code == 404  # its input is more than one text
             continue
-        html = page(reader, address)
-        panel = html.partition('id="schema-title"')[2]
-        assert json.loads(
-            unescape(text_of(panel.partition("data-exact>")[2].partition("</section>")[0]))
-        ) == one.declare(definition)
-        assert re.findall(r'aria-current="true">([^<]+)</a>', panel.partition("</nav>")[0]) == [one.title]
-        assert "Rules between fields are left out here" in panel
+        panel = load(reader, address).by_role("region", "Definition")
+        assert json.loads(panel.select_one("[data-exact]").exact) == transport.declare(definition)
+        assert panel.texts("[aria-current]") == [transport.title]
+        assert "Rules between fields are left out here" in panel.text
 
 
 @pytest.mark.rendering
 def test_the_schema_alone_has_its_conditions(reader: Client) -> None:
-    html = page(reader, "/tools/UseWorkspace/")
-    assert "oneOf" in words(html)
-    assert "Rules between fields are left out" not in html
-    assert "Rules between fields" not in page(reader, "/tools/TaskList/?form=anthropic")
+    page = load(reader, "/tools/UseWorkspace/")
+    assert "oneOf" in page.text
+    assert "Rules between fields are left out" not in page.text
+    assert "Rules between fields" not in load(reader, "/tools/TaskList/?form=anthropic").text
