@@ -207,6 +207,7 @@ def test_a_format_and_a_page_need_the_files_that_architecture_names_and_no_other
     write(copy, {"tests/dashboard/test_toy_page.py": PAGE_TEST})
     run(copy, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *CHECKS)
     run(copy, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache")
+    run(copy, "manage.py", "migrate", "-v", "0")
     report = json.loads(
         run(copy, "manage.py", "import_runs", "tests/envelopes/recordings/toy.jsonl", "--json").splitlines()[-1]
     )
