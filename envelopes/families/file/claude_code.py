@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from envelopes.alignment.failures import read_failure
 from envelopes.alignment.lenient_structs import RecordedObject, read_struct, read_untyped, reading
@@ -53,25 +54,11 @@ CHANGE_LINKS = {
 }
 
 
-def _read_file(evidence: Evidence) -> Reading:
-    return _read_first(evidence, ("file",), _file_from_result, _file_from_receipt)
-
-
-def _read_change(evidence: Evidence) -> Reading:
-    """Reads Edit, MultiEdit and Write."""
-    return _read_first(evidence, ("filePath",), _change_from_result, _change_from_receipt)
-
-
-def _read_notebook_edit(evidence: Evidence) -> Reading:
-    expects = ("notebook_path", "cell_id", "new_source")
-    return _read_first(evidence, expects, _cell_from_result, _change_from_receipt)
-
-
 def _read_first(
-    evidence: Evidence,
     expects: tuple[str, ...],
     from_result: Callable[[Evidence, RecordedObject], Reading],
     from_receipt: Callable[[Evidence, str], Reading | None],
+    evidence: Evidence,
 ) -> Reading:
     """Reads a failure, the recorded result, the receipt where no result was kept, or the text of either."""
     if failure := read_failure(evidence):
@@ -202,7 +189,25 @@ def _cell_from_result(evidence: Evidence, recorded: RecordedObject) -> Reading:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("Read",), version=1, read=_read_file, align=align_read),
-    ToolMapping(agent=AGENT, tools=("Edit", "MultiEdit", "Write"), version=1, read=_read_change, align=align_change),
-    ToolMapping(agent=AGENT, tools=("NotebookEdit",), version=1, read=_read_notebook_edit, align=align_notebook_edit),
+    ToolMapping(
+        agent=AGENT,
+        tools=("Read",),
+        version=1,
+        read=partial(_read_first, ("file",), _file_from_result, _file_from_receipt),
+        align=align_read,
+    ),
+    ToolMapping(
+        agent=AGENT,
+        tools=("Edit", "MultiEdit", "Write"),
+        version=1,
+        read=partial(_read_first, ("filePath",), _change_from_result, _change_from_receipt),
+        align=align_change,
+    ),
+    ToolMapping(
+        agent=AGENT,
+        tools=("NotebookEdit",),
+        version=1,
+        read=partial(_read_first, ("notebook_path", "cell_id", "new_source"), _cell_from_result, _change_from_receipt),
+        align=align_notebook_edit,
+    ),
 )
