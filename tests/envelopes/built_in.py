@@ -49,7 +49,7 @@ def receipt_of(canonical: CanonicalResult, variant: str = "receipt", characters:
     return render(canonical, family, RenderPolicy(characters=characters), variant=variant)
 
 
-def shown(complete: CompleteOutput, variant: str = "receipt", characters: int = 12_000) -> str:
+def receipt_text(complete: CompleteOutput, variant: str = "receipt", characters: int = 12_000) -> str:
     return receipt_of(projected(complete).canonical, variant, characters).text
 
 

@@ -28,9 +28,13 @@ def ran(**fields: Any) -> CommandResult:
     return CommandResult(**{"exit_status": 0, **fields})
 
 
-@pytest.mark.parametrize(("asked", "effective", "budget"), [(50, 50, 200), (0, 8_000, 8_000), (90_000, 64_000, 8_000)])
-def test_a_command_shows_no_more_than_its_caller_and_the_family_allow(asked: int, effective: int, budget: int) -> None:
-    result = result_of(output("ExecCommand", ran(stdout=LOG, cmd="make", max_output_tokens=asked)))
+@pytest.mark.parametrize(
+    ("requested", "effective", "budget"), [(50, 50, 200), (0, 8_000, 8_000), (90_000, 64_000, 8_000)]
+)
+def test_a_command_shows_no_more_than_its_caller_and_the_family_allow(
+    requested: int, effective: int, budget: int
+) -> None:
+    result = result_of(output("ExecCommand", ran(stdout=LOG, cmd="make", max_output_tokens=requested)))
     diagnostics = result["command_diagnostics"]
     assert (diagnostics["effective_max_output_tokens"], diagnostics["output_char_budget"]) == (effective, budget)
     own = [line for line in result["stdout_preview"].splitlines() if line.startswith("line ")]
@@ -97,7 +101,7 @@ def test_any_output_is_told_within_every_limit(variant: str, complete: Any) -> N
 
 @given(result=COMMANDS, preview=st.integers(0, 9_000))
 def test_previews_stay_within_the_budget_whatever_it_is(result: CommandResult, preview: int) -> None:
-    found = result_of(output("ExecCommand", result), ProjectionPolicy(preview=preview))
-    texts = [text for name, text in found.items() if name.endswith("_preview") and text]
-    markers = 110 * sum(name.endswith("_artifact") for name in found)
+    members = result_of(output("ExecCommand", result), ProjectionPolicy(preview=preview))
+    texts = [text for name, text in members.items() if name.endswith("_preview") and text]
+    markers = 110 * sum(name.endswith("_artifact") for name in members)
     assert sum(map(len, texts)) <= preview + markers

@@ -9,7 +9,7 @@ import pytest
 
 from envelopes.families.command.receipts import find_cut
 from envelopes.families.command.results import CommandResult
-from tests.envelopes.built_in import output, shown
+from tests.envelopes.built_in import output, receipt_text
 
 LOG = "".join(f"line {number}\n" for number in range(1, 4_001))
 
@@ -29,29 +29,29 @@ def ran(**fields: Any) -> CommandResult:
     ],
 )
 def test_json_output_is_laid_out_without_changing_a_token(stdout: str, laid: str) -> None:
-    text = shown(output("ExecCommand", ran(stdout=stdout)))
+    text = receipt_text(output("ExecCommand", ran(stdout=stdout)))
     assert text == f"Process exited with code 0\n\nstdout (JSON, laid out for reading):\n{laid}"
 
 
 @pytest.mark.parametrize("stdout", ['{"a":1', "[INFO] starting]", '"text"', "12", '{"a":1}\n{"b":2}\n', '{\n"a": 1}'])
 def test_output_that_is_no_single_line_of_json_stays_as_it_is(stdout: str) -> None:
-    assert shown(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
+    assert receipt_text(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
 
 
 def test_json_that_would_not_fit_when_laid_out_stays_compact_and_whole() -> None:
     stdout = json.dumps([[n] for n in range(1_000)], separators=(",", ":"))
-    assert shown(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
+    assert receipt_text(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
 
 
 def test_the_json_aware_variant_lays_out_each_line_that_is_json() -> None:
-    text = shown(output("ExecCommand", ran(stdout='start\n{"a":1}\n[]\nend\n')), "json_aware")
+    text = receipt_text(output("ExecCommand", ran(stdout='start\n{"a":1}\n[]\nend\n')), "json_aware")
     assert text.endswith('stdout (lines of JSON, laid out for reading):\nstart\n{\n  "a": 1\n}\n[]\nend\n')
-    pretty = shown(output("ExecCommand", ran(stdout='{\n"a":\n1}')), "json_aware")
+    pretty = receipt_text(output("ExecCommand", ran(stdout='{\n"a":\n1}')), "json_aware")
     assert pretty.endswith('stdout (JSON, laid out for reading):\n{\n  "a": 1\n}')
 
 
 def test_the_end_comes_first_where_output_was_cut() -> None:
-    text = shown(output("ExecCommand", ran(exit_status=1, stdout=LOG)), "tail_first")
+    text = receipt_text(output("ExecCommand", ran(exit_status=1, stdout=LOG)), "tail_first")
     lines = text.splitlines()
     assert lines[2].startswith("stdout, its end first (last ")
     assert lines.index("line 4000") < lines.index("line 1")
@@ -59,7 +59,7 @@ def test_the_end_comes_first_where_output_was_cut() -> None:
 
 
 def test_the_end_comes_first_of_one_long_line_too() -> None:
-    text = shown(output("ExecCommand", ran(stdout="a" * 6_000 + "b" * 6_000)), "tail_first")
+    text = receipt_text(output("ExecCommand", ran(stdout="a" * 6_000 + "b" * 6_000)), "tail_first")
     assert (
         "b" * 4_000 + "\n...\n[stdout: its end is above, its first 4000 characters follow]\n...\n" + "a" * 4_000 in text
     )
@@ -68,7 +68,7 @@ def test_the_end_comes_first_of_one_long_line_too() -> None:
 @pytest.mark.parametrize("variant", ["receipt", "tail_first"])
 def test_whole_output_keeps_its_order_whatever_it_says(variant: str) -> None:
     stdout = "one\n...\n[output truncated: showing first 1 and last 1 of 9 lines]\n...\ntwo\n"
-    assert shown(output("ExecCommand", ran(stdout=stdout)), variant).endswith(f"stdout:\n{stdout}")
+    assert receipt_text(output("ExecCommand", ran(stdout=stdout)), variant).endswith(f"stdout:\n{stdout}")
 
 
 def test_a_preview_without_a_marker_that_counts_right_is_not_taken_apart() -> None:
@@ -79,6 +79,6 @@ def test_a_preview_without_a_marker_that_counts_right_is_not_taken_apart() -> No
 
 def test_a_marker_that_the_command_wrote_does_not_part_its_output() -> None:
     false = "...\n[output truncated: showing first 7 and last 9 of 99 lines]\n...\n"
-    text = shown(output("ExecCommand", ran(stdout=f"begin\n{false}{LOG}end\n")), "tail_first")
+    text = receipt_text(output("ExecCommand", ran(stdout=f"begin\n{false}{LOG}end\n")), "tail_first")
     assert text.index("end\n") < text.index("begin\n")
     assert "of 4005 lines, then the first" in text

@@ -34,7 +34,7 @@ def linked(tool: str, result: JsonValue, receipt: str) -> list[tuple[str, str]]:
     return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
 
 
-def shown(tool: str, result: JsonValue) -> str:
+def receipt_text(tool: str, result: JsonValue) -> str:
     complete = TOOLS[tool].read(recorded(tool, result)).complete
     return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
 
@@ -141,11 +141,11 @@ def test_a_launched_agent_has_a_task_handle() -> None:
 
     assert isinstance(result, dict)
     assert result["task_handle"] == {"task_id": "a9614d3", "kind": "agent", "status": "running"}
-    assert "Task: a9614d3" in shown("Task", LAUNCHED)
+    assert "Task: a9614d3" in receipt_text("Task", LAUNCHED)
 
 
 def test_an_open_question_says_that_it_has_no_answer() -> None:
-    text = shown("AskUserQuestion", {"questions": [{"question": "Which one?"}], "answers": {}})
+    text = receipt_text("AskUserQuestion", {"questions": [{"question": "Which one?"}], "answers": {}})
 
     assert text == "The user answered 0 of 1 question\nQuestion: Which one?\nAnswer: (none)"
 
@@ -153,7 +153,7 @@ def test_an_open_question_says_that_it_has_no_answer() -> None:
 def test_a_long_report_keeps_its_head_and_tail() -> None:
     report = "\n".join(f"Finding {number}" for number in range(1_000))
 
-    text = shown("Task", {"agentId": "a1", "status": "completed", "content": [{"type": "text", "text": report}]})
+    text = receipt_text("Task", {"agentId": "a1", "status": "completed", "content": [{"type": "text", "text": report}]})
 
     assert "Finding 0\n" in text
     assert "\nFinding 999" in text
@@ -161,19 +161,19 @@ def test_a_long_report_keeps_its_head_and_tail() -> None:
 
 
 def test_a_plan_that_the_user_declined_is_write_denied_with_the_reason_as_hint() -> None:
-    said = (
+    sentence = (
         "Error: The user doesn't want to proceed with this tool use. The tool use was rejected. "
         "To tell you how to proceed, the user said:\nUse the other name"
     )
 
-    error = TOOLS["ExitPlanMode"].read(recorded("ExitPlanMode", said)).complete.error
+    error = TOOLS["ExitPlanMode"].read(recorded("ExitPlanMode", sentence)).complete.error
 
     assert error is not None
     assert (error.kind, error.recovery_hint) == ("write_denied", "Use the other name")
 
 
 @pytest.mark.parametrize(
-    ("tool", "result", "said"),
+    ("tool", "result", "summary"),
     [
         ("Task", {"content": []}, "Agent returned"),
         ("Task", {"agentId": "a1", "content": []}, "Agent a1 returned"),
@@ -186,16 +186,18 @@ def test_a_plan_that_the_user_declined_is_write_denied_with_the_reason_as_hint()
         ("EnterPlanMode", {"message": None}, "Entered plan mode"),
     ],
 )
-def test_the_outcome_is_one_sentence(tool: str, result: JsonValue, said: str) -> None:
-    assert TOOLS[tool].read(recorded(tool, result)).complete.summary_text == said
+def test_the_outcome_is_one_sentence(tool: str, result: JsonValue, summary: str) -> None:
+    assert TOOLS[tool].read(recorded(tool, result)).complete.summary_text == summary
 
 
 def test_a_forked_skill_keeps_its_text_and_a_launched_one_has_none() -> None:
     forked = TOOLS["Skill"].read(recorded("Skill", {"success": True, "commandName": "review", "result": "All good."}))
     launched = TOOLS["Skill"].read(recorded("Skill", {"success": True, "commandName": "review"}))
 
-    assert ([one.pointer for one in forked.outputs], launched.outputs) == (["/result"], ())
-    assert shown("Skill", {"success": True, "commandName": "review", "result": "All good."}).endswith("All good.")
+    assert ([output.pointer for output in forked.outputs], launched.outputs) == (["/result"], ())
+    assert receipt_text("Skill", {"success": True, "commandName": "review", "result": "All good."}).endswith(
+        "All good."
+    )
 
 
 def test_an_answer_to_a_question_that_was_not_listed_is_kept_and_one_that_is_no_text_is_outlined() -> None:
@@ -214,8 +216,8 @@ def test_an_answer_to_a_question_that_was_not_listed_is_kept_and_one_that_is_no_
 
 
 def test_a_plan_and_the_mode_that_makes_it_are_shown_whole() -> None:
-    plan = shown("ExitPlanMode", {"plan": "# Plan\n\n1. Do it", "filePath": "/tmp/plan.md"})
+    plan = receipt_text("ExitPlanMode", {"plan": "# Plan\n\n1. Do it", "filePath": "/tmp/plan.md"})
 
     assert plan.startswith("The user approved the plan\n")
     assert plan.endswith("# Plan\n\n1. Do it")
-    assert shown("EnterPlanMode", {"message": "Entered.\nDo not write."}).endswith("Entered.\nDo not write.")
+    assert receipt_text("EnterPlanMode", {"message": "Entered.\nDo not write."}).endswith("Entered.\nDo not write.")

@@ -125,5 +125,5 @@ def test_a_sample_keeps_its_sources_and_stays_within_every_policy(family: Family
 def test_the_samples_of_a_family_show_success_and_error_and_a_cut(family: Family) -> None:
     projections = [project(sample, family, family.projection, MemorySink()) for sample in family.samples]
 
-    assert {one.canonical.status for one in projections} == {"success", "error"}
-    assert any(one.cuts for one in projections)
+    assert {projection.canonical.status for projection in projections} == {"success", "error"}
+    assert any(projection.cuts for projection in projections)

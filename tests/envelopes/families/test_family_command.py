@@ -57,29 +57,29 @@ def linked(evidence: Evidence) -> list[tuple[str, str]]:
     """The stretches of the receipt that come from the result, each with its field."""
     text = evidence.receipt_text or ""
     segments = to_segments(text, BY_TOOL[evidence.tool].align(evidence, text))
-    return [(one.text, one.source.pointer) for one in segments if one.source]
+    return [(segment.text, segment.source.pointer) for segment in segments if segment.source]
 
 
 def test_a_finished_command_has_no_exit_code_where_none_was_recorded() -> None:
-    found = read(recorded(streams("ok\n")))
-    assert found.fidelity == "structured"
-    assert envelope(found.complete).result == {
+    reading = read(recorded(streams("ok\n")))
+    assert reading.fidelity == "structured"
+    assert envelope(reading.complete).result == {
         "disposition": "completed",
         "exit_status": None,
         "stdout_preview": "ok\n",
         "stderr_preview": None,
         "truncated": False,
     }
-    assert receipt(found.complete) == "Command finished; no exit code was recorded\n\nstdout:\nok\n"
+    assert receipt(reading.complete) == "Command finished; no exit code was recorded\n\nstdout:\nok\n"
 
 
 def test_a_failed_command_is_a_success_that_shows_its_exit_code() -> None:
     evidence = recorded("Error: Exit code 2\nmake: *** no rule\n", "Exit code 2\nmake: *** no rule\n", is_error=True)
-    found = read(evidence)
-    assert (found.complete.status, found.fidelity) == ("success", "stringified")
+    reading = read(evidence)
+    assert (reading.complete.status, reading.fidelity) == ("success", "stringified")
     assert outcome(evidence)["exit_status"] == 2
     assert outcome(evidence)["combined_output_preview"] == "make: *** no rule\n"
-    assert receipt(found.complete).splitlines()[0] == "Process exited with code 2"
+    assert receipt(reading.complete).splitlines()[0] == "Process exited with code 2"
 
 
 def test_a_failed_command_shows_every_recorded_line_to_the_model() -> None:
@@ -93,8 +93,8 @@ def test_a_failed_command_shows_every_recorded_line_to_the_model() -> None:
 
 def test_a_failed_command_that_printed_nothing_is_its_exit_code_alone() -> None:
     evidence = recorded("Error: Exit code 1", "Exit code 1", is_error=True)
-    found = read(evidence)
-    assert (found.links, found.outputs, found.slices) == ({"": "/result/exit_status"}, (), ())
+    reading = read(evidence)
+    assert (reading.links, reading.outputs, reading.slices) == ({"": "/result/exit_status"}, (), ())
     assert outcome(evidence)["exit_status"] == 1
     assert linked(evidence) == [("Exit code 1", "")]
 
@@ -230,13 +230,13 @@ def test_any_recorded_value_is_read_and_rendered(result: JsonValue) -> None:
 
 
 def test_an_image_is_named_and_not_spelled_out() -> None:
-    found = outcome(recorded(streams("data:image/png;base64," + "A" * 5_000, isImage=True)))
-    assert found["image"] is True
-    assert len(found["stdout_preview"]) < 250
+    result = outcome(recorded(streams("data:image/png;base64," + "A" * 5_000, isImage=True)))
+    assert result["image"] is True
+    assert len(result["stdout_preview"]) < 250
 
 
 @pytest.mark.parametrize(
-    ("result", "receipt", "status", "shown"),
+    ("result", "receipt", "status", "text"),
     [
         ("Error: No shell found", "No shell found", "error", "No shell found"),
         ("", "", "success", "command finished; no exit code was recorded"),
@@ -245,11 +245,11 @@ def test_an_image_is_named_and_not_spelled_out() -> None:
     ],
 )
 def test_a_look_at_a_command_that_left_no_streams_shows_what_it_left(
-    result: JsonValue, receipt: str | None, status: str, shown: str
+    result: JsonValue, receipt: str | None, status: str, text: str
 ) -> None:
     complete = read(recorded(result, receipt, tool="BashOutput")).complete
     assert complete.status == status
-    assert shown in (complete.summary_text, outcome_text(complete))
+    assert text in (complete.summary_text, outcome_text(complete))
 
 
 def outcome_text(complete: CompleteOutput) -> str:
@@ -272,8 +272,8 @@ def test_without_a_result_a_kept_output_is_read_from_its_preview_in_the_receipt(
         "<persisted-output>\nOutput too large (31KB). Full output saved to: /tmp/out.txt\n\n"
         "Preview (first 2KB):\none\ntw\n...\n</persisted-output>"
     )
-    found = read(recorded(None, preview))
-    assert found.fidelity == "parsed_from_receipt"
-    assert found.complete.result == CommandResult(
+    reading = read(recorded(None, preview))
+    assert reading.fidelity == "parsed_from_receipt"
+    assert reading.complete.result == CommandResult(
         combined="one\ntw", saved_output=SavedOutput(path="/tmp/out.txt"), cut_by_source=True
     )

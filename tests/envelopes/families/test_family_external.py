@@ -30,7 +30,7 @@ def linked(result: JsonValue, receipt: str) -> list[tuple[str, str]]:
     return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
 
 
-def shown(result: JsonValue) -> str:
+def receipt_text(result: JsonValue) -> str:
     complete = FALLBACK_MAPPING.read(recorded(result)).complete
     return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
 
@@ -78,13 +78,13 @@ def test_content_blocks_are_shown_in_order_and_an_image_by_its_size_only() -> No
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
     ]
 
-    assert shown(blocks) == (
+    assert receipt_text(blocks) == (
         "mcp__tracker__get returned 2 content blocks, 9 characters of text\n\nAn image:\n\n[image image/png]"
     )
 
 
 def test_an_unknown_value_is_shown_as_an_outline_without_escapes() -> None:
-    text = shown({"city": "Bern", "note": 'a "b"\nc', "hours": [{"at": 9}, 12], "none": None, "empty": []})
+    text = receipt_text({"city": "Bern", "note": 'a "b"\nc', "hours": [{"at": 9}, 12], "none": None, "empty": []})
 
     assert text == (
         "mcp__tracker__get returned a result\n\n"

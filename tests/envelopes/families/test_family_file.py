@@ -86,14 +86,14 @@ def linked(evidence: Evidence) -> list[tuple[str, str]]:
         value = resolve(evidence.result, span.pointer)
         assert isinstance(value, str)
         assert value[span.value_start : span.value_end] == text[span.start : span.end]
-    return [(one.text, one.source.pointer) for one in to_segments(text, spans) if one.source]
+    return [(segment.text, segment.source.pointer) for segment in to_segments(text, spans) if segment.source]
 
 
 def test_a_read_tells_its_place_in_the_file() -> None:
     evidence = recorded("Read", file_of("b\nc", start=2, total=9))
-    found = read(evidence)
-    assert found.outputs == (OutputField("/file/content", 2, 9),)
-    assert envelope(found.complete).result == {
+    reading = read(evidence)
+    assert reading.outputs == (OutputField("/file/content", 2, 9),)
+    assert envelope(reading.complete).result == {
         "path": "/a.py",
         "content_preview": "b\nc",
         "start_line": 2,
@@ -101,7 +101,7 @@ def test_a_read_tells_its_place_in_the_file() -> None:
         "total_lines": 9,
         "truncated": False,
     }
-    assert receipt(found.complete) == "Read /a.py\nLines 2 to 3 of 9\n\nb\nc"
+    assert receipt(reading.complete) == "Read /a.py\nLines 2 to 3 of 9\n\nb\nc"
 
 
 @pytest.mark.parametrize(
@@ -265,10 +265,10 @@ def test_a_written_file_is_linked_by_its_content() -> None:
     ],
 )
 def test_a_change_without_a_result_is_read_from_its_sentence(text: str, action: str) -> None:
-    found = read(recorded("Edit", None, text))
-    assert found.fidelity == "parsed_from_receipt"
-    assert isinstance(found.complete.result, FileChange)
-    assert (found.complete.result.path, found.complete.result.action) == ("/a.py", action)
+    reading = read(recorded("Edit", None, text))
+    assert reading.fidelity == "parsed_from_receipt"
+    assert isinstance(reading.complete.result, FileChange)
+    assert (reading.complete.result.path, reading.complete.result.action) == ("/a.py", action)
 
 
 def test_a_notebook_cell_is_linked_with_its_new_source() -> None:
@@ -279,7 +279,7 @@ def test_a_notebook_cell_is_linked_with_its_new_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "hint"),
+    ("message", "kind", "hint"),
     [
         ("File does not exist.", "missing_file", None),
         ("File does not exist. Did you mean b.py?", "missing_file", "Did you mean b.py?"),
@@ -291,12 +291,12 @@ def test_a_notebook_cell_is_linked_with_its_new_source() -> None:
         ("EISDIR: illegal operation on a directory, read", "tool_execution_failed", None),
     ],
 )
-def test_a_failure_is_read_and_linked_without_its_wrapper(said: str, kind: str, hint: str | None) -> None:
-    evidence = recorded("Edit", f"Error: {said}", f"<tool_use_error>{said}</tool_use_error>", is_error=True)
+def test_a_failure_is_read_and_linked_without_its_wrapper(message: str, kind: str, hint: str | None) -> None:
+    evidence = recorded("Edit", f"Error: {message}", f"<tool_use_error>{message}</tool_use_error>", is_error=True)
     error = read(evidence).complete.error
     assert error is not None
-    assert (error.kind, error.message, error.recovery_hint) == (kind, said, hint)
-    assert linked(evidence) == [(said, "")]
+    assert (error.kind, error.message, error.recovery_hint) == (kind, message, hint)
+    assert linked(evidence) == [(message, "")]
 
 
 @pytest.mark.parametrize("tool", ["Read", "Edit", "Write", "NotebookEdit"])
@@ -350,16 +350,16 @@ def test_what_is_printed_otherwise_than_recorded_is_not_linked(
 
 
 def test_a_read_whose_receipt_is_nothing_but_numbered_lines_keeps_them_all() -> None:
-    found = read(recorded("Read", None, "     2→b\n     3→c"))
-    assert found.fidelity == "parsed_from_receipt"
-    assert found.complete.result == FileContent(path="/a.py", content="b\nc", start_line=2, line_count=2)
+    reading = read(recorded("Read", None, "     2→b\n     3→c"))
+    assert reading.fidelity == "parsed_from_receipt"
+    assert reading.complete.result == FileContent(path="/a.py", content="b\nc", start_line=2, line_count=2)
 
 
 def test_a_deleted_cell_has_no_new_source_to_show() -> None:
     deleted: JsonValue = {"notebook_path": "/n.ipynb", "cell_id": "c1", "new_source": "x = 1", "edit_mode": "delete"}
-    found = read(recorded("NotebookEdit", deleted))
-    assert found.complete.summary_text == "deleted a cell of /n.ipynb"
-    assert found.links == {"/notebook_path": "/result/changed_files/0/path"}
+    reading = read(recorded("NotebookEdit", deleted))
+    assert reading.complete.summary_text == "deleted a cell of /n.ipynb"
+    assert reading.links == {"/notebook_path": "/result/changed_files/0/path"}
     assert outcome(recorded("NotebookEdit", deleted))["diff_preview"] is None
 
 

@@ -24,7 +24,7 @@ def linked(tool: str, result: JsonValue, receipt: str) -> list[tuple[str, str]]:
     return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
 
 
-def shown(tool: str, result: JsonValue) -> str:
+def receipt_text(tool: str, result: JsonValue) -> str:
     reading = TOOLS[tool].read(recorded(tool, result))
     canonical = project(reading.complete, FAMILY, FAMILY.projection, MemorySink()).canonical
     return render(canonical, FAMILY, FAMILY.rendering).text
@@ -104,7 +104,7 @@ def test_a_failed_search_is_linked_to_the_recorded_sentence() -> None:
 
 
 def test_a_receipt_of_ours_says_the_outcome_then_the_names() -> None:
-    text = shown("Grep", {"mode": "files_with_matches", "filenames": ["a.go", "b.go"], "numFiles": 2})
+    text = receipt_text("Grep", {"mode": "files_with_matches", "filenames": ["a.go", "b.go"], "numFiles": 2})
 
     assert text == "Found 2 files for 'x'\na.go\nb.go"
 
@@ -112,7 +112,7 @@ def test_a_receipt_of_ours_says_the_outcome_then_the_names() -> None:
 def test_a_long_list_says_how_many_names_it_leaves_out() -> None:
     names = [f"src/{number}.py" for number in range(500)]
 
-    text = shown("Glob", {"filenames": names, "numFiles": 500})
+    text = receipt_text("Glob", {"filenames": names, "numFiles": 500})
 
     assert text.splitlines()[0] == "500 files found for 'x'"
     assert text.splitlines()[-1] == "[showing first 200 of 500]"
@@ -139,7 +139,7 @@ def test_a_rejection_is_write_denied_and_a_result_of_another_shape_still_reads()
     assert denied.complete.error is not None
     assert denied.complete.error.kind == "write_denied"
     assert odd.complete.status == "success"
-    assert "unheard: of" in shown("Glob", {"unheard": "of"})
+    assert "unheard: of" in receipt_text("Glob", {"unheard": "of"})
 
 
 def test_what_only_the_receipt_tells_is_marked_as_parsed_from_it() -> None:
@@ -152,7 +152,7 @@ def test_what_only_the_receipt_tells_is_marked_as_parsed_from_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "result", "said"),
+    ("tool", "result", "summary"),
     [
         ("Grep", {"filenames": ["a.go"]}, "Found 1 file for 'x'"),
         ("Grep", {"mode": "files_with_matches", "filenames": [], "numFiles": 0}, "No files found for 'x'"),
@@ -167,14 +167,14 @@ def test_what_only_the_receipt_tells_is_marked_as_parsed_from_it() -> None:
         ("LSP", {"operation": "findReferences", "result": "x", "resultCount": 2}, "findReferences: 2 results"),
     ],
 )
-def test_the_outcome_is_one_sentence_that_counts(tool: str, result: JsonValue, said: str) -> None:
-    assert TOOLS[tool].read(recorded(tool, result)).complete.summary_text == said
+def test_the_outcome_is_one_sentence_that_counts(tool: str, result: JsonValue, summary: str) -> None:
+    assert TOOLS[tool].read(recorded(tool, result)).complete.summary_text == summary
 
 
 def test_what_is_asked_of_a_language_server_is_shown_with_its_answer() -> None:
-    found = {"operation": "hover", "result": "func x()", "filePath": "a.go", "resultCount": 1, "fileCount": 1}
+    answer = {"operation": "hover", "result": "func x()", "filePath": "a.go", "resultCount": 1, "fileCount": 1}
 
-    reading = TOOLS["LSP"].read(recorded("LSP", found))
+    reading = TOOLS["LSP"].read(recorded("LSP", answer))
     canonical = project(reading.complete, FAMILY, FAMILY.projection, MemorySink()).canonical
 
     assert canonical.result == {
@@ -184,12 +184,14 @@ def test_what_is_asked_of_a_language_server_is_shown_with_its_answer() -> None:
         "file_count": 1,
         "content": "func x()",
     }
-    assert shown("LSP", found) == "hover: 1 result\n\nfunc x()"
+    assert receipt_text("LSP", answer) == "hover: 1 result\n\nfunc x()"
 
 
 def test_a_search_that_stopped_early_says_so_and_names_its_page() -> None:
-    text = shown("Glob", {"filenames": ["a.go"], "numFiles": 1, "truncated": True})
-    page = shown("Grep", {"mode": "content", "content": "a", "numLines": 1, "appliedLimit": 1, "appliedOffset": 3})
+    text = receipt_text("Glob", {"filenames": ["a.go"], "numFiles": 1, "truncated": True})
+    page = receipt_text(
+        "Grep", {"mode": "content", "content": "a", "numLines": 1, "appliedLimit": 1, "appliedOffset": 3}
+    )
 
     assert text.splitlines()[1] == "The search stopped early: there are more. Use a narrower path or pattern."
     assert page == "Found 1 line for 'x'\nLimit: 1\nOffset: 3\n\na"

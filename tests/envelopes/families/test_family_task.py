@@ -27,7 +27,7 @@ def linked(tool: str, result: JsonValue, receipt: str) -> list[tuple[str, str]]:
     return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
 
 
-def shown(tool: str, result: JsonValue) -> str:
+def receipt_text(tool: str, result: JsonValue) -> str:
     complete = TOOLS[tool].read(recorded(tool, result)).complete
     return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
 
@@ -100,7 +100,7 @@ def test_a_stopped_task_is_linked_in_json_and_in_prose() -> None:
 
 
 def test_our_receipt_tells_how_the_wait_ended_first() -> None:
-    text = shown("TaskOutput", task(output="15 tests\n", exitCode=0, description="Run the tests"))
+    text = receipt_text("TaskOutput", task(output="15 tests\n", exitCode=0, description="Run the tests"))
 
     assert text == (
         "Task b76 is completed\nRetrieval: success\nTask: b76\nKind: local_bash\nStatus: completed\n"
@@ -109,8 +109,8 @@ def test_our_receipt_tells_how_the_wait_ended_first() -> None:
 
 
 def test_a_result_that_repeats_the_output_is_shown_once() -> None:
-    same = shown("TaskOutput", task(output="The report.", result="The report."))
-    other = shown("TaskOutput", task(output="The log.", result="The report."))
+    same = receipt_text("TaskOutput", task(output="The report.", result="The report."))
+    other = receipt_text("TaskOutput", task(output="The log.", result="The report."))
 
     assert same.count("The report.") == 1
     assert other.endswith("Output:\nThe log.\n\nResult:\nThe report.")

@@ -42,7 +42,7 @@ def linked(tool: str, result: JsonValue, receipt: str) -> list[tuple[str, str]]:
     return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
 
 
-def shown(tool: str, result: JsonValue) -> str:
+def receipt_text(tool: str, result: JsonValue) -> str:
     complete = TOOLS[tool].read(recorded(tool, result)).complete
     return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
 
@@ -81,11 +81,11 @@ def test_links_of_several_groups_lead_to_one_canonical_list() -> None:
 
 
 def test_our_receipts_say_that_the_text_is_untrusted() -> None:
-    assert shown("WebFetch", PAGE) == (
+    assert receipt_text("WebFetch", PAGE) == (
         "Fetched https://example.org/ with status 200\nURL: https://example.org/\nStatus: 200\nBytes: 12\n\n"
         "Untrusted text from the web:\n# Title\n\nText"
     )
-    assert shown("WebSearch", FOUND).startswith(
+    assert receipt_text("WebSearch", FOUND).startswith(
         '2 web results for \'what "is" it\'\n- A "b" c\n  https://a.example/\n- D\n  https://d.example/\n\nUntrusted'
     )
 
@@ -93,7 +93,7 @@ def test_our_receipts_say_that_the_text_is_untrusted() -> None:
 def test_a_search_that_failed_upstream_shows_what_was_recorded() -> None:
     failed = {"query": "q", "results": [{"content": {"error_code": "max_uses_exceeded"}}]}
 
-    assert "error_code: max_uses_exceeded" in shown("WebSearch", failed)
+    assert "error_code: max_uses_exceeded" in receipt_text("WebSearch", failed)
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_a_search_that_failed_upstream_shows_what_was_recorded() -> None:
     ],
 )
 def test_of_a_search_receipt_that_says_something_else_only_the_query_is_linked(result: JsonValue, receipt: str) -> None:
-    told = [("/query", "q")] if 'query: "q"' in receipt else []
-    assert linked("WebSearch", result, receipt) == told
+    links = [("/query", "q")] if 'query: "q"' in receipt else []
+    assert linked("WebSearch", result, receipt) == links
 
 
 def test_a_text_that_only_goes_on_into_the_reminder_is_not_linked() -> None:

@@ -25,7 +25,7 @@ def linked(tool: str, result: JsonValue, receipt: str) -> list[tuple[str, str]]:
     return [(span.pointer, receipt[span.start : span.end]) for span in sorted(spans)]
 
 
-def shown(tool: str, result: JsonValue) -> str:
+def receipt_text(tool: str, result: JsonValue) -> str:
     complete = TOOLS[tool].read(recorded(tool, result)).complete
     return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
 
@@ -117,7 +117,7 @@ def test_a_subject_that_differs_gets_no_link_and_the_number_keeps_its_own() -> N
 
 
 def test_our_receipt_counts_the_todos_and_lists_each_with_its_state() -> None:
-    text = shown("TodoWrite", {"oldTodos": [], "newTodos": TODOS})
+    text = receipt_text("TodoWrite", {"oldTodos": [], "newTodos": TODOS})
 
     assert text == ("Todo list of 2: 1 completed, 0 in progress, 1 pending\n[completed] Read the log\n[pending] Fix it")
 
@@ -125,7 +125,9 @@ def test_our_receipt_counts_the_todos_and_lists_each_with_its_state() -> None:
 def test_an_update_names_the_fields_and_the_states() -> None:
     change = {"from": "pending", "to": "in_progress"}
 
-    text = shown("TaskUpdate", {"success": True, "taskId": "1", "updatedFields": ["status"], "statusChange": change})
+    text = receipt_text(
+        "TaskUpdate", {"success": True, "taskId": "1", "updatedFields": ["status"], "statusChange": change}
+    )
 
     assert text == "Work item 1 updated: status\nWas: pending\nState: in_progress"
 
@@ -138,7 +140,7 @@ def test_an_item_that_does_not_exist_is_named_by_what_was_asked_for() -> None:
 
 
 def test_an_update_without_success_is_a_verdict_inside_a_success() -> None:
-    text = shown("TaskUpdate", {"success": False, "taskId": "7", "updatedFields": [], "error": "Task not found"})
+    text = receipt_text("TaskUpdate", {"success": False, "taskId": "7", "updatedFields": [], "error": "Task not found"})
 
     assert text == "Work item 7 not updated\n\nTask not found"
 
@@ -166,14 +168,18 @@ def test_an_update_without_success_is_a_verdict_inside_a_success() -> None:
     ],
 )
 def test_work_items_are_shown_with_what_was_recorded_of_them(tool: str, result: JsonValue, text: str) -> None:
-    assert shown(tool, result) == text
+    assert receipt_text(tool, result) == text
 
 
 def test_the_links_of_a_list_lead_to_each_member_of_each_item_and_nowhere_else() -> None:
     links = TOOLS["TaskList"].read(recorded("TaskList", {"tasks": [{"id": "1"}, {"id": "2"}]})).links
     assert links["/tasks"] == "/result/work_items"
     assert links["/tasks/1/subject"] == "/result/work_items/1/objective"
-    assert dict(links) == {one: links[one] for one in links} == {one: links.get(one) for one in links}
+    assert (
+        dict(links)
+        == {pointer: links[pointer] for pointer in links}
+        == {pointer: links.get(pointer) for pointer in links}
+    )
     assert links.get("/tasks/2/id", "nowhere") == "nowhere"
     assert len(links) == len(dict(links)) == 1 + 2 * 7
     for pointer in ("/tasks/2/id", "/tasks/-1/id", "/tasks/x/id", "/tasks/0/other", "/other/0/id"):

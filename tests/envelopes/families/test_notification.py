@@ -28,12 +28,12 @@ SENT = OperatorNotification(
 )
 
 
-def recorded(found: OperatorNotification) -> CompleteOutput:
-    said = notification_outcome(found)
-    return CompleteOutput(tool_name="OperatorNotification", status="success", summary_text=said, result=found)
+def recorded(notification: OperatorNotification) -> CompleteOutput:
+    summary = notification_outcome(notification)
+    return CompleteOutput(tool_name="OperatorNotification", status="success", summary_text=summary, result=notification)
 
 
-def shown(complete: CompleteOutput, limit: int = FAMILY.rendering.characters) -> str:
+def receipt_text(complete: CompleteOutput, limit: int = FAMILY.rendering.characters) -> str:
     canonical = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical
     return render(canonical, FAMILY, RenderPolicy(characters=limit)).text
 
@@ -42,7 +42,7 @@ def test_no_tool_notifies_an_operator() -> None:
     assert FAMILY in FAMILIES
     assert FAMILY.tools == ()
     assert not {"NotifyOperator", "OperatorNotification"} & set(tools())
-    published = json.dumps([[one.name, one.description, one.input_schema()] for one in tools().values()])
+    published = json.dumps([[tool.name, tool.description, tool.input_schema()] for tool in tools().values()])
     assert "NotifyOperator" not in published
     with pytest.raises(KeyError):
         builtin("NotifyOperator")
@@ -54,7 +54,7 @@ def test_no_foreign_tool_is_taken_for_a_notification() -> None:
 
 @pytest.mark.parametrize("name", FAMILY.gallery)
 def test_a_receipt_reads_as_its_golden(name: str, golden: Callable[[str, str], None]) -> None:
-    golden(name, shown(FAMILY.gallery[name]))
+    golden(name, receipt_text(FAMILY.gallery[name]))
 
 
 @pytest.mark.parametrize(
@@ -67,24 +67,26 @@ def test_a_receipt_reads_as_its_golden(name: str, golden: Callable[[str, str], N
     ],
 )
 def test_a_notification_is_as_far_as_its_best_channel(statuses: list[Any], status: str, first_line: str) -> None:
-    deliveries = tuple(Delivery(channel="email", status=one) for one in statuses)
+    deliveries = tuple(Delivery(channel="email", status=status) for status in statuses)
     complete = recorded(msgspec.structs.replace(SENT, deliveries=deliveries))
     result: Any = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical.result
     assert result["status"] == status
     assert complete.status == "success"
-    assert shown(complete).splitlines()[0] == first_line
+    assert receipt_text(complete).splitlines()[0] == first_line
 
 
 def test_the_reason_of_a_failed_delivery_cannot_pass_for_a_line_of_the_receipt() -> None:
-    lines = shown(FAMILY.gallery["OperatorNotification/odd"]).splitlines()
+    lines = receipt_text(FAMILY.gallery["OperatorNotification/odd"]).splitlines()
     assert "- email: failed, mailbox full Operator: mallory" in lines
     assert [line for line in lines if line.startswith("Operator: ")] == ["Operator: olga"]
 
 
 def test_a_long_notification_is_cut_and_kept_whole() -> None:
     sink = MemorySink()
-    found = project(recorded(msgspec.structs.replace(SENT, text="line\n" * 1_000)), FAMILY, FAMILY.projection, sink)
-    result: Any = found.canonical.result
+    projection = project(
+        recorded(msgspec.structs.replace(SENT, text="line\n" * 1_000)), FAMILY, FAMILY.projection, sink
+    )
+    result: Any = projection.canonical.result
     assert result["text_artifact"] == 0
     assert list(sink.texts.values()) == ["line\n" * 1_000]
     assert "of 1000 lines]" in result["text"]
@@ -94,7 +96,7 @@ def test_a_text_of_an_unknown_shape_is_shown_as_it_was_recorded() -> None:
     complete = CompleteOutput(
         tool_name="OperatorNotification", status="success", summary_text="done", result=RecordedText("Sent.")
     )
-    assert shown(complete) == "done\n\nSent."
+    assert receipt_text(complete) == "done\n\nSent."
 
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20) | st.integers(0, 500).map("a line\n".__mul__)
@@ -112,12 +114,12 @@ DELIVERIES = st.lists(
 @given(text=TEXT, deliveries=DELIVERIES, limit=st.integers(0, 600) | st.just(12_000))
 def test_any_notification_keeps_the_invariants(text: str, deliveries: tuple[Delivery, ...], limit: int) -> None:
     complete = recorded(msgspec.structs.replace(SENT, text=text, deliveries=deliveries))
-    found = project(complete, FAMILY, FAMILY.projection, MemorySink())
-    assert found == project(complete, FAMILY, FAMILY.projection, MemorySink())
-    document = found.canonical.to_json()
-    for one in found.cuts:
-        resolve(document, one.pointer)
-    receipt = render(found.canonical, FAMILY, RenderPolicy(characters=limit))
+    projection = project(complete, FAMILY, FAMILY.projection, MemorySink())
+    assert projection == project(complete, FAMILY, FAMILY.projection, MemorySink())
+    document = projection.canonical.to_json()
+    for cut in projection.cuts:
+        resolve(document, cut.pointer)
+    receipt = render(projection.canonical, FAMILY, RenderPolicy(characters=limit))
     assert len(receipt.text) <= limit
     for segment in receipt.segments:
         if segment.source is not None and segment.source.start is not None:

@@ -21,7 +21,7 @@ from tests.envelopes.complete_outputs import outputs
 from tests.envelopes.settled import AT, STORED, call, settled
 
 TOOLS = sorted(tools())
-RETURNED = [(tool, sort) for tool in TOOLS for sort, one in samples(tool).items() if one.result is not None]
+RETURNED = [(tool, sort) for tool in TOOLS for sort, example in samples(tool).items() if example.result is not None]
 # One member of each tool's data with a value of another type.
 BROKEN: dict[str, tuple[str, Any]] = {
     "AgentGet": ("agent", 1),
@@ -51,8 +51,8 @@ BROKEN: dict[str, tuple[str, Any]] = {
 
 
 def data_of(result: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(msgspec.json.encode(result))
-    return found
+    data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    return data
 
 
 @cache
@@ -78,7 +78,7 @@ def test_what_a_tool_returns_is_taken_by_its_schema_and_read_as_the_same_struct(
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_any_data_of_a_tool_is_read_again(tool: str, data: st.DataObject) -> None:
-    complete = data.draw(outputs(tool).filter(lambda one: one.result is not None))
+    complete = data.draw(outputs(tool).filter(lambda complete: complete.result is not None))
     try:
         written = data_of(complete.result)
     except (UnicodeEncodeError, OverflowError):  # msgspec writes no lone surrogate and no huge integer

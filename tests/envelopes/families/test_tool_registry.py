@@ -128,7 +128,7 @@ def test_a_tool_only_reads_runs_commands_or_writes_as_its_risk_says() -> None:
 def test_a_schema_denies_unknown_fields_at_every_depth(name: str) -> None:
     schema = definition(name).input_schema()
     assert schema["type"] == "object"
-    assert [one["additionalProperties"] for one in objects(schema)] == [False] * len(list(objects(schema)))
+    assert [part["additionalProperties"] for part in objects(schema)] == [False] * len(list(objects(schema)))
     example = definition(name).examples[0]
     details = refused(name, {**example, "no_such_field": 1}).error.details
     assert details == {"tool_name": name, "parse_error": "unknown field `no_such_field`"}
@@ -216,8 +216,8 @@ def test_every_property_is_named_in_the_description_or_described_itself(name: st
     schema = tool.input_schema()
     unexplained = [
         field
-        for one in objects(schema)
-        for field, property_schema in one["properties"].items()
+        for part in objects(schema)
+        for field, property_schema in part["properties"].items()
         if not any(_descriptions(property_schema)) and not re.search(rf"\b{field}\b", tool.description)
     ]
     assert not unexplained
@@ -226,21 +226,21 @@ def test_every_property_is_named_in_the_description_or_described_itself(name: st
 @each("name", NAMES)
 def test_a_description_names_no_field_and_no_tool_that_is_not_there(name: str) -> None:
     tool = definition(name)
-    said = " ".join([tool.description, *_descriptions(tool.input_schema())])
-    (listed,) = (one for one in built()["tools"] if one["name"] == name)
+    words = " ".join([tool.description, *_descriptions(tool.input_schema())])
+    (listed,) = (listing for listing in built()["tools"] if listing["name"] == name)
     known = {*_words(listed["input_schema"]), *_words(listed["complete_result"]), *tool.result_only}
-    assert not set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", said)) - known
-    assert not set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", said)) - set(NAMES)
+    assert not set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", words)) - known
+    assert not set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", words)) - set(NAMES)
 
 
 @each("name", NAMES)
 def test_numbers_in_a_description_are_those_that_the_parser_keeps(name: str) -> None:
     tool = definition(name)
     for field, schema in tool.input_schema()["properties"].items():
-        said = " ".join(_descriptions(schema))
-        if default := re.search(r"\b(\d+) when omitted", said):
+        words = " ".join(_descriptions(schema))
+        if default := re.search(r"\b(\d+) when omitted", words):
             assert int(default[1]) == schema["default"]
-        if clamped := re.search(r"clamped to (\d+)\.\.(\d+)", said):
+        if clamped := re.search(r"clamped to (\d+)\.\.(\d+)", words):
             assert (int(clamped[1]), int(clamped[2])) == tool.input.clamped[field]
     properties = tool.input_schema()["properties"]
     said_of = {field: " ".join(_descriptions(properties[field])) for field in tool.input.clamped}
@@ -252,20 +252,20 @@ def test_the_guidance_says_the_defaults_and_the_bounds_that_hold(name: str) -> N
     """The tool's own words too, which stand apart from the fields that they speak of (TOOLS-049)."""
     tool = definition(name)
     properties = tool.input_schema()["properties"]
-    defaults = [one.get("default") for one in properties.values()]
-    said = " ".join([tool.description, *_descriptions(properties)])
-    for word in re.findall(r"(\w+)`? \(the default\)", said):
+    defaults = [field_schema.get("default") for field_schema in properties.values()]
+    words = " ".join([tool.description, *_descriptions(properties)])
+    for word in re.findall(r"(\w+)`? \(the default\)", words):
         assert word in defaults or properties[word]["default"] is True, word
-    for field, number in re.findall(r"`(\w+)` \(default (\d+)\)", said):
+    for field, number in re.findall(r"`(\w+)` \(default (\d+)\)", words):
         assert properties[field]["default"] == int(number), field
-    bounds = {(int(least), int(most)) for least, most in re.findall(r"clamped to (\d+)\.\.(\d+)", said)}
+    bounds = {(int(least), int(most)) for least, most in re.findall(r"clamped to (\d+)\.\.(\d+)", words)}
     assert bounds <= set(tool.input.clamped.values())
 
 
 def test_no_arguments_fit_both_one_command_and_a_batch() -> None:
-    one, batch = (definition(name).input_schema() for name in ("ExecCommand", "ExecCommandBatch"))
-    assert set(one["required"]) - set(batch["properties"]) == {"cmd"}
-    assert set(batch["required"]) - set(one["properties"]) == {"items"}
+    single, batch = (definition(name).input_schema() for name in ("ExecCommand", "ExecCommandBatch"))
+    assert set(single["required"]) - set(batch["properties"]) == {"cmd"}
+    assert set(batch["required"]) - set(single["properties"]) == {"items"}
     for arguments in ({"cmd": "ls", "items": [{"cmd": "ls"}]}, {"cmd": "ls", "stop_on_error": True}):
         refused("ExecCommand", arguments)
         refused("ExecCommandBatch", arguments)
@@ -305,12 +305,12 @@ def test_a_stale_inventory_is_told_and_written_anew(tmp_path: Path, monkeypatch:
     with pytest.raises(CommandError, match="tool_inventory"):
         call_command("tool_inventory", "--check")
     assert not file.exists()
-    said = StringIO()
-    call_command("tool_inventory", stdout=said)
-    assert "version 1.0" in said.getvalue()
+    output = StringIO()
+    call_command("tool_inventory", stdout=output)
+    assert "version 1.0" in output.getvalue()
     assert json.loads(file.read_text("utf-8"))["tools"] == built()["tools"]
-    call_command("tool_inventory", "--check", stdout=said)
-    assert "up to date" in said.getvalue()
+    call_command("tool_inventory", "--check", stdout=output)
+    assert "up to date" in output.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def _descriptions(schema: Any) -> Iterator[str]:
     """What a schema says in words, at any depth."""
     match schema:
         case dict():
-            yield from [said] if isinstance(said := schema.get("description"), str) else []
+            yield from [words] if isinstance(words := schema.get("description"), str) else []
             for member in schema.values():
                 yield from _descriptions(member)
         case list():

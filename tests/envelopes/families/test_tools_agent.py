@@ -55,12 +55,12 @@ def output(tool: str, result: msgspec.Struct) -> CompleteOutput:
 
 
 def result_of(complete: CompleteOutput) -> dict[str, Any]:
-    found = projected(complete).canonical.result
-    assert isinstance(found, dict)
-    return found
+    result = projected(complete).canonical.result
+    assert isinstance(result, dict)
+    return result
 
 
-def shown(complete: CompleteOutput) -> str:
+def receipt_text(complete: CompleteOutput) -> str:
     return render(projected(complete).canonical, FAMILY, FAMILY.rendering).text
 
 
@@ -71,14 +71,14 @@ def refusal(tool: str, arguments: Any) -> ToolError:
 
 
 def parsed(tool: str, arguments: Any) -> dict[str, Any]:
-    found = msgspec.to_builtins(definition(tool).parse(arguments))
-    assert isinstance(found, dict)
-    return found
+    members = msgspec.to_builtins(definition(tool).parse(arguments))
+    assert isinstance(members, dict)
+    return members
 
 
 @pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
 def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"{tool}/{sort}", shown(samples(tool)[sort]))
+    golden(f"{tool}/{sort}", receipt_text(samples(tool)[sort]))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
     ],
 )
 def test_a_receipt_states_what_the_model_needs_next(tool: str, sort: str, facts: list[str]) -> None:
-    text = shown(samples(tool)[sort])
+    text = receipt_text(samples(tool)[sort])
     assert not [fact for fact in facts if fact not in text]
 
 
@@ -134,7 +134,7 @@ def test_a_receipt_states_what_the_model_needs_next(tool: str, sort: str, facts:
     ("tool", "receipt"), [("SpawnAgent", "Agent spawned: reviewer"), ("Enqueue", "Enqueued follow-up (interject)")]
 )
 def test_a_confirmation_with_nothing_more_to_say_is_one_line(tool: str, receipt: str) -> None:
-    assert shown(samples(tool)["empty"]) == receipt
+    assert receipt_text(samples(tool)["empty"]) == receipt
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -165,8 +165,8 @@ def test_each_tool_has_its_capability_and_its_planes(tool: str, capability: str,
 
 def test_the_core_agent_has_its_tools_and_agent_creation_one() -> None:
     by_capability: dict[str, set[str]] = {}
-    for name, one in tools().items():
-        by_capability.setdefault(one.capability, set()).add(name)
+    for name, tool in tools().items():
+        by_capability.setdefault(tool.capability, set()).add(name)
     assert by_capability["agent_creation"] == {"SpawnAgent"}
     assert by_capability["core_agent"] == {
         *("WaitFor", "AgentGet", "Enqueue", "MemorySearch", "MemoryGet"),
@@ -196,7 +196,7 @@ def test_a_wait_for_the_operator_names_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "priority"),
+    ("given", "priority"),
     [
         ({}, "next"),
         ({"priority": None}, "next"),
@@ -204,8 +204,8 @@ def test_a_wait_for_the_operator_names_nothing() -> None:
         ({"priority": "normal"}, "normal"),
     ],
 )
-def test_a_follow_up_is_next_unless_it_says_otherwise(asked: dict[str, Any], priority: str) -> None:
-    assert parsed("Enqueue", {"text": " Look again ", **asked}) == {"text": "Look again", "priority": priority}
+def test_a_follow_up_is_next_unless_it_says_otherwise(given: dict[str, Any], priority: str) -> None:
+    assert parsed("Enqueue", {"text": " Look again ", **given}) == {"text": "Look again", "priority": priority}
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_the_presets_of_a_new_agent_take_different_fields(arguments: dict[str, A
 
 
 def test_a_new_agent_is_a_private_child_that_inherits_unless_told_otherwise() -> None:
-    found = parsed("SpawnAgent", {"initial_message": "Go", "preset": None, "workspace_mode": None})
-    assert (found["preset"], found["workspace_mode"]) == ("private_child", "inherit")
+    members = parsed("SpawnAgent", {"initial_message": "Go", "preset": None, "workspace_mode": None})
+    assert (members["preset"], members["workspace_mode"]) == ("private_child", "inherit")
 
 
 MESSAGES = [{}, {"initial_message": None}, {"initial_message": " "}, {"initial_message": "Go"}]
@@ -235,13 +235,13 @@ PRESETS = [{}, {"preset": None}, {"preset": "private_child"}, {"preset": "public
 IDS = [{}, {"agent_id": None}, {"agent_id": "reviewer"}]
 MODES = [{}, {"workspace_mode": None}, {"workspace_mode": "inherit"}, {"workspace_mode": "worktree"}]
 WAITS = [
-    {"wake": wake, **one}
+    {"wake": wake, **members}
     for wake in ("operator_input", "task_result", "external")
-    for one in ({}, {"resource": "x"}, {"resource": " "})
+    for members in ({}, {"resource": "x"}, {"resource": " "})
 ]
 ASKED = [
     *(("SpawnAgent", {**a, **b, **c, **d}) for a, b, c, d in product(MESSAGES, PRESETS, IDS, MODES)),
-    *(("WaitFor", {"reason": "later", **one}) for one in WAITS),
+    *(("WaitFor", {"reason": "later", **members}) for members in WAITS),
 ]
 
 
@@ -286,45 +286,45 @@ def test_a_supervised_child_has_a_handle_and_a_named_agent_only_an_id() -> None:
 @pytest.mark.parametrize(("size", "is_cut"), [(4_000, False), (4_001, True)])
 def test_the_first_words_of_a_child_have_4000_characters(size: int, *, is_cut: bool) -> None:
     spawned = Spawned(agent_id="a", task_handle=TaskHandle(task_id="t", kind="k"), initial_output="x" * size)
-    found = result_of(output("SpawnAgent", spawned))
-    assert found["initial_output_preview"].count("x") == 4_000
-    assert found["initial_output_truncated"] is is_cut
-    assert ("initial_output_artifact" in found) is is_cut
+    result = result_of(output("SpawnAgent", spawned))
+    assert result["initial_output_preview"].count("x") == 4_000
+    assert result["initial_output_truncated"] is is_cut
+    assert ("initial_output_artifact" in result) is is_cut
 
 
 def test_a_wait_keeps_the_fields_of_its_condition() -> None:
-    found = result_of(samples("WaitFor")["success"])
-    assert {"scope", "reason", "wake", "resource", "work_item_id", "wait_condition", "work_item"} < set(found)
-    assert found["wait_condition"]["wake_sources"] == ["task_7"]
-    assert found["cancelled_wait_condition_ids"] == ["wait_9", "wait_11"]
+    result = result_of(samples("WaitFor")["success"])
+    assert {"scope", "reason", "wake", "resource", "work_item_id", "wait_condition", "work_item"} < set(result)
+    assert result["wait_condition"]["wake_sources"] == ["task_7"]
+    assert result["cancelled_wait_condition_ids"] == ["wait_9", "wait_11"]
 
 
 def test_a_follow_up_says_that_it_is_enqueued() -> None:
-    found = result_of(samples("Enqueue")["success"])
-    assert found == {"enqueued": True, "priority": "next", "follow_up_text": "Look at the test results again."}
+    result = result_of(samples("Enqueue")["success"])
+    assert result == {"enqueued": True, "priority": "next", "follow_up_text": "Look at the test results again."}
 
 
 def test_the_receipt_of_a_follow_up_shows_its_first_200_characters() -> None:
-    text = shown(output("Enqueue", FollowUp(priority="next", text="z" * 201)))
+    text = receipt_text(output("Enqueue", FollowUp(priority="next", text="z" * 201)))
     assert text.count("z") == 200
-    assert shown(output("Enqueue", FollowUp(priority="next", text="z" * 200))).endswith("z" * 200)
+    assert receipt_text(output("Enqueue", FollowUp(priority="next", text="z" * 200))).endswith("z" * 200)
 
 
 def test_the_summary_of_an_agent_has_6000_characters_and_lists_of_ten() -> None:
     sink = MemorySink()
-    found: Any = project(samples("AgentGet")["large"], FAMILY, FAMILY.projection, sink).canonical.result
-    agent = found["agent"]
+    result: Any = project(samples("AgentGet")["large"], FAMILY, FAMILY.projection, sink).canonical.result
+    agent = result["agent"]
     assert text_size(agent) <= 6_000
     assert (len(agent["active_children"]), agent["active_children_omitted"]) == (10, 30)
     assert (len(agent["wait_conditions"]), agent["wait_conditions_omitted"]) == (10, 13)
     assert len(agent["notifications"]) + agent["notifications_omitted"] == 15
-    assert found["agent_artifact"] == 0
+    assert result["agent_artifact"] == 0
     assert "guidance/chapter_30.md" in next(iter(sink.texts.values()))
 
 
 def test_an_agent_that_fits_is_kept_whole_and_leaves_no_artifact() -> None:
-    found = projected(samples("AgentGet")["success"])
-    assert (found.cuts, found.canonical.artifacts) == ((), ())
+    projection = projected(samples("AgentGet")["success"])
+    assert (projection.cuts, projection.canonical.artifacts) == ((), ())
     assert result_of(samples("AgentGet")["success"])["agent"]["counts"] == {"pending_messages": 1, "open_work_items": 3}
 
 
@@ -377,15 +377,15 @@ def test_any_output_of_an_agent_tool_keeps_the_invariants(tool: str, data: st.Da
         rows=data.draw(st.integers(0, 60)),
     )
     limit = data.draw(st.integers(0, 1_000) | st.just(FAMILY.rendering.characters))
-    found = projected(complete, policy)
-    assert found == projected(complete, policy)
-    document = found.canonical.to_json()
+    projection = projected(complete, policy)
+    assert projection == projected(complete, policy)
+    document = projection.canonical.to_json()
     assert CanonicalResult.from_json(document).to_json() == document
-    for one in found.cuts:
-        resolve(document, one.pointer)
-    if isinstance(found.canonical.result, dict):
-        assert text_size(found.canonical.result.get("agent")) <= 6_000
-    receipt = render(found.canonical, FAMILY, RenderPolicy(characters=limit))
+    for cut in projection.cuts:
+        resolve(document, cut.pointer)
+    if isinstance(projection.canonical.result, dict):
+        assert text_size(projection.canonical.result.get("agent")) <= 6_000
+    receipt = render(projection.canonical, FAMILY, RenderPolicy(characters=limit))
     assert len(receipt.text) <= limit
     for segment in receipt.segments:
         if segment.source is not None and segment.source.start is not None:

@@ -30,9 +30,9 @@ from tests.envelopes.built_in import (
     output,
     projected,
     receipt_of,
+    receipt_text,
     refusal,
     result_of,
-    shown,
 )
 
 TOOLS = ("ExecCommand", "ExecCommandBatch")
@@ -55,12 +55,12 @@ def batch(*items: BatchItem, **more: Any) -> BatchResult:
 
 @pytest.mark.parametrize(("tool", "sort"), GOLDENS, ids=[f"{tool}-{sort}" for tool, sort in GOLDENS])
 def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"{tool}/{sort}", shown(samples(tool)[sort]))
+    golden(f"{tool}/{sort}", receipt_text(samples(tool)[sort]))
 
 
 @pytest.mark.parametrize(("sort", "variant"), [("large", "tail_first"), ("odd", "json_aware")])
 def test_a_variant_reads_as_its_golden(sort: str, variant: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"ExecCommand/{sort}.{variant}", shown(samples("ExecCommand")[sort], variant))
+    golden(f"ExecCommand/{sort}.{variant}", receipt_text(samples("ExecCommand")[sort], variant))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_variant_reads_as_its_golden(sort: str, variant: str, golden: Callable
     ],
 )
 def test_a_receipt_states_its_facts(tool: str, sort: str, facts: list[str]) -> None:
-    text = shown(samples(tool)[sort])
+    text = receipt_text(samples(tool)[sort])
     assert not [fact for fact in facts if fact not in text]
 
 
@@ -124,15 +124,15 @@ def test_a_promoted_command_has_the_shape_and_the_receipt_of_the_rfc() -> None:
 
 
 def test_the_error_of_the_rfc_keeps_its_shape_and_is_told_with_what_the_model_may_act_on() -> None:
-    said = "requested working directory is outside the current execution root"
+    message = "requested working directory is outside the current execution root"
     error = ToolError(
         kind="execution_root_violation",
-        message=said,
+        message=message,
         details={"workdir": "../other-repo"},
         recovery_hint="omit workdir or use a relative path inside the active workspace",
         retryable=False,
     )
-    canonical = projected(failure("ExecCommand", error, said)).canonical
+    canonical = projected(failure("ExecCommand", error, message)).canonical
     assert canonical.to_json() == {
         "tool_name": "ExecCommand",
         "status": "error",
@@ -186,8 +186,8 @@ def test_each_cut_stream_has_its_flag_and_the_index_of_its_whole_text() -> None:
     canonical = projected(output("ExecCommand", ran(stdout=LOG, stderr=LOG.upper())), sink).canonical
     result = canonical.result
     assert isinstance(result, dict)
-    kept = [sink.texts[one.path] for one in canonical.artifacts]
-    assert (kept[result["stdout_artifact"]], kept[result["stderr_artifact"]]) == (LOG, LOG.upper())
+    texts = [sink.texts[artifact.path] for artifact in canonical.artifacts]
+    assert (texts[result["stdout_artifact"]], texts[result["stderr_artifact"]]) == (LOG, LOG.upper())
     assert (result["truncated"], result["stdout_truncated"], result["stderr_truncated"]) == (True, True, True)
     text = receipt_of(canonical).text
     assert f"{canonical.artifacts[0].path} (whole stdout)\n{canonical.artifacts[1].path} (whole stderr)" in text
@@ -206,7 +206,7 @@ def test_output_that_was_recorded_as_one_text_has_one_index() -> None:
     canonical = projected(output("ExecCommand", ran(combined=LOG)), sink).canonical
     assert isinstance(canonical.result, dict)
     assert (canonical.result["combined_output_truncated"], canonical.result["combined_output_artifact"]) == (True, 0)
-    assert [sink.texts[one.path] for one in canonical.artifacts] == [LOG]
+    assert [sink.texts[artifact.path] for artifact in canonical.artifacts] == [LOG]
 
 
 def test_a_promoted_command_tells_that_its_first_output_was_cut() -> None:
@@ -219,16 +219,26 @@ def test_a_promoted_command_tells_that_its_first_output_was_cut() -> None:
 def test_what_a_command_says_about_its_text_holds_no_text() -> None:
     cmd = "TOKEN=hunter2 ./run " + "x" * 5_000
     result = command(cmd=cmd)
-    said = result["command_diagnostics"]
-    assert (said["cmd_char_count"], said["cmd_estimated_tokens"], len(said["cmd_preview"])) == (5_020, 1_255, 240)
-    assert (said["exceeds_soft_threshold"], said["contains_heredoc"], said["contains_inline_script"]) == (
+    diagnostics = result["command_diagnostics"]
+    assert (diagnostics["cmd_char_count"], diagnostics["cmd_estimated_tokens"], len(diagnostics["cmd_preview"])) == (
+        5_020,
+        1_255,
+        240,
+    )
+    assert (
+        diagnostics["exceeds_soft_threshold"],
+        diagnostics["contains_heredoc"],
+        diagnostics["contains_inline_script"],
+    ) == (
         True,
         False,
         False,
     )
-    assert said["cmd_digest"] == hashlib.sha256(cmd.encode()).hexdigest()
+    assert diagnostics["cmd_digest"] == hashlib.sha256(cmd.encode()).hexdigest()
     assert "hunter2" not in json.dumps(result)
-    assert "code 0\nNote: the command text has 5020 characters; keep" in shown(output("ExecCommand", ran(cmd=cmd)))
+    assert "code 0\nNote: the command text has 5020 characters; keep" in receipt_text(
+        output("ExecCommand", ran(cmd=cmd))
+    )
 
 
 def test_a_batch_nests_the_result_of_each_command() -> None:
@@ -363,7 +373,7 @@ def test_input_that_does_not_fit_is_refused_with_its_reason(tool: str, arguments
     error = refusal(tool, arguments)
     assert (error.kind, error.retryable) == ("invalid_tool_input", False)
     assert tool in error.message
-    assert reason in shown(failure(tool, error))
+    assert reason in receipt_text(failure(tool, error))
     assert error.recovery_hint
 
 
@@ -421,7 +431,7 @@ def test_the_description_shows_what_the_schema_takes_and_refuses(tool: str, abse
     ],
 )
 def test_a_command_that_has_not_ended_by_itself_says_so_first(result: Any, text: str) -> None:
-    assert shown(output("ExecCommand", result)) == text
+    assert receipt_text(output("ExecCommand", result)) == text
 
 
 def test_an_item_of_a_batch_says_no_more_than_is_known_of_it() -> None:
@@ -429,6 +439,6 @@ def test_an_item_of_a_batch_says_no_more_than_is_known_of_it() -> None:
         BatchItem(cmd="a", status="failed", error_kind="command_timed_out"),
         BatchItem(cmd="b", status="completed"),
     )
-    text = shown(output("ExecCommandBatch", batch(*items)))
+    text = receipt_text(output("ExecCommandBatch", batch(*items)))
     assert "[1] a\nfailed=command_timed_out\n" in text
     assert text.endswith("[2] b\ncompleted")

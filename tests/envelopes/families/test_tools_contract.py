@@ -57,10 +57,10 @@ def check_halves(complete: CompleteOutput, limit: int, family: Family | None = N
     assert len(receipt.text) <= limit
     for segment in receipt.segments:
         if segment.source is not None:
-            found = resolve(document, segment.source.pointer)
+            text = resolve(document, segment.source.pointer)
             if segment.source.start is not None:
-                assert isinstance(found, str)
-                assert found[segment.source.start : segment.source.end] == segment.text
+                assert isinstance(text, str)
+                assert text[segment.source.start : segment.source.end] == segment.text
 
 
 def check_bounds(projection: Projection, sink: MemorySink) -> None:
@@ -73,9 +73,9 @@ def check_bounds(projection: Projection, sink: MemorySink) -> None:
 
 def _is_stated(document: Any, pointer: str) -> bool:
     """What was cut is there, or how much of it was left out."""
-    for place in (pointer, f"{pointer}_omitted"):
+    for candidate in (pointer, f"{pointer}_omitted"):
         try:
-            resolve(document, place)
+            resolve(document, candidate)
         except KeyError:
             continue
         return True
@@ -86,7 +86,7 @@ def indexed(value: Any) -> set[int]:
     """The artifacts that a member `…_artifact` points at: no other place says what an artifact is (RFC-089)."""
     match value:
         case dict():
-            own = {one for name, one in value.items() if name.endswith("_artifact") and isinstance(one, int)}
+            own = {index for name, index in value.items() if name.endswith("_artifact") and isinstance(index, int)}
             return own.union(*map(indexed, value.values()))
         case list():
             return set[int]().union(*map(indexed, value))
@@ -97,7 +97,7 @@ def indexed(value: Any) -> set[int]:
 @each("tool", TOOLS)
 def test_a_gallery_shows_each_sort_of_outcome(tool: str) -> None:
     assert set(samples(tool)) >= SORTS
-    failed = {sort for sort, one in samples(tool).items() if one.status == "error"}
+    failed = {sort for sort, example in samples(tool).items() if example.status == "error"}
     assert failed >= {"error"}
     assert not failed & {"success", "large", "empty"}
 
@@ -168,5 +168,9 @@ def test_any_output_of_a_foreign_tool_keeps_the_contract(family: Family, data: s
 
 def test_a_family_names_each_of_its_tools_once() -> None:
     families: list[Family] = [builtin(tool)[0] for tool in TOOLS]
-    named = [one.name for family in {family.name: family for family in families}.values() for one in family.tools]
+    named = [
+        definition.name
+        for family in {family.name: family for family in families}.values()
+        for definition in family.tools
+    ]
     assert sorted(named) == TOOLS

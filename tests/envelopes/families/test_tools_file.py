@@ -21,9 +21,9 @@ from tests.envelopes.built_in import (
     output,
     projected,
     receipt_of,
+    receipt_text,
     refusal,
     result_of,
-    shown,
 )
 
 GIT = PatchedFile(action="modify", path="a.py")
@@ -35,7 +35,7 @@ def modified(count: int) -> tuple[PatchedFile, ...]:
 
 @pytest.mark.parametrize("sort", list(samples("ApplyPatch")))
 def test_a_receipt_reads_as_its_golden(sort: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"ApplyPatch/{sort}", shown(samples("ApplyPatch")[sort]))
+    golden(f"ApplyPatch/{sort}", receipt_text(samples("ApplyPatch")[sort]))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_receipt_reads_as_its_golden(sort: str, golden: Callable[[str, str], N
     ],
 )
 def test_a_receipt_states_its_facts(sort: str, facts: list[str]) -> None:
-    text = shown(samples("ApplyPatch")[sort])
+    text = receipt_text(samples("ApplyPatch")[sort])
     assert not [fact for fact in facts if fact not in text]
 
 
@@ -97,8 +97,8 @@ def test_files_beyond_the_budget_are_counted_and_kept_in_an_artifact() -> None:
     listed = len(result["changed_files"])
     assert (result["changed_file_count"], listed + result["changed_files_omitted"]) == (900, 900)
     assert len(result["changed_paths"]) == listed
-    kept = sink.texts[canonical.artifacts[result["changed_files_artifact"]].path]
-    assert kept.splitlines()[899] == "M src/module_899.py"
+    listing = sink.texts[canonical.artifacts[result["changed_files_artifact"]].path]
+    assert listing.splitlines()[899] == "M src/module_899.py"
     assert (
         f"[showing first {listed} of 900 files]\nArtifacts:\n{canonical.artifacts[0].path}"
         in receipt_of(canonical).text
@@ -115,7 +115,7 @@ def test_long_paths_are_listed_within_4000_characters() -> None:
 @pytest.mark.parametrize(("count", "lines", "omitted"), [(8, 8, ""), (9, 8, "[omitted 1]"), (60, 8, "[omitted 52]")])
 def test_a_receipt_names_eight_diagnostics_and_counts_the_others(count: int, lines: int, omitted: str) -> None:
     odd = tuple(Diagnostic(path="a.py", kind="fuzz", message=f"note {number}") for number in range(count))
-    text = shown(output("ApplyPatch", PatchResult(changed_files=(GIT,), diagnostics=odd)))
+    text = receipt_text(output("ApplyPatch", PatchResult(changed_files=(GIT,), diagnostics=odd)))
     assert text.count("a.py: fuzz: note") == lines
     assert text.endswith(omitted or "note 7")
 
@@ -167,7 +167,7 @@ def test_an_error_message_is_bounded_in_the_receipt_and_whole_in_the_envelope() 
 def test_input_that_does_not_fit_is_refused_with_its_reason(arguments: Any, reason: str) -> None:
     error = refusal("ApplyPatch", arguments)
     assert (error.kind, error.retryable) == ("invalid_tool_input", False)
-    assert reason in shown(failure("ApplyPatch", error))
+    assert reason in receipt_text(failure("ApplyPatch", error))
 
 
 def test_a_blank_patch_is_refused_and_no_patch_is_trimmed() -> None:

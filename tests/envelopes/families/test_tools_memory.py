@@ -50,7 +50,7 @@ def canonical(complete: CompleteOutput) -> Any:
     return project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical.to_json()
 
 
-def shown(complete: CompleteOutput) -> str:
+def receipt_text(complete: CompleteOutput) -> str:
     projection = project(complete, FAMILY, FAMILY.projection, MemorySink())
     return render(projection.canonical, FAMILY, FAMILY.rendering).text
 
@@ -61,7 +61,7 @@ def read(**members: Any) -> CompleteOutput:
 
 @pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
 def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"{tool}/{sort}", shown(samples(tool)[sort]))
+    golden(f"{tool}/{sort}", receipt_text(samples(tool)[sort]))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
     ],
 )
 def test_a_receipt_states_the_outcome_first_and_the_handles(tool: str, sort: str, first: str, facts: list[str]) -> None:
-    text = shown(samples(tool)[sort])
+    text = receipt_text(samples(tool)[sort])
     assert text.startswith(first)
     assert [fact for fact in facts if fact not in text] == []
 
@@ -92,8 +92,8 @@ def test_a_receipt_states_the_outcome_first_and_the_handles(tool: str, sort: str
     ],
 )
 def test_a_handle_of_every_prefix_is_taken_verbatim(source_ref: str) -> None:
-    found: Any = builtin("MemoryGet")[1].parse({"source_ref": source_ref})
-    assert (found.source_ref, found.max_chars) == (source_ref, 12_000)
+    arguments: Any = builtin("MemoryGet")[1].parse({"source_ref": source_ref})
+    assert (arguments.source_ref, arguments.max_chars) == (source_ref, 12_000)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_a_handle_of_another_form_is_refused_with_the_prefixes(source_ref: str) 
 
 @pytest.mark.parametrize("max_chars", [1, 50_000])
 def test_the_bounds_of_max_chars_are_taken(max_chars: int) -> None:
-    found: Any = builtin("MemoryGet")[1].parse({"source_ref": "brief:b1", "max_chars": max_chars})
-    assert found.max_chars == max_chars
+    arguments: Any = builtin("MemoryGet")[1].parse({"source_ref": "brief:b1", "max_chars": max_chars})
+    assert arguments.max_chars == max_chars
 
 
 @pytest.mark.parametrize("max_chars", [0, -1, 50_001, "9", 1.5])
@@ -125,10 +125,10 @@ def test_max_chars_beyond_its_bounds_is_refused_and_not_clamped(max_chars: Any) 
         builtin("MemoryGet")[1].parse({"source_ref": "brief:b1", "max_chars": max_chars})
 
 
-@pytest.mark.parametrize(("asked", "used"), [({}, 10), ({"limit": None}, 10), ({"limit": 0}, 1), ({"limit": 99}, 50)])
-def test_the_limit_of_a_search_is_accepted_and_clamped(asked: dict[str, Any], used: int) -> None:
-    found: Any = builtin("MemorySearch")[1].parse({"query": " q ", **asked})
-    assert (found.query, found.limit, found.include_all_workspaces) == ("q", used, False)
+@pytest.mark.parametrize(("given", "used"), [({}, 10), ({"limit": None}, 10), ({"limit": 0}, 1), ({"limit": 99}, 50)])
+def test_the_limit_of_a_search_is_accepted_and_clamped(given: dict[str, Any], used: int) -> None:
+    arguments: Any = builtin("MemorySearch")[1].parse({"query": " q ", **given})
+    assert (arguments.query, arguments.limit, arguments.include_all_workspaces) == ("q", used, False)
     assert "clamped to 1..50" in builtin("MemorySearch")[1].description
 
 
@@ -144,26 +144,26 @@ def test_longer_content_is_previewed_and_kept_in_an_artifact_that_the_receipt_na
     memory = document["result"]["memory"]
     assert (memory["content_truncated"], memory["content_artifact"], memory["truncated"]) == (True, 0, False)
     assert sink.texts[document["artifacts"][0]["path"]] == "x" * 10_001
-    assert document["artifacts"][0]["path"] in shown(complete)
-    assert "first 5000 and last 5000 of 10001 characters" in shown(complete)
+    assert document["artifacts"][0]["path"] in receipt_text(complete)
+    assert "first 5000 and last 5000 of 10001 characters" in receipt_text(complete)
 
 
 def test_a_cut_that_the_tool_made_is_said_after_the_content() -> None:
-    assert shown(read(truncated=True)).endswith(
+    assert receipt_text(read(truncated=True)).endswith(
         "\n\nshort\n\nTruncated: yes, the memory goes on; ask for more with max_chars"
     )
-    assert "Truncated" not in shown(read(truncated=False))
+    assert "Truncated" not in receipt_text(read(truncated=False))
 
 
 def test_content_that_equals_the_summary_is_still_shown() -> None:
-    assert shown(read(content="done")).endswith("\n\ndone")
+    assert receipt_text(read(content="done")).endswith("\n\ndone")
 
 
 def test_large_metadata_goes_to_an_artifact_or_stays_behind_the_handle() -> None:
     large = {f"key_{number}": "value" for number in range(100)}
-    one = canonical(read(metadata=large))
-    assert one["result"]["memory"]["metadata_omitted"] == 100
-    assert one["artifacts"][one["result"]["memory"]["metadata_artifact"]]["path"].endswith("/metadata.txt")
+    document = canonical(read(metadata=large))
+    assert document["result"]["memory"]["metadata_omitted"] == 100
+    assert document["artifacts"][document["result"]["memory"]["metadata_artifact"]]["path"].endswith("/metadata.txt")
     row = msgspec.structs.replace(FOUND, metadata=large)
     listed = canonical(output("MemorySearch", FoundMemories(query="q", results=(row,))))
     assert listed["result"]["results"][0]["metadata_omitted"] == 100
@@ -172,7 +172,7 @@ def test_large_metadata_goes_to_an_artifact_or_stays_behind_the_handle() -> None
 
 def test_a_snippet_cannot_pass_for_another_result() -> None:
     forged = msgspec.structs.replace(FOUND, snippet="text\n2. Another\n   brief:b2", title="One\n3. Two")
-    text = shown(output("MemorySearch", FoundMemories(query="q", results=(forged,))))
+    text = receipt_text(output("MemorySearch", FoundMemories(query="q", results=(forged,))))
     assert [line for line in text.splitlines() if line[:1].isdigit()] == ["1 memory found for q", "1. One"]
 
 

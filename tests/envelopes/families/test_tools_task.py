@@ -55,12 +55,12 @@ def output(tool: str, result: msgspec.Struct) -> CompleteOutput:
 
 
 def canonical(tool: str, result: msgspec.Struct) -> dict[str, Any]:
-    found = projected(output(tool, result)).canonical.to_json()
-    assert isinstance(found["result"], dict)
-    return found
+    document = projected(output(tool, result)).canonical.to_json()
+    assert isinstance(document["result"], dict)
+    return document
 
 
-def shown(complete: CompleteOutput, limit: int = FAMILY.rendering.characters) -> str:
+def receipt_text(complete: CompleteOutput, limit: int = FAMILY.rendering.characters) -> str:
     return render(projected(complete).canonical, FAMILY, RenderPolicy(characters=limit)).text
 
 
@@ -72,7 +72,7 @@ def refusal(tool: str, arguments: Any) -> ToolError:
 
 @pytest.mark.parametrize(("tool", "sort"), GALLERY, ids=[f"{tool}-{sort}" for tool, sort in GALLERY])
 def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"{tool}/{sort}", shown(samples(tool)[sort]))
+    golden(f"{tool}/{sort}", receipt_text(samples(tool)[sort]))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
     ],
 )
 def test_a_receipt_states_what_the_model_needs_next(tool: str, sort: str, facts: list[str]) -> None:
-    text = shown(samples(tool)[sort])
+    text = receipt_text(samples(tool)[sort])
     assert not [fact for fact in facts if fact not in text]
 
 
@@ -120,9 +120,9 @@ def test_the_examples_of_a_definition_are_accepted_and_its_counter_examples_are_
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_task_tool_belongs_to_the_core_agent_and_the_task_control_plane(tool: str) -> None:
-    found = definition(tool)
-    assert (found.capability, found.planes) == ("core_agent", ("task_control",))
-    assert all(issubclass(one, FAMILY.results) for one in found.result)
+    tool_definition = definition(tool)
+    assert (tool_definition.capability, tool_definition.planes) == ("core_agent", ("task_control",))
+    assert all(issubclass(result, FAMILY.results) for result in tool_definition.result)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_a_task_tool_belongs_to_the_core_agent_and_the_task_control_plane(tool: 
     ],
 )
 def test_a_refused_input_says_where_it_is_wrong(tool: str, arguments: Any, details: dict[str, str]) -> None:
-    found = refusal(tool, arguments).details or {}
-    assert found["tool_name"] == tool
-    assert {name: found.get(name) for name in details} == details
+    stated = refusal(tool, arguments).details or {}
+    assert stated["tool_name"] == tool
+    assert {name: stated.get(name) for name in details} == details
 
 
 def test_what_a_definition_takes_is_trimmed_and_filled_with_defaults() -> None:
@@ -171,10 +171,10 @@ def test_a_log_is_referenced_by_its_index_even_when_all_of_it_is_shown() -> None
 def test_a_log_that_is_kept_already_is_not_written_again() -> None:
     sink = MemorySink()
     complete = output("TaskOutput", TaskRead(task_id="t", output="line\n" * 4_000, log_path="t/out.log"))
-    found = project(complete, FAMILY, FAMILY.projection, sink)
+    projection = project(complete, FAMILY, FAMILY.projection, sink)
     assert not sink.texts
-    assert [(one.pointer, one.cut.total) for one in found.cuts] == [("/result/task/output_preview", 4_000)]
-    assert shown(complete).endswith("\n\nArtifacts:\nt/out.log")
+    assert [(cut.pointer, cut.cut.total) for cut in projection.cuts] == [("/result/task/output_preview", 4_000)]
+    assert receipt_text(complete).endswith("\n\nArtifacts:\nt/out.log")
 
 
 @pytest.mark.parametrize(("size", "is_cut"), [(8_000, False), (8_001, True)])
@@ -186,8 +186,8 @@ def test_the_preview_of_an_output_has_8000_characters_of_head_and_tail(size: int
 
 
 def test_the_report_of_a_child_agent_has_4000_characters() -> None:
-    found = TaskRead(task_id="t", output="x" * 9_000, child_supervision=CHILD.child_supervision)
-    task = canonical("TaskOutput", found)["result"]["task"]
+    result = TaskRead(task_id="t", output="x" * 9_000, child_supervision=CHILD.child_supervision)
+    task = canonical("TaskOutput", result)["result"]["task"]
     assert task["output_preview"].count("x") == 4_000
     assert task["child_supervision"]["followup_target"] == "agent_child_2"
 
@@ -205,32 +205,32 @@ def test_the_report_of_a_child_agent_has_4000_characters() -> None:
 )
 def test_a_result_summary_never_repeats_the_output(read: TaskRead, *, is_kept: bool) -> None:
     assert ("result_summary" in canonical("TaskOutput", read)["result"]["task"]) is is_kept
-    assert shown(output("TaskOutput", read)).count("128 passed") <= 1
+    assert receipt_text(output("TaskOutput", read)).count("128 passed") <= 1
 
 
 @pytest.mark.parametrize("sort", ["large", "empty"])
 def test_a_wait_without_an_end_is_a_success_with_the_verdict_inside(sort: str) -> None:
-    found = projected(samples("TaskOutput")[sort]).canonical
-    assert (found.status, found.error) == ("success", None)
-    assert found.result["retrieval_status"] in ("timeout", "not_ready")  # type: ignore[call-overload, index]
+    envelope = projected(samples("TaskOutput")[sort]).canonical
+    assert (envelope.status, envelope.error) == ("success", None)
+    assert envelope.result["retrieval_status"] in ("timeout", "not_ready")  # type: ignore[call-overload, index]
 
 
 def test_a_refused_input_is_a_success_with_the_reason_in_it() -> None:
-    found = projected(samples("TaskInput")["odd"]).canonical
-    assert (found.status, found.error) == ("success", None)
-    assert found.summary_text == "Input not accepted: task task_7 is completed"
-    assert found.result["accepted_input"] is False  # type: ignore[call-overload, index]
+    envelope = projected(samples("TaskInput")["odd"]).canonical
+    assert (envelope.status, envelope.error) == ("success", None)
+    assert envelope.summary_text == "Input not accepted: task task_7 is completed"
+    assert envelope.result["accepted_input"] is False  # type: ignore[call-overload, index]
 
 
 def test_a_refusal_without_a_reason_says_how_the_task_stands() -> None:
-    text = shown(output("TaskInput", InputOffered(task=TESTS, accepted_input=False)))
+    text = receipt_text(output("TaskInput", InputOffered(task=TESTS, accepted_input=False)))
     assert text.startswith("Input not accepted: task task_7 is running\n")
 
 
 def test_one_byte_is_no_plural() -> None:
-    text = shown(output("TaskInput", InputOffered(task=PROMPT, accepted_input=True, bytes_written=1)))
+    text = receipt_text(output("TaskInput", InputOffered(task=PROMPT, accepted_input=True, bytes_written=1)))
     assert text.startswith("Input delivered to task task_8 (1 byte)\n")
-    unsaid = shown(output("TaskInput", InputOffered(task=PROMPT, accepted_input=True)))
+    unsaid = receipt_text(output("TaskInput", InputOffered(task=PROMPT, accepted_input=True)))
     assert unsaid.startswith("Input delivered to task task_8\n")
 
 
@@ -254,7 +254,7 @@ def test_a_row_of_the_digest_has_the_identity_of_its_command_and_nothing_else_of
 
 
 def test_a_row_is_one_line_whatever_its_summary_holds() -> None:
-    rows = shown(samples("TaskList")["odd"]).splitlines()
+    rows = receipt_text(samples("TaskList")["odd"]).splitlines()
     assert rows[0] == "2 active tasks"
     assert rows[1] == "task_7 [command_task] running"
     assert rows[2].startswith("task_8 [command_task] running: Line one line two and so on")
@@ -274,18 +274,23 @@ def test_what_nobody_said_is_left_out() -> None:
 
 def test_a_foreign_stop_names_its_command_at_the_place_of_every_other_command() -> None:
     row = next(row for row in FAMILY.mappings if "TaskStop" in row.tools)
-    said: JsonValue = {"message": "Stopped b43", "task_id": "b43", "task_type": "local_bash", "command": "npm run dev"}
-    evidence = Evidence(agent="claude-code", tool="TaskStop", args={}, result=said, has_result=True)
+    recorded: JsonValue = {
+        "message": "Stopped b43",
+        "task_id": "b43",
+        "task_type": "local_bash",
+        "command": "npm run dev",
+    }
+    evidence = Evidence(agent="claude-code", tool="TaskStop", args={}, result=recorded, has_result=True)
     reading = row.read(evidence)
-    found = projected(reading.complete).canonical.to_json()
-    assert resolve(found, reading.links["/command"]) == "npm run dev"
-    assert shown(reading.complete) == (
+    document = projected(reading.complete).canonical.to_json()
+    assert resolve(document, reading.links["/command"]) == "npm run dev"
+    assert receipt_text(reading.complete) == (
         "Stop requested for task b43\nTask: b43\nKind: local_bash\nCommand: npm run dev\n\nStopped b43"
     )
 
 
 def test_a_text_of_an_unknown_shape_is_shown_as_it_was_recorded() -> None:
-    assert shown(output("TaskStop", RecordedText("What the agent said"))) == "done\n\nWhat the agent said"
+    assert receipt_text(output("TaskStop", RecordedText("What the agent said"))) == "done\n\nWhat the agent said"
 
 
 def test_a_long_chain_of_causes_states_how_many_are_missing() -> None:
@@ -297,11 +302,11 @@ def test_a_long_chain_of_causes_states_how_many_are_missing() -> None:
         metadata={"backtrace": "x" * 5_000},
     )
     complete = output("TaskOutput", TaskRead(task_id="t", status="failed", failure_artifact=failure))
-    found: Any = projected(complete).canonical.result
-    artifact = found["task"]["failure_artifact"]
+    result: Any = projected(complete).canonical.result
+    artifact = result["task"]["failure_artifact"]
     assert len(artifact["source_chain"]) + artifact["source_chain_omitted"] == 40
     assert artifact["metadata_omitted"] == 1
-    assert f"[showing first {len(artifact['source_chain'])} of 40]" in shown(complete)
+    assert f"[showing first {len(artifact['source_chain'])} of 40]" in receipt_text(complete)
 
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20) | st.builds(
@@ -369,13 +374,13 @@ def test_any_output_of_a_task_tool_keeps_the_invariants(tool: str, data: st.Data
         rows=data.draw(st.integers(0, 60)),
     )
     limit = data.draw(st.integers(0, 1_000) | st.just(FAMILY.rendering.characters))
-    found = projected(complete, policy)
-    assert found == projected(complete, policy)
-    document = found.canonical.to_json()
+    projection = projected(complete, policy)
+    assert projection == projected(complete, policy)
+    document = projection.canonical.to_json()
     assert CanonicalResult.from_json(document).to_json() == document
-    for one in found.cuts:
-        resolve(document, one.pointer)
-    receipt = render(found.canonical, FAMILY, RenderPolicy(characters=limit))
+    for cut in projection.cuts:
+        resolve(document, cut.pointer)
+    receipt = render(projection.canonical, FAMILY, RenderPolicy(characters=limit))
     assert len(receipt.text) <= limit
     for segment in receipt.segments:
         if segment.source is not None and segment.source.start is not None:

@@ -17,9 +17,9 @@ from tests.envelopes.built_in import (
     hold_to_its_limits,
     output,
     projected,
+    receipt_text,
     refusal,
     result_of,
-    shown,
 )
 
 LEDGER = WorkspaceResult(
@@ -34,11 +34,11 @@ LEDGER = WorkspaceResult(
 
 @pytest.mark.parametrize("sort", list(samples("UseWorkspace")))
 def test_a_receipt_reads_as_its_golden(sort: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"UseWorkspace/{sort}", shown(samples("UseWorkspace")[sort]))
+    golden(f"UseWorkspace/{sort}", receipt_text(samples("UseWorkspace")[sort]))
 
 
 def test_the_receipt_confirms_with_the_names_that_the_next_call_needs() -> None:
-    assert shown(output("UseWorkspace", LEDGER)) == (
+    assert receipt_text(output("UseWorkspace", LEDGER)) == (
         "Using workspace ws_ledger (isolated: yours alone, for writing)\n"
         "Cwd: /srv/worktrees/fix/api\n"
         "Execution root: /srv/worktrees/fix\n"
@@ -48,7 +48,7 @@ def test_the_receipt_confirms_with_the_names_that_the_next_call_needs() -> None:
 
 
 def test_an_unknown_workspace_is_told_with_its_field() -> None:
-    assert shown(samples("UseWorkspace")["error"]) == (
+    assert receipt_text(samples("UseWorkspace")["error"]) == (
         "UseWorkspace failed: no workspace is known as ws_ledgr\n"
         "Kind: invalid_tool_input\n"
         "Field: workspace_id\n"
@@ -71,7 +71,7 @@ def test_the_result_is_the_active_workspace_and_nothing_else() -> None:
 def test_a_deep_folder_is_named_whole() -> None:
     projection = projected(samples("UseWorkspace")["large"])
     assert not projection.cuts
-    assert "nested-folder/leaf\n" in shown(samples("UseWorkspace")["large"])
+    assert "nested-folder/leaf\n" in receipt_text(samples("UseWorkspace")["large"])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_examples_and_the_description_hold_for_the_schema() -> None:
 
 def test_the_schema_publishes_that_exactly_one_of_both_is_given() -> None:
     one_of = builtin("UseWorkspace")[1].input_schema()["oneOf"]
-    assert [one["required"] for one in one_of] == [["path"], ["workspace_id"]]
+    assert [alternative["required"] for alternative in one_of] == [["path"], ["workspace_id"]]
     assert one_of[0]["properties"]["workspace_id"] == {"type": "null"}
 
 

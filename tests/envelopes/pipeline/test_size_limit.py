@@ -23,7 +23,7 @@ from envelopes.storage.file_store import MemorySink
 from envelopes.text.preview import Cut, head_tail, shorten
 from envelopes.variants import variants_for
 from tests.cases import each
-from tests.envelopes.built_in import failure, output, receipt_of, shown
+from tests.envelopes.built_in import failure, output, receipt_of, receipt_text
 from tests.envelopes.families.test_tools_contract import check_bounds
 
 GALLERY = [(tool, sort) for tool in sorted(tools()) for sort in samples(tool)]
@@ -201,7 +201,7 @@ def test_a_message_of_any_length_is_bounded_and_kept_with_its_details() -> None:
     assert bounded.details["error_characters"] == len(whole)
     check_bounds(projection, sink)
     for tool in tools():
-        text = shown(failure(tool, error))
+        text = receipt_text(failure(tool, error))
         assert f"[error shortened: all {len(whole)} characters are in {projection.canonical.artifacts[0].path}]" in text
 
 

@@ -27,7 +27,7 @@ from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 from envelopes.variants import variants_for
 from tests.cases import each
-from tests.envelopes.built_in import output, projected, receipt_of, refusal, shown
+from tests.envelopes.built_in import output, projected, receipt_of, receipt_text, refusal
 from tests.source import imports, modules, tree
 
 TOOLS = sorted(tools())
@@ -111,7 +111,7 @@ def test_the_error_alone_is_not_what_the_model_reads(tool: str) -> None:
     """RFC-039: the error is a part of the envelope, and the receipt contains more than its message."""
     complete = samples(tool)["error"]
     assert complete.error is not None
-    text = shown(complete)
+    text = receipt_text(complete)
     assert text.startswith(f"{tool} failed: ")
     assert msgspec.json.encode(complete.error).decode() not in text
 
@@ -156,7 +156,7 @@ def test_a_long_summary_of_an_author_is_shortened_to_one_line_and_says_so(sort: 
 def test_the_complete_output_holds_everything_the_canonical_less_and_the_receipt_is_neither(tool: str) -> None:
     complete = samples(tool)["large"]
     canonical = projected(complete).canonical
-    whole, bounded, text = spoken(complete.result), spoken(canonical.result), shown(complete)
+    whole, bounded, text = spoken(complete.result), spoken(canonical.result), receipt_text(complete)
     assert len(bounded) < len(whole)
     assert len(text) <= 12_000
     assert text not in (whole, bounded)
@@ -174,7 +174,7 @@ def test_a_projector_keeps_to_the_policy_that_it_is_given(tool: str) -> None:
 @each("tool", CONFIRMING)
 @each("sort", ["success", "empty"])
 def test_a_confirmation_is_a_few_lines_of_text(tool: str, sort: str) -> None:
-    text = shown(samples(tool)[sort])
+    text = receipt_text(samples(tool)[sort])
     assert len(text.splitlines()) <= 10
     assert len(text) <= 300
     assert not set(text) & set("{}\\")
