@@ -1,4 +1,4 @@
-"""The budgets of commands, and what holds for any output of theirs."""
+"""Tests the budgets of commands, and what holds for any output of theirs."""
 
 from __future__ import annotations
 

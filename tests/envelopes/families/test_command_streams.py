@@ -1,4 +1,4 @@
-"""How a command's receipt shows JSON, and the end of what was cut."""
+"""Tests how a command's receipt shows JSON, and the end of an output that was cut."""
 
 from __future__ import annotations
 

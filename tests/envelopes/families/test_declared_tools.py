@@ -1,4 +1,4 @@
-"""Declarations of tools: entries that the provider's published types accept and that its API does not refuse."""
+"""Tests declarations of tools against the provider's published types and the rules of its API."""
 
 from __future__ import annotations
 

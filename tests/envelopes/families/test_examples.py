@@ -1,4 +1,4 @@
-"""The examples of the families: read from JSON when they are first used, and what our own code would write."""
+"""Tests the examples of the families: how their JSON is read, and that our own code would write the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every family must keep for any recorded JSON and any render policy."""
+"""Tests what every family must keep for any recorded JSON and any render policy."""
 
 from __future__ import annotations
 

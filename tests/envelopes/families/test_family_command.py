@@ -1,4 +1,4 @@
-"""Commands: what is read from a recording, what becomes of it, what the receipt is traced to."""
+"""Tests commands: reading a recording, projecting and rendering it, and aligning its receipt."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def receipt(complete: CompleteOutput, characters: int = 12_000) -> str:
 
 
 def linked(evidence: Evidence) -> list[tuple[str, str]]:
-    """The stretches of the receipt that come from the result, each with its field."""
+    """The parts of the receipt that come from the result, each with its field."""
     text = evidence.receipt_text or ""
     segments = to_segments(text, BY_TOOL[evidence.tool].align(evidence, text))
     return [(segment.text, segment.source.pointer) for segment in segments if segment.source]

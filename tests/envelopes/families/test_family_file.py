@@ -1,4 +1,4 @@
-"""Files: what is read from a recording, what becomes of it, what the receipt is traced to."""
+"""Tests files: reading a recording, projecting and rendering it, and aligning its receipt."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def receipt(complete: CompleteOutput, characters: int = 12_000) -> str:
 
 
 def linked(evidence: Evidence) -> list[tuple[str, str]]:
-    """The stretches of the receipt that come from the result, each with its field; all are checked."""
+    """The parts of the receipt that come from the result, each with its field; all are checked."""
     text = evidence.receipt_text or ""
     spans = list(BY_TOOL[evidence.tool].align(evidence, text))
     for span in spans:

@@ -1,4 +1,4 @@
-"""Every family is a folder with the same set of files, so that whoever knows one knows them all."""
+"""Tests that every family is a folder with the same set of files."""
 
 from __future__ import annotations
 

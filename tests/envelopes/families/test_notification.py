@@ -1,4 +1,4 @@
-"""Notifications are records of the runtime: they have a receipt, and no model can call for one."""
+"""Tests notifications: the runtime writes them, they have a receipt, and no tool makes one."""
 
 from __future__ import annotations
 

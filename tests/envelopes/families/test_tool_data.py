@@ -1,4 +1,4 @@
-"""What a tool returned against its output schema: CALL's `data`, in both directions and for every tool."""
+"""Tests the data of tools against their output schemas: CALL's `data`, in both directions and for every tool."""
 
 from __future__ import annotations
 

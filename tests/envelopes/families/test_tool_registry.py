@@ -1,4 +1,4 @@
-"""The registry of built-in tools: who is in it, who may call what, and whether words and schemas agree."""
+"""Tests the registry of built-in tools: its members, who may call them, and that words and schemas agree."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def refused(name: str, arguments: Any) -> InvalidToolInput:
 
 
 def objects(schema: Any) -> Iterator[dict[str, Any]]:
-    """Every object schema inside, itself included."""
+    """Every object schema in a schema, itself included."""
     if isinstance(schema, dict):
         if schema.get("type") == "object":
             yield schema
@@ -249,7 +249,7 @@ def test_numbers_in_a_description_are_those_that_the_parser_keeps(name: str) -> 
 
 @each("name", NAMES)
 def test_the_guidance_says_the_defaults_and_the_bounds_that_hold(name: str) -> None:
-    """The tool's own words too, which stand apart from the fields that they speak of (TOOLS-049)."""
+    """Checks the description of the tool too, which is apart from the fields that it describes (TOOLS-049)."""
     tool = definition(name)
     properties = tool.input_schema()["properties"]
     defaults = [field_schema.get("default") for field_schema in properties.values()]
@@ -339,7 +339,7 @@ def test_one_more_tool_raises_the_minor_version() -> None:
 
 
 def _descriptions(schema: Any) -> Iterator[str]:
-    """What a schema says in words, at any depth."""
+    """The descriptions in a schema, at any depth."""
     match schema:
         case dict():
             yield from [words] if isinstance(words := schema.get("description"), str) else []
@@ -355,7 +355,7 @@ def _enums(schema: Any) -> list[Any]:
 
 
 def _words(schema: Any) -> Iterator[str]:
-    """Names of members and of the values that they may have."""
+    """The names of members and of the values that they may have."""
     match schema:
         case dict():
             yield from schema.get("properties", {})

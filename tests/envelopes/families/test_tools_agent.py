@@ -1,4 +1,4 @@
-"""WaitFor, AgentGet, Enqueue and SpawnAgent: what they take, keep, and say to the model."""
+"""Tests WaitFor, AgentGet, Enqueue and SpawnAgent: their input, their canonical results and their receipts."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ ASKED = [
 
 
 def fits(schema: dict[str, Any], value: Any) -> bool:
-    """As much of JSON Schema as the conditions of the definitions use."""
+    """Checks arguments against the part of JSON Schema that the conditions of the definitions use."""
     types: dict[str, Any] = {"string": str, "null": type(None), "object": dict}
     if "type" in schema and not isinstance(value, types[schema["type"]]):
         return False

@@ -1,4 +1,4 @@
-"""ExecCommand and ExecCommandBatch: what they take, what is kept of a result, what the model is told."""
+"""Tests ExecCommand and ExecCommandBatch: their input, their canonical results and their receipts."""
 
 from __future__ import annotations
 

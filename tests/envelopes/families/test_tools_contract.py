@@ -1,4 +1,4 @@
-"""What every built-in tool keeps, whatever it produced: checked over each gallery and over drawn outputs."""
+"""Tests the contract of every built-in tool over its gallery and over drawn outputs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rendered(canonical: CanonicalResult, limit: int, family: Family | None = Non
 
 
 def check_halves(complete: CompleteOutput, limit: int, family: Family | None = None) -> None:
-    """Five keys, one half, the same twice, both within their limits, and every sourced character where it says."""
+    """Asserts five keys, one half, the same twice, both within their limits, and that every source gives its text."""
     (projection, sink), again = projected(complete, family), projected(complete, family)
     assert (projection, sink.texts) == (again[0], again[1].texts)
     document = projection.canonical.to_json()
@@ -64,7 +64,7 @@ def check_halves(complete: CompleteOutput, limit: int, family: Family | None = N
 
 
 def check_bounds(projection: Projection, sink: MemorySink) -> None:
-    """So many characters of JSON; what did not fit is stated where it was, and whole in an artifact with a role."""
+    """Asserts the limit of JSON characters, and that each cut is stated and each artifact has a role."""
     document = projection.canonical.to_json()
     assert len(json.dumps(document, ensure_ascii=False)) <= CANONICAL_CHARACTERS
     assert {cut.pointer for cut in projection.cuts if not _is_stated(document, cut.pointer)} == set()
@@ -72,7 +72,7 @@ def check_bounds(projection: Projection, sink: MemorySink) -> None:
 
 
 def _is_stated(document: Any, pointer: str) -> bool:
-    """What was cut is there, or how much of it was left out."""
+    """Checks that the envelope has the cut field, or the number of its omitted items."""
     for candidate in (pointer, f"{pointer}_omitted"):
         try:
             resolve(document, candidate)
@@ -83,7 +83,7 @@ def _is_stated(document: Any, pointer: str) -> bool:
 
 
 def indexed(value: Any) -> set[int]:
-    """The artifacts that a member `…_artifact` points at: no other place says what an artifact is (RFC-089)."""
+    """The indexes of artifacts in members `…_artifact`, the only place that gives the role of an artifact (RFC-089)."""
     match value:
         case dict():
             own = {index for name, index in value.items() if name.endswith("_artifact") and isinstance(index, int)}

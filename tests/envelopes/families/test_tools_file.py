@@ -1,4 +1,4 @@
-"""ApplyPatch: what it takes, what is kept of a result, what the model is told."""
+"""Tests ApplyPatch: its input, its canonical result and its receipt."""
 
 from __future__ import annotations
 

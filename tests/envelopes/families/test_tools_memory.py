@@ -1,4 +1,4 @@
-"""MemorySearch and MemoryGet: what they take, keep, and say to the model."""
+"""Tests MemorySearch and MemoryGet: their input, their canonical results and their receipts."""
 
 from __future__ import annotations
 

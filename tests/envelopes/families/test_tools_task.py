@@ -1,4 +1,4 @@
-"""TaskList, TaskStatus, TaskOutput, TaskInput and TaskStop: what they take, keep, and say to the model."""
+"""Tests TaskList, TaskStatus, TaskOutput, TaskInput and TaskStop: input, canonical results and receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WebFetch and WebSearch: what they take, how foreign text is fenced, and what the model reads."""
+"""Tests WebFetch and WebSearch: their input, how foreign text is fenced, and their receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateWorkItem, UpdateWorkItem, PickWorkItem, GetWorkItem, ListWorkItems and CompleteWorkItem."""
+"""Tests CreateWorkItem, UpdateWorkItem, PickWorkItem, GetWorkItem, ListWorkItems and CompleteWorkItem."""
 
 from __future__ import annotations
 

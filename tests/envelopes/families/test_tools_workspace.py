@@ -1,4 +1,4 @@
-"""UseWorkspace: what it takes, what is kept of a result, what the model is told."""
+"""Tests UseWorkspace: its input, its canonical result and its receipt."""
 
 from __future__ import annotations
 
