@@ -23,7 +23,7 @@ NAMED = "SELECT count(*) FROM dashboard_artifact WHERE observation_id IS NULL AN
 @pytest.mark.long
 def test_a_copy_made_as_documented_while_an_import_goes_on_is_whole(tmp_path: Path) -> None:
     page = (CHECKOUT / "dashboard/docs/storage.md").read_text()
-    match = re.search(r"## A copy to keep\n.*?```\n(.*?)```", page, re.DOTALL)
+    match = re.search(r"## Backups\n.*?```\n(.*?)```", page, re.DOTALL)
     assert match is not None
     commands = match[1].replace("python -c", f"{sys.executable} -c").strip().splitlines()
     write_recordings(tmp_path / "recordings", 400)
