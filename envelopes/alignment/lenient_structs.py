@@ -81,8 +81,10 @@ def read_struct(kind: type[Result], recorded: RecordedObject, names: Mapping[str
     are given as they are.
     """
     readers = _readers(kind)
-    values = {field: readers[field](recorded, name) for name, field in names.items() if field not in members}
-    return kind(**{field: value for field, value in values.items() if value is not None}, **members)
+    for name, field in names.items():
+        if field not in members and (value := readers[field](recorded, name)) is not None:
+            members[field] = value
+    return kind(**members)
 
 
 # A number may be an integer, so float comes before int.

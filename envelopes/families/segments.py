@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -65,10 +66,10 @@ def line_break(count: int = 1) -> Segment:
 
 def value(canonical: CanonicalResult, pointer: str, text: str | None = None) -> Segment:
     """The field at `pointer`; with `text` for a renderer that words it in its own way."""
-    field = _field(canonical, pointer)
-    if text is None and isinstance(field, str):
-        return text_value(field, pointer)
     if text is None:
+        field = _field(canonical, pointer)
+        if isinstance(field, str):
+            return text_value(field, pointer)
         text = "" if field is None else msgspec.json.encode(field).decode()
     return Segment(text, "value", SegmentSource("canonical", pointer))
 
@@ -85,7 +86,7 @@ def preview(canonical: CanonicalResult, pointer: str) -> Segment:
 
 def phrase(canonical: CanonicalResult, words: str, pointer: str = "/result") -> Iterable[Segment]:
     r"""Labels, with the field `<pointer>/name` in place of `{name}`: `phrase(canonical, "\n[{index}] {cmd}", …)`."""
-    for part in _PHRASE.split(words):
+    for part in _split_phrase(words):
         if part.startswith("{"):
             yield value(canonical, f"{pointer}/{part[1:-1]}")
         elif part.startswith("\n"):
@@ -96,7 +97,7 @@ def phrase(canonical: CanonicalResult, words: str, pointer: str = "/result") -> 
 
 def item_phrase(item: RecordedObject, pointer: str, words: str) -> Iterable[Segment]:
     """A `phrase` of the fields of `item`, which the caller has read from `pointer`. Missing fields are empty."""
-    for part in _PHRASE.split(words):
+    for part in _split_phrase(words):
         if part.startswith("\n"):
             yield line_break(len(part))
         elif not part.startswith("{"):
@@ -105,6 +106,11 @@ def item_phrase(item: RecordedObject, pointer: str, words: str) -> Iterable[Segm
             yield Segment(str(number), "value", SegmentSource("canonical", f"{pointer}/{part[1:-1]}"))
         else:
             yield text_value(item.text(part[1:-1]) or "", f"{pointer}/{part[1:-1]}")
+
+
+@lru_cache(256)
+def _split_phrase(words: str) -> list[str]:
+    return _PHRASE.split(words)
 
 
 def marked_values(record: RecordedObject, pointer: str, marks: Iterable[tuple[str, str]]) -> Iterable[Segment]:
@@ -123,7 +129,7 @@ def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterabl
         return
     yield line_break()
     yield label(f"{title}: ")
-    yield value(canonical, pointer, None if isinstance(field, str) else scalar_text(field))
+    yield text_value(field, pointer) if isinstance(field, str) else value(canonical, pointer, scalar_text(field))
 
 
 def member_lines(
