@@ -220,25 +220,14 @@ def test_what_a_command_says_about_its_text_holds_no_text() -> None:
     cmd = "TOKEN=hunter2 ./run " + "x" * 5_000
     result = command(cmd=cmd)
     diagnostics = result["command_diagnostics"]
-    assert (diagnostics["cmd_char_count"], diagnostics["cmd_estimated_tokens"], len(diagnostics["cmd_preview"])) == (
-        5_020,
-        1_255,
-        240,
-    )
-    assert (
-        diagnostics["exceeds_soft_threshold"],
-        diagnostics["contains_heredoc"],
-        diagnostics["contains_inline_script"],
-    ) == (
-        True,
-        False,
-        False,
-    )
+    assert len(diagnostics["cmd_preview"]) == 240
+    facts = {"cmd_char_count": 5_020, "cmd_estimated_tokens": 1_255, "exceeds_soft_threshold": True}
+    flags = {"contains_heredoc": False, "contains_inline_script": False}
+    assert diagnostics == {**diagnostics, **facts, **flags}
     assert diagnostics["cmd_digest"] == hashlib.sha256(cmd.encode()).hexdigest()
     assert "hunter2" not in json.dumps(result)
-    assert "code 0\nNote: the command text has 5020 characters; keep" in receipt_text(
-        output("ExecCommand", ran(cmd=cmd))
-    )
+    text = receipt_text(output("ExecCommand", ran(cmd=cmd)))
+    assert "code 0\nNote: the command text has 5020 characters; keep" in text
 
 
 def test_a_batch_nests_the_result_of_each_command() -> None:
