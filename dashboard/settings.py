@@ -135,7 +135,7 @@ DATABASES["default"]["CONN_MAX_AGE"] = 600
 
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
 AUTH_PASSWORD_VALIDATORS = [{"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"}]
-CSRF_FAILURE_VIEW = "dashboard.views.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "dashboard.views.site.csrf_failure"
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/runs/"
 

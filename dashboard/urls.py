@@ -10,35 +10,38 @@ from dashboard.views import (
     artifacts,
     calls,
     comparisons,
-    docs,
-    problems,
+    recordings,
     renderers,
     runs,
-    status,
+    site,
     templates,
     tools,
-    uploads,
     verdicts,
 )
 
-handler400 = "dashboard.views.errors.bad_request"
-handler403 = "dashboard.views.errors.no_permission"
-handler404 = "dashboard.views.errors.not_found"
-handler500 = "dashboard.views.errors.failed"
+handler400 = "dashboard.views.site.bad_request"
+handler403 = "dashboard.views.site.no_permission"
+handler404 = "dashboard.views.site.not_found"
+handler500 = "dashboard.views.site.failed"
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="run-list"), name="home"),
-    path("healthz", status.healthz, name="healthz"),
+    path("healthz", site.healthz, name="healthz"),
     path("sign-in/", accounts.sign_in, name="sign-in"),
     path("sign-in/<str:token>/", accounts.sign_in_by_link, name="sign-in-link"),
     path("sign-out/", accounts.sign_out, name="sign-out"),
     path("runs/", runs.index, name="run-list"),
-    path("runs/import/", uploads.new, name="import-new"),
+    path("runs/import/", recordings.new, name="import-new"),
     path("runs/views/", runs.save_view, name="view-save"),
     path("runs/views/<int:pk>/delete/", runs.delete_view, name="view-delete"),
     path("runs/<uuid:pk>/", runs.detail, name="run-detail"),
     path("runs/<uuid:pk>/model/", runs.model_view, name="run-model"),
     path("runs/<uuid:pk>/replay/", runs.replay, name="run-replay"),
+    path(
+        "runs/<uuid:pk>/variants/",
+        RedirectView.as_view(pattern_name="run-replay", query_string=True),
+        name="run-variants",
+    ),
     path("runs/<uuid:pk>/delete/", runs.delete, name="run-delete"),
     path("calls/<uuid:pk>/", calls.detail, name="call-detail"),
     path("calls/<uuid:pk>/half/<str:half>/", calls.half, name="call-half"),
@@ -69,8 +72,8 @@ urlpatterns = [
     path("renderers/<slug:name>/templates/<slug:template>/retire/", templates.retire, name="template-retire"),
     path("tools/", tools.index, name="tool-list"),
     path("tools/<str:name>/", tools.detail, name="tool-detail"),
-    path("problems/", problems.index, name="problem-list"),
-    path("problems/<int:pk>/raw", problems.raw, name="problem-raw"),
-    path("docs/", docs.index, name="docs-index"),
-    path("docs/<slug:name>/", docs.page, name="docs-page"),
+    path("problems/", recordings.index, name="problem-list"),
+    path("problems/<int:pk>/raw", recordings.raw, name="problem-raw"),
+    path("docs/", site.docs_index, name="docs-index"),
+    path("docs/<slug:name>/", site.docs_page, name="docs-page"),
 ]

@@ -18,7 +18,7 @@ from dashboard.comparisons.cells import CallRow, unpack_ids
 from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
 from dashboard.comparisons.measure import measure_calls
 from dashboard.comparisons.results import load_results
-from dashboard.evidence.call_inputs import load_call_inputs
+from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, ReceiptFingerprint, Run, RunFacet
 from dashboard.text.params import Params
 from dashboard.variants.fingerprints import (

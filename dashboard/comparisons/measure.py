@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from dashboard.comparisons.cells import MOST_FIELD_NAMES, CallRow, Cell, digest
-from dashboard.evidence.call_inputs import CallInput
+from dashboard.evidence.call_evidence import CallInput
 from dashboard.evidence.lint_findings import lint_recorded_receipt
 from dashboard.text.receipt_markup import Links
 from dashboard.variants.fingerprints import text_bytes

@@ -16,7 +16,6 @@ from django.db.models.lookups import Exact
 from django.utils import timezone
 
 from dashboard.models import Project, ReceiptFingerprint, Run, RunFacet
-from dashboard.models.identity import derived
 from dashboard.models.runs import (
     FAILED,
     HALVES_DISAGREE,
@@ -24,6 +23,7 @@ from dashboard.models.runs import (
     UNANSWERED,
     CallQuerySet,
     RunQuerySet,
+    derive_id,
 )
 
 # Up to this many runs with a facet or a text are selected by their ids and sorted; more of them are found soon by
@@ -120,7 +120,7 @@ def _rare_ids(project: Project, term: FilterTerm, few: int) -> frozenset[UUID] |
     facet = _facet(term)
     if facet is None and term.kind != "text":
         return None
-    key = f"common-term:{derived(project.pk, *(facet or ('text', term.value))).hex}"
+    key = f"common-term:{derive_id(project.pk, *(facet or ('text', term.value))).hex}"
     if cache.get(key):
         return None
     if facet is None:

@@ -10,7 +10,8 @@ from uuid import UUID
 import msgspec
 
 from dashboard.ingest.bulk import unsaved_row
-from dashboard.models import Artifact, Call, CanonicalProjection, Observation, identity
+from dashboard.models import Artifact, Call, CanonicalProjection, Observation
+from dashboard.models.runs import derive_id
 from dashboard.text.column_values import column_int, column_text
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
@@ -118,9 +119,7 @@ def _projection(call: Call, halves: Halves, observation: Observation | None) -> 
     subject = observation.pk.bytes if observation else b""
     return unsaved_row(
         CanonicalProjection,
-        id=identity.derived(
-            "projection", call.pk.bytes, subject, halves.mapping, policy, hashlib.sha256(data).digest()
-        ),
+        id=derive_id("projection", call.pk.bytes, subject, halves.mapping, policy, hashlib.sha256(data).digest()),
         call_id=call.pk,
         observation_id=observation.pk if observation else None,
         mapping=halves.mapping,
@@ -157,7 +156,7 @@ def _field_artifact(
     raw = text.encode("utf-8", "surrogatepass")
     return unsaved_row(
         Artifact,
-        id=identity.derived("artifact", call.pk.bytes, "field", result.sha256, pointer),
+        id=derive_id("artifact", call.pk.bytes, "field", result.sha256, pointer),
         project_id=call.project_id,
         call_id=call.pk,
         ordinal=ordinal,

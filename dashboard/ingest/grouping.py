@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
-from dashboard.models import identity
+from dashboard.models.runs import call_id
 from envelopes.recordings.base import (
     ArtifactRecord,
     CallRecord,
@@ -120,5 +120,5 @@ class RecordGrouper:
         key = (run, call)
         if key not in self._ids:
             joins = self._format.is_global_call_id(call)
-            self._ids[key] = identity.call_id(self._project, self._format.namespace, run, call, joins=joins)
+            self._ids[key] = call_id(self._project, self._format.namespace, run, call, joins=joins)
         return self._ids[key]

@@ -28,22 +28,25 @@ from dashboard.artifacts.ingest import (
 from dashboard.artifacts.retention import shared_store_lock
 from dashboard.ingest import write
 from dashboard.ingest.missing_artifacts import retry_missing
-from dashboard.ingest.source_files import (
+from dashboard.ingest.sources import (
     HEAD_BYTES,
     MAX_LINE_BYTES,
     LineBatch,
+    SourceMoved,
     detect_file_format,
     explain_unknown_format,
     find_recordings,
     find_source,
     head_sha256,
+    new_source,
     open_regular,
     prefix_sha256,
     read_line_batches,
     read_refused_file,
+    refuse_file,
 )
-from dashboard.ingest.source_rows import SourceMoved, new_source, refuse_file
-from dashboard.models import Observation, Project, Source, identity
+from dashboard.models import Observation, Project, Source
+from dashboard.models.runs import call_id
 from envelopes.recordings import UnknownFormat, find_format
 from envelopes.recordings.base import (
     ArtifactRecord,
@@ -213,7 +216,7 @@ class ImportCounts:
 
     def _call_id(self, entry: CallRecord | ResultRecord | ReceiptRecord) -> UUID:
         joins, run = self._format.is_global_call_id(entry.call), entry.owner or entry.run
-        return identity.call_id(self._source.project_id, self._format.namespace, run, entry.call, joins=joins)
+        return call_id(self._source.project_id, self._format.namespace, run, entry.call, joins=joins)
 
 
 class FileImport:

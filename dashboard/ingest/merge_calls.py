@@ -11,7 +11,8 @@ import msgspec
 
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
-from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, Source, identity
+from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, Source
+from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.column_values import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
 from dashboard.variants.variant_list import load_current_variant
@@ -171,7 +172,7 @@ class CallMerge:
     def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None) -> tuple[Observation, bool]:
         """The observation with these bytes, and whether it is new."""
         sha256 = hashlib.sha256(data).hexdigest()
-        key = identity.observation_id(self.call.pk, surface, sha256)
+        key = observation_id(self.call.pk, surface, sha256)
         known = next((row for row in self.rows.observations if row.pk == key), None)
         if known is not None:
             return known, False
@@ -197,7 +198,7 @@ class CallMerge:
         seq = len(self.rows.receipts) + 1
         receipt = unsaved_row(
             RecordedReceipt,
-            id=identity.derived("receipt", self.call.pk.bytes, observation.sha256, seq),
+            id=derive_id("receipt", self.call.pk.bytes, observation.sha256, seq),
             call_id=self.call.pk,
             seq=seq,
             observation_id=observation.pk,

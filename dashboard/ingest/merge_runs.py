@@ -14,7 +14,8 @@ from django.utils import timezone
 from dashboard.ingest.bulk import bulk_insert, unsaved_row
 from dashboard.ingest.grouping import Drafts
 from dashboard.ingest.merge_calls import CallRows
-from dashboard.models import Call, Event, Message, Run, RunCall, Source, identity
+from dashboard.models import Call, Event, Message, Run, RunCall, Source
+from dashboard.models.runs import call_id, run_id
 from dashboard.text.column_values import column_text, column_time
 from envelopes.recordings.base import Format, Record, ResultRecord, RunRecord
 
@@ -100,14 +101,14 @@ class RunAliases:
                     if alias and alias != run:
                         self.names[alias] = run
         self.names |= self._stored_names({record.run for record in records} - self.names.keys())
-        aliases = {identity.run_id(project, format_.namespace, alias): alias for alias in self.names}
+        aliases = {run_id(project, format_.namespace, alias): alias for alias in self.names}
         runs = Run.objects.select_for_update().in_bulk(list(aliases)) if aliases else {}
         self.stored = {aliases[key]: run for key, run in runs.items()}
 
     def _stored_names(self, names: set[str]) -> dict[str, str]:
         """The own names of those runs in `names` whose spawning call is stored with the run that it started."""
         calls = {
-            identity.call_id(self._project, self._format.namespace, name, call, joins=True): name
+            call_id(self._project, self._format.namespace, name, call, joins=True): name
             for name in names
             if (call := self._format.spawning_call(name))
         }

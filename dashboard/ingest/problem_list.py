@@ -12,7 +12,7 @@ from django.db.models.functions import Substr
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from dashboard.ingest.source_rows import RAW_BYTES
+from dashboard.ingest.sources import RAW_BYTES
 from dashboard.models import Problem, Project, Run, Source
 from dashboard.text.escaping import printable
 from dashboard.text.params import Params

@@ -24,7 +24,7 @@ from watchfiles import watch
 from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed, open_named_file
 from dashboard.ingest.importer import ImportReport, Retry, import_paths
 from dashboard.ingest.missing_artifacts import replace_content
-from dashboard.ingest.source_files import is_recording
+from dashboard.ingest.sources import is_recording
 from dashboard.models import Artifact, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 

@@ -22,7 +22,7 @@ from django.db import connection, models, transaction
 
 from dashboard.artifacts.ingest import StoredContent
 from dashboard.artifacts.retention import remove_unreferenced
-from dashboard.ingest import run_stats, source_rows
+from dashboard.ingest import run_stats, sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
 from dashboard.ingest.derive import Derived, derive
 from dashboard.ingest.grouping import RecordGrouper
@@ -49,8 +49,8 @@ from dashboard.models import (
     RunCall,
     RunFacet,
     Source,
-    identity,
 )
+from dashboard.models.runs import derive_id, run_id
 from dashboard.text.column_values import column_text, column_time
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
@@ -111,14 +111,14 @@ def record(
     """
     with project_write_lock(source.project):
         if source._state.adding:
-            source_rows.save_new(source, is_known=is_known)
+            sources.save_new(source, is_known=is_known)
         else:
-            source_rows.claim(source, start=batch.start)
+            sources.claim(source, start=batch.start)
         writing = _BatchWrite(source, files)
         pending_counts = writing.write_runs(batch.records, count)
-        source_rows.store_raw(source, batch.lines)
+        sources.store_raw(source, batch.lines)
         writing.write_calls(pending_counts())
-        source_rows.store_problems(source, batch.problems, batch.lines, batch.incomplete)
+        sources.store_problems(source, batch.problems, batch.lines, batch.incomplete)
         _advance(source, batch)
         source.runs.add(*writing.recorded_runs())
     return writing.added
@@ -172,7 +172,7 @@ class _BatchWrite:
 
     def _run_id(self, run: str) -> UUID:
         if run not in self.run_ids:
-            self.run_ids[run] = identity.run_id(self.project, self.format.namespace, run)
+            self.run_ids[run] = run_id(self.project, self.format.namespace, run)
         return self.run_ids[run]
 
     def _save_runs(self) -> None:
@@ -277,7 +277,7 @@ class _BatchWrite:
         file = self.files.get(entry.path)
         return unsaved_row(
             Artifact,
-            id=identity.derived("artifact", call.bytes, "file", entry.path),
+            id=derive_id("artifact", call.bytes, "file", entry.path),
             project_id=self.project,
             call_id=call,
             ordinal=ordinal,
@@ -297,12 +297,12 @@ class _BatchWrite:
             if derived.subject is not None and (derived.note or not self.rows[key].is_new)
         ]
         if notes:
-            source_rows.store_notes(notes, self.source)
+            sources.store_notes(notes, self.source)
 
     def _save_messages(self) -> None:
         rows = [
             {
-                "id": identity.derived("message", self.runs[message.run].pk.bytes, message.key),
+                "id": derive_id("message", self.runs[message.run].pk.bytes, message.key),
                 "run_id": self.runs[message.run].pk,
                 "role": column_text(message.role, 32),
                 "step": column_text(message.step, 200),
@@ -320,7 +320,7 @@ class _BatchWrite:
         rows: dict[UUID, dict[str, Any]] = {}
         for event in self.drafts.events:
             run = self.runs[event.run]
-            key = identity.derived("event", run.pk.bytes, event.kind, event.line, event.message, event.payload)
+            key = derive_id("event", run.pk.bytes, event.kind, event.line, event.message, event.payload)
             rows[key] = {
                 "id": key,
                 "run_id": run.pk,

@@ -1,12 +1,15 @@
 """Runs, their calls, messages and events. Payloads of calls are in `evidence`, so that lists never load them.
 
-Ids are derived (see `identity`), so that a second import, or a file that copies another's history, finds the stored
-rows.
+Ids are derived from what a row describes, so that a second import, or a file that copies another's history, finds the
+stored rows. A call is (project, namespace, external run, external call); a namespace whose call ids are globally
+unique leaves the run out, so that the call is one row across files (design.md section 1, Identity).
 """
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
@@ -293,3 +296,30 @@ class SavedView(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def derive_id(*parts: str | int | bytes) -> UUID:
+    """128 bits over the parts; each is length-prefixed, so no two lists of parts collide by joining."""
+    framed = []
+    for part in parts:
+        raw = (
+            part.encode("utf-8", "surrogatepass")
+            if isinstance(part, str)
+            else b"%d" % part
+            if isinstance(part, int)
+            else part
+        )
+        framed.append(b"%d:%b" % (len(raw), raw))
+    return UUID(int=int.from_bytes(hashlib.blake2b(b"".join(framed), digest_size=16).digest(), "big"))
+
+
+def run_id(project: int, namespace: str, run: str) -> UUID:
+    return derive_id("run", project, namespace, run)
+
+
+def call_id(project: int, namespace: str, run: str, call: str, *, joins: bool) -> UUID:
+    return derive_id("call", project, namespace, "" if joins else run, call)
+
+
+def observation_id(call: UUID, surface: str, sha256: str) -> UUID:
+    return derive_id("observation", call.bytes, surface, sha256)

@@ -20,7 +20,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.cache import cache
 
-from dashboard.evidence.call_inputs import load_call_inputs
+from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.runs.timeline import ReceiptMark, load_compactions
 from dashboard.variants.variant_list import RECORDED, UnusableColumns, VariantColumn, bind_columns

@@ -23,7 +23,7 @@ from dashboard.comparisons.frozen_columns import ChangedVariant, load_column_row
 from dashboard.comparisons.measure import measure_calls
 from dashboard.comparisons.results import BATCHES_AT_ONCE, baseline_first, load_results
 from dashboard.comparisons.summary import Summary, pack_summary, summarise
-from dashboard.evidence.call_inputs import load_call_inputs
+from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 from dashboard.models.comparisons import ComparisonQuerySet
 

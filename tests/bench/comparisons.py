@@ -32,7 +32,7 @@ def main() -> None:
 
 def _bare() -> dict[str, float]:
     """Renderings a processor second of `render` alone, with envelopes already read."""
-    from dashboard.evidence.call_inputs import load_call_inputs
+    from dashboard.evidence.call_evidence import load_call_inputs
     from dashboard.models import Call, Project
     from dashboard.variants.variant_list import bind_columns
     from envelopes.pipeline.render import render

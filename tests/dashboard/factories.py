@@ -26,7 +26,7 @@ from dashboard.models import (
     RunFacet,
     Source,
 )
-from dashboard.models.identity import derived
+from dashboard.models.runs import derive_id
 
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 NEXT = count(1)
@@ -61,7 +61,7 @@ def create_run(
     fields.setdefault("started_at", START)
     fields.setdefault("sort_at", fields["started_at"] or START)
     fields.setdefault("last_at", fields["sort_at"])
-    key = derived("run", project.pk, "test", external_id)
+    key = derive_id("run", project.pk, "test", external_id)
     run = Run.objects.create(id=key, project=project, namespace="test", external_id=external_id, **fields)
     for kind, values in (facets or {}).items():
         for value in values:
@@ -84,7 +84,7 @@ def create_call(
     external_id = external_id or f"toolu_{number:04d}"
     fields = {"tool": "Bash", "family": "command", "status": "success", "line": number} | fields
     fields.setdefault("started_at", START + timedelta(seconds=number))
-    key = derived("call", run.project_id, "test", external_id)
+    key = derive_id("call", run.project_id, "test", external_id)
     call = Call.objects.create(
         id=key, project=run.project, run=run, namespace="test", external_id=external_id, **fields
     )
@@ -108,7 +108,7 @@ def create_observation(
     )
     sha256 = hashlib.sha256(data).hexdigest()
     return Observation.objects.create(
-        id=derived("observation", call.pk.bytes, surface, sha256),
+        id=derive_id("observation", call.pk.bytes, surface, sha256),
         call=call,
         surface=surface,
         source=call.source,
@@ -128,7 +128,7 @@ def create_receipt(
     observation = create_observation(call, "receipt", content, fidelity=fidelity)
     fields.setdefault("characters", len(content) if isinstance(content, str) else 0)
     return RecordedReceipt.objects.create(
-        id=derived("receipt", call.pk.bytes, seq),
+        id=derive_id("receipt", call.pk.bytes, seq),
         call=call,
         seq=seq,
         observation=observation,
@@ -144,7 +144,7 @@ def create_projection(
 ) -> CanonicalProjection:
     data = json.dumps(envelope, ensure_ascii=False).encode()
     return CanonicalProjection.objects.create(
-        id=derived("projection", call.pk.bytes, next(NEXT)),
+        id=derive_id("projection", call.pk.bytes, next(NEXT)),
         call=call,
         observation=observation,
         mapping=f"{call.family}:claude-code:1",
@@ -159,13 +159,15 @@ def create_message(run: Run, content: Any = "Please look.", *, role: str = "user
     data = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
     number = next(NEXT)
     fields = {"at": START + timedelta(seconds=number), "line": number, "size": len(data)} | fields
-    return Message.objects.create(id=derived("message", run.pk.bytes, number), run=run, role=role, data=data, **fields)
+    return Message.objects.create(
+        id=derive_id("message", run.pk.bytes, number), run=run, role=role, data=data, **fields
+    )
 
 
 def create_event(run: Run, kind: str = "step.started", *, call: UUID | None = None, **fields: Any) -> Event:
     number = next(NEXT)
     fields = {"at": START + timedelta(seconds=number), "line": number, "payload": b"{}"} | fields
-    return Event.objects.create(id=derived("event", run.pk.bytes, number), run=run, call=call, kind=kind, **fields)
+    return Event.objects.create(id=derive_id("event", run.pk.bytes, number), run=run, call=call, kind=kind, **fields)
 
 
 def create_source(project: Project, path: str = "sessions/one.jsonl", **fields: Any) -> Source:

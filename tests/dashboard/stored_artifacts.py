@@ -14,7 +14,7 @@ from django.test import Client
 from dashboard.artifacts.bucket import SCHEME, bucket_at
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call
-from dashboard.models.identity import derived
+from dashboard.models.runs import derive_id
 from tests.dashboard.factories import create_observation
 from tests.dashboard.page_text import Page, parse_page
 
@@ -31,7 +31,7 @@ def field_artifact(call: Call, text: str, **fields: Any) -> Artifact:
         "lines": text.count("\n"),
     } | fields
     return Artifact.objects.create(
-        id=derived("artifact", call.pk.bytes), project=call.project, call=call, observation=observation, **fields
+        id=derive_id("artifact", call.pk.bytes), project=call.project, call=call, observation=observation, **fields
     )
 
 
@@ -40,7 +40,7 @@ def stored(call: Call, content: bytes, **fields: Any) -> Artifact:
     file = configured_store().put(io.BytesIO(content))
     fields = {"role": "log", "path": "/home/x/log.txt"} | fields
     return Artifact.objects.create(
-        id=derived("artifact", call.pk.bytes, file.sha256),
+        id=derive_id("artifact", call.pk.bytes, file.sha256),
         project=call.project,
         call=call,
         sha256=file.sha256,

@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.models import Artifact, Call, Project
-from dashboard.models.identity import derived
+from dashboard.models.runs import derive_id
 from envelopes.storage.line_index import build_index, write_index
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.page_text import Page
@@ -39,7 +39,7 @@ def test_all_of_a_call_are_listed_by_role_with_what_is_known_of_them(client: Cli
     patch = stored(call, PATCH, role="patch", ordinal=1, path="/home/x/change.patch")
     stored(call, PNG, role="screenshot", ordinal=2, path="/home/x/shot.png")
     Artifact.objects.create(
-        id=derived("artifact", b"lost"),
+        id=derive_id("artifact", b"lost"),
         project=call.project,
         call=call,
         role="log",

@@ -170,3 +170,10 @@ def test_the_pages_of_the_run_lead_there_and_back(operator_client: Client, run: 
     page = load(operator_client, f"{address}?with=markdown&limit=nonsense&from=-1")
     assert "Written by markdown version 1" in page.select_one(".replay-note").text
     assert page.by_role("link", "The history itself")["href"] == f"/runs/{run.pk}/model/?with=markdown"
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_old_address_of_a_replay_leads_to_the_new_one(run: Run, client: Client) -> None:
+    response = client.get(f"/runs/{run.pk}/variants/?with=receipt&limit=5000")
+    assert response.status_code == 302
+    assert response.headers["Location"] == f"/runs/{run.pk}/replay/?with=receipt&limit=5000"

@@ -1,10 +1,19 @@
-"""Error pages in plain words. They repeat nothing of the request's content."""
+"""Pages that belong to no noun: the documentation, the health check, and error pages.
+
+An error page states what went wrong in plain words and repeats nothing of the request's content.
+"""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.contrib.auth.decorators import login_not_required
+from django.db import Error, connection
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.views.decorators.http import require_GET, require_safe
+
+from dashboard.accounts.access import OperatorRequest
+from dashboard.docs.markdown import document, documents
 
 PAGE = "errors/page.html"
 
@@ -42,3 +51,28 @@ def _render(request: HttpRequest, status: int, title: str, text: str) -> HttpRes
 def _render_without_request(status: int, title: str, text: str) -> HttpResponse:
     """Renders no user and no project: the host may be unknown, or the database query for them may be what failed."""
     return HttpResponse(render_to_string(PAGE, {"title": title, "text": text}), status=status)
+
+
+@login_not_required
+@require_safe
+def healthz(request: HttpRequest) -> JsonResponse:
+    """Status 200 when the database answers a query, 503 when it does not."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except Error:
+        return JsonResponse({"ok": False}, status=503)
+    return JsonResponse({"ok": True})
+
+
+@require_GET
+def docs_index(request: OperatorRequest) -> HttpResponse:
+    return render(request, "docs/index.html", {"documents": documents()})
+
+
+@require_GET
+def docs_page(request: OperatorRequest, name: str) -> HttpResponse:
+    chosen = document(name)
+    if chosen is None:
+        raise Http404
+    return render(request, "docs/page.html", {"document": chosen, "documents": documents()})

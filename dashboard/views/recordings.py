@@ -1,19 +1,39 @@
-"""The import page, and uploads from it."""
+"""The import page with its uploads, and the Problems page of lines that could not be imported."""
 
 from __future__ import annotations
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
-from django.http import HttpResponse
-from django.shortcuts import render
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts.access import OperatorRequest
+from dashboard.ingest.problem_list import problem_page
 from dashboard.ingest.uploads import UploadRefused, import_uploads
 from dashboard.text.formatting import format_size
-from dashboard.text.params import parse_integer
+from dashboard.text.params import LARGEST, parse_integer
+from dashboard.text.responses import sandboxed
+from dashboard.views.rendering import render_page
 from envelopes.recordings import RECORDINGS
+
+
+@require_safe
+def index(request: OperatorRequest) -> HttpResponse:
+    page = problem_page(request.project, request.GET)
+    return render_page(request, "problems/list.html", {"page": page}, partial="problems")
+
+
+@require_safe
+def raw(request: OperatorRequest, pk: int) -> HttpResponse:
+    """A download that no browser opens as a page."""
+    if pk > LARGEST:  # an address may have any number; SQLite raises OverflowError above this
+        raise Http404
+    problem = get_object_or_404(request.project.problems, pk=pk)
+    response = HttpResponse(bytes(problem.raw), content_type="application/octet-stream")
+    return sandboxed(response, file_name=f"problem-{problem.pk}.bin")
+
 
 TOO_LARGE, UNPROCESSABLE = 413, 422
 
