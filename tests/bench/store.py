@@ -142,11 +142,11 @@ class _Pool:
     def _copied(self, run: Any, count: int, seed: int, copies: dict[type[Any], list[dict[str, Any]]]) -> Iterator[Any]:
         from copy import copy
 
-        from dashboard.models.runs import derived
+        from dashboard.models.runs import derive_id
 
         for ordinal, template in enumerate(islice(_around(self.calls, seed * 7), count), 1):
             call = copy(template)
-            call.pk = derived("copy", run.pk.bytes, ordinal)
+            call.pk = derive_id("copy", run.pk.bytes, ordinal)
             call.run_id, call.line, call.source_id = run.pk, ordinal, None
             call.external_id = f"toolu_{seed}_{ordinal}"
             call.started_at = run.started_at + timedelta(seconds=ordinal)
@@ -156,7 +156,7 @@ class _Pool:
             fresh: dict[UUID, UUID] = {}
             for model, held in self.rows.items():
                 for row in held.get(template.pk, ()):
-                    fresh[row["id"]] = derived("copy", row["id"].bytes, call.pk.bytes)
+                    fresh[row["id"]] = derive_id("copy", row["id"].bytes, call.pk.bytes)
                     links = {"observation_id": fresh.get(row["observation_id"])} if "observation_id" in row else {}
                     links |= {"source_id": None} if "source_id" in row else {}
                     copies[model].append({**row, "id": fresh[row["id"]], "call_id": call.pk, **links})
