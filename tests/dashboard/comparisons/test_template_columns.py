@@ -21,7 +21,7 @@ from dashboard.worker.comparisons import work_until_idle
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import parse_page
 
 pytestmark = pytest.mark.django_db
 
@@ -58,11 +58,10 @@ def test_a_version_saved_later_changes_nothing_of_an_older_comparison(
     work_until_idle("worker")
     comparison.refresh_from_db()
     assert comparison.is_finished
-    pair = operator_client.get(f"/comparisons/{comparison.pk}/calls/{calls[0].pk}/").content.decode()
-    assert "first one" in text_of(pair).replace("\r", "")
-    assert "measured another one" not in pair
-    page = text_of(operator_client.get(f"/comparisons/{comparison.pk}/").content.decode())
-    assert "version 2" in page
+    pair = parse_page(operator_client.get(f"/comparisons/{comparison.pk}/calls/{calls[0].pk}/"))
+    assert "first one" in pair.by_role("region", "Text by terse").text
+    assert "measured another one" not in pair.text
+    assert "version 2" in parse_page(operator_client.get(f"/comparisons/{comparison.pk}/")).text
 
 
 def test_two_versions_stand_beside_each_other(project: Project, calls: list[Call]) -> None:
@@ -80,8 +79,8 @@ def test_a_template_that_fails_on_one_call_is_a_cell_that_says_so(
     assert (summary.columns[1].problems, summary.columns[1].calls) == (1, 2)
     (failed,) = [row for rows in load_results(comparison) for row in rows if row.cells[1] and row.cells[1].problem]
     assert failed.cells[1].problem.startswith("the template failed: ")
-    page = operator_client.get(f"/comparisons/{comparison.pk}/calls/{failed.key}/").content.decode()
-    assert failed.cells[1].problem in text_of(page)
+    page = parse_page(operator_client.get(f"/comparisons/{comparison.pk}/calls/{failed.key}/"))
+    assert failed.cells[1].problem in page.text
 
 
 def test_a_template_of_another_project_is_no_column(project: Project, calls: list[Call]) -> None:
@@ -96,9 +95,9 @@ def test_the_command_and_the_form_offer_templates(operator_client: Client, proje
     call_command("compare_variants", "--project", "ledger", "--variants", "recorded,terse@1", "--json", stdout=out)
     document = json.loads(out.getvalue())
     assert document["totals"]["terse@1"]["characters"] == len("success") * len(OUTPUTS)
-    form = text_of(operator_client.get("/comparisons/new/?family=command").content.decode())
-    assert "terse template" in form
-    assert "terse command only template" in text_of(operator_client.get("/comparisons/new/").content.decode())
+    for address, label in (("?family=command", "terse template"), ("", "terse command only template")):
+        form = parse_page(operator_client.get(f"/comparisons/new/{address}"))
+        assert form.by_role("checkbox", label, exact=True)
 
 
 def test_a_pinned_template_drifts_when_a_newer_version_is_saved(project: Project, calls: list[Call]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from dashboard.reviews.review_queue import is_variant_first, start_review
 from dashboard.reviews.verdicts import load_verdict_page
 from tests.dashboard.factories import create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import Page, parse_page
 
 OUTPUTS = [f"output number {number}\nwith a second line" for number in range(6)]
 
@@ -31,47 +30,48 @@ def address(comparison: Comparison, ordinal: int = 1) -> str:
     return f"/comparisons/{comparison.pk}/review/{ordinal}/"
 
 
-def start(client: Client, comparison: Comparison) -> str:
+def start(client: Client, comparison: Comparison) -> Page:
     assert client.post(address(comparison), {"do": "start"}).status_code == 302
-    return shown(client, comparison)
+    return load(client, comparison)
 
 
-def shown(client: Client, comparison: Comparison) -> str:
+def load(client: Client, comparison: Comparison) -> Page:
     response = client.get(address(comparison))
     assert response.status_code == 200
-    return response.content.decode()
+    return parse_page(response)
 
 
-def call_of(page: str) -> str:
-    found = re.search(r'name="call" value="([^"]+)"', page)
-    assert found is not None
-    return found[1]
+def load_verdicts(client: Client, comparison: Comparison) -> Page:
+    return parse_page(client.get(f"/comparisons/{comparison.pk}/verdicts/"))
 
 
-def judge(client: Client, comparison: Comparison, said: str, note: str = "") -> str:
-    call = call_of(shown(client, comparison))
-    assert client.post(address(comparison), {"call": call, "do": said, "note": note}).status_code == 302
+def call_key(page: Page) -> str:
+    return page.select_one("[name=call]")["value"]
+
+
+def judge(client: Client, comparison: Comparison, answer: str, note: str = "") -> str:
+    call = call_key(load(client, comparison))
+    assert client.post(address(comparison), {"call": call, "do": answer, "note": note}).status_code == 302
     return call
 
 
 def test_a_pair_is_shown_without_a_word_of_whose_text_is_whose(operator_client: Client, comparison: Comparison) -> None:
     page = start(operator_client, comparison)
-    body = page.partition('<form method="post" class="review-form">')[2]
-    assert "markdown" not in body
-    assert "Text by" not in body
-    assert "data-recorded" not in body
-    assert "data-pointer" not in body
-    assert "0 of 6 pairs judged by you" in text_of(page)
+    form = page.select_one("form.review-form")
+    assert "markdown" not in form.html
+    assert "Text by" not in form.html
+    assert not form.has("[data-recorded], [data-pointer]")
+    assert "0 of 6 pairs judged by you" in page.text
 
 
 def test_nobody_has_to_judge_what_is_not_shown(operator_client: Client, project: Project, tmp_path: Path) -> None:
     import_commands(project, tmp_path, ["long\n" * 7_000 + "the end of it"])
     comparison, _ = compared(project, ["recorded", "receipt"])
     part = start(operator_client, comparison)
-    assert "more characters are not shown here. Show them" in text_of(part)
-    whole = operator_client.get(address(comparison) + "?whole=1").content.decode()
-    assert "are not shown here" not in whole
-    assert whole.count("the end of it") == part.count("the end of it") + 1
+    assert "more characters are not shown here. Show them" in part.text
+    whole = parse_page(operator_client.get(address(comparison) + "?whole=1"))
+    assert "are not shown here" not in whole.text
+    assert whole.text.count("the end of it") == part.text.count("the end of it") + 1
 
 
 def test_verdicts_are_counted_for_the_side_that_was_meant(
@@ -79,16 +79,16 @@ def test_verdicts_are_counted_for_the_side_that_was_meant(
 ) -> None:
     start(operator_client, comparison)
     review = comparison.reviews.get()
-    for said in ("first", "second", "tie", "both_bad"):
-        call = UUID(judge(operator_client, comparison, said, note="because"))
+    for answer in ("first", "second", "tie", "both_bad"):
+        call = UUID(judge(operator_client, comparison, answer, note="because"))
         verdict = Verdict.objects.get(call=call)
         is_first = is_variant_first(review, call, operator)
         expected = {"first": "variant" if is_first else "baseline", "second": "baseline" if is_first else "variant"}
-        assert verdict.choice == expected.get(said, said)
+        assert verdict.choice == expected.get(answer, answer)
         assert verdict.note == "because"
     (tally,) = load_verdict_page(comparison).tallies
     assert (tally.pairs, tally.wins + tally.losses, tally.ties, tally.both_bad) == (4, 2, 1, 1)
-    assert "2 of 6 pairs" not in text_of(shown(operator_client, comparison))
+    assert "2 of 6 pairs" not in load(operator_client, comparison).text
 
 
 def test_sides_and_order_are_drawn_with_the_seed(comparison: Comparison, operator: User) -> None:
@@ -104,9 +104,9 @@ def test_sides_and_order_are_drawn_with_the_seed(comparison: Comparison, operato
 def test_a_verdict_is_taken_back_and_given_again(operator_client: Client, comparison: Comparison) -> None:
     start(operator_client, comparison)
     call = judge(operator_client, comparison, "tie")
-    assert call_of(shown(operator_client, comparison)) != call
+    assert call_key(load(operator_client, comparison)) != call
     operator_client.post(address(comparison), {"do": "undo"})
-    assert call_of(shown(operator_client, comparison)) == call
+    assert call_key(load(operator_client, comparison)) == call
     assert not Verdict.objects.exists()
 
 
@@ -116,29 +116,29 @@ def test_when_all_is_judged_the_page_says_so_and_still_takes_one_back(
     start(operator_client, comparison)
     for _ in OUTPUTS:
         judge(operator_client, comparison, "first")
-    page = shown(operator_client, comparison)
-    assert "Nothing is left to judge" in page
-    assert "Undo the last verdict" in page
+    page = load(operator_client, comparison)
+    assert page.by_role("heading", "All pairs are judged")
+    assert page.by_role("button", "Undo the last verdict")
 
 
 def test_the_verdicts_say_in_words_whether_anything_is_decided(
     operator_client: Client, operator: User, comparison: Comparison
 ) -> None:
-    def said() -> str:
-        return text_of(operator_client.get(f"/comparisons/{comparison.pk}/verdicts/").content.decode())
+    def verdicts() -> str:
+        return load_verdicts(operator_client, comparison).text
 
     start(operator_client, comparison)
     review = comparison.reviews.get()
-    assert "No pair has a winner yet, over 0 judged pairs, of 6 drawn." in said()
-    assert "p = 1.000" not in said(), "a test of nothing says nothing"
+    assert "No pair has a winner yet, over 0 judged pairs, of 6 drawn." in verdicts()
+    assert "p = 1.000" not in verdicts(), "a test of nothing says nothing"
     for number in range(1, 7):
-        is_first = is_variant_first(review, UUID(call_of(shown(operator_client, comparison))), operator)
+        is_first = is_variant_first(review, UUID(call_key(load(operator_client, comparison))), operator)
         judge(operator_client, comparison, "first" if is_first else "second")
         if number < 6:
             judged = "1 judged pair" if number == 1 else f"{number} judged pairs"
-            assert f"cannot be told apart over {judged}, of 6 drawn." in said()
-    assert "markdown is found better over 6 judged pairs." in said()
-    assert "ties and pairs that are both bad are left out of it" in said()
+            assert f"cannot be told apart over {judged}, of 6 drawn." in verdicts()
+    assert "markdown is found better over 6 judged pairs." in verdicts()
+    assert "ties and pairs that are both bad are left out." in verdicts()
 
 
 def test_reviewers_are_held_against_each_other(
@@ -147,18 +147,18 @@ def test_reviewers_are_held_against_each_other(
     start(operator_client, comparison)
     other = Client()
     other.force_login(create_user("oskar", project=project))
-    for said, theirs in (("tie", "tie"), ("both_bad", "tie"), ("tie", "tie")):
-        assert judge(operator_client, comparison, said) == judge(other, comparison, theirs)
-    page = text_of(operator_client.get(f"/comparisons/{comparison.pk}/verdicts/").content.decode())
-    assert "olga and oskar" in page
-    assert "agree on 2 of 3" in page
+    for answer, other_answer in (("tie", "tie"), ("both_bad", "tie"), ("tie", "tie")):
+        assert judge(operator_client, comparison, answer) == judge(other, comparison, other_answer)
+    agreement = load_verdicts(operator_client, comparison).by_text("olga and oskar").closest("li")
+    assert agreement is not None
+    assert "agree on 2 of 3" in agreement.text
 
 
 @pytest.mark.parametrize(("call", "do", "status"), [("nonsense", "tie", 404), ("", "tie", 404), (None, "love", 422)])
 def test_what_is_no_verdict_is_refused(
     operator_client: Client, comparison: Comparison, call: str | None, do: str, status: int
 ) -> None:
-    key = call_of(start(operator_client, comparison)) if call is None else call
+    key = call_key(start(operator_client, comparison)) if call is None else call
     assert operator_client.post(address(comparison), {"call": key, "do": do}).status_code == status
     assert operator_client.post(address(comparison, 9), {"do": "start"}).status_code == 422
     assert not Verdict.objects.exists()
@@ -180,15 +180,20 @@ def test_verdicts_go_out_with_what_is_needed_to_repeat_them(operator_client: Cli
     start(operator_client, comparison)
     judge(operator_client, comparison, "first", note="clearer")
     judge(operator_client, comparison, "tie")
-    found, tie = lines(operator_client, comparison, "verdicts")
-    assert (found["reviewer"], found["note"], found["seed"], found["is_as_judged"]) == ("olga", "clearer", 11, True)
-    assert found["variant"]["id"] == "markdown"
-    assert (found["variant"]["version"], found["variant"]["hash"]) == (1, "a2a3ba9889c8d026")
-    assert found["variant"]["text"].startswith("**Bash")
+    decided, tie = lines(operator_client, comparison, "verdicts")
+    assert (decided["reviewer"], decided["note"], decided["seed"], decided["is_as_judged"]) == (
+        "olga",
+        "clearer",
+        11,
+        True,
+    )
+    assert decided["variant"]["id"] == "markdown"
+    assert (decided["variant"]["version"], decided["variant"]["hash"]) == (1, "a2a3ba9889c8d026")
+    assert decided["variant"]["text"].startswith("**Bash")
     (preference,) = lines(operator_client, comparison, "preferences")
-    sides = {found["baseline"]["text"], found["variant"]["text"]}
+    sides = {decided["baseline"]["text"], decided["variant"]["text"]}
     assert {preference["chosen"], preference["rejected"]} == sides
-    assert preference["chosen"] == found[found["choice"]]["text"]
+    assert preference["chosen"] == decided[decided["choice"]]["text"]
     assert preference["prompt"]["tool"] == "Bash"
     assert tie["choice"] == "tie"
 

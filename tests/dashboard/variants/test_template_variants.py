@@ -173,7 +173,7 @@ def test_a_retired_template_is_offered_nowhere_and_comes_back(client: Client, ru
         assert "terse" not in load(client, address).markup, address
     assert "retired: terse" in load(client, "/renderers/").text
     assert not latest_by_family(project)
-    assert "by olga: it is no longer offered." in load(client, f"{EDITOR}terse/").text
+    assert "by olga. It is no longer offered." in load(client, f"{EDITOR}terse/").text
     client.post(RETIRE)  # once more changes nothing
     assert client.post(RETIRE, {"back": "1"}).status_code == 302
     assert all(load(client, address).all_by_text("terse", exact=True) for address in lists)
