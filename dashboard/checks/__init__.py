@@ -1,1 +1,1 @@
-"""Whether receipts that were sent would be written alike today."""
+"""Checks whether sent receipts and pinned comparisons would be rendered alike today."""

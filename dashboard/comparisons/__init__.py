@@ -1,1 +1,1 @@
-"""Variants over many recorded calls: chosen, measured in the background, shown and judged."""
+"""Comparisons of variants over many recorded calls: their measures, summaries and pages."""

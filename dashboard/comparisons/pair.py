@@ -1,7 +1,7 @@
 """One call of a comparison: its envelope, the baseline's receipt and a column's, and the measures of both.
 
-The texts are rendered again for the page. Where one is no longer the text that was measured, the page says so; the
-numbers stay those of the comparison.
+The texts are rendered again for the page. Where a text is no longer the one that was measured, the page shows a
+warning; the numbers stay those of the comparison.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Previews of variants on one call, templates written in the browser, and differences of texts."""
+"""The pages of renderers: previews of variants, and templates written in the browser."""

@@ -1,1 +1,1 @@
-"""Blind verdicts on pairs of receipts."""
+"""Blind reviews of pairs of receipts, and the verdicts of reviewers."""

@@ -111,8 +111,8 @@ def load_pair(review: Review, call: Call, reviewer: User, characters: int = FIRS
     receipts = [render_column(surfaces, columns[ordinal], None) for ordinal in (0, review.ordinal)]
     if any(column.receipt is None for column in receipts):
         return None
-    shown = receipts[::-1] if is_variant_first(review, call.pk, reviewer) else receipts
-    first, second = (_plain_window(column, characters) for column in shown)
+    ordered = receipts[::-1] if is_variant_first(review, call.pk, reviewer) else receipts
+    first, second = (_plain_window(column, characters) for column in ordered)
     return ReviewPair(
         call=call,
         args=args_pane(surfaces),
@@ -124,7 +124,7 @@ def load_pair(review: Review, call: Call, reviewer: User, characters: int = FIRS
 
 
 def _plain_window(column: ColumnReceipt, characters: int) -> ReceiptWindow:
-    """Without links, which would tell a recorded text from a rendered one."""
+    """Without links: they would reveal whether a text was recorded or rendered."""
     text = Receipt((TextPart((Segment(column.text, "value"),)),))
     return receipt_window(text, Links({}), 0, characters)
 

@@ -1,1 +1,1 @@
-"""The pages of the built-in tools' definitions."""
+"""The pages of built-in tools: definitions, samples and recorded use."""

@@ -1,1 +1,1 @@
-"""Which variants a project has, and a call under one of them."""
+"""The variants of a project, calls rendered under them, and fingerprints of sent receipts."""

@@ -1,4 +1,4 @@
-"""Recorded command calls for the tests of comparisons: imported, so that both halves are what an import makes."""
+"""Recorded command calls for the tests of comparisons: imported, so that both halves are those of an import."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def import_commands(project: Project, folder: Path, outputs: list[str], *, sessi
     return list(Call.objects.filter(project=project).order_by("line"))
 
 
-def compared(project: Project, variants: list[str], **asked: Any) -> tuple[Comparison, Summary]:
-    """A finished comparison and what was added up."""
-    comparison = start_comparison(project, Selection(**asked), variants)
+def compared(project: Project, variants: list[str], **selection: Any) -> tuple[Comparison, Summary]:
+    """A finished comparison and its summary."""
+    comparison = start_comparison(project, Selection(**selection), variants)
     work_until_idle("tests", comparison)
     comparison.refresh_from_db()
     assert comparison.state == Comparison.State.FINISHED, comparison.problem

@@ -26,7 +26,7 @@ from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from tests.dashboard.factories import create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import parse_page
 
 pytestmark = pytest.mark.django_db
 
@@ -52,7 +52,8 @@ def sent(calls: list[Call]) -> ReceiptFingerprint:
 
 def change_markdown(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
     changed = tuple(
-        msgspec.structs.replace(one, **changes) if one.name == "markdown" else one for one in variants.VARIANTS
+        msgspec.structs.replace(variant, **changes) if variant.name == "markdown" else variant
+        for variant in variants.VARIANTS
     )
     monkeypatch.setattr(variants, "VARIANTS", changed)
 
@@ -62,7 +63,7 @@ def other_words(*_: object) -> Iterator[Segment]:
 
 
 def reasons() -> list[tuple[str, str]]:
-    return [(one.variant, one.reason) for one in check_all().drifted]
+    return [(drift.variant, drift.reason) for drift in check_all().drifted]
 
 
 def exit_status(*arguments: str) -> tuple[int, str]:
@@ -82,9 +83,9 @@ def test_what_was_sent_and_would_be_sent_again_has_not_drifted(sent: ReceiptFing
 
 def test_a_newer_version_is_drift_of_the_variant(sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch) -> None:
     change_markdown(monkeypatch, version=2)
-    status, said = exit_status("--json")
+    status, output = exit_status("--json")
     assert status == 1
-    (found,) = json.loads(said)["drifted"]
+    (found,) = json.loads(output)["drifted"]
     assert (found["reason"], found["detail"]) == ("variant", "version 1 is version 2 now")
     sent.refresh_from_db()
     assert sent.drift == "variant"
@@ -131,25 +132,25 @@ def test_other_words_under_the_same_version_are_drift_of_the_text(
 def test_a_pinned_comparison_is_held_the_same_way_and_says_what_came_of_it(
     project: Project, calls: list[Call], operator_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def said_on(address: str) -> str:
-        return " ".join(text_of(operator_client.get(address).content.decode()).split())
+    def text_on(address: str) -> str:
+        return parse_page(operator_client.get(address)).text
 
     comparison, _ = compared(project, ["recorded", "receipt", "markdown"])
     change_markdown(monkeypatch, render=other_words)
     assert reasons() == [], "nothing is pinned"
     lifecycle.pin(comparison, is_pinned=True)
-    assert "not yet: manage.py check_receipts" in said_on(comparison.get_absolute_url())
+    assert "not yet: manage.py check_receipts" in text_on(comparison.get_absolute_url())
     assert reasons() == [("markdown", "text"), ("markdown", "text")]
     for address in (comparison.get_absolute_url(), "/renderers/drifted/"):
-        assert "2 of 6 receipts would differ today (text 2)" in said_on(address)
-    assert "pinned drifted" in said_on("/comparisons/")
+        assert "2 of 6 receipts would differ today (text 2)" in text_on(address)
+    assert "pinned drifted" in text_on("/comparisons/")
     reason = f"      2  markdown  text: the same version writes another text (pinned: {comparison.name})"
-    status, said = exit_status()
+    status, output = exit_status()
     assert status == 1
-    assert said.splitlines() == [reason, "0 of 0 sent receipts and 2 of 6 pinned texts drifted."]
+    assert output.splitlines() == [reason, "0 of 0 sent receipts and 2 of 6 pinned texts drifted."]
     (line, _, *rest) = exit_status("--verbose")[1].splitlines()
     assert any(line.startswith(f"{call.pk}  Bash  markdown  text: ") for call in calls)
-    assert rest == said.splitlines()
+    assert rest == output.splitlines()
     assert exit_status("--project", "ledger")[0] == 1
 
 
@@ -174,9 +175,9 @@ def test_pinned_texts_of_deleted_calls_are_told_apart_from_those_that_held(proje
     comparison, _ = compared(project, ["recorded", "receipt"])
     lifecycle.pin(comparison, is_pinned=True)
     calls[0].delete()
-    status, said = exit_status()
+    status, output = exit_status()
     assert status == 0
-    assert said == (
+    assert output == (
         "0 of 0 sent receipts and 0 of 2 pinned texts drifted.\n"
         "2 pinned texts were not checked: their calls were deleted, or never answered.\n"
     )
@@ -216,6 +217,6 @@ def test_a_pinned_version_of_a_template_is_not_held_against_a_later_one(project:
         lifecycle.pin(compared(project, names)[0], is_pinned=True)
     assert reasons() == []
     save_version(project, family("command"), author, source="{{ status }}", **fields)
-    assert [(one.baseline.name, one.detail) for one in check_all().drifted if one.baseline] == [
+    assert [(drift.baseline.name, drift.detail) for drift in check_all().drifted if drift.baseline] == [
         ("all families: receipt · brief", "version 1 is version 2 now")
     ] * len(calls)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from io import StringIO
 from pathlib import Path
@@ -18,6 +17,7 @@ from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, Project
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.measured_comparisons import import_commands
+from tests.dashboard.page_text import Element, Page, parse_page
 
 pytestmark = pytest.mark.django_db
 
@@ -70,7 +70,7 @@ def number(cell: dict[str, Any], measure: str) -> int:
 
 
 def assert_written(document: dict[str, Any], variants: Iterable[str], *, every: int) -> None:
-    """Of every so many calls, the text itself is asked for and measured here."""
+    """Renders one call in `every` with the command `render`, and measures the text here."""
     for call in document["calls"][::every]:
         for name in variants:
             out = StringIO()
@@ -80,19 +80,18 @@ def assert_written(document: dict[str, Any], variants: Iterable[str], *, every: 
             assert cell["lines"] == len(text.split("\n"))
 
 
-def assert_shown(document: dict[str, Any], page: str) -> None:
-    """The first two tables of the page hold the totals and the differences of the document."""
-    rows = re.findall(r'<tr><th scope="row">([^<]*)</th>(.*?)</tr>', page, re.DOTALL)
+def assert_shown(document: dict[str, Any], page: Page) -> None:
+    """The table of figures has the totals and the differences of the document."""
+    rows = [(row.select_one("th").text, row) for row in page.select("table.figures tbody tr")]
     columns = list(document["totals"].values())
     for label, measure in SHOWN.items():
-        totals, deltas = [figures(cells) for found, cells in rows if found == label][:2]
-        assert totals == [one[measure] for one in columns]
-        assert deltas == [one["deltas"][measure]["delta"] for one in columns[1:]]
+        totals, deltas = [figures(row) for row_label, row in rows if row_label == label]
+        assert totals == [column[measure] for column in columns]
+        assert deltas == [column["deltas"][measure]["delta"] for column in columns[1:]]
 
 
-def figures(cells: str) -> list[int]:
-    found = re.findall(r'<span class="tone"[^>]*>([^ <]*)', cells)
-    return [int(one.replace(",", "")) for one in found]
+def figures(row: Element) -> list[int]:
+    return [int(text.split()[0].replace(",", "")) for text in row.texts("span.tone")]
 
 
 def test_totals_can_be_recounted_from_the_calls(project: Project, tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_totals_can_be_recounted_from_the_calls(project: Project, tmp_path: Path
     assert_recounts(document)
     assert document["token_count"] == {"encoding": "o200k_base", "certainty": "estimate"}
     assert len(document["calls"]) == 3
-    assert [one["id"] for one in document["variants"]] == [
+    assert [variant["id"] for variant in document["variants"]] == [
         "recorded",
         "command/receipt",
         "canonical_json",
@@ -113,28 +112,28 @@ def test_totals_can_be_recounted_from_the_calls(project: Project, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "place",
+    "path",
     [
         *((key,) for key in ("calls", "tokens", "characters", "cut", "lint", "dropped")),
         *(("deltas", "lint", key) for key in ("calls", "baseline", "variant", "delta", "more", "fewer")),
     ],
 )
-def test_a_number_that_is_off_by_one_is_noticed(project: Project, tmp_path: Path, place: tuple[str, ...]) -> None:
+def test_a_number_that_is_off_by_one_is_noticed(project: Project, tmp_path: Path, path: tuple[str, ...]) -> None:
     import_commands(project, tmp_path, ["one", "x" * 20_000])
     document = json.loads(printed("--project", "ledger", "--variants", "receipt,canonical_json", "--json"))
     assert_recounts(document)
-    found = document["totals"]["canonical_json"]
-    for step in place[:-1]:
-        found = found[step]
-    found[place[-1]] += 1
+    numbers = document["totals"]["canonical_json"]
+    for key in path[:-1]:
+        numbers = numbers[key]
+    numbers[path[-1]] += 1
     with pytest.raises(AssertionError):
         assert_recounts(document)
 
 
 def test_a_person_gets_a_table_and_may_keep_nothing(project: Project, tmp_path: Path) -> None:
     import_commands(project, tmp_path, ["one", "two"])
-    asked = import_commands(project, tmp_path, ["three"], session="0f5f6d8e-0000-4000-8000-000000000002")[-1]
-    Call.objects.filter(pk=asked.pk).update(status=Call.Status.UNKNOWN)
+    unanswered = import_commands(project, tmp_path, ["three"], session="0f5f6d8e-0000-4000-8000-000000000002")[-1]
+    Call.objects.filter(pk=unanswered.pk).update(status=Call.Status.UNKNOWN)
     table = printed("--project", "ledger", "--variants", "receipt,markdown", "--forget")
     assert "2 calls" in table
     assert "Left out: 1 without an answer." in table
@@ -143,16 +142,18 @@ def test_a_person_gets_a_table_and_may_keep_nothing(project: Project, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (("--variants", "receipt,nonsense"), "no variant “nonsense”"),
         (("--variants", "receipt,markdown", "--query", "tool:"), "has no value behind it"),
         (("--variants", "receipt,markdown", "--project", "nobody"), "no project 'nobody'"),
     ],
 )
-def test_a_mistake_is_told_in_words(project: Project, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_told_in_words(
+    project: Project, tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
     import_commands(project, tmp_path, ["one"])
-    with pytest.raises(CommandError, match=said):
+    with pytest.raises(CommandError, match=sentence):
         printed("--project", "ledger", *arguments)
 
 
@@ -164,6 +165,6 @@ def test_totals_of_the_samples_can_be_recounted(db: None, client: Client, record
     assert_recounts(document)
     assert_written(document, COMMAND_FAMILY[1:], every=9)
     client.force_login(create_user("ada", project=project))
-    assert_shown(document, client.get(f"/comparisons/{document['comparison']}/").content.decode())
+    assert_shown(document, parse_page(client.get(f"/comparisons/{document['comparison']}/")))
     assert len(document["calls"]) > 300
     assert document["totals"]["canonical_json"]["lint"] > document["totals"]["receipt"]["lint"]

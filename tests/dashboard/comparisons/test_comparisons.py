@@ -88,11 +88,13 @@ def test_the_same_calls_and_variants_give_the_same_numbers(project: Project, cal
     first, once = compared(project, ["recorded", "receipt", "tagged"], seed=7)
     second, again = compared(project, ["recorded", "receipt", "tagged"], seed=7)
     assert once == again
-    assert [bytes(one.results) for one in first.batches.all()] == [bytes(one.results) for one in second.batches.all()]
+    assert [bytes(batch.results) for batch in first.batches.all()] == [
+        bytes(batch.results) for batch in second.batches.all()
+    ]
 
 
 @pytest.mark.parametrize(
-    ("asked", "variants", "said"),
+    ("selection", "variants", "sentence"),
     [
         ({"query": "nonsense:1"}, ["receipt", "markdown"], "“nonsense:” is not a filter"),
         ({"query": "tool:Nobody"}, ["receipt", "markdown"], "No call matches"),
@@ -104,10 +106,10 @@ def test_the_same_calls_and_variants_give_the_same_numbers(project: Project, cal
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_words(
-    project: Project, calls: list[Call], asked: dict[str, object], variants: list[str], said: str
+    project: Project, calls: list[Call], selection: dict[str, object], variants: list[str], sentence: str
 ) -> None:
-    with pytest.raises((CannotCompare, UnusableColumns), match=said):
-        start_comparison(project, Selection(**asked), variants)
+    with pytest.raises((CannotCompare, UnusableColumns), match=sentence):
+        start_comparison(project, Selection(**selection), variants)
     assert not Comparison.objects.exists()
 
 
@@ -193,7 +195,8 @@ def test_a_variant_that_changed_before_its_batch_stops_the_comparison(
 ) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
     newer = tuple(
-        msgspec.structs.replace(one, version=9) if one.name == "markdown" else one for one in variants.VARIANTS
+        msgspec.structs.replace(variant, version=9) if variant.name == "markdown" else variant
+        for variant in variants.VARIANTS
     )
     monkeypatch.setattr(variants, "VARIANTS", newer)
     assert not work_until_nothing(comparison)
@@ -217,8 +220,8 @@ def test_a_call_that_was_deleted_meanwhile_is_said_to_be_gone(project: Project, 
 
 
 def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, calls: list[Call]) -> None:
-    asked = [call.pk for call in calls[:2]]
-    Call.objects.filter(pk__in=asked).update(status=Call.Status.UNKNOWN)
+    unanswered = [call.pk for call in calls[:2]]
+    Call.objects.filter(pk__in=unanswered).update(status=Call.Status.UNKNOWN)
     comparison = start_comparison(project, Selection(), ["recorded", "receipt"])
     calls[2].delete()
     comparison_work.work_until_idle("worker", comparison)
@@ -230,7 +233,7 @@ def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, 
         "1 call was deleted in the meantime and left out.",
         f"2 of {len(calls)} calls have no recorded result and were left out.",
     ]
-    assert not set(Selection(sample=len(calls)).load_ids(project)) & set(asked)
+    assert not set(Selection(sample=len(calls)).load_ids(project)) & set(unanswered)
 
 
 def test_nothing_is_compared_where_nothing_was_answered(project: Project, calls: list[Call]) -> None:
@@ -255,7 +258,8 @@ def test_the_grid_holds_like_to_like_and_knows_where_rare_calls_lie() -> None:
 
     def row(number: int, tool: str, *tokens: int | None) -> CallRow:
         cells = tuple(
-            None if one is None else Cell(one, one, lines=1, is_cut=False, dropped=0, digest=b"") for one in tokens
+            None if count is None else Cell(count, count, lines=1, is_cut=False, dropped=0, digest=b"")
+            for count in tokens
         )
         return CallRow(number.to_bytes(16, "big"), tool, "file", b"", cells)
 
@@ -265,8 +269,8 @@ def test_the_grid_holds_like_to_like_and_knows_where_rare_calls_lie() -> None:
         Comparison(), (0, 1), tuple(ComparisonColumn(ordinal=n, name=name) for n, name in enumerate("ab"))
     )
     grid = build_grid(Comparison(), summary, ["a", "b"], ComparisonParams({"by": "tool"}, columns))
-    shown = {row.name: dict(row.cells)["b"] for row in grid.rows}
-    assert [(name, one.value, one.change, one.part) for name, one in shown.items() if one] == [
+    cells = {row.name: dict(row.cells)["b"] for row in grid.rows}
+    assert [(name, cell.value, cell.change, cell.part) for name, cell in cells.items() if cell] == [
         ("Edit", "5.0", "", ""),
         ("Read", "20.0", "+100%", "of 1"),
         ("Write", "9.0", "", ""),

@@ -106,6 +106,6 @@ def test_a_pinned_template_drifts_when_a_newer_version_is_saved(project: Project
     type(comparison).objects.update(pinned_at=comparison.finished_at)
     assert check_all(project).drifted == ()
     save(project, "{{ status }}!")
-    assert {(one.reason, one.detail) for one in check_all(project).drifted} == {
+    assert {(drift.reason, drift.detail) for drift in check_all(project).drifted} == {
         ("variant", "version 1 is version 2 now")
     }

@@ -41,7 +41,9 @@ def test_a_call_is_found_by_our_id_and_by_its_agents(imported: Project) -> None:
 
 
 def test_every_variant_of_the_family_can_be_printed(imported: Project) -> None:
-    texts = {one.name: printed("toolu_01", "--variant", one.name) for one in variants_for(family("command"))}
+    texts = {
+        variant.name: printed("toolu_01", "--variant", variant.name) for variant in variants_for(family("command"))
+    }
     assert texts["receipt"] == LISTED
     assert json.loads(texts["canonical_json"])["result"]["stdout_preview"] == "a\nb"
     assert json.loads(texts["outcome_json"])["stdout_preview"] == "a\nb"
@@ -56,15 +58,15 @@ def test_a_call_that_nothing_answered_says_so(imported: Project) -> None:
 
 
 def test_one_json_document_says_which_variant_wrote_the_text(imported: Project) -> None:
-    (wanted,) = [one for one in variants_for(family("command")) if one.name == "tagged"]
-    found = json.loads(printed("toolu_01", "--variant", "tagged", "--json"))
-    assert found == {
+    (tagged,) = [variant for variant in variants_for(family("command")) if variant.name == "tagged"]
+    document = json.loads(printed("toolu_01", "--variant", "tagged", "--json"))
+    assert document == {
         "call": str(Call.objects.get(external_id="toolu_01").pk),
         "tool": "Bash",
         "family": "command",
         "variant": "tagged",
-        "version": wanted.version,
-        "hash": wanted.hash,
+        "version": tagged.version,
+        "hash": tagged.hash,
         "text": printed("toolu_01", "--variant", "tagged"),
     }
 
@@ -82,8 +84,8 @@ def test_a_call_of_a_package_that_is_not_installed_is_an_error_in_words(imported
 
 def test_an_agent_may_have_uuids_of_its_own(project: Project) -> None:
     call = create_call(create_run(project), "0f5f6d8e-0000-4000-8000-000000000007")
-    found = json.loads(printed(call.external_id, "--json"))
-    assert found["call"] == str(call.pk)
+    document = json.loads(printed(call.external_id, "--json"))
+    assert document["call"] == str(call.pk)
 
 
 def test_a_call_that_is_not_there_is_named(imported: Project) -> None:

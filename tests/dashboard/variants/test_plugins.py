@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from html import unescape
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from envelopes.families import plugins, registry
 from envelopes.families.registry import all_families, family, find_mapping
 from tests.dashboard.calls.test_call_page import bash
 from tests.dashboard.factories import create_run
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import parse_page
 
 VARIANT = """
 from envelopes.schema.receipt import Segment
@@ -72,10 +71,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def test_a_variant_of_a_package_serves_its_family_alone_or_all(install: Install, project: Project) -> None:
     install("terse_pkg", "counterfoil.variants", "terse = terse_pkg:VARIANT", VARIANT.format(id="terse", body=WRITES))
-    one = VARIANT.format(id="command/brief", body=WRITES)
-    install("brief_pkg", "counterfoil.variants", "brief = brief_pkg:VARIANT", one)
+    brief = VARIANT.format(id="command/brief", body=WRITES)
+    install("brief_pkg", "counterfoil.variants", "brief = brief_pkg:VARIANT", brief)
     by_family = {
-        name: {one.key: one for one in offered_variants(project, family(name))} for name in ("command", "file")
+        name: {offer.key: offer for offer in offered_variants(project, family(name))} for name in ("command", "file")
     }
     assert by_family["command"]["brief"].variant.id == "command/brief"
     assert by_family["command"]["terse"].origin == "terse_pkg 1.2"
@@ -89,7 +88,7 @@ def test_a_family_of_a_package_reads_its_tools_and_has_its_page(install: Install
     install("tickets", "counterfoil.families", "tickets = tickets:FAMILY", FAMILY.format(name="ticket", mappings=row))
     assert family("ticket").title == "Tickets"
     assert find_mapping("robot", "Ticket")[0].name == "ticket"
-    assert "Tickets" in operator_client.get("/renderers/").content.decode()
+    assert parse_page(operator_client.get("/renderers/")).by_role("link", "Tickets")
     assert operator_client.get("/renderers/ticket/").status_code == 200
 
 
@@ -119,13 +118,12 @@ def test_a_broken_package_is_listed_with_its_error_and_harms_nothing(
     install: Install, operator_client: Client, project: Project, name: str
 ) -> None:
     source, reason = BROKEN[name]
-    before = [one.key for one in offered_variants(project, family("command"))]
+    before = [offer.key for offer in offered_variants(project, family("command"))]
     install("pkg", "counterfoil.variants", "one = pkg:VARIANT", source)
-    html = operator_client.get("/renderers/").content.decode()
-    listed = unescape(text_of(html.partition('id="broken-title"')[2]))
-    assert reason in listed
-    assert "pkg 1.2" in listed
-    assert [one.key for one in offered_variants(project, family("command"))] == before
+    broken = parse_page(operator_client.get("/renderers/")).by_role("region", "Packages that could not be loaded")
+    assert reason in broken.text
+    assert "pkg 1.2" in broken.text
+    assert [offer.key for offer in offered_variants(project, family("command"))] == before
     assert operator_client.get("/renderers/command/").status_code == 200
 
 
@@ -192,11 +190,11 @@ def test_a_variant_that_fails_says_so_where_it_is_asked(
 ) -> None:
     install("pkg", "counterfoil.variants", "one = pkg:VARIANT", VARIANT.format(id="faulty", body=body))
     call = bash(create_run(project), "hello")
-    html = operator_client.get(f"/renderers/command/?call={call.pk}&variant=faulty").content.decode()
-    assert sentence in unescape(text_of(html))
-    strip = operator_client.get(f"/calls/{call.pk}/variants/").content.decode()
-    assert strip.count("could not be written") == 1
-    assert "markdown" in strip
+    preview = parse_page(operator_client.get(f"/renderers/command/?call={call.pk}&variant=faulty"))
+    assert sentence in preview.by_id("variant-text").text
+    strip = parse_page(operator_client.get(f"/calls/{call.pk}/variants/")).by_id("variants")
+    assert len(strip.all_by_text("could not be written")) == 1
+    assert strip.has("[data-variant=markdown]")
 
 
 def test_an_import_that_never_ends_is_listed_and_holds_nobody_up(
@@ -204,6 +202,6 @@ def test_an_import_that_never_ends_is_listed_and_holds_nobody_up(
 ) -> None:
     monkeypatch.setattr(plugins, "IMPORT_SECONDS", 0.05)
     install("slow_pkg", "counterfoil.variants", "slow = slow_pkg:VARIANT", "import threading; threading.Event().wait()")
-    page = text_of(operator_client.get("/renderers/").content.decode())
-    assert "its import did not end within 0.05 seconds" in page
+    page = parse_page(operator_client.get("/renderers/"))
+    assert "its import did not end within 0.05 seconds" in page.text
     assert operator_client.get("/renderers/command/").status_code == 200
