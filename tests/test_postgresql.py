@@ -1,9 +1,9 @@
-"""The write path and the pages a second time, on the other database.
+"""Everything that another database can change, a second time on PostgreSQL.
 
-Left out there is what another database cannot change: tests that ask none, and tests marked `rendering`. A test
-may be marked so when it says what a page makes of what was read (its markup, its windows, files of the store,
-samples that come out of the code) and another test, which runs on both, opens the same page; or when what it
-brings is refused before a row is written.
+That is the write path, every query with its order and its locks, and each page opened once. What a page shows of the
+rows that it read does not depend on the database, so it is tested on SQLite alone: the folders of such tests are not
+in PLACES, and in the others a test is marked `rendering` when it is about markup, windows, files of the store or
+samples that come out of the code. The pages of calls and artifacts are opened by the crawl of the hostile recordings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ import pytest
 from tests.conftest import CHECKOUT
 from tests.postgresql import NoServerBinaries, private_cluster
 
-FOLDERS = ("tests/dashboard", "tests/faults/test_hostile_recordings.py")
+PLACES = (
+    *("tests/dashboard/accounts", "tests/dashboard/filters", "tests/dashboard/ingest", "tests/dashboard/runs"),
+    *("tests/dashboard/comparisons", "tests/dashboard/reviews", "tests/dashboard/checks", "tests/dashboard/variants"),
+    *("tests/dashboard/evidence", "tests/dashboard/renderers", "tests/dashboard/calls/test_call_page.py"),
+    *(
+        f"tests/dashboard/artifacts/test_{subject}.py"
+        for subject in ("artifact_references", "artifact_retention", "artifact_summaries", "artifact_tail")
+    ),
+    *("tests/dashboard/tools/test_tools_page.py", "tests/faults/test_hostile_recordings.py"),
+)
 
 
 def test_the_write_path_and_the_pages_hold_on_postgresql(tmp_path: Path) -> None:
@@ -49,7 +58,7 @@ def _failure_on_postgresql(workplace: Path) -> str:
 
 def _pytest_on(url: str, workplace: Path) -> subprocess.CompletedProcess[str]:
     """In a process of its own: Django takes its database once, when the settings load."""
-    command = [sys.executable, "-m", "pytest", *FOLDERS, "--second-database", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *PLACES, "--second-database", "-q", "-n", "0", "-p", "no:cacheprovider"]
     environment = os.environ | {"DATABASE_URL": url, "TMPDIR": str(workplace)}
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS"):
         environment.pop(name, None)
