@@ -5,19 +5,7 @@ from __future__ import annotations
 from django.urls import path
 from django.views.generic import RedirectView
 
-from dashboard.views import (
-    accounts,
-    artifacts,
-    calls,
-    comparisons,
-    recordings,
-    renderers,
-    runs,
-    site,
-    templates,
-    tools,
-    verdicts,
-)
+from dashboard.views import accounts, artifacts, calls, comparisons, recordings, renderers, runs, site, tools, verdicts
 
 handler400 = "dashboard.views.site.bad_request"
 handler403 = "dashboard.views.site.no_permission"
@@ -67,9 +55,9 @@ urlpatterns = [
     path("comparisons/<uuid:pk>/verdicts/", verdicts.index, name="comparison-verdicts"),
     path("comparisons/<uuid:pk>/review/<int:ordinal>/", verdicts.review, name="comparison-review"),
     path("comparisons/<uuid:pk>/export/<str:what>", verdicts.export, name="comparison-export"),
-    path("renderers/<slug:name>/templates/", templates.editor, name="template-new"),
-    path("renderers/<slug:name>/templates/<slug:template>/", templates.editor, name="template-detail"),
-    path("renderers/<slug:name>/templates/<slug:template>/retire/", templates.retire, name="template-retire"),
+    path("renderers/<slug:name>/templates/", renderers.editor, name="template-new"),
+    path("renderers/<slug:name>/templates/<slug:template>/", renderers.editor, name="template-detail"),
+    path("renderers/<slug:name>/templates/<slug:template>/retire/", renderers.retire, name="template-retire"),
     path("tools/", tools.index, name="tool-list"),
     path("tools/<str:name>/", tools.detail, name="tool-detail"),
     path("problems/", recordings.index, name="problem-list"),

@@ -20,9 +20,16 @@ from dashboard.artifacts.summaries import (
     list_call_artifacts,
 )
 from dashboard.artifacts.tail import TAIL_MODES, TailUpdate, can_follow, start_tail
-from dashboard.artifacts.view_modes import ViewMode, pick_mode, view_modes
 from dashboard.artifacts.visible_lines import UnseenLines, VisibleLines, find_visible_lines
-from dashboard.artifacts.window import ArtifactWindow, WindowMarks, load_window, table_header
+from dashboard.artifacts.window import (
+    ArtifactWindow,
+    ViewMode,
+    WindowMarks,
+    load_window,
+    pick_mode,
+    table_header,
+    view_modes,
+)
 from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Artifact, Call
 from dashboard.text.images import LONGEST_END, ImageHeader, read_image_header

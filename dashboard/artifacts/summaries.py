@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dashboard.artifacts.content import Absence, AbsenceCause, NoContent, find_absence, open_stream
-from dashboard.artifacts.view_modes import TEXT, ViewMode, view_modes
+from dashboard.artifacts.window import TEXT, ViewMode, view_modes
 from dashboard.models import Artifact, Call
 from envelopes.storage.encoding import SNIFFED, detect_encoding
 

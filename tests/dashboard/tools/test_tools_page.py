@@ -9,8 +9,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.models import Project, RunFacet
-from dashboard.tools.samples import SORTS, render_samples
-from dashboard.tools.tool_detail import describe_type
+from dashboard.tools.tool_detail import SORTS, describe_type, render_samples
 from dashboard.tools.tool_list import PLANES
 from envelopes.families.registry import builtin, tools
 from envelopes.transports import TRANSPORTS

@@ -22,8 +22,8 @@ from envelopes.families.agent.results import (
     spawn_outcome,
     wait_outcome,
 )
+from envelopes.families.base import load_examples
 from envelopes.families.command.results import batch_outcome, command_outcome
-from envelopes.families.examples import load_examples
 from envelopes.families.file.results import patch_outcome
 from envelopes.families.notification.results import notification_outcome
 from envelopes.families.registry import builtin, samples
