@@ -14,10 +14,9 @@ from datetime import datetime
 from django.db.models import Count, Max
 from django.utils import timezone
 
-from dashboard.comparisons.cells import CallRow, unpack_ids
-from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
+from dashboard.comparisons.cells import MeasuredCall, unpack_ids
 from dashboard.comparisons.measure import measure_calls
-from dashboard.comparisons.results import load_results
+from dashboard.comparisons.stored_comparison import load_column_rows, load_columns, load_results
 from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, ReceiptFingerprint, Run, RunFacet
 from dashboard.text.params import Params
@@ -111,7 +110,7 @@ def _check_pinned(comparison: Comparison) -> tuple[int, int, list[Drift]]:
     return texts, missing, drifted
 
 
-def _pinned_rows(comparison: Comparison) -> Iterator[tuple[CallRow, list[Drift] | None]]:
+def _pinned_rows(comparison: Comparison) -> Iterator[tuple[MeasuredCall, list[Drift] | None]]:
     """Each call of a pinned comparison with its drifts, a batch in memory at a time.
 
     The drifts are None for a call that was deleted since, or never answered: older comparisons hold texts of those.
@@ -139,7 +138,7 @@ def _today(column: ComparisonColumn) -> Variant | None:
 
 
 def _row_drifts(
-    comparison: Comparison, stored: Sequence[ColumnToday], before: CallRow, now: CallRow | None
+    comparison: Comparison, stored: Sequence[ColumnToday], before: MeasuredCall, now: MeasuredCall | None
 ) -> list[Drift]:
     drifts = []
     for column, today in stored:
@@ -159,7 +158,7 @@ def _row_drifts(
 
 
 def _find_change(
-    column: ComparisonColumn, today: Variant | None, before: CallRow, now: CallRow | None
+    column: ComparisonColumn, today: Variant | None, before: MeasuredCall, now: MeasuredCall | None
 ) -> ReasonDetail | None:
     cell_before = before.cells[column.ordinal]
     if cell_before is None:

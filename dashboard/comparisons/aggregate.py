@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.comparisons.cells import MEASURES, CallRow, Cell, Measure
+from dashboard.comparisons.cells import MEASURES, Cell, Measure, MeasuredCall
 from dashboard.comparisons.significance import GroupedValues
 
 MOST_CHANGED = 50
@@ -99,7 +99,7 @@ class ColumnTotals:
         self.changes: Counter[int] = Counter()
         self._ranked: Mapping[Measure, list[tuple[int, str, CallChange]]] = {measure: [] for measure in CHANGE_MEASURES}
 
-    def add(self, rows: Sequence[CallRow], ordinal: int, groups: Sequence[int], batch: int) -> None:
+    def add(self, rows: Sequence[MeasuredCall], ordinal: int, groups: Sequence[int], batch: int) -> None:
         """Adds a batch: its rows, the column's ordinal, the group of each row, and the batch's number."""
         parts: dict[FamilyTool, list[Numbers]] = defaultdict(list)
         pairs: list[NumbersPair] = []
@@ -149,7 +149,7 @@ class ColumnTotals:
             self.fields.update(cell.fields)
         self.sizes[bucket(cell.tokens)] += 1
 
-    def _add_pair(self, row: CallRow, cells: tuple[Cell, Cell], pair: NumbersPair, group: int) -> None:
+    def _add_pair(self, row: MeasuredCall, cells: tuple[Cell, Cell], pair: NumbersPair, group: int) -> None:
         before, after = pair
         self.deltas.add(group, (1, *map(sub, after, before)))
         self.changes[bucket(after[0] - before[0])] += 1
@@ -163,7 +163,7 @@ class ColumnTotals:
         self.more = tuple(map(add, self.more, [sum(map(gt, *sides)) for sides in zip(after, before, strict=True)]))
         self.fewer = tuple(map(add, self.fewer, [sum(map(lt, *sides)) for sides in zip(after, before, strict=True)]))
 
-    def _rank(self, measure: Measure, row: CallRow, cells: tuple[Cell, Cell], before: int, after: int) -> None:
+    def _rank(self, measure: Measure, row: MeasuredCall, cells: tuple[Cell, Cell], before: int, after: int) -> None:
         weight = abs(after - before) if measure == "tokens" else after - before
         ranked = self._ranked[measure]
         if weight <= 0 or (len(ranked) == MOST_CHANGED and weight < ranked[0][0]):

@@ -14,10 +14,9 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from dashboard.comparisons.aggregate import CHANGE_MEASURES, CallChange, batch_key, bucket, format_bucket
-from dashboard.comparisons.cells import CallRow, Cell, Measure
-from dashboard.comparisons.column_order import ColumnOrder
-from dashboard.comparisons.params import calls_href, pair_href
-from dashboard.comparisons.results import load_batches
+from dashboard.comparisons.cells import Cell, Measure, MeasuredCall
+from dashboard.comparisons.params import ColumnOrder, calls_href, pair_href
+from dashboard.comparisons.stored_comparison import load_batches
 from dashboard.comparisons.summary import ColumnSummary
 from dashboard.evidence.argument_labels import argument_labels
 from dashboard.models import Call, Comparison
@@ -33,7 +32,7 @@ CHANGE_TITLES: dict[Measure, str] = {
 }
 
 Position = tuple[int, ...]  # number of the batch, index of the call in it
-PositionedRow = tuple[str, CallRow]  # the position as addresses write it
+PositionedRow = tuple[str, MeasuredCall]  # the position as addresses write it
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class CallFilter:
             changed=next((measure for measure in CHANGE_MEASURES if measure == query.get("changed")), None),
         )
 
-    def matches(self, row: CallRow) -> bool:
+    def matches(self, row: MeasuredCall) -> bool:
         cell = row.measured(self.column)
         if cell is None or (self.tool and row.tool != self.tool) or (self.family and row.family != self.family):
             return False

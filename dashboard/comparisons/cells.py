@@ -44,7 +44,7 @@ class Cell(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
         return self.tokens, self.characters, int(self.is_cut), len(self.lint), self.dropped
 
 
-class CallRow(msgspec.Struct, frozen=True, array_like=True):
+class MeasuredCall(msgspec.Struct, frozen=True, array_like=True):
     """One call. A cell is None where the family has no such variant, or where no receipt was recorded."""
 
     call: bytes
@@ -57,7 +57,7 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
     def key(self) -> UUID:
         return UUID(bytes=self.call)
 
-    def reorder(self, order: Sequence[int]) -> CallRow:
+    def reorder(self, order: Sequence[int]) -> MeasuredCall:
         """The row with the cells of these columns, in this order."""
         return msgspec.structs.replace(self, cells=tuple([self.cells[ordinal] for ordinal in order]))
 
@@ -73,14 +73,14 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[CallRow])
+_decoder = msgspec.msgpack.Decoder(list[MeasuredCall])
 
 
-def pack_rows(rows: Sequence[CallRow]) -> bytes:
+def pack_rows(rows: Sequence[MeasuredCall]) -> bytes:
     return bytes(pyzstd.compress(_encoder.encode(rows), LEVEL))
 
 
-def unpack_rows(data: bytes) -> list[CallRow]:
+def unpack_rows(data: bytes) -> list[MeasuredCall]:
     return _decoder.decode(pyzstd.decompress(data))
 
 

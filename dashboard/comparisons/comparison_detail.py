@@ -15,10 +15,9 @@ from django.urls import reverse
 from dashboard.comparisons.aggregate import CHANGE_MEASURES, format_bucket
 from dashboard.comparisons.call_list import CHANGE_TITLES, ChangedCall, build_changed_calls, load_call_labels
 from dashboard.comparisons.cells import Measure
-from dashboard.comparisons.column_order import ColumnOrder, request_summary
 from dashboard.comparisons.comparison_list import ComparisonProgress, load_progress
-from dashboard.comparisons.params import ComparisonParams, calls_href
-from dashboard.comparisons.results import is_work_leased
+from dashboard.comparisons.params import ColumnOrder, ComparisonParams, calls_href, request_summary
+from dashboard.comparisons.stored_comparison import is_work_leased
 from dashboard.comparisons.summary import ColumnSummary, Summary
 from dashboard.comparisons.tables import (
     FigureRow,
@@ -48,7 +47,7 @@ class ColumnVersion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnHead:
+class ComparedColumn:
     """A column at its position in the order of the address.
 
     `baseline_order` is the order with this column as the baseline. Addresses are empty where the column cannot move.
@@ -128,8 +127,8 @@ class ComparisonPage:
 
     comparison: Comparison
     columns: ColumnOrder
-    heads: tuple[ColumnHead, ...]
-    current: ColumnHead
+    heads: tuple[ComparedColumn, ...]
+    current: ComparedColumn
     reset_href: str
     progress: ComparisonProgress
     results: ComparisonResults | None
@@ -174,14 +173,14 @@ def _again_href(comparison: Comparison, names: list[str]) -> str:
     return f"{reverse('comparison-new')}?{urlencode(form, doseq=True)}"
 
 
-def _load_heads(columns: ColumnOrder, params: ComparisonParams) -> tuple[ColumnHead, ...]:
+def _load_heads(columns: ColumnOrder, params: ComparisonParams) -> tuple[ComparedColumn, ...]:
     heads = []
     for position, name in enumerate(columns.names):
         # The baseline stays leftmost: it has no addresses of its own.
         moves = (columns.moved(position, -1), columns.moved(position, 1), columns.without(position))
         left, right, hide = (params.url_in_order(order) if order and position else "" for order in moves)
         heads.append(
-            ColumnHead(
+            ComparedColumn(
                 ordinal=position,
                 name=name,
                 href=params.url(column=position) if position else "",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from dashboard.comparisons.results import count_done
+from dashboard.comparisons.stored_comparison import count_done
 from dashboard.models import Comparison, Project
 
 MOST_LISTED = 200

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dashboard.comparisons.cells import MEASURES, Cell
-from dashboard.comparisons.frozen_columns import load_column_rows
-from dashboard.comparisons.results import load_results, load_summary
 from dashboard.comparisons.significance import Interval
+from dashboard.comparisons.stored_comparison import load_column_rows, load_results, load_summary
 from dashboard.comparisons.summary import ColumnSummary
 from dashboard.models import Comparison
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from dashboard.comparisons.cells import MOST_FIELD_NAMES, CallRow, Cell, digest
+from dashboard.comparisons.cells import MOST_FIELD_NAMES, Cell, MeasuredCall, digest
 from dashboard.evidence.call_evidence import CallInput
 from dashboard.evidence.lint_findings import lint_recorded_receipt
 from dashboard.text.receipt_markup import Links
@@ -31,15 +31,15 @@ class MeasuredText(msgspec.Struct, frozen=True):
 
 def measure_calls(
     calls: Iterable[CallInput], columns: Sequence[VariantColumn], *, on_call: Callable[[], object] = lambda: None
-) -> list[CallRow]:
+) -> list[MeasuredCall]:
     """`on_call` is called after each call, so that a long batch can renew its lease."""
-    rows: list[CallRow] = []
+    rows: list[MeasuredCall] = []
     texts: list[str] = []
     for call in calls:
         measured = _measure_columns(call, columns)
         texts += [column.text for column in measured if column is not None]
         cells = tuple(None if column is None else column.cell for column in measured)
-        rows.append(CallRow(call.key.bytes, call.tool, call.family.name, digest(call.data), cells))
+        rows.append(MeasuredCall(call.key.bytes, call.tool, call.family.name, digest(call.data), cells))
         on_call()
     counts = iter(count_all(texts))
     return [msgspec.structs.replace(row, cells=_with_tokens(row.cells, counts)) for row in rows]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from dashboard.calls.panes import JsonPane, args_pane
 from dashboard.comparisons.call_list import ListNeighbours, find_neighbours
 from dashboard.comparisons.cells import Cell, digest
-from dashboard.comparisons.column_order import ColumnOrder
-from dashboard.comparisons.results import find_row
+from dashboard.comparisons.params import ColumnOrder
+from dashboard.comparisons.stored_comparison import find_row
 from dashboard.evidence.argument_labels import argument_labels
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Call, Comparison

@@ -23,7 +23,7 @@ from dashboard.comparisons.aggregate import (
     Numbers,
     batch_key,
 )
-from dashboard.comparisons.cells import MEASURES, CallRow, Measure
+from dashboard.comparisons.cells import MEASURES, Measure, MeasuredCall
 from dashboard.comparisons.significance import GroupedValues, Interval, assign_groups, bootstrap_means, sign_test
 from envelopes.text.tokens import count_tokens
 
@@ -124,7 +124,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     encoding: str = ""  # that tokens were counted in; empty in summaries of older versions
 
 
-def summarise(batches: Iterable[list[CallRow]], *, columns: int, calls: int, seed: int) -> Summary:
+def summarise(batches: Iterable[list[MeasuredCall]], *, columns: int, calls: int, seed: int) -> Summary:
     """`calls` were frozen at the start; those without a row are counted as `gone`."""
     groups = assign_groups(calls, seed)
     totals = [ColumnTotals(max(groups, default=-1) + 1) for _ in range(columns)]

@@ -1,5 +1,11 @@
 """A receipt rendered now under an operator's options, and what it contains: roles, fields, findings, differences.
 
+The options are in the address:
+
+    variant=receipt   budget=800 of=950 (tokens; without a budget, or with all there are: the variant's own policy)
+    head=50   cut=lines|characters
+    against=recorded|<variant>   view=side|unified   spaces=1   row=0
+
 The variant is measured at many budgets once, and the result is cached for a while: it does not depend on the budget
 that is chosen, so a change of an option renders a handful of receipts.
 """
@@ -7,17 +13,17 @@ that is chosen, so a change of an option renders a handful of receipts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 from django.core.cache import cache
 
-from dashboard.renderers.preview_options import PreviewOptions
 from dashboard.renderers.preview_source import PreviewSource
 from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import compute_difference
-from dashboard.text.diff_markup import DiffPage, build_diff_page
+from dashboard.text.diff_markup import DiffPage, DiffView, build_diff_page
+from dashboard.text.params import Params
 from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
 from dashboard.variants.render_call import RenderFailed, is_cut, write_limited_receipt, write_receipt
 from dashboard.variants.variant_list import RECORDED, OfferedVariant, find_variant
@@ -33,17 +39,71 @@ from envelopes.pipeline.budget_sweep import (
     find_limit,
     sweep,
 )
-from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.budget import CutAt, RenderPolicy
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import JsonValue
 from envelopes.schema.variant import Variant
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_tokens
 
+MOST_TOKENS = 1_000_000
 FIELDS_SHOWN = 80
 SWEEP_CACHE_SECONDS = 600
 SMALLEST_BUDGET = 16  # tokens
 DIFF_MARKUP_CHARACTERS = 64 * 1024  # of the first rows of a difference; a key loads more
+NOTHING = "none"  # of `against`: no difference is shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviewOptions:
+    """`budget` is None under the variant's own policy; `against` is empty where no difference is shown."""
+
+    chosen: OfferedVariant
+    budget: int | None
+    head_share: int
+    cut_at: CutAt
+    against: str
+    view: DiffView
+    spaces: bool
+    row: int
+    problems: tuple[str, ...]
+
+    @property
+    def policy(self) -> RenderPolicy:
+        own = self.chosen.variant.policy
+        return msgspec.structs.replace(own, head_share=self.head_share, cut_at=self.cut_at)
+
+
+def read_options(
+    query: Mapping[str, str], variants: tuple[OfferedVariant, ...], *, has_recorded: bool
+) -> PreviewOptions:
+    """`variants` are those of the family, the default first."""
+    params = Params(query)
+    keys = [variant.key for variant in variants]
+    key = params.text("variant", default=keys[0])
+    chosen = find_variant(variants, key)
+    if chosen is None:
+        params.problems.append(f"variant={key[:60]} is not a variant of this family, which has {', '.join(keys)}")
+        chosen = variants[0]
+    own = chosen.variant.policy
+    references = [*([RECORDED] if has_recorded else []), NOTHING, *keys]
+    against = params.choice("against", references, default=references[0])
+    # A slider at its right end asks for everything, also of the next variant, whose `of` is another number.
+    budget = params.integer("budget", default=MOST_TOKENS, least=1, most=MOST_TOKENS)
+    whole = params.integer("of", default=MOST_TOKENS, least=1, most=MOST_TOKENS)
+    cut_at: CutAt = params.choice("cut", ("lines", "characters"), default=own.cut_at)
+    view: DiffView = params.choice("view", ("side", "unified"), default="side")
+    return PreviewOptions(
+        chosen=chosen,
+        budget=budget if budget < whole else None,
+        head_share=params.integer("head", default=own.head_share, most=100),
+        cut_at=cut_at,
+        against="" if against == NOTHING else against,
+        view=view,
+        spaces=params.flag("spaces"),
+        row=params.integer("row", default=0),
+        problems=tuple(params.problems),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from django.urls import reverse
 
 from dashboard.evidence.lint_findings import FindingLine, finding_line
 from dashboard.models import Call, Project, RunFacet
-from dashboard.renderers.preview import ReceiptPreview, render_preview
-from dashboard.renderers.preview_options import PreviewOptions, read_options
+from dashboard.renderers.preview import PreviewOptions, ReceiptPreview, read_options, render_preview
 from dashboard.renderers.preview_source import (
     PASTE_BYTES,
     InvalidEnvelope,

@@ -15,11 +15,10 @@ from django.utils import timezone
 
 from dashboard.calls.panes import JsonPane, args_pane
 from dashboard.comparisons.cells import pack_ids, unpack_ids
-from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
-from dashboard.comparisons.new_comparison import CannotCompare
+from dashboard.comparisons.lifecycle import CannotCompare
 from dashboard.comparisons.pair import ColumnReceipt, render_column
-from dashboard.comparisons.results import load_results
 from dashboard.comparisons.significance import draw_sample
+from dashboard.comparisons.stored_comparison import load_column_rows, load_columns, load_results
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, Comparison, Project, Review, Verdict
 from dashboard.text import json_markup

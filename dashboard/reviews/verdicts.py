@@ -14,7 +14,6 @@ from typing import Any
 from uuid import UUID
 
 from dashboard.comparisons.export import load_column_names
-from dashboard.comparisons.frozen_columns import load_column_rows, load_columns
 from dashboard.comparisons.pair import render_column
 from dashboard.comparisons.significance import (
     CONFIDENCE,
@@ -24,6 +23,7 @@ from dashboard.comparisons.significance import (
     share_interval,
     sign_test,
 )
+from dashboard.comparisons.stored_comparison import load_column_rows, load_columns
 from dashboard.comparisons.tables import format_probability
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Call, Comparison, ComparisonColumn, Review, Verdict

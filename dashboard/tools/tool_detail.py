@@ -37,6 +37,8 @@ from envelopes.variants import variants_for
 ONE_LINE = 72  # characters of an example's JSON
 JSON_SCHEMA = ""  # the name of the form that is no provider's
 ANY_TYPE = "any JSON"
+HALVES = ("/result/", "/error/")
+SORTS = ("success", "error", "large", "empty", "odd")
 
 Schema = dict[str, Any]
 
@@ -88,6 +90,54 @@ class SchemaTable:
     note: str  # Markdown
     fields: tuple[SchemaField, ...]
     is_result: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderedSample:
+    """`is_cut`: the canonical result, or this variant, left text out.
+
+    `shown` of `total` characters of the strings in the result (or the error) are in the receipt.
+    """
+
+    variant: Variant
+    receipt: Receipt
+    tokens: TokenCount
+    is_cut: bool
+    shown: int
+    total: int
+
+    @property
+    def characters(self) -> int:
+        return len(self.receipt.text)
+
+    @property
+    def window(self) -> ReceiptWindow:
+        return receipt_window(self.receipt, Links({}), 0, FIRST_CHARS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldLoss:
+    """A field of which the canonical result has only a part; `unit` is characters or lines."""
+
+    pointer: str
+    shown: int
+    total: int
+    unit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSample:
+    """`half` is `result` or `error`: the one that the sample has."""
+
+    sort: str
+    half: str
+    canonical: bytes
+    losses: tuple[FieldLoss, ...]
+    rendered: tuple[RenderedSample, ...]
+
+    @property
+    def window(self) -> TextChunk:
+        return json_markup.head(json_markup.pretty(self.canonical), FIRST_CHARS, "data-pointer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,58 +309,6 @@ def _nested_type(schema: Schema) -> str:
 
 def _target(schema: Schema) -> str:
     return str(schema["$ref"]).rpartition("/")[2]
-
-
-HALVES = ("/result/", "/error/")
-SORTS = ("success", "error", "large", "empty", "odd")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RenderedSample:
-    """`is_cut`: the canonical result, or this variant, left text out.
-
-    `shown` of `total` characters of the strings in the result (or the error) are in the receipt.
-    """
-
-    variant: Variant
-    receipt: Receipt
-    tokens: TokenCount
-    is_cut: bool
-    shown: int
-    total: int
-
-    @property
-    def characters(self) -> int:
-        return len(self.receipt.text)
-
-    @property
-    def window(self) -> ReceiptWindow:
-        return receipt_window(self.receipt, Links({}), 0, FIRST_CHARS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldLoss:
-    """A field of which the canonical result has only a part; `unit` is characters or lines."""
-
-    pointer: str
-    shown: int
-    total: int
-    unit: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolSample:
-    """`half` is `result` or `error`: the one that the sample has."""
-
-    sort: str
-    half: str
-    canonical: bytes
-    losses: tuple[FieldLoss, ...]
-    rendered: tuple[RenderedSample, ...]
-
-    @property
-    def window(self) -> TextChunk:
-        return json_markup.head(json_markup.pretty(self.canonical), FIRST_CHARS, "data-pointer")
 
 
 @cache

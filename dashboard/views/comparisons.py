@@ -14,8 +14,7 @@ from dashboard.accounts.access import OperatorRequest
 from dashboard.comparisons.call_list import load_calls_page
 from dashboard.comparisons.comparison_detail import load_comparison_page, request_baseline
 from dashboard.comparisons.comparison_list import load_comparison_list
-from dashboard.comparisons.lifecycle import cancel, pin, resume, start_comparison
-from dashboard.comparisons.new_comparison import CannotCompare, load_form
+from dashboard.comparisons.lifecycle import CannotCompare, cancel, load_form, pin, resume, start_comparison
 from dashboard.comparisons.pair import load_pair_page
 from dashboard.models import Comparison
 from dashboard.variants.variant_list import UnusableColumns

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from dashboard.accounts.access import OperatorRequest
 from dashboard.comparisons.export import export_json
-from dashboard.comparisons.new_comparison import CannotCompare
+from dashboard.comparisons.lifecycle import CannotCompare
 from dashboard.models import Comparison, Review
 from dashboard.reviews.review_queue import judge, load_pair, load_queue_page, start_review, undo_verdict
 from dashboard.reviews.verdicts import export_preferences, export_verdicts, load_verdict_page

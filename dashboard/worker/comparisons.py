@@ -18,10 +18,16 @@ from django.db import OperationalError
 from django.db.models import F, Q
 from django.utils import timezone
 
-from dashboard.comparisons.cells import CallRow, pack_rows, unpack_ids
-from dashboard.comparisons.frozen_columns import ChangedVariant, load_column_rows, load_unchanged_columns
+from dashboard.comparisons.cells import MeasuredCall, pack_rows, unpack_ids
 from dashboard.comparisons.measure import measure_calls
-from dashboard.comparisons.results import BATCHES_AT_ONCE, baseline_first, load_results
+from dashboard.comparisons.stored_comparison import (
+    BATCHES_AT_ONCE,
+    ChangedVariant,
+    baseline_first,
+    load_column_rows,
+    load_results,
+    load_unchanged_columns,
+)
 from dashboard.comparisons.summary import Summary, pack_summary, summarise
 from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
@@ -169,7 +175,7 @@ class _Batches:
         self._is_stored_order = order[0] == 0
         self.unanswered = self.unread = 0
 
-    def __iter__(self) -> Iterator[list[CallRow]]:
+    def __iter__(self) -> Iterator[list[MeasuredCall]]:
         batches = self._comparison.batches.order_by("number").values_list("calls", flat=True)
         calls_and_rows = zip(batches.iterator(chunk_size=BATCHES_AT_ONCE), load_results(self._comparison), strict=True)
         for calls, rows in calls_and_rows:

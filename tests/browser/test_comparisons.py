@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.comparisons.lifecycle import start_comparison
-from dashboard.comparisons.new_comparison import Selection
+from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.models import Comparison, Project, Verdict
 from dashboard.reviews.review_queue import start_review
 from tests.dashboard.measured_comparisons import compared

@@ -12,8 +12,7 @@ from rich.table import Table
 from dashboard.accounts.access import DEFAULT_PROJECT
 from dashboard.comparisons.cells import MEASURES
 from dashboard.comparisons.export import export_json, export_summary
-from dashboard.comparisons.lifecycle import start_comparison
-from dashboard.comparisons.new_comparison import CannotCompare, Selection
+from dashboard.comparisons.lifecycle import CannotCompare, Selection, start_comparison
 from dashboard.comparisons.tables import FEW_CALLS
 from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project

@@ -10,11 +10,9 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.comparisons import lifecycle
-from dashboard.comparisons.column_order import ColumnOrder
-from dashboard.comparisons.lifecycle import start_comparison
-from dashboard.comparisons.new_comparison import Selection
-from dashboard.comparisons.params import calls_href
-from dashboard.comparisons.results import count_done, load_results
+from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.params import ColumnOrder, calls_href
+from dashboard.comparisons.stored_comparison import count_done, load_results
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
 from dashboard.worker.comparisons import work_once, work_until_idle

@@ -12,12 +12,10 @@ from django.utils import timezone
 
 from dashboard.comparisons import lifecycle
 from dashboard.comparisons.aggregate import bucket, format_bucket
-from dashboard.comparisons.cells import CallRow, Cell
-from dashboard.comparisons.column_order import ColumnOrder
-from dashboard.comparisons.lifecycle import start_comparison
-from dashboard.comparisons.new_comparison import CannotCompare, Selection
-from dashboard.comparisons.params import ComparisonParams
-from dashboard.comparisons.results import count_done, load_results, load_summary
+from dashboard.comparisons.cells import Cell, MeasuredCall
+from dashboard.comparisons.lifecycle import CannotCompare, Selection, start_comparison
+from dashboard.comparisons.params import ColumnOrder, ComparisonParams
+from dashboard.comparisons.stored_comparison import count_done, load_results, load_summary
 from dashboard.comparisons.summary import summarise
 from dashboard.comparisons.tables import build_grid, build_notes
 from dashboard.evidence.call_evidence import load_evidence
@@ -46,7 +44,7 @@ def calls(project: Project, tmp_path: Path) -> list[Call]:
     return import_commands(project, tmp_path, OUTPUTS)
 
 
-def rows_of(comparison: Comparison) -> list[CallRow]:
+def rows_of(comparison: Comparison) -> list[MeasuredCall]:
     return [row for rows in load_results(comparison) for row in rows]
 
 
@@ -144,7 +142,7 @@ def test_results_of_a_worker_that_lost_its_batch_are_not_kept(
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
     measure = comparison_work.measure_calls
 
-    def overtaken(*args: object, **options: object) -> list[CallRow]:
+    def overtaken(*args: object, **options: object) -> list[MeasuredCall]:
         comparison.batches.filter(number=0).update(owner="somebody else")
         return measure(*args, **options)
 
@@ -256,12 +254,12 @@ def test_a_variant_that_only_one_family_has_leaves_the_others_empty(
 def test_the_grid_holds_like_to_like_and_knows_where_rare_calls_lie() -> None:
     """Of Read, the baseline has a text for a large call that the column has none for."""
 
-    def row(number: int, tool: str, *tokens: int | None) -> CallRow:
+    def row(number: int, tool: str, *tokens: int | None) -> MeasuredCall:
         cells = tuple(
             None if count is None else Cell(count, count, lines=1, is_cut=False, dropped=0, digest=b"")
             for count in tokens
         )
-        return CallRow(number.to_bytes(16, "big"), tool, "file", b"", cells)
+        return MeasuredCall(number.to_bytes(16, "big"), tool, "file", b"", cells)
 
     batches = [[row(1, "Read", 10, 20), row(2, "Read", 1_000, None)], [row(3, "Edit", 5, 5), row(4, "Write", None, 9)]]
     summary = summarise(batches, columns=2, calls=4, seed=0)

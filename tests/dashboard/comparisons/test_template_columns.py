@@ -11,9 +11,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from dashboard.checks.drift import check_all
-from dashboard.comparisons.lifecycle import start_comparison
-from dashboard.comparisons.new_comparison import Selection
-from dashboard.comparisons.results import load_results
+from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.stored_comparison import load_results
 from dashboard.models import Call, Project, TemplateVariant
 from dashboard.variants.templates import save_version
 from dashboard.variants.variant_list import UnusableColumns
