@@ -1,7 +1,8 @@
-"""Everything that the Call page shows, as frozen data: one call's payloads and nothing of its neighbours."""
+"""The Call page: one call's payloads and facts, and nothing of its neighbours but links."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -10,18 +11,18 @@ from django.http import QueryDict
 
 from dashboard.artifacts.summaries import ArtifactSummary, artifact_summaries
 from dashboard.calls.call_variants import VariantKey, VariantPane, load_variant_keys, load_variant_pane
-from dashboard.calls.cut_bar import CutBar, cut_bars
-from dashboard.calls.navigation import CallNavigation, load_navigation
-from dashboard.calls.panes import (
+from dashboard.calls.cut_bar import CutBar, build_cut_bars
+from dashboard.calls.half_panes import (
     JsonPane,
     ReceiptPane,
-    args_pane,
-    canonical_pane,
-    receipt_pane,
-    recorded_pane,
+    build_args_pane,
+    build_canonical_pane,
+    build_receipt_pane,
+    build_recorded_pane,
 )
-from dashboard.calls.stages import Rail, rail
-from dashboard.evidence.call_evidence import CallEvidence, load_evidence
+from dashboard.calls.navigation import CallNavigation, load_navigation
+from dashboard.calls.stages import CallStages, build_stages
+from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, lint_pane, lint_reach
 from dashboard.ingest.run_stats import halves_disagree
@@ -30,30 +31,28 @@ from dashboard.text.escaping import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
 from envelopes.text.untrusted_json import parse_json
 
-EVENTS_SHOWN = 200
-WAITING_FROM_MS = 1_000  # below that the difference of two clocks is writing the log, not a person
+MAX_EVENTS = 200
+LEAST_WAIT_MS = 1_000  # a smaller difference of two clocks is the time of writing the log, not a person's
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The second badge: what the tool itself said about its work."""
-
+class CallBadge:
     text: str
     tone: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timing:
-    """`work` is the tool's own measure, `waiting` a person's time, `between` what nobody has split."""
+class CallTiming:
+    """`work_ms` is the tool's own measure, `wait_ms` a person's time, `total_ms` a time that nobody has split."""
 
     started_at: datetime | None
     work_ms: int | None
-    waiting_ms: int | None
-    between_ms: int | None
+    wait_ms: int | None
+    total_ms: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class CallFailure:
     kind: str
     message: str
     hint: str
@@ -61,7 +60,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
+class EvidenceOption:
     """One of several observations of a surface, or one of several receipts in time."""
 
     key: UUID
@@ -72,7 +71,7 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class CallAttempt:
     key: UUID
     number: int
     status: str
@@ -81,110 +80,114 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class CallPage:
+    """`left` is the canonical or the recorded result. `disagreeing` are surfaces that sources reported differently."""
+
     call: Call
     run: Run
     navigation: CallNavigation
-    verdicts: tuple[Verdict, ...]
-    timing: Timing
+    badges: tuple[CallBadge, ...]
+    timing: CallTiming
     source: str
-    failure: Failure | None
+    failure: CallFailure | None
     flag_note: str
     args: JsonPane
     left: JsonPane
     has_recorded: bool
     receipt: ReceiptPane | None
     receipt_fidelity: Fidelity
-    rail: Rail
+    stages: CallStages
     variant: VariantPane | None
     variants: tuple[VariantKey, ...]
     drifted: tuple[FingerprintedReceipt, ...]
     lint: LintPane | None
     cuts: tuple[CutBar, ...]
     superseded: RecordedReceipt | None
-    receipts: tuple[Option, ...]
-    others: dict[str, tuple[Option, ...]]
-    attempts: tuple[Attempt, ...]
+    receipts: tuple[EvidenceOption, ...]
+    disagreeing: dict[str, tuple[EvidenceOption, ...]]
+    attempts: tuple[CallAttempt, ...]
     artifacts: tuple[ArtifactSummary, ...]
     child: Run | None
     events: tuple[Event, ...]
     has_more_events: bool
 
 
-def call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
+def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     reach = lint_reach(query)
-    surfaces = load_evidence(call, query, first=reach)
+    evidence = load_evidence(call, query, first=reach)
     artifacts = artifact_summaries(call)
-    missing = {artifact.artifact.path for artifact in artifacts if artifact.is_lost}
-    receipt = receipt_pane(surfaces, spaces="spaces" in query)
+    events = tuple(Event.objects.filter(call=call.pk).defer("payload").order_by("line", "id")[: MAX_EVENTS + 1])
+    receipt = build_receipt_pane(evidence, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else receipt_fidelity("absent")
-    shows_recorded = query.get("left") == "recorded" and surfaces.result is not None
-    way = rail(surfaces, query)
-    variant = load_variant_pane(project, surfaces, query)
-    events = tuple(Event.objects.filter(call=call.pk).defer("payload").order_by("line", "id")[: EVENTS_SHOWN + 1])
+    stages = build_stages(evidence, query)
+    variant = load_variant_pane(project, evidence, query)
+    lint = None
+    if stages.shows_receipt and variant is None:
+        missing = {summary.artifact.path for summary in artifacts if summary.is_lost}
+        lint = lint_pane(evidence, missing, reach)
+    shows_recorded = query.get("left") == "recorded" and evidence.result is not None
+    is_superseded = evidence.receipt is not None and evidence.receipt.superseded_line is not None
     return CallPage(
         call=call,
         run=call.run,
         navigation=load_navigation(project, call, query),
-        verdicts=tuple(_verdicts(call)),
-        timing=_timing(call),
+        badges=tuple(_badges(call)),
+        timing=_build_timing(call),
         source=call.source.name if call.source else "",
-        failure=_failure(surfaces),
+        failure=_parse_failure(evidence),
         flag_note=_flag_note(call),
-        args=args_pane(surfaces),
-        left=recorded_pane(surfaces) if shows_recorded else canonical_pane(surfaces),
-        has_recorded=surfaces.result is not None,
+        args=build_args_pane(evidence),
+        left=build_recorded_pane(evidence) if shows_recorded else build_canonical_pane(evidence),
+        has_recorded=evidence.result is not None,
         receipt=receipt,
         receipt_fidelity=fidelity,
-        rail=way,
+        stages=stages,
         variant=variant,
-        variants=load_variant_keys(project, surfaces, query),
+        variants=load_variant_keys(project, evidence, query),
         drifted=load_drifted(call),
-        lint=lint_pane(surfaces, missing, reach) if way.shows_receipt and variant is None else None,
-        cuts=cut_bars(surfaces.halves, artifacts, got=fidelity.got),
-        superseded=_superseded(surfaces),
-        receipts=_receipt_options(surfaces),
-        others=_others(surfaces),
-        attempts=_attempts(call),
+        lint=lint,
+        cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got),
+        superseded=evidence.receipt if is_superseded else None,
+        receipts=_receipt_options(evidence),
+        disagreeing=_disagreeing_surfaces(evidence),
+        attempts=_load_attempts(call),
         artifacts=artifacts,
         child=project.runs.filter(pk=call.child_run).first() if call.child_run else None,
-        events=events[:EVENTS_SHOWN],
-        has_more_events=len(events) > EVENTS_SHOWN,
+        events=events[:MAX_EVENTS],
+        has_more_events=len(events) > MAX_EVENTS,
     )
 
 
-def _verdicts(call: Call) -> list[Verdict]:
-    verdicts = []
+def _badges(call: Call) -> Iterator[CallBadge]:
     if call.exit_status is not None:
-        verdicts.append(Verdict(text=f"exit {call.exit_status}", tone="bad" if call.exit_status else "good"))
+        yield CallBadge(text=f"exit {call.exit_status}", tone="bad" if call.exit_status else "good")
     if call.is_waiting:
-        verdicts.append(Verdict(text="waited for a person", tone="wait"))
+        yield CallBadge(text="waited for a person", tone="wait")
     if call.is_cut:
-        verdicts.append(Verdict(text="cut before the model", tone="warn"))
+        yield CallBadge(text="cut before the model", tone="warn")
     if halves_disagree(call):
-        verdicts.append(Verdict(text="halves disagree", tone="warn"))
+        yield CallBadge(text="error flag wrong", tone="warn")
     if call.is_disagreeing:
-        verdicts.append(Verdict(text="sources disagree", tone="warn"))
-    return verdicts
+        yield CallBadge(text="logs disagree", tone="warn")
 
 
-def _timing(call: Call) -> Timing:
-    waiting = call.wait_ms
-    split = call.tool_ms is not None or call.is_waiting
-    return Timing(
+def _build_timing(call: Call) -> CallTiming:
+    wait = call.wait_ms
+    is_split = call.tool_ms is not None or call.is_waiting
+    return CallTiming(
         started_at=call.started_at,
         work_ms=call.tool_ms,
-        waiting_ms=waiting if waiting and waiting >= WAITING_FROM_MS else None,
-        between_ms=None if split else call.duration_ms,
+        wait_ms=wait if wait and wait >= LEAST_WAIT_MS else None,
+        total_ms=None if is_split else call.duration_ms,
     )
 
 
-def _failure(surfaces: CallEvidence) -> Failure | None:
-    """Of the envelope as it is stored, which need not be one of today's."""
-    canonical = parse_json(surfaces.canonical) if b'"error"' in surfaces.canonical else None
+def _parse_failure(evidence: CallEvidence) -> CallFailure | None:
+    """The error of the stored envelope, which may be of an older mapping."""
+    canonical = parse_json(evidence.canonical) if b'"error"' in evidence.canonical else None
     error = canonical.get("error") if isinstance(canonical, dict) else None
     if not isinstance(error, dict):
         return None
-    return Failure(
+    return CallFailure(
         kind=printable(str(error["kind"])),
         message=str(error["message"]),
         hint=str(error.get("recovery_hint") or ""),
@@ -193,52 +196,52 @@ def _failure(surfaces: CallEvidence) -> Failure | None:
 
 
 def _flag_note(call: Call) -> str:
-    """Said only where the source's own flag and the envelope's status differ."""
+    """A sentence where the log's own flag and the envelope's status differ."""
     has_error = call.status == Call.Status.ERROR
     if call.source_error is None or call.status == Call.Status.UNKNOWN or call.source_error == has_error:
         return ""
-    if call.source_error:
-        return "The source flags this call as an error. The tool itself ran and said so, so the envelope is a success."
-    return "The source flags this call as no error, yet what it recorded is one."
+    if not call.source_error:
+        return "The log marks this call as no error, but the recorded result is an error."
+    if call.exit_status:
+        return f"Exit code {call.exit_status}: the agent was told that this failed."
+    return "The log marks this call as an error, but the recorded result is a success."
 
 
-def _superseded(surfaces: CallEvidence) -> RecordedReceipt | None:
-    shown = surfaces.receipt
-    return shown if shown is not None and shown.superseded_line is not None else None
-
-
-def _receipt_options(surfaces: CallEvidence) -> tuple[Option, ...]:
+def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
     """All receipts that the model got in turn; empty when there was only one."""
-    if len(surfaces.receipts) < 2:
+    if len(evidence.receipts) < 2:
         return ()
-    current = surfaces.chosen.get("receipt")
+    current = evidence.chosen.get("receipt")
     return tuple(
-        Option(
-            key=one.observation_id,
-            label=f"Receipt {one.seq}",
-            detail=one.superseded_reason if one.superseded_line is not None else "stands",
-            at=one.at,
-            is_current=current is not None and current.pk == one.observation_id,
+        EvidenceOption(
+            key=receipt.observation_id,
+            label=f"Receipt {receipt.seq}",
+            detail=receipt.superseded_reason if receipt.superseded_line is not None else "stands",
+            at=receipt.at,
+            is_current=current is not None and current.pk == receipt.observation_id,
         )
-        for one in surfaces.receipts
-        if one.observation_id is not None
+        for receipt in evidence.receipts
+        if receipt.observation_id is not None
     )
 
 
-def _others(surfaces: CallEvidence) -> dict[str, tuple[Option, ...]]:
-    """Surfaces of which sources said different things; receipts that followed each other are no such thing."""
-    in_turn = {one.observation_id for one in surfaces.receipts if one.seq > 1}
-    found = {}
-    for surface in ("args", "result", "receipt"):
-        spoken = [one for one in surfaces.of_surface(surface) if one.pk not in in_turn]
-        if len(spoken) > 1:
-            found[surface] = tuple(_option(one, surfaces.chosen.get(surface)) for one in spoken)
-    return found
+def _disagreeing_surfaces(evidence: CallEvidence) -> dict[str, tuple[EvidenceOption, ...]]:
+    """Receipts that followed each other in time do not disagree."""
+    later_receipts = {receipt.observation_id for receipt in evidence.receipts if receipt.seq > 1}
+    options: dict[str, list[Observation]] = {surface: [] for surface in SURFACES}
+    for observation in evidence.observations:
+        if observation.surface in options and observation.pk not in later_receipts:
+            options[observation.surface].append(observation)
+    return {
+        surface: tuple(_observation_option(observation, evidence.chosen.get(surface)) for observation in observations)
+        for surface, observations in options.items()
+        if len(observations) > 1
+    }
 
 
-def _option(observation: Observation, current: Observation | None) -> Option:
-    source = observation.source.name if observation.source else "a source that is gone"
-    return Option(
+def _observation_option(observation: Observation, current: Observation | None) -> EvidenceOption:
+    source = observation.source.name if observation.source else "a deleted source"
+    return EvidenceOption(
         key=observation.pk,
         label=f"{source}:{observation.line}",
         detail=f"{observation.fidelity}, selected" if observation.selected else observation.fidelity,
@@ -247,13 +250,13 @@ def _option(observation: Observation, current: Observation | None) -> Option:
     )
 
 
-def _attempts(call: Call) -> tuple[Attempt, ...]:
-    """Calls that are tries of one step; empty when there was only one try."""
+def _load_attempts(call: Call) -> tuple[CallAttempt, ...]:
+    """The tries of the call's step; empty when there was only one."""
     if not call.step:
         return ()
     same_step = call.run.own_calls.filter(step=call.step, tool=call.tool).order_by("attempt", "line")
     attempts = tuple(
-        Attempt(key=pk, number=number, status=status, is_current=pk == call.pk)
+        CallAttempt(key=pk, number=number, status=status, is_current=pk == call.pk)
         for pk, number, status in same_step.values_list("pk", "attempt", "status")
     )
     return attempts if any(attempt.number > 1 for attempt in attempts) else ()

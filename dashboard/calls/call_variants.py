@@ -15,13 +15,13 @@ from urllib.parse import quote, urlencode
 from django.http import QueryDict
 from django.urls import reverse
 
-from dashboard.calls.panes import Size
+from dashboard.calls.half_panes import TextSize
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence, utf8_length
 from dashboard.evidence.lint_findings import FINDINGS_SHOWN, FindingLine, finding_line
 from dashboard.models import Call, Project
 from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import Difference, compute_difference
-from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from dashboard.variants.render_call import (
     CannotRender,
@@ -64,8 +64,8 @@ class VariantText:
     """
 
     variant: Variant
-    window: ReceiptWindow
-    size: Size
+    window: ReceiptChunk
+    size: TextSize
     change: int | None
     linked: int
     characters: int
@@ -135,13 +135,13 @@ def requested_variant(query: Mapping[str, str]) -> str:
     return right.removeprefix(RIGHT) if right.startswith(RIGHT) else ""
 
 
-def load_variant_keys(project: Project, surfaces: CallEvidence, query: QueryDict) -> tuple[VariantKey, ...]:
+def load_variant_keys(project: Project, evidence: CallEvidence, query: QueryDict) -> tuple[VariantKey, ...]:
     """Empty for a call of a family that is not installed."""
     try:
-        owner = load_family(surfaces)
+        owner = load_family(evidence)
     except CannotRender:
         return ()
-    return _variant_keys(surfaces.call, query, offered_keys(project, owner))
+    return _variant_keys(evidence.call, query, offered_keys(project, owner))
 
 
 def _variant_keys(call: Call, query: QueryDict, keys: list[str]) -> tuple[VariantKey, ...]:
@@ -166,22 +166,22 @@ def _preview_address(call: Call, owner: Family, key: str) -> str:
     return f"{reverse('renderer-detail', args=[owner.name])}?{urlencode({'call': str(call.pk), 'variant': key})}"
 
 
-def load_variant_pane(project: Project, surfaces: CallEvidence, query: QueryDict) -> VariantPane | None:
+def load_variant_pane(project: Project, evidence: CallEvidence, query: QueryDict) -> VariantPane | None:
     """None where the address names no variant."""
     key = requested_variant(query)
     if not key:
         return None
     text, failure, preview, hotkey = None, "", "", ""
     try:
-        owner, canonical = load_canonical(surfaces)
-        preview = _preview_address(surfaces.call, owner, key)
+        owner, canonical = load_canonical(evidence)
+        preview = _preview_address(evidence.call, owner, key)
         offers = offered_variants(project, owner, also=[key])
         hotkey = _hotkey(offered_keys(project, owner), key)
         chosen = find_variant(offers, key)
         if chosen is None:
             known = ", ".join(offer.key for offer in offers)
             raise RenderFailed(f"The {owner.name} family of this call has no variant {key[:60]}. It has {known}.")
-        text = _render_text(surfaces, owner, canonical, chosen.variant, spaces="spaces" in query)
+        text = _render_text(evidence, owner, canonical, chosen.variant, spaces="spaces" in query)
     except RenderFailed as error:
         failure = str(error)
     except CannotRender as error:
@@ -192,18 +192,18 @@ def load_variant_pane(project: Project, surfaces: CallEvidence, query: QueryDict
 
 
 def _render_text(
-    surfaces: CallEvidence, owner: Family, canonical: CanonicalResult, variant: Variant, *, spaces: bool
+    evidence: CallEvidence, owner: Family, canonical: CanonicalResult, variant: Variant, *, spaces: bool
 ) -> VariantText:
     """Raises RenderFailed."""
     receipt = write_receipt(canonical, owner, variant, variant.policy)
     text = receipt.text
-    tokens = surfaces.tokens(text)
-    findings = lint(LintInput(canonical=canonical, receipt=receipt, cuts=load_cuts(surfaces)), owner.lint)
+    tokens = evidence.tokens(text)
+    findings = lint(LintInput(canonical=canonical, receipt=receipt, cuts=load_cuts(evidence)), owner.lint)
     return VariantText(
         variant=variant,
-        window=receipt_window(receipt, Links({}), 0, FIRST_CHARS, spaces=spaces),
-        size=Size(bytes=utf8_length(text), lines=text.count("\n") + 1 if text else 0, tokens=tokens),
-        change=tokens.count - surfaces.receipt_tokens.count if surfaces.halves.receipt else None,
+        window=receipt_chunk(receipt, FieldLinks({}), 0, FIRST_CHARS, spaces=spaces),
+        size=TextSize(bytes=utf8_length(text), lines=text.count("\n") + 1 if text else 0, tokens=tokens),
+        change=tokens.count - evidence.receipt_tokens.count if evidence.halves.receipt else None,
         linked=sum(len(segment.text) for segment in receipt.segments if segment.source is not None),
         characters=len(text),
         is_cut=is_cut(receipt),
@@ -218,9 +218,9 @@ def load_variant_strip(project: Project, call: Call, query: QueryDict) -> Varian
 
     The page loads the strip when it scrolls into view: it costs more than the rest of a first screen.
     """
-    surfaces = load_evidence(call, {}, first=NO_LINKS)
+    evidence = load_evidence(call, {}, first=NO_LINKS)
     try:
-        owner, canonical = load_canonical(surfaces)
+        owner, canonical = load_canonical(evidence)
     except CannotRender as error:
         reason = f"There is no envelope to write about. {error}"
         return VariantStrip(family=call.family, recorded=None, cells=(), reason=reason)
@@ -236,8 +236,8 @@ def load_variant_strip(project: Project, call: Call, query: QueryDict) -> Varian
             failures.append(str(error))
     counts = count_all([receipt.text if receipt else "" for receipt in receipts], model=call.run.model)
     keys = _variant_keys(call, query, [offer.key for offer in offers])
-    recorded = surfaces.receipt_tokens if surfaces.halves.receipt else None
-    cuts = load_cuts(surfaces)
+    recorded = evidence.receipt_tokens if evidence.halves.receipt else None
+    cuts = load_cuts(evidence)
     cells = []
     for offer, key, receipt, tokens, failure in zip(offers, keys, receipts, counts, failures, strict=True):
         address = _preview_address(call, owner, key.key)
@@ -253,7 +253,7 @@ def load_variant_strip(project: Project, call: Call, query: QueryDict) -> Varian
                 change=None if recorded is None else tokens.count - recorded.count,
                 is_cut=is_cut(receipt),
                 findings=len(lint(LintInput(canonical=canonical, receipt=receipt, cuts=cuts), owner.lint)),
-                difference=None if recorded is None else compute_difference(surfaces.receipt_text, receipt.text),
+                difference=None if recorded is None else compute_difference(evidence.receipt_text, receipt.text),
             )
         )
     return VariantStrip(family=owner.name, recorded=recorded, cells=tuple(cells), sent=tuple(load_fingerprinted(call)))

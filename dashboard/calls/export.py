@@ -1,107 +1,116 @@
-"""A call, or its receipt alone, to be pasted elsewhere: as text, as JSON, as Markdown.
+"""A call, its receipt alone, or one of its stages, to be pasted elsewhere: as text, JSON or Markdown.
 
-The receipt's text is exact: nothing is added, trimmed or re-wrapped. Only a lone surrogate, which no
-encoding of text can carry, is written as \\udxxx. The JSON forms hold the recorded bytes themselves.
+The receipt's text is exact: nothing is added, trimmed or re-wrapped. Only a lone surrogate, which no encoding of text
+can carry, is written as \\udxxx. The JSON forms contain the recorded bytes themselves.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from dashboard.calls import stages as call_rail
-from dashboard.calls.panes import half_text
+from dashboard.calls.half_panes import half_text
+from dashboard.calls.stages import COMPACTED, WIRE, encode_receipt
 from dashboard.evidence.call_evidence import CallEvidence
+from envelopes.pipeline.compaction import compact, recap
 from envelopes.text.untrusted_json import visible
+from envelopes.transports import TRANSPORTS, UnsupportedPart
 
-Form = tuple[str, Callable[[CallEvidence], str | None]]  # content type, text
+CONTENT_TYPES = {"text": "text/plain", "json": "application/json", "markdown": "text/markdown"}
 
 _FENCE = re.compile(r"^[ \t]*(`{3,})", re.MULTILINE)
 
 
-def copied(surfaces: CallEvidence, form: str, *, only_receipt: bool) -> tuple[str, str] | None:
-    """Content type and text; None for a form that does not exist, for every call or for this one."""
-    found = (RECEIPT_FORMS if only_receipt else CALL_FORMS).get(form)
-    text = found[1](surfaces) if found else None
-    return None if found is None or text is None else (found[0], visible(text))
+def export_receipt(evidence: CallEvidence, form: str) -> tuple[str, str] | None:
+    """Content type and text; None for an unknown form."""
+    match form:
+        case "text":
+            text = half_text(evidence, "receipt")
+        case "json":
+            text = (evidence.content or b"null").decode()
+        case "markdown":
+            text = _fenced(half_text(evidence, "receipt"), "text")
+        case _:
+            return None
+    return CONTENT_TYPES[form], visible(text)
 
 
-def _receipt_text(surfaces: CallEvidence) -> str:
-    return half_text(surfaces, "receipt")
+def export_call(evidence: CallEvidence, form: str) -> tuple[str, str] | None:
+    """Content type and text; None for an unknown form, and for one that this call does not have."""
+    match form:
+        case "text":
+            text: str | None = _call_text(evidence)
+        case "json":
+            text = _call_json(evidence)
+        case "markdown":
+            text = _call_markdown(evidence)
+        case "compacted":
+            text = recap(compact(evidence.envelope, 0).canonical).text
+        case _:
+            text = _body_text(evidence, form)
+    if text is None:
+        return None
+    content_type = CONTENT_TYPES.get(form, CONTENT_TYPES["text" if form == COMPACTED else "json"])
+    return content_type, visible(text)
 
 
-def _receipt_json(surfaces: CallEvidence) -> str:
-    return (surfaces.content or b"null").decode()
+def _body_text(evidence: CallEvidence, form: str) -> str | None:
+    transport = next((transport for transport in TRANSPORTS if form == WIRE + transport.name), None)
+    try:
+        body = encode_receipt(transport, evidence) if transport else None
+    except UnsupportedPart:
+        return None
+    return None if body is None else body.decode()
 
 
-def _receipt_markdown(surfaces: CallEvidence) -> str:
-    return _fenced(half_text(surfaces, "receipt"), "text")
-
-
-def _call_text(surfaces: CallEvidence) -> str:
-    blocks = [_title(surfaces)]
-    for title, text in _blocks(surfaces):
-        blocks.append(f"--- {title} ---\n{text}")
+def _call_text(evidence: CallEvidence) -> str:
+    blocks = [_title(evidence), *(f"--- {title} ---\n{text}" for title, text, _ in _blocks(evidence))]
     return "\n\n".join(blocks) + "\n"
 
 
-def _call_markdown(surfaces: CallEvidence) -> str:
-    languages = ("json", "json", "text")
-    blocks = [f"# {_title(surfaces)}"]
-    for (title, text), language in zip(_blocks(surfaces), languages, strict=True):
-        blocks.append(f"## {title}\n\n{_fenced(text, language)}")
-    return "\n\n".join(blocks) + "\n"
+def _call_markdown(evidence: CallEvidence) -> str:
+    blocks = [f"## {title}\n\n{_fenced(text, language)}" for title, text, language in _blocks(evidence)]
+    return "\n\n".join([f"# {_title(evidence)}", *blocks]) + "\n"
 
 
-def _call_json(surfaces: CallEvidence) -> str:
+def _call_json(evidence: CallEvidence) -> str:
     """Recorded values are spliced in as their own bytes, so that 1.00 stays 1.00."""
-    call = surfaces.call
+    call = evidence.call
     recorded = {
-        "args": surfaces.args,
-        "canonical": surfaces.canonical if surfaces.is_answered else b"null",
-        "recorded": surfaces.result or b"null",
-        "receipt": surfaces.content or b"null",
+        "args": evidence.args,
+        "canonical": evidence.canonical if evidence.is_answered else b"null",
+        "recorded": evidence.result or b"null",
+        "receipt": evidence.content or b"null",
     }
     members = [f'"call":{_quoted(call.external_id)}', f'"tool":{_quoted(call.tool)}']
     members += [f'"{name}":{raw.decode()}' for name, raw in recorded.items()]
     return "{" + ",".join(members) + "}\n"
 
 
-def _title(surfaces: CallEvidence) -> str:
-    call = surfaces.call
+def _title(evidence: CallEvidence) -> str:
+    call = evidence.call
     return " · ".join(part for part in (call.tool, call.status, call.summary, call.external_id) if part)
 
 
-def _blocks(surfaces: CallEvidence) -> list[tuple[str, str]]:
-    receipt = half_text(surfaces, "receipt") if surfaces.halves.receipt else "(no receipt was recorded)"
+def _blocks(evidence: CallEvidence) -> list[tuple[str, str, str]]:
+    """Title, text and Markdown language of each part of the call."""
+    result = half_text(evidence, "canonical") if evidence.is_answered else "(no result was recorded)"
+    receipt = half_text(evidence, "receipt") if evidence.halves.receipt else "(no receipt was recorded)"
     return [
-        ("arguments", half_text(surfaces, "args")),
-        ("canonical result", half_text(surfaces, "canonical") if surfaces.is_answered else "(no result was recorded)"),
-        ("receipt", receipt),
+        ("arguments", half_text(evidence, "args"), "json"),
+        ("canonical result", result, "json"),
+        ("receipt", receipt, "text"),
     ]
 
 
 def _fenced(text: str, language: str) -> str:
     """A fence longer than any in the text, so that nothing in it can close the block."""
-    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
+    longest = max((len(fence) for fence in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     newline = "" if text.endswith("\n") else "\n"
     return f"{fence}{language}\n{text}{newline}{fence}"
 
 
 def _quoted(text: str) -> str:
-    escaped = "".join(f"\\u{ord(one):04x}" if one < " " or one in '"\\' else one for one in text)
+    """A JSON string; `json.dumps` would escape what is not ASCII."""
+    escaped = "".join(f"\\u{ord(char):04x}" if char < " " or char in '"\\' else char for char in text)
     return f'"{escaped}"'
-
-
-RECEIPT_FORMS: dict[str, Form] = {
-    "text": ("text/plain", _receipt_text),
-    "json": ("application/json", _receipt_json),
-    "markdown": ("text/markdown", _receipt_markdown),
-}
-CALL_FORMS: dict[str, Form] = {
-    "text": ("text/plain", _call_text),
-    "json": ("application/json", _call_json),
-    "markdown": ("text/markdown", _call_markdown),
-    **call_rail.FORMS,
-}

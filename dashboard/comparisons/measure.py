@@ -9,7 +9,7 @@ import msgspec
 from dashboard.comparisons.cells import MOST_FIELD_NAMES, Cell, MeasuredCall, digest
 from dashboard.evidence.call_evidence import CallInput
 from dashboard.evidence.lint_findings import lint_recorded_receipt
-from dashboard.text.receipt_markup import Links
+from dashboard.text.receipt_markup import FieldLinks
 from dashboard.variants.fingerprints import text_bytes
 from dashboard.variants.render_call import describe_failure
 from dashboard.variants.variant_list import VariantColumn
@@ -85,12 +85,12 @@ def _measure_rendered(call: CallInput, variant: Variant, fields: dict[str, str],
 
 
 def _measure_recorded(call: CallInput, fields: dict[str, str]) -> MeasuredText | None:
-    halves = call.surfaces.halves if call.surfaces else None
+    halves = call.evidence.halves if call.evidence else None
     if halves is None or halves.receipt is None:
         return None
-    links = Links(halves.reading.links, halves.reading.slices)
+    links = FieldLinks(halves.reading.links, halves.reading.slices)
     findings, _ = lint_recorded_receipt(halves, call.missing)
-    dropped = dropped_fields(fields, halves.receipt, links.of)
+    dropped = dropped_fields(fields, halves.receipt, links.resolve)
     is_cut = any(not output.cut.is_whole for output in halves.outputs)
     return _measure(halves.receipt, dropped, tuple(finding.rule for finding in findings), is_cut=is_cut)
 

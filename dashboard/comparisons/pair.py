@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dashboard.calls.panes import JsonPane, args_pane
+from dashboard.calls.half_panes import JsonPane, build_args_pane
 from dashboard.comparisons.call_list import ListNeighbours, find_neighbours
 from dashboard.comparisons.cells import Cell, digest
 from dashboard.comparisons.params import ColumnOrder
@@ -22,7 +22,7 @@ from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, DiffView, build_diff_page
 from dashboard.text.params import Params
-from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.variants.fingerprints import text_bytes
 from dashboard.variants.render_call import describe_failure, family_name
 from dashboard.variants.variant_list import VariantColumn
@@ -37,15 +37,15 @@ class ColumnReceipt:
 
     name: str
     receipt: Receipt | None
-    links: Links
+    links: FieldLinks
     cell: Cell | None
     problem: str
     call: Call
     role: str = ""
 
     @property
-    def window(self) -> ReceiptWindow | None:
-        return None if self.receipt is None else receipt_window(self.receipt, self.links, 0, FIRST_CHARS)
+    def window(self) -> ReceiptChunk | None:
+        return None if self.receipt is None else receipt_chunk(self.receipt, self.links, 0, FIRST_CHARS)
 
     @property
     def text(self) -> str:
@@ -87,9 +87,9 @@ def load_pair_page(comparison: Comparison, call: Call, query: Mapping[str, str])
     ordinal = params.integer("column", default=1, least=1, most=len(columns) - 1)
     view: DiffView = params.choice("view", ("side", "unified"), default="side")
     spaces = params.flag("spaces")
-    surfaces = load_evidence(call, {})
-    baseline = render_column(surfaces, columns[0], row.cells[0], role="baseline")
-    column = render_column(surfaces, columns[ordinal], row.cells[ordinal])
+    evidence = load_evidence(call, {})
+    baseline = render_column(evidence, columns[0], row.cells[0], role="baseline")
+    column = render_column(evidence, columns[ordinal], row.cells[ordinal])
     page = None
     if baseline.receipt is not None and column.receipt is not None:
         lines = compute_difference(baseline.text, column.text)
@@ -97,11 +97,11 @@ def load_pair_page(comparison: Comparison, call: Call, query: Mapping[str, str])
     return PairPage(
         comparison=comparison,
         call=call,
-        canonical=json_markup.head(json_markup.pretty(surfaces.canonical), FIRST_CHARS, "data-pointer"),
-        is_canonical_changed=digest(surfaces.canonical) != row.canonical,
+        canonical=json_markup.first_chunk(json_markup.indent_json(evidence.canonical), FIRST_CHARS, "data-pointer"),
+        is_canonical_changed=digest(evidence.canonical) != row.canonical,
         baseline=baseline,
         column=column,
-        args=args_pane(surfaces),
+        args=build_args_pane(evidence),
         arguments=argument_labels([call.pk]).get(call.pk, ""),
         others=tuple((column.ordinal, column.name) for column in columns[1:]),
         ordinal=ordinal,
@@ -122,29 +122,29 @@ def _format_change(pair: tuple[Cell, Cell] | None) -> str:
     return f"{after - before:+,} tokens{share}"
 
 
-def render_column(surfaces: CallEvidence, column: VariantColumn, cell: Cell | None, *, role: str = "") -> ColumnReceipt:
+def render_column(evidence: CallEvidence, column: VariantColumn, cell: Cell | None, *, role: str = "") -> ColumnReceipt:
     """Renders the call under the column's variant; the recorded column has the receipt of the source, with links."""
-    links = Links({})
+    links = FieldLinks({})
     problem = ""
     receipt = None
     if column.is_recorded:
-        reading = surfaces.halves.reading
-        links = Links(reading.links, reading.slices)
-        receipt = surfaces.halves.receipt
+        reading = evidence.halves.reading
+        links = FieldLinks(reading.links, reading.slices)
+        receipt = evidence.halves.receipt
         problem = "" if receipt else "No receipt was recorded."
     else:
-        receipt, problem = _render_variant(surfaces, column)
+        receipt, problem = _render_variant(evidence, column)
     return ColumnReceipt(
-        name=column.name, receipt=receipt, links=links, cell=cell, problem=problem, call=surfaces.call, role=role
+        name=column.name, receipt=receipt, links=links, cell=cell, problem=problem, call=evidence.call, role=role
     )
 
 
-def _render_variant(surfaces: CallEvidence, column: VariantColumn) -> tuple[Receipt | None, str]:
-    owner = family_name(surfaces)
+def _render_variant(evidence: CallEvidence, column: VariantColumn) -> tuple[Receipt | None, str]:
+    owner = family_name(evidence)
     variant = column.variants.get(owner)
     if variant is None:
         return None, f"The {owner} family has no variant {column.name}."
     try:
-        return render(surfaces.envelope, family(owner), variant.policy, variant=variant), ""
+        return render(evidence.envelope, family(owner), variant.policy, variant=variant), ""
     except Exception as error:  # variants come from anybody: the page shows why one failed
         return None, describe_failure(error)

@@ -1,9 +1,9 @@
-"""The stored evidence of a call: its observations, the selected ones, and both halves read from them.
+"""One call's evidence: its observations, the ones in view, and both halves read from those.
 
-Several sources may speak of one surface, and an earlier receipt may have been replaced. The query string names
-observations (`?args= ?result= ?receipt=`); without it the selected ones are used, and of receipts the latest valid.
-`load_call_inputs` loads many calls for a comparison: envelopes are bounded in size, evidence may be a hundred times
-as large, so it is loaded for a few calls at a time.
+Several sources may report the same surface, and an earlier receipt may have been replaced. The query string chooses
+observations by id (`?args= ?result= ?receipt=`); without it the selected ones are in view, and of receipts the one
+that stands. `load_call_inputs` loads many calls for a comparison: envelopes are bounded in size, evidence may be a
+hundred times as large, so it is loaded for a few calls at a time.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ SURFACES = ("args", "result", "receipt")
 
 @dataclass(frozen=True)
 class CallEvidence:
-    """`chosen` holds the observation of each surface that is looked at.
+    """`chosen` has the observation of each surface that is in view.
 
-    `first` characters of the receipt are all that is shown with sources, None: the whole of it is.
+    `stored` are all projections of the call by id, None where they are still to be loaded. `first` is the number of
+    characters of the receipt that are aligned with their sources, None for all.
     """
 
     call: Call
     observations: tuple[Observation, ...]
     receipts: tuple[RecordedReceipt, ...]
     chosen: Mapping[str, Observation]
-    stored: tuple[CanonicalProjection, ...] | None = None  # of this call, by id, where somebody has them at hand
+    stored: tuple[CanonicalProjection, ...] | None = None
     first: int | None = None
 
     @property
@@ -62,20 +63,23 @@ class CallEvidence:
 
     @property
     def is_answered(self) -> bool:
-        """Of a call that nothing answered there is no result: its envelope would claim a success."""
+        """False without a result: the envelope of such a call would claim a success."""
         return self.call.status != Call.Status.UNKNOWN
-
-    def of_surface(self, surface: str) -> list[Observation]:
-        return [one for one in self.observations if one.surface == surface]
 
     @cached_property
     def receipt(self) -> RecordedReceipt | None:
-        """The row of the receipt that is looked at; None for one that only another source reports."""
-        shown = self.chosen.get("receipt")
-        return next((one for one in self.receipts if shown is not None and one.observation_id == shown.pk), None)
+        """The row of the receipt in view; None for one that only another source reports."""
+        chosen = self.chosen.get("receipt")
+        if chosen is None:
+            return None
+        return next((receipt for receipt in self.receipts if receipt.observation_id == chosen.pk), None)
 
     @cached_property
     def halves(self) -> Halves:
+        # At import no line of the outputs was missing: then a beginning can be aligned by itself.
+        is_long = self.first is not None and len(self.content or b"") > self.first
+        is_known_whole = is_long and not self.call.is_cut
+        is_as_imported = all(observation.selected for observation in self.chosen.values())
         return read_halves(
             agent=self.call.namespace,
             tool=self.call.tool,
@@ -83,35 +87,29 @@ class CallEvidence:
             result=self.result,
             content=self.content,
             is_error=self.call.source_error,
-            stored=self._stored,
-            first=self.first if self._is_known_whole else None,
+            stored=self._stored_envelope,
+            first=self.first if is_known_whole and is_as_imported else None,
         )
-
-    @property
-    def _is_known_whole(self) -> bool:
-        """The import, which looked at all of what is looked at now, found no line of the outputs missing."""
-        is_long = self.first is not None and len(self.content or b"") > self.first
-        return is_long and not self.call.is_cut and all(one.selected for one in self.chosen.values())
 
     @cached_property
     def projection(self) -> CanonicalProjection | None:
-        """The stored envelope of what is looked at; None when another observation was chosen."""
-        fitting = self._fitting
-        return next((one for one in fitting if one.mapping == self.halves.mapping), fitting[0] if fitting else None)
+        """The stored envelope of what is in view; None when another observation was chosen."""
+        current = [row for row in self._projections if row.mapping == self.halves.mapping]
+        return next(iter(current or self._projections), None)
 
     @cached_property
     def canonical(self) -> bytes:
-        """The stored projection where it is of what is looked at, else the one that is computed now."""
+        """The stored envelope where it is of what is in view, else one that is computed now."""
         if self.projection is not None:
             return bytes(self.projection.data)
         return dump_json(self.halves.projection.canonical.to_json())
 
     @cached_property
     def envelope(self) -> CanonicalResult:
-        """The canonical result that the left half shows, or the one of today where that is no envelope."""
+        """The canonical result in view, or today's projection where the stored one cannot be read."""
         if self.projection is None or self.projection.mapping == self.halves.mapping:
             return self.halves.projection.canonical
-        return _envelope(self.canonical) or self.halves.projection.canonical
+        return _parse_envelope(self.canonical) or self.halves.projection.canonical
 
     @cached_property
     def receipt_text(self) -> str:
@@ -123,88 +121,91 @@ class CallEvidence:
 
     @cached_property
     def receipt_tokens(self) -> TokenCount:
-        """As the import counted them, for whose words no encoding is named; a receipt chosen by hand is counted now."""
+        """The count of the import, which names no encoding; a receipt chosen by hand is counted now."""
         row = self.receipt
         if row is not None and row.tokens and row.characters == len(self.receipt_text):
             return TokenCount(row.tokens, "", "exact" if self.call.token_certainty == "exact" else "estimate")
         return self.tokens(self.receipt_text)
 
     def tokens(self, text: str) -> TokenCount:
-        """Each text is counted once: several panes show the size of the same one."""
-        if text not in self._counted:
-            self._counted[text] = count_tokens(text, model=self.call.run.model)
-        return self._counted[text]
+        """Counts each text once: several panes show the size of the same one."""
+        if text not in self._token_counts:
+            self._token_counts[text] = count_tokens(text, model=self.call.run.model)
+        return self._token_counts[text]
 
     @cached_property
-    def _counted(self) -> dict[str, TokenCount]:
+    def _token_counts(self) -> dict[str, TokenCount]:
         return {}
 
     @cached_property
-    def _fitting(self) -> list[CanonicalProjection]:
-        """Of what is looked at, under any mapping."""
+    def _projections(self) -> list[CanonicalProjection]:
+        """The stored envelopes of what is in view, under any mapping."""
         subject = self.chosen.get("result") or self.chosen.get("receipt") or self.chosen.get("args")
-        stored = self.stored
+        stored: Sequence[CanonicalProjection] | None = self.stored
         if stored is None:
-            stored = tuple(sorted(self.call.projections.all(), key=attrgetter("pk")))
-        return [one for one in stored if subject is None or one.observation_id in (None, subject.pk)]
+            stored = sorted(self.call.projections.all(), key=attrgetter("pk"))
+        return [row for row in stored if subject is None or row.observation_id in (None, subject.pk)]
 
-    def _stored(self, mapping: str) -> CanonicalResult | None:
-        kept = next((one for one in self._fitting if one.mapping == mapping), None)
-        return None if kept is None else _envelope(bytes(kept.data))
+    def _stored_envelope(self, mapping: str) -> CanonicalResult | None:
+        row = next((row for row in self._projections if row.mapping == mapping), None)
+        return None if row is None else _parse_envelope(bytes(row.data))
 
 
-def load_evidence(call: Call, wanted: Mapping[str, str], *, first: int | None = None) -> CallEvidence:
-    """Two queries. A call has few observations, so they come with their bytes.
+def load_evidence(call: Call, query: Mapping[str, str], *, first: int | None = None) -> CallEvidence:
+    """Two queries. A call has few observations, so their bytes are loaded too.
 
     They are sorted here: a database that sorts would carry the payloads through its sorter.
     """
     observations = sorted(call.observations.with_source(), key=attrgetter("surface", "line", "pk"))
     receipts = sorted(call.receipts.all(), key=attrgetter("seq"))
-    return build_evidence(call, tuple(observations), tuple(receipts), wanted, first=first)
+    return build_evidence(call, tuple(observations), tuple(receipts), query, first=first)
 
 
 def build_evidence(
     call: Call,
     observations: tuple[Observation, ...],
     receipts: tuple[RecordedReceipt, ...],
-    wanted: Mapping[str, str],
+    query: Mapping[str, str],
     stored: tuple[CanonicalProjection, ...] | None = None,
     *,
     first: int | None = None,
 ) -> CallEvidence:
-    """The same from rows at hand, in the same order; envelopes that are not given are loaded."""
-    chosen = {
-        surface: found
-        for surface in SURFACES
-        if (found := _chosen(surface, observations, receipts, wanted.get(surface, ""))) is not None
-    }
+    """The same from loaded rows in the same order; without `stored`, projections are loaded when needed."""
+    chosen = {}
+    for surface in SURFACES:
+        candidates = [observation for observation in observations if observation.surface == surface]
+        observation = _choose_observation(surface, candidates, receipts, query.get(surface, ""))
+        if observation is not None:
+            chosen[surface] = observation
     return CallEvidence(call, observations, receipts, chosen, stored, first)
 
 
+def _choose_observation(
+    surface: str, candidates: Sequence[Observation], receipts: Sequence[RecordedReceipt], key: str
+) -> Observation | None:
+    named = next((observation for observation in candidates if str(observation.pk) == key), None)
+    if named is not None:
+        return named
+    if surface == "receipt" and receipts:
+        standing = [
+            receipt for receipt in receipts if receipt.superseded_at is None and receipt.superseded_line is None
+        ]
+        latest = (standing or receipts)[-1]
+        return next((observation for observation in candidates if observation.pk == latest.observation_id), None)
+    selected = (observation for observation in candidates if observation.selected)
+    return next(selected, candidates[0] if candidates else None)
+
+
 def utf8_length(text: str) -> int:
-    """Bytes of `text` in UTF-8, its lone surrogates as \\udxxx; ASCII, most of what there is, is not encoded for it."""
+    """Bytes of `text` in UTF-8, its lone surrogates as \\udxxx. ASCII, which most text is, needs no encoding."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
 
 
-def _envelope(data: bytes) -> CanonicalResult | None:
+def _parse_envelope(data: bytes) -> CanonicalResult | None:
     try:
         return CanonicalResult.from_json(parse_json(data))
     except (Untrusted, msgspec.ValidationError, InvalidOutput):
         return None
-
-
-def _chosen(
-    surface: str, observations: tuple[Observation, ...], receipts: tuple[RecordedReceipt, ...], wanted: str
-) -> Observation | None:
-    candidates = [one for one in observations if one.surface == surface]
-    named = next((one for one in candidates if str(one.pk) == wanted), None)
-    if named is not None:
-        return named
-    if surface == "receipt":
-        standing = [one for one in receipts if one.superseded_at is None and one.superseded_line is None]
-        for receipt in (standing or list(receipts))[-1:]:
-            return next((one for one in candidates if one.pk == receipt.observation_id), None)
-    return next((one for one in candidates if one.selected), candidates[0] if candidates else None)
 
 
 CALLS_AT_ONCE = 200  # as many as a batch of a comparison has
@@ -225,7 +226,7 @@ class CallInput(msgspec.Struct, frozen=True):
     data: bytes
     cuts: tuple[Shortened, ...]
     missing: frozenset[str]
-    surfaces: CallEvidence | None  # only when the recorded receipt is needed
+    evidence: CallEvidence | None  # only when the recorded receipt is needed
 
 
 class _Envelope(NamedTuple):
@@ -256,10 +257,10 @@ def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Ca
         for group in _split_by_evidence(calls) if with_recorded else [calls]:
             # Of several envelopes, and of none, the evidence decides which one counts.
             uncertain = [call.key for call in group if with_recorded or len(call.envelopes) != 1]
-            evidence = _load_evidence(uncertain) if uncertain else {}
+            loaded = _load_evidence(uncertain) if uncertain else {}
             for call in group:
-                surfaces = evidence.get(call.key)
-                envelope = call.envelopes[0] if surfaces is None else _choose_envelope(surfaces)
+                evidence = loaded.get(call.key)
+                envelope = call.envelopes[0] if evidence is None else _choose_envelope(evidence)
                 try:
                     owner = family(envelope.mapping.partition(":")[0])
                 except KeyError:
@@ -273,7 +274,7 @@ def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Ca
                     data=envelope.data,
                     cuts=tuple([Shortened(cut.pointer, cut.cut) for cut in cuts]),
                     missing=frozenset(missing.get(call.key, ())),
-                    surfaces=surfaces if with_recorded else None,
+                    evidence=evidence if with_recorded else None,
                 )
 
 
@@ -327,9 +328,9 @@ def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, CallEvidence]:
     }
 
 
-def _choose_envelope(surfaces: CallEvidence) -> _Envelope:
-    stored = surfaces.projection
+def _choose_envelope(evidence: CallEvidence) -> _Envelope:
+    stored = evidence.projection
     if stored is not None:
         return _Envelope(stored.mapping, bytes(stored.data), bytes(stored.cuts))
-    halves = surfaces.halves
-    return _Envelope(halves.mapping, surfaces.canonical, msgspec.json.encode(halves.projection.cuts))
+    halves = evidence.halves
+    return _Envelope(halves.mapping, evidence.canonical, msgspec.json.encode(halves.projection.cuts))

@@ -1,6 +1,6 @@
-"""What a page may say about a half, by how faithful its source is.
+"""How faithful the source of a half is, and the words for it on every page.
 
-"The model saw" is said only where that is known; every other word says what is known instead.
+A page claims that the model saw a text only where that is known; every other wording names what is known instead.
 """
 
 from __future__ import annotations
@@ -10,27 +10,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Fidelity:
-    """`heading` stands over the half, `got` begins a sentence, `means` explains the badge.
-
-    `said` is the badge of a receipt among others, where no heading stands over it.
-    """
+    """`heading` is over the half, `got` begins a sentence, `badge` labels it among others, `means` explains it."""
 
     name: str
     heading: str
-    got: str
+    badge: str
     means: str
-    said: str = ""
+    got: str = ""
     tone: str = ""
 
 
 RECEIPT = {
-    one.name: one
-    for one in (
+    fidelity.name: fidelity
+    for fidelity in (
         Fidelity(
             name="exact",
             heading="The model saw",
             got="The model got",
-            said="the model saw",
+            badge="the model saw",
             means="This text was stored by the program that sent it, character for character as it was sent.",
             tone="good",
         ),
@@ -38,7 +35,7 @@ RECEIPT = {
             name="recorded",
             heading="Recorded as seen by the model",
             got="By the recording, the model got",
-            said="recorded as seen",
+            badge="recorded as seen",
             means="The agent wrote this text into its own log as the tool's answer to the model. Nothing proves "
             "that no hook or client changed it on the way.",
         ),
@@ -46,7 +43,7 @@ RECEIPT = {
             name="reconstructed",
             heading="Rebuilt: what the model probably saw",
             got="As far as it can be rebuilt, the model got",
-            said="reconstructed: what the model saw was not recorded",
+            badge="reconstructed: what the model saw was not recorded",
             means="The recording kept no receipt. This text was rebuilt from other parts of the recording.",
             tone="warn",
         ),
@@ -54,7 +51,7 @@ RECEIPT = {
             name="inflated",
             heading="Recorded, but the model saw less",
             got="The log's copy, larger than what the model saw, holds",
-            said="inflated: longer than what the model saw",
+            badge="inflated: longer than what the model saw",
             means="The agent told the model that the output was too large and showed it a preview, yet wrote the "
             "full text into its log. The model got the preview, not all of this.",
             tone="warn",
@@ -63,56 +60,56 @@ RECEIPT = {
             name="masked",
             heading="Recorded with parts masked",
             got="Apart from what is masked, the model got",
-            said="masked: the model saw what is hidden here",
-            means="Secrets were masked when this was taken in. The model saw them; this store never held them.",
+            badge="masked: the model saw what is hidden here",
+            means="Secrets were masked at import. The model saw them; this store never had them.",
             tone="warn",
         ),
         Fidelity(
             name="absent",
             heading="No receipt was recorded",
-            got="Nothing says whether the model got",
-            said="nothing recorded",
-            means="The recording does not say what the model got for this call, if anything.",
+            got="It is not recorded whether the model got",
+            badge="nothing recorded",
+            means="What the model got for this call, if anything, was not recorded.",
             tone="warn",
         ),
     )
 }
 
 RESULT = {
-    one.name: one
-    for one in (
+    fidelity.name: fidelity
+    for fidelity in (
         Fidelity(
             name="structured",
             heading="Structured result",
-            got="",
+            badge="full result",
             means="The source kept the tool's result as structured data, beside the text for the model.",
             tone="good",
         ),
         Fidelity(
             name="bounded",
             heading="Bounded result",
-            got="",
+            badge="shortened by the source",
             means="The source kept a structured result that it had already shortened itself.",
             tone="warn",
         ),
         Fidelity(
             name="stringified",
             heading="Result kept as text",
-            got="",
+            badge="text only",
             means="The source kept the result as one string; its fields were not recorded.",
             tone="warn",
         ),
         Fidelity(
             name="parsed_from_receipt",
             heading="Read out of the receipt",
-            got="",
-            means="The source kept no result. What stands here was read out of the text for the model.",
+            badge="rebuilt from the receipt",
+            means="The source kept no result. This one was read out of the text for the model.",
             tone="warn",
         ),
         Fidelity(
             name="absent",
             heading="No result was recorded",
-            got="",
+            badge="no result",
             means="The source kept no result of this call.",
             tone="warn",
         ),

@@ -14,7 +14,7 @@ import msgspec
 
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.text.chunks import FIRST_CHARS
-from dashboard.text.receipt_markup import Links
+from dashboard.text.receipt_markup import FieldLinks
 from envelopes.halves import Halves, lint_recorded
 from envelopes.lint.model import Finding
 from envelopes.schema.receipt import Part, Receipt, TextPart, text_part
@@ -52,13 +52,15 @@ class LintPane:
     """The findings in a recorded receipt; `unlisted` counts those beyond FINDINGS_SHOWN.
 
     `looked_at` is the number of characters that were linted, 0 where that was the whole receipt; `further` the number
-    that `?lint=more` would lint. `is_asked` is true when the address asked for more.
+    that `?lint=more` would lint, with `is_further_whole` where that is all of it. `is_asked` is true when the address
+    asked for more.
     """
 
     lines: tuple[FindingLine, ...]
     unlisted: int
     looked_at: int
     further: int
+    is_further_whole: bool
     is_asked: bool
 
     @property
@@ -71,17 +73,18 @@ def lint_reach(query: Mapping[str, str]) -> int:
     return LONG_REACH if query.get("lint") == "more" else FIRST_REACH
 
 
-def lint_pane(surfaces: CallEvidence, missing: Container[str], reach: int = REACH) -> LintPane | None:
+def lint_pane(evidence: CallEvidence, missing: Container[str], reach: int = REACH) -> LintPane | None:
     """None without a receipt. `missing` are paths of the call's artifacts whose content is not stored."""
-    if surfaces.halves.receipt is None:
+    if evidence.halves.receipt is None:
         return None
-    findings, is_long = lint_recorded_receipt(surfaces.halves, missing, reach)
-    links = Links(surfaces.halves.reading.links)
+    findings, is_long = lint_recorded_receipt(evidence.halves, missing, reach)
+    links = FieldLinks(evidence.halves.reading.links)
     return LintPane(
         lines=tuple(_recorded_line(finding, links) for finding in findings[:FINDINGS_SHOWN]),
         unlisted=max(0, len(findings) - FINDINGS_SHOWN),
         looked_at=reach if is_long else 0,
-        further=min(LONG_REACH, len(surfaces.receipt_text)) if is_long and reach < LONG_REACH else 0,
+        further=min(LONG_REACH, len(evidence.receipt_text)) if is_long and reach < LONG_REACH else 0,
+        is_further_whole=len(evidence.receipt_text) <= LONG_REACH,
         is_asked=reach == LONG_REACH,
     )
 
@@ -100,7 +103,7 @@ def lint_recorded_receipt(halves: Halves, missing: Container[str], reach: int = 
     return list(findings), is_long
 
 
-def _recorded_line(finding: Finding, links: Links) -> FindingLine:
+def _recorded_line(finding: Finding, links: FieldLinks) -> FindingLine:
     is_recorded = finding.document == "complete"
     canonical = links.canonical(finding.pointer) if is_recorded and finding.pointer else finding.pointer
     return finding_line(

@@ -24,7 +24,7 @@ from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, DiffView, build_diff_page
 from dashboard.text.params import Params
-from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.variants.render_call import RenderFailed, is_cut, write_limited_receipt, write_receipt
 from dashboard.variants.variant_list import RECORDED, OfferedVariant, find_variant
 from envelopes.families.base import Family
@@ -150,7 +150,7 @@ class ReceiptPreview:
     variant: Variant
     policy: RenderPolicy
     receipt: Receipt
-    window: ReceiptWindow
+    window: ReceiptChunk
     tokens: TokenCount
     largest: int
     is_bounded: bool
@@ -198,7 +198,7 @@ def render_preview(
         variant=variant,
         policy=policy,
         receipt=receipt,
-        window=receipt_window(receipt, Links({}), 0, FIRST_CHARS, spaces=options.spaces),
+        window=receipt_chunk(receipt, FieldLinks({}), 0, FIRST_CHARS, spaces=options.spaces),
         tokens=tokens,
         largest=max(measured.whole.tokens, SMALLEST_BUDGET),
         is_bounded=is_bounded,

@@ -88,9 +88,9 @@ def load_source(project: Project, owner: Family, query: Mapping[str, str]) -> Pr
 
 def load_call_source(call: Call, owner: Family) -> PreviewSource:
     """Raises NoSource for a call of another family, and for one without a readable envelope."""
-    surfaces = load_evidence(call, {}, first=NO_LINKS)
+    evidence = load_evidence(call, {}, first=NO_LINKS)
     try:
-        call_family, canonical = load_canonical(surfaces)
+        call_family, canonical = load_canonical(evidence)
     except CannotRender as error:
         raise NoSource(str(error)) from None
     if call_family.name != owner.name:
@@ -104,9 +104,9 @@ def load_call_source(call: Call, owner: Family) -> PreviewSource:
         query={"call": str(call.pk)},
         canonical=canonical,
         call=call,
-        recorded=surfaces.receipt_text if surfaces.halves.receipt else None,
-        recorded_tokens=surfaces.receipt_tokens if surfaces.halves.receipt else None,
-        cuts=load_cuts(surfaces),
+        recorded=evidence.receipt_text if evidence.halves.receipt else None,
+        recorded_tokens=evidence.receipt_tokens if evidence.halves.receipt else None,
+        cuts=load_cuts(evidence),
         model=call.run.model,
     )
 

@@ -125,7 +125,7 @@ class RendererPage:
     def canonical(self) -> TextChunk | None:
         if self.source is None:
             return None
-        return json_markup.head(json_markup.pretty(self.source.raw), FIRST_CHARS, "data-pointer")
+        return json_markup.first_chunk(json_markup.indent_json(self.source.raw), FIRST_CHARS, "data-pointer")
 
     @cached_property
     def samples(self) -> tuple[SampleName, ...]:
@@ -179,6 +179,6 @@ def load_canonical_page(project: Project, name: str, query: Mapping[str, str]) -
         return None
     owner = family(name)
     source = load_source(project, owner, query)
-    text = json_markup.pretty(source.raw)
-    window = json_markup.rest(text, min(start, len(text)), NEXT_CHARS)
+    text = json_markup.indent_json(source.raw)
+    window = json_markup.later_chunk(text, min(start, len(text)), NEXT_CHARS)
     return CanonicalPage(family=owner, source=source, window=window)

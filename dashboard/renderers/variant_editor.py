@@ -11,7 +11,7 @@ from dashboard.renderers.preview_source import NoSource, PreviewSource, load_sou
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.params import parse_integer
-from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.variants.render_call import RenderFailed, write_receipt
 from dashboard.variants.templates import as_variant, load_versions, retired_templates
 from envelopes.families.base import Family
@@ -43,7 +43,7 @@ class Draft:
 class DraftOutput:
     """What the template writes, or the reason why it writes nothing; `line` counts from 1."""
 
-    window: ReceiptWindow | None = None
+    window: ReceiptChunk | None = None
     tokens: TokenCount | None = None
     characters: int = 0
     reason: str = ""
@@ -69,7 +69,7 @@ class EditorPage:
         """What a template can use. Computed when the template asks for it: it stays the same while one types."""
         if self.source is None:
             return None
-        return json_markup.head(json_markup.pretty(self.source.raw), FIRST_CHARS, "data-pointer")
+        return json_markup.first_chunk(json_markup.indent_json(self.source.raw), FIRST_CHARS, "data-pointer")
 
 
 def load_editor_page(
@@ -137,7 +137,7 @@ def _render_draft(owner: Family, source: PreviewSource, draft: Draft) -> DraftOu
             return DraftOutput(reason=f"{cause.reason}.", line=cause.line)
         return DraftOutput(reason=str(failed))
     return DraftOutput(
-        window=receipt_window(receipt, Links({}), 0, FIRST_CHARS),
+        window=receipt_chunk(receipt, FieldLinks({}), 0, FIRST_CHARS),
         tokens=count_tokens(receipt.text, model=source.model),
         characters=len(receipt.text),
     )

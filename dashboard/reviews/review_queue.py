@@ -13,7 +13,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from dashboard.calls.panes import JsonPane, args_pane
+from dashboard.calls.half_panes import JsonPane, build_args_pane
 from dashboard.comparisons.cells import pack_ids, unpack_ids
 from dashboard.comparisons.lifecycle import CannotCompare
 from dashboard.comparisons.pair import ColumnReceipt, render_column
@@ -24,7 +24,7 @@ from dashboard.models import Call, Comparison, Project, Review, Verdict
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.column_values import column_text
-from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.variants.fingerprints import text_sha256
 from envelopes.schema.receipt import Receipt, Segment, TextPart
 
@@ -65,8 +65,8 @@ class ReviewPair:
     call: Call
     args: JsonPane
     canonical: TextChunk
-    first: ReceiptWindow
-    second: ReceiptWindow
+    first: ReceiptChunk
+    second: ReceiptChunk
     texts: tuple[str, str]  # the baseline's and the variant's
 
 
@@ -106,26 +106,26 @@ def load_queue_page(project: Project, review: Review, reviewer: User, *, is_whol
 def load_pair(review: Review, call: Call, reviewer: User, characters: int = FIRST_CHARS) -> ReviewPair | None:
     """None when one of the columns has no text of the call."""
     columns = load_columns(load_column_rows(review.comparison))
-    surfaces = load_evidence(call, {})
-    receipts = [render_column(surfaces, columns[ordinal], None) for ordinal in (0, review.ordinal)]
+    evidence = load_evidence(call, {})
+    receipts = [render_column(evidence, columns[ordinal], None) for ordinal in (0, review.ordinal)]
     if any(column.receipt is None for column in receipts):
         return None
     ordered = receipts[::-1] if is_variant_first(review, call.pk, reviewer) else receipts
     first, second = (_plain_window(column, characters) for column in ordered)
     return ReviewPair(
         call=call,
-        args=args_pane(surfaces),
-        canonical=json_markup.head(json_markup.pretty(surfaces.canonical), FIRST_CHARS, "data-field"),
+        args=build_args_pane(evidence),
+        canonical=json_markup.first_chunk(json_markup.indent_json(evidence.canonical), FIRST_CHARS, "data-field"),
         first=first,
         second=second,
         texts=(receipts[0].text, receipts[1].text),
     )
 
 
-def _plain_window(column: ColumnReceipt, characters: int) -> ReceiptWindow:
+def _plain_window(column: ColumnReceipt, characters: int) -> ReceiptChunk:
     """Without links: they would reveal whether a text was recorded or rendered."""
     text = Receipt((TextPart((Segment(column.text, "value"),)),))
-    return receipt_window(text, Links({}), 0, characters)
+    return receipt_chunk(text, FieldLinks({}), 0, characters)
 
 
 def is_variant_first(review: Review, call: UUID, reviewer: User) -> bool:

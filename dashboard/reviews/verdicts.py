@@ -149,7 +149,7 @@ class _JudgedPair:
     """A verdict with its call's evidence, and the texts and stored columns of the baseline and the variant."""
 
     verdict: Verdict
-    surfaces: CallEvidence
+    evidence: CallEvidence
     texts: tuple[str, str]
     columns: tuple[dict[str, Any], dict[str, Any]]
 
@@ -162,7 +162,7 @@ class _JudgedPair:
 def export_verdicts(comparison: Comparison) -> Iterator[str]:
     """A JSON line for each verdict, with everything needed to repeat it."""
     for pair in _load_judged_pairs(comparison):
-        verdict, call = pair.verdict, pair.surfaces.call
+        verdict, call = pair.verdict, pair.evidence.call
         baseline, variant = pair.columns
         line = {
             "comparison": str(comparison.pk),
@@ -174,7 +174,7 @@ def export_verdicts(comparison: Comparison) -> Iterator[str]:
             "external_call": call.external_id,
             "run": str(call.run_id),
             "tool": call.tool,
-            "canonical_sha256": text_sha256(pair.surfaces.canonical.decode()),
+            "canonical_sha256": text_sha256(pair.evidence.canonical.decode()),
             "baseline": baseline | {"text": pair.texts[0], "sha256": verdict.baseline_sha256},
             "variant": variant | {"text": pair.texts[1], "sha256": verdict.variant_sha256},
             "is_as_judged": pair.is_as_judged,
@@ -190,15 +190,15 @@ def export_verdicts(comparison: Comparison) -> Iterator[str]:
 def export_preferences(comparison: Comparison) -> Iterator[str]:
     """A JSON line for each decided verdict: the call as the prompt, the preferred text and the other one."""
     for pair in _load_judged_pairs(comparison):
-        verdict, surfaces = pair.verdict, pair.surfaces
+        verdict, evidence = pair.verdict, pair.evidence
         if verdict.choice not in DECIDED or not pair.is_as_judged:
             continue
         chosen, rejected = (1, 0) if verdict.choice == Verdict.Choice.VARIANT else (0, 1)
         line = {
             "prompt": {
-                "tool": surfaces.call.tool,
-                "arguments": parse_json(surfaces.args),
-                "result": parse_json(surfaces.canonical),
+                "tool": evidence.call.tool,
+                "arguments": parse_json(evidence.args),
+                "result": parse_json(evidence.canonical),
             },
             "chosen": pair.texts[chosen],
             "rejected": pair.texts[rejected],
@@ -219,12 +219,12 @@ def _load_judged_pairs(comparison: Comparison) -> Iterator[_JudgedPair]:
         call = Call.objects.select_related("run").filter(pk=verdict.call, project=comparison.project_id).first()
         if call is None:
             continue
-        surfaces = load_evidence(call, {})
+        evidence = load_evidence(call, {})
         ordinals = (0, verdict.review.ordinal)
-        baseline, variant = (render_column(surfaces, columns[ordinal], None).text for ordinal in ordinals)
-        served = {row.ordinal: row for row in rows if row.family in ("", family_name(surfaces))}
+        baseline, variant = (render_column(evidence, columns[ordinal], None).text for ordinal in ordinals)
+        served = {row.ordinal: row for row in rows if row.family in ("", family_name(evidence))}
         baseline_facts, variant_facts = (_column_facts(served.get(ordinal)) for ordinal in ordinals)
-        yield _JudgedPair(verdict, surfaces, (baseline, variant), (baseline_facts, variant_facts))
+        yield _JudgedPair(verdict, evidence, (baseline, variant), (baseline_facts, variant_facts))
 
 
 def _column_facts(row: ComparisonColumn | None) -> dict[str, Any]:

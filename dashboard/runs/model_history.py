@@ -276,7 +276,7 @@ def _receipt_entry(
 def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> Iterable[EntryNote]:
     fidelity = receipt_fidelity(receipt.fidelity)
     call = receipt.call
-    yield EntryNote(fidelity.tone, fidelity.said, fidelity.means)
+    yield EntryNote(fidelity.tone, fidelity.badge, fidelity.means)
     if call.status == Call.Status.ERROR:
         yield EntryNote("bad", "failed")
     if any(text.label == IMAGE for text in texts):

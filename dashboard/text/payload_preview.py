@@ -1,6 +1,6 @@
-"""Recorded JSON as texts of bounded length, for pages that show many of them at once.
+"""Previews of recorded JSON as texts of bounded length, for pages that show many of them.
 
-A bound of the page is never drawn as a cut by the runtime: each text knows how long it really is.
+The bound of a page must not look like a cut by the runtime, so each text has its real length.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from envelopes.schema.receipt import ImagePart, OtherPart
 from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
-PREVIEW_CHARS = 8 * 1024  # characters of one item on a page of many
-LONGEST_LABEL = 200  # characters; a key may be as long as a text
-IMAGE = "image"  # the label of a part that no text stands for
-LONGEST_ESCAPE = 12  # characters: a surrogate pair as \\ud83d\\ude00
+PREVIEW_CHARS = 8 * 1024  # of one item on a page of many
+MAX_LABEL = 200  # characters; a key may be as long as a text
+MAX_ESCAPE = 12  # characters: a surrogate pair as \\ud83d\\ude00
+MAX_SHORT = 100  # characters; a labelled value of one line is shown beside its label
+IMAGE = "image"  # the label of a part without a text
+LENIENT = json.JSONDecoder(strict=False)
+
+LabelledText = tuple[str, str]  # a label, empty for plain text; and the text
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Stored JSON, or only its first bytes when `size` says that there is more."""
+    """Stored JSON, or only its first bytes when `size` is larger."""
 
     data: bytes
     size: int
@@ -53,24 +57,12 @@ class PreviewText:
 
     @property
     def may_scroll(self) -> bool:
-        """Whether its box may need scrolling, on a narrow screen too; then the keyboard must reach it."""
+        """True if its box may need scrolling, on a narrow screen too; then the keyboard must reach it."""
         return self.shown > 800 or self.body.count("\n") > 16
 
     @property
     def is_short(self) -> bool:
-        return bool(self.label) and self.shown == self.total and self.shown <= SHORT and "\n" not in self.body
-
-    @property
-    def heading(self) -> str:
-        return "" if self.is_short else self.label
-
-    @property
-    def is_block(self) -> bool:
-        return self.shown > 0 and not self.is_short
-
-    @property
-    def is_empty(self) -> bool:
-        return self.total == 0 and not self.is_short
+        return bool(self.label) and self.shown == self.total and self.shown <= MAX_SHORT and "\n" not in self.body
 
     @property
     def extent(self) -> str:
@@ -79,95 +71,79 @@ class PreviewText:
         return f"{self.shown:,} of {self.total:,} characters"
 
 
-LENIENT = json.JSONDecoder(strict=False)
-SHORT = 100  # characters; a labelled value of one line stands beside its label
-Labelled = tuple[str, str]  # what the text is, empty for plain text; and the text
-
-
 def preview_parts(payload: Payload, *, limit: int = PREVIEW_CHARS) -> tuple[PreviewText, ...]:
     """The parts of a recorded string or list of blocks, `limit` characters in all."""
     if not payload.is_whole:
-        head = _head(payload.data)
-        return (PreviewText(*_shown(head, limit), None),)
+        return (_preview_head(payload.data, limit),)
     return preview_texts(labelled_parts(payload.data), limit=limit)
 
 
 def preview_arguments(payload: Payload, *, limit: int = PREVIEW_CHARS) -> tuple[PreviewText, ...]:
     """A call's arguments by name, strings with their line ends as the tool gets them."""
     if not payload.is_whole:
-        return (PreviewText(*_shown(_head(payload.data), limit), None),)
-    value = _tamed(payload.data)
-    if not isinstance(value, dict):
-        return preview_texts([("", value if isinstance(value, str) else _json(value))], limit=limit)
-    arguments = [(name, member if isinstance(member, str) else _json(member)) for name, member in value.items()]
+        return (_preview_head(payload.data, limit),)
+    value = _parse_or_decode(payload.data)
+    members = value if isinstance(value, dict) else {"": value}
+    arguments = [(name, member if isinstance(member, str) else _dump(member)) for name, member in members.items()]
     return preview_texts(arguments, limit=limit)
 
 
-def labelled_parts(data: bytes) -> list[Labelled]:
-    return [_labelled(part) for part in parse_parts(_tamed(data))]
+def labelled_parts(data: bytes) -> list[LabelledText]:
+    """The parts of a recorded string or list of blocks, whole."""
+    parts: list[LabelledText] = []
+    for part in parse_parts(_parse_or_decode(data)):
+        match part:
+            case str():
+                parts.append(("", part))
+            case ImagePart():
+                parts.append((IMAGE, f"{part.media_type}, {format_size(part.size)}"))
+            case OtherPart():
+                # A block that is one text under its own name ({"type": "thinking", "thinking": "…"}), else its JSON.
+                block = _parse_or_decode(part.raw.encode("utf-8", "surrogatepass"))
+                text = block.get(part.kind) if isinstance(block, dict) else None
+                parts.append((part.kind, text if isinstance(text, str) else part.raw))
+    return parts
 
 
-def preview_texts(parts: Iterable[Labelled], *, limit: int) -> tuple[PreviewText, ...]:
-    """`limit` characters over all parts, labels included; parts behind it are counted in a last one."""
-    found: list[PreviewText] = []
+def preview_texts(parts: Iterable[LabelledText], *, limit: int) -> tuple[PreviewText, ...]:
+    """`limit` characters over all parts, labels included; the parts behind them are counted in a last text."""
+    texts: list[PreviewText] = []
     left_out = characters = 0
     for label, text in parts:
-        if limit <= 0 and found:
+        if limit <= 0 and texts:
             left_out, characters = left_out + 1, characters + len(text)
             continue
-        named = label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
-        found.append(PreviewText(named, escape(text[:limit]), min(limit, len(text)), len(text)))
-        limit = max(0, limit - len(text) - len(named))
+        label = label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…"
+        texts.append(PreviewText(label, escape(text[:limit]), min(limit, len(text)), len(text)))
+        limit = max(0, limit - len(text) - len(label))
     if left_out:
-        found.append(PreviewText(f"and {left_out:,} more", escape(""), 0, max(1, characters)))
-    return tuple(found)
+        texts.append(PreviewText(f"and {left_out:,} more", escape(""), 0, max(1, characters)))
+    return tuple(texts)
 
 
-def _shown(head: Labelled, limit: int) -> tuple[str, SafeString, int]:
-    label, text = head
-    return label, escape(text[:limit]), min(limit, len(text))
+def _preview_head(data: bytes, limit: int) -> PreviewText:
+    """The beginning of a JSON document of which only the first bytes were read."""
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(data)
+    label = "beginning of its JSON"
+    for cut in range(MAX_ESCAPE + 1) if text.startswith('"') else ():
+        try:
+            label, text = "", LENIENT.decode(text[: len(text) - cut] + '"')
+            break
+        except json.JSONDecodeError:  # the head ends within an escape
+            continue
+    return PreviewText(label, escape(text[:limit]), min(limit, len(text)), None)
 
 
-def _labelled(part: str | ImagePart | OtherPart) -> Labelled:
-    match part:
-        case str():
-            return "", part
-        case ImagePart():
-            return IMAGE, f"{part.media_type}, {format_size(part.size)}"
-        case OtherPart():
-            return part.kind, _spoken(part)
-
-
-def _spoken(part: OtherPart) -> str:
-    """A block that is one text under its own name ({"type": "thinking", "thinking": "…"}), else its JSON."""
-    value = _tamed(part.raw.encode("utf-8", "surrogatepass"))
-    spoken = value.get(part.kind) if isinstance(value, dict) else None
-    return spoken if isinstance(spoken, str) else part.raw
-
-
-def _tamed(data: bytes) -> JsonValue:
-    """What cannot be read as JSON is shown as the bytes that it is."""
+def _parse_or_decode(data: bytes) -> JsonValue:
+    """The JSON value; bytes that cannot be read as JSON as text."""
     try:
         return parse_json(data)
     except Untrusted:
         return data.decode("utf-8", "backslashreplace")
 
 
-def _json(value: JsonValue) -> str:
+def _dump(value: JsonValue) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, msgspec.MsgspecError, ValueError):
         return json.dumps(value, ensure_ascii=False)
-
-
-def _head(data: bytes) -> Labelled:
-    """The beginning of a JSON document of which only the first bytes were read."""
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(data)
-    if not text.startswith('"'):
-        return "beginning of its JSON", text
-    for dropped in range(LONGEST_ESCAPE + 1):
-        try:
-            return "", LENIENT.decode(text[: len(text) - dropped] + '"')
-        except json.JSONDecodeError:
-            continue
-    return "beginning of its JSON", text

@@ -17,7 +17,7 @@ import msgspec
 from dashboard.models import Project
 from dashboard.text import json_markup
 from dashboard.text.chunks import FIRST_CHARS, TextChunk
-from dashboard.text.receipt_markup import Links, ReceiptWindow, receipt_window
+from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.tools.tool_list import AgentTools, ToolRow, agent_tools, count_uses, mapped_names, tool_row
 from envelopes.families.base import Family
 from envelopes.families.registry import builtin, samples
@@ -111,8 +111,8 @@ class RenderedSample:
         return len(self.receipt.text)
 
     @property
-    def window(self) -> ReceiptWindow:
-        return receipt_window(self.receipt, Links({}), 0, FIRST_CHARS)
+    def window(self) -> ReceiptChunk:
+        return receipt_chunk(self.receipt, FieldLinks({}), 0, FIRST_CHARS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ class ToolSample:
 
     @property
     def window(self) -> TextChunk:
-        return json_markup.head(json_markup.pretty(self.canonical), FIRST_CHARS, "data-pointer")
+        return json_markup.first_chunk(json_markup.indent_json(self.canonical), FIRST_CHARS, "data-pointer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +231,7 @@ def _json_window(value: dict[str, Any]) -> TextChunk:
     """Our own JSON, on one line where that is short. In ASCII: an example may contain what a page cannot show."""
     line = json.dumps(value)
     text = line if len(line) <= ONE_LINE else json.dumps(value, indent=json_markup.INDENT)
-    return json_markup.rest(text, 0, FIRST_CHARS)
+    return json_markup.later_chunk(text, 0, FIRST_CHARS)
 
 
 def _build_gallery(samples: dict[str, ToolSample], sort: str) -> SampleGallery | None:

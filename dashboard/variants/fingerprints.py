@@ -98,15 +98,15 @@ def find_drift(fingerprint: ReceiptFingerprint) -> Drift | None:
     return Drift(call=call.pk, tool=call.tool, variant=fingerprint.variant, reason=changed[0], detail=changed[1])
 
 
-def _find_change(fingerprint: ReceiptFingerprint, surfaces: CallEvidence) -> ReasonDetail | None:
-    owner = family_name(surfaces)
-    today = load_current_variant(surfaces.call.project_id, owner, fingerprint.variant)
+def _find_change(fingerprint: ReceiptFingerprint, evidence: CallEvidence) -> ReasonDetail | None:
+    owner = family_name(evidence)
+    today = load_current_variant(evidence.call.project_id, owner, fingerprint.variant)
     changed = changed_version(fingerprint.version, fingerprint.policy, today)
     if changed is not None or today is None:
         return changed
-    if envelope_sha256(surfaces.canonical) != fingerprint.canonical_sha256:
+    if envelope_sha256(evidence.canonical) != fingerprint.canonical_sha256:
         return "canonical", OTHER_CANONICAL
-    canonical = surfaces.envelope
+    canonical = evidence.envelope
     try:
         text = render(canonical, family(owner), today.policy, variant=today).text
     except KeyError:

@@ -61,11 +61,11 @@ class UnknownVariant(CannotRender):
         super().__init__(f"The {owner.name} family has no variant {name!r}. It has: {', '.join(self.names)}.")
 
 
-def render_call(surfaces: CallEvidence, name: str = "receipt") -> RenderedCall:
+def render_call(evidence: CallEvidence, name: str = "receipt") -> RenderedCall:
     """Renders the envelope that the Call page shows. Raises CannotRender."""
-    if not surfaces.is_answered:
+    if not evidence.is_answered:
         raise UnansweredCall
-    owner, canonical = load_canonical(surfaces)
+    owner, canonical = load_canonical(evidence)
     try:
         chosen = family_variant(owner, name)
     except KeyError:
@@ -73,38 +73,38 @@ def render_call(surfaces: CallEvidence, name: str = "receipt") -> RenderedCall:
     return RenderedCall(owner, chosen, render(canonical, owner, chosen.policy, variant=chosen))
 
 
-def load_canonical(surfaces: CallEvidence) -> tuple[Family, CanonicalResult]:
+def load_canonical(evidence: CallEvidence) -> tuple[Family, CanonicalResult]:
     """The stored envelope with the family that wrote it, which need not be today's.
 
     Raises UninstalledFamily and UnreadableEnvelope.
     """
-    owner = load_family(surfaces)
+    owner = load_family(evidence)
     try:
-        return owner, CanonicalResult.from_json(parse_json(surfaces.canonical))
+        return owner, CanonicalResult.from_json(parse_json(evidence.canonical))
     except (Untrusted, msgspec.ValidationError, InvalidOutput) as error:
         raise UnreadableEnvelope(error) from None
 
 
-def load_family(surfaces: CallEvidence) -> Family:
+def load_family(evidence: CallEvidence) -> Family:
     """The family that wrote the stored envelope. Raises UninstalledFamily."""
-    name = family_name(surfaces)
+    name = family_name(evidence)
     try:
         return family(name)
     except KeyError:
         raise UninstalledFamily(name) from None
 
 
-def family_name(surfaces: CallEvidence) -> str:
+def family_name(evidence: CallEvidence) -> str:
     """The family that wrote the stored envelope; it need not be installed."""
-    stored = surfaces.projection
-    mapping = surfaces.halves.mapping if stored is None else stored.mapping
+    stored = evidence.projection
+    mapping = evidence.halves.mapping if stored is None else stored.mapping
     return mapping.partition(":")[0]
 
 
-def load_cuts(surfaces: CallEvidence) -> tuple[Shortened, ...]:
+def load_cuts(evidence: CallEvidence) -> tuple[Shortened, ...]:
     """The fields of which the envelope holds less than the tool returned, as stored with it."""
-    stored = surfaces.projection
-    cuts = surfaces.halves.projection.cuts
+    stored = evidence.projection
+    cuts = evidence.halves.projection.cuts
     if stored is not None:
         cuts = msgspec.json.decode(bytes(stored.cuts), type=tuple[FieldCut, ...])
     return tuple(Shortened(cut.pointer, cut.cut) for cut in cuts)

@@ -1,4 +1,4 @@
-"""The Call page, later windows of its halves, and the bytes as recorded."""
+"""The Call page, its variants, later chunks of its halves, and the bytes as recorded."""
 
 from __future__ import annotations
 
@@ -12,90 +12,83 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
 from dashboard.accounts.access import OperatorRequest
-from dashboard.calls.call_detail import call_page
+from dashboard.calls.call_detail import load_call_page
 from dashboard.calls.call_variants import load_variant_strip
-from dashboard.calls.export import copied
-from dashboard.calls.panes import TITLES, Half, half_window
-from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
+from dashboard.calls.export import export_call, export_receipt
+from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
+from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.models import Call
 from dashboard.text.chunks import NEXT_CHARS
 from dashboard.text.images import find_image
+from dashboard.text.params import parse_integer
 from dashboard.text.responses import sandboxed
 from dashboard.views.rendering import render_page
 
 
 @require_GET
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    call = _call(request, pk)
+    call = _get_call(request, pk)
     form = request.GET.get("as")
-    if form is not None:
-        return _copy(request, call, form)
-    page = call_page(request.project, call, request.GET)
-    return render_page(request, "calls/detail.html", {"page": page, "call": call}, partial="halves")
+    if form is None:
+        page = load_call_page(request.project, call, request.GET)
+        return render_page(request, "calls/detail.html", {"page": page, "call": call}, partial="halves")
+    evidence = load_evidence(call, request.GET)
+    export = export_receipt if request.GET.get("what") == "receipt" else export_call
+    exported = export(evidence, form)
+    if exported is None:
+        raise Http404
+    content_type, text = exported
+    return sandboxed(HttpResponse(text, content_type=f"{content_type}; charset=utf-8"))
 
 
 @require_GET
 def variants(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The numbers of every variant: a fragment of the Call page, and a page of its own."""
-    call = _call(request, pk)
+    call = _get_call(request, pk)
     strip = load_variant_strip(request.project, call, request.GET)
     return render_page(request, "calls/variant_strip.html", {"call": call, "strip": strip}, partial="strip")
 
 
 @require_GET
 def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
-    """The window of one half from `?offset=` on, to be put behind the first, or to be read by itself."""
-    call = _call(request, pk)
-    offset = request.GET.get("offset", "0")
-    if half not in TITLES or not re.fullmatch(r"[0-9]{1,15}", offset):
+    """The chunk of one half from `?offset=` on: a fragment behind the first one, and a page of its own."""
+    call = _get_call(request, pk)
+    offset = parse_integer(request.GET.get("offset", "0"))
+    if half not in TITLES or offset is None:
         raise Http404
-    surfaces = load_evidence(call, request.GET, first=int(offset) + NEXT_CHARS)
-    shown = half_window(surfaces, cast(Half, half), int(offset), spaces="spaces" in request.GET)
-    return render_page(request, "calls/half.html", {"call": call, "window": shown}, partial="window")
+    evidence = load_evidence(call, request.GET, first=offset + NEXT_CHARS)
+    chunk = build_half_chunk(evidence, cast(Half, half), offset, spaces="spaces" in request.GET)
+    return render_page(request, "calls/half.html", {"call": call, "half": chunk}, partial="chunk")
 
 
 @require_GET
 def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
     """The bytes as recorded, or one picture of a receipt (`?part=`, counted from 1)."""
-    call = _call(request, pk)
-    surfaces = load_evidence(call, request.GET)
+    call = _get_call(request, pk)
+    evidence = load_evidence(call, request.GET)
     part = request.GET.get("part")
     if part is not None:
-        return _picture(surfaces, part)
-    is_envelope = surface == "canonical" and surfaces.is_answered
-    data = surfaces.canonical if is_envelope else surfaces.bytes_of(surface)
-    if data is None or surface not in (*SURFACES, "canonical"):
+        picture = find_image(evidence.halves.receipt, part)
+        if picture is None:
+            raise Http404
+        image, data = picture
+        return attachment(base64.b64decode(data), image.media_type, file_name("picture", part, image.media_type[6:]))
+    is_envelope = surface == "canonical" and evidence.is_answered
+    data_bytes = evidence.canonical if is_envelope else evidence.bytes_of(surface)
+    if data_bytes is None or surface not in (*SURFACES, "canonical"):
         raise Http404
-    return attachment(data, "application/json", file_name(f"{call.tool}-{surface}", call.external_id, "json"))
+    return attachment(data_bytes, "application/json", file_name(f"{call.tool}-{surface}", call.external_id, "json"))
 
 
 def attachment(data: bytes, content_type: str, name: str) -> HttpResponse:
-    """Never rendered as a page of ours, whatever it holds (reliability.md section 0, 7)."""
-    response = HttpResponse(data, content_type=content_type)
-    return sandboxed(response, file_name=name)
+    """A download that is never rendered as a page of ours, whatever it contains (reliability.md section 0, 7)."""
+    return sandboxed(HttpResponse(data, content_type=content_type), file_name=name)
 
 
-def file_name(what: str, key: object, ending: str) -> str:
-    """Letters, digits and dashes alone: a name from a recording may hold anything."""
-    return re.sub("[^A-Za-z0-9_-]+", "-", f"{what}-{key}")[:120] + f".{ending}"
+def file_name(name: str, key: object, ending: str) -> str:
+    """Letters, digits and dashes alone: a name from a recording may contain anything."""
+    return re.sub("[^A-Za-z0-9_-]+", "-", f"{name}-{key}")[:120] + f".{ending}"
 
 
-def _call(request: OperatorRequest, pk: UUID) -> Call:
+def _get_call(request: OperatorRequest, pk: UUID) -> Call:
     return get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
-
-
-def _copy(request: OperatorRequest, call: Call, form: str) -> HttpResponse:
-    found = copied(load_evidence(call, request.GET), form, only_receipt=request.GET.get("what") == "receipt")
-    if found is None:
-        raise Http404
-    content_type, text = found
-    response = HttpResponse(text, content_type=f"{content_type}; charset=utf-8")
-    return sandboxed(response)
-
-
-def _picture(surfaces: CallEvidence, part: str) -> HttpResponse:
-    found = find_image(surfaces.halves.receipt, part)
-    if found is None:
-        raise Http404
-    picture, data = found
-    return attachment(base64.b64decode(data), picture.media_type, file_name("picture", part, picture.media_type[6:]))

@@ -6,8 +6,8 @@ from playwright.sync_api import Page
 
 from dashboard.models import Project
 from tests.browser.conftest import Serious
-from tests.dashboard.calls.test_call_page import bash
 from tests.dashboard.factories import create_run
+from tests.dashboard.recorded_calls import bash
 
 TOKEN = "ghp_" + "a1B2" * 9
 LIT = 'CSS.highlights.has("linked") ? [...CSS.highlights.get("linked")].map(String).join("") : ""'

@@ -56,12 +56,12 @@ def test_hovering_a_field_lights_up_its_characters_and_the_other_way_round(
     pointer = piece.get_attribute("data-pointer")
     field = operator_page.locator(f'[data-half="canonical"] [data-pointer="{pointer}"]').first
     piece.hover()
-    lit = "el => el.classList.contains('lit') || el.classList.contains('around')"
-    assert field.evaluate(lit)
+    is_marked = "el => el.classList.contains('is-linked') || el.classList.contains('is-around')"
+    assert field.evaluate(is_marked)
     operator_page.mouse.move(0, 0)
-    assert not field.evaluate(lit)
+    assert not field.evaluate(is_marked)
     field.hover()
-    assert piece.evaluate(lit)
+    assert piece.evaluate(is_marked)
     expect(operator_page.locator("[data-link-status]")).to_contain_text(str(pointer))
 
 

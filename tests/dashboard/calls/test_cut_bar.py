@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from dashboard.artifacts.visible_lines import PartialLine, find_partial_line
 from dashboard.models import Artifact, Call, Project, Run
 from envelopes.text.preview import Cut
 from tests.dashboard.factories import create_call, create_run
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import Page
+from tests.dashboard.recorded_calls import load_call
 from tests.dashboard.stored_artifacts import field_artifact, highlighted_lines, open_page, rows_of, stored
 
 PATH = "/home/x/.claude/projects/p/session/tool-results/toolu_1.txt"
@@ -41,48 +41,51 @@ def cut_call(run: Run, shown: str, recorded: str) -> tuple[Call, Artifact]:
     return call, field_artifact(call, recorded)
 
 
-def page_of(client: Client, call: Call) -> str:
-    return client.get(f"/calls/{call.pk}/").content.decode()
+def key_leads_to(page: Page) -> list[str]:
+    return [link["href"] for link in page.select("a[data-hotkey=click][data-key=g]")]
 
 
-def key_leads_to(page: str) -> list[str]:
-    return re.findall(r'href="([^"]*)" data-hotkey="click" data-key="g"', page)
+def cuts(page: Page) -> str:
+    return page.select_one(".cuts").text
 
 
 def test_the_key_leads_into_the_stored_file_where_it_has_all_of_the_output(client: Client, run: Run) -> None:
     call, field = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
     file = stored(call, "".join(f"{line}\n" for line in LINES).encode(), path=PATH, role="output")
-    page = page_of(client, call)
+    page = load_call(client, call)
     assert key_leads_to(page) == [f"/artifacts/{file.pk}/?unseen#window"]
-    assert f'href="/artifacts/{field.pk}/?line=41#L41"' in page
-    assert "The complete output was saved to a file: 3,000 lines, 67.9 KB." in text_of(page)
+    assert page.by_role("link", "Go to line 41")["href"] == f"/artifacts/{field.pk}/?line=41#L41"
+    assert "The agent saved the complete output to a file: 3,000 lines, 67.9 KB." in cuts(page)
     led = open_page(client, file, "?unseen")
     assert rows_of(led)[0] == (41, LINES[40])
     assert (led.by_id("L41")["data-seen"], highlighted_lines(led)) == ("no", [41])
 
 
 @pytest.mark.parametrize(
-    ("state", "said"), [("missing", "That file is not here."), ("removed", "That file was taken out by retention.")]
+    ("state", "absence"),
+    [("missing", "That file was not imported."), ("removed", "That file was removed by retention.")],
 )
-def test_without_the_file_the_key_leads_into_what_is_recorded(client: Client, run: Run, state: str, said: str) -> None:
+def test_without_the_file_the_key_leads_into_what_is_recorded(
+    client: Client, run: Run, state: str, absence: str
+) -> None:
     call, field = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
     stored(call, b"x\n", path=PATH, role="output")
     Artifact.objects.filter(observation=None).update(state=state, size=70_000)
-    page = page_of(client, call)
+    page = load_call(client, call)
     assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
-    assert f"The complete output was saved to a file: 70.0 KB by the recording. {said}" in text_of(page)
+    assert f"The agent saved the complete output to a file: 70.0 KB by the recording. {absence} Details" in cuts(page)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "listed", "said"),
+    ("name", "content", "listed", "absence"),
     [
-        ("{}", None, "The content is lost", "is lost: the artifact store has nothing under its hash"),
-        ("{}", b"less\n", "The content is not what was stored", "is not what was stored"),
-        ("", None, "The artifact store cannot be reached", "cannot be asked for now: the artifact store cannot be"),
+        ("{}", None, "The content is lost", "is lost: the artifact store has nothing under its hash."),
+        ("{}", b"less\n", "The content is not what was stored", "is damaged: it is not what was stored."),
+        ("", None, "The artifact store cannot be reached", "cannot be read now: the artifact store is unreachable."),
     ],
 )
 def test_a_file_that_left_the_store_is_told_as_its_own_page_tells_it(
-    client: Client, run: Run, settings: Settings, name: str, content: bytes | None, listed: str, said: str
+    client: Client, run: Run, settings: Settings, name: str, content: bytes | None, listed: str, absence: str
 ) -> None:
     call, field = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
     file = stored(call, b"x\n" * 3_000, path=PATH, role="output")
@@ -93,31 +96,31 @@ def test_a_file_that_left_the_store_is_told_as_its_own_page_tells_it(
         path.unlink()
     if content is not None:
         path.write_bytes(content)
-    page = page_of(client, call)
-    assert f">{listed}</a>" in page
+    page = load_call(client, call)
+    assert page.by_role("link", listed)
     assert listed in open_page(client, file).text
-    assert f"The complete output was saved to a file: 3,000 lines, 6.0 KB. That file {said}" in text_of(page)
+    assert f"saved the complete output to a file: 3,000 lines, 6.0 KB. That file {absence}" in cuts(page)
     assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
 
 
 def test_what_the_recording_holds_whole_is_not_called_all_of_it(client: Client, run: Run) -> None:
     call, _ = cut_call(run, "\n".join(LINES[:5]), "\n".join(LINES[:5]))
     stored(call, b"x\n", path=PATH, role="output", state="missing")
-    assert "the model got all 5 lines, as far as the recording holds it." in text_of(page_of(client, call))
+    assert "the model got all 5 lines, as far as it was recorded." in cuts(load_call(client, call))
 
 
 def test_a_file_that_the_receipt_does_not_call_the_output_is_none(client: Client, run: Run) -> None:
     call, field = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
     stored(call, b"x\n", path="/home/x/transcript.jsonl")
-    page = page_of(client, call)
-    assert "saved to a file" not in text_of(page)
+    page = load_call(client, call)
+    assert "to a file" not in cuts(page)
     assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
 
 
 def test_of_an_output_on_one_line_the_key_leads_behind_what_the_model_got(client: Client, run: Run) -> None:
     call, field = cut_call(run, ONE_LINE[:2_000], ONE_LINE)
-    page = page_of(client, call)
-    assert f"the model got the first 2,000 of {len(ONE_LINE):,} characters of its one line." in text_of(page)
+    page = load_call(client, call)
+    assert f"the model got the first 2,000 of {len(ONE_LINE):,} characters of its one line." in cuts(page)
     assert key_leads_to(page) == [f"/artifacts/{field.pk}/?offset=2000#L1"]
     file = stored(call, f"\ufeff{ONE_LINE}".encode("utf-16-le"), path=PATH)
     led = open_page(client, file, "?unseen")
@@ -130,8 +133,8 @@ def test_of_an_output_on_one_line_the_key_leads_behind_what_the_model_got(client
 
 def test_where_a_preview_ends_within_a_line_that_is_said(client: Client, run: Run) -> None:
     call, _ = cut_call(run, "\n".join([*LINES[:10], "line 11 of"]), "\n".join(LINES[:600]))
-    page = text_of(page_of(client, call))
-    assert "the model got lines 1–10 of 600; 590 lines never. Of line 11 it got the beginning." in page
+    sentence = "the model got lines 1–10 of 600; 590 not seen. Of line 11 it got the beginning."
+    assert sentence in cuts(load_call(client, call))
 
 
 def test_where_nothing_is_unseen_or_nothing_known_the_page_says_so(client: Client, run: Run) -> None:
@@ -143,7 +146,7 @@ def test_where_nothing_is_unseen_or_nothing_known_the_page_says_so(client: Clien
 
 
 @pytest.mark.parametrize(
-    ("text", "whole", "shown", "begun"),
+    ("text", "whole", "shown", "partial"),
     [
         ("abcdef", 0, [(0, 3)], PartialLine(line=1, start=0, end=3)),
         ("ab\ncdef", 1, [(0, 2), (3, 5)], PartialLine(line=2, start=3, end=5)),
@@ -156,14 +159,14 @@ def test_where_nothing_is_unseen_or_nothing_known_the_page_says_so(client: Clien
     ],
 )
 def test_a_line_is_begun_where_what_is_shown_of_it_reaches_to_its_start(
-    text: str, whole: int, shown: list[tuple[int, int]], begun: PartialLine | None
+    text: str, whole: int, shown: list[tuple[int, int]], partial: PartialLine | None
 ) -> None:
     cut = Cut("lines", text.count("\n") + 1, ((0, whole),) if whole else ())
-    assert find_partial_line(text, shown, cut) == begun
+    assert find_partial_line(text, shown, cut) == partial
 
 
 def test_a_file_of_which_no_size_is_recorded_is_not_called_empty(client: Client, run: Run) -> None:
     call, _ = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
     stored(call, b"", path=PATH, role="output", state="missing")
     Artifact.objects.filter(observation=None).update(size=0, sha256="")
-    assert "saved to a file, how large is not recorded. That file is not here." in text_of(page_of(client, call))
+    assert "saved the complete output to a file. That file was not imported." in cuts(load_call(client, call))

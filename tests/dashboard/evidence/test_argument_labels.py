@@ -53,7 +53,7 @@ def test_run_pages_and_comparisons_label_a_call_alike(client: Client, project: P
     for page in pages(client, f"/comparisons/{comparison.pk}/calls/?column=1"):
         for row in page.select("tbody tr"):
             key = row.by_role("link")["href"].split("/")[4]
-            labels[key] = row.select_one('[data-head="What it was called with"]').text
+            labels[key] = row.select_one('[data-head="Arguments"]').text
     assert len(labels) > 190
     on_run_pages = {
         row["id"].removeprefix("c-"): row
@@ -68,11 +68,11 @@ def test_run_pages_and_comparisons_label_a_call_alike(client: Client, project: P
 
 def pages(client: Client, address: str) -> list[Page]:
     """The page at an address and those that follow it."""
-    found = []
+    parsed = []
     path = address.partition("?")[0]
     while address:
         page = parse_page(client.get(address))
-        found.append(page)
+        parsed.append(page)
         following = page.select("li.sentinel a, a[rel=next]")
         address = path + following[0]["href"] if following else ""
-    return found
+    return parsed

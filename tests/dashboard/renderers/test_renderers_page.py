@@ -16,9 +16,9 @@ from dashboard.renderers.preview_source import PASTE_BYTES, load_call_source, na
 from envelopes.families import FAMILIES
 from envelopes.families.base import FieldCut
 from envelopes.families.registry import family
-from tests.dashboard.calls.test_call_page import HOSTILE, bash
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.recorded_calls import HOSTILE, bash
 
 PAGE = "/renderers/command/"
 HTMX = {"HX-Request": "true"}

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from dashboard.text.chunks import TextChunk
-from dashboard.text.json_markup import head, pretty, rest
+from dashboard.text.json_markup import first_chunk, indent_json, later_chunk
 from envelopes.text.pointer import resolve
 from tests.dashboard.page_text import text_of
 
@@ -27,21 +27,21 @@ TRICKY = (
 
 
 def windows(text: str, first: int, later: int) -> list[TextChunk]:
-    shown = [head(text, first, "data-pointer")]
+    shown = [first_chunk(text, first, "data-pointer")]
     while shown[-1].has_more:
-        shown.append(rest(text, shown[-1].end, later))
+        shown.append(later_chunk(text, shown[-1].end, later))
     return shown
 
 
 @pytest.mark.parametrize("raw", TRICKY)
 def test_windows_in_a_row_are_exactly_the_text(raw: bytes) -> None:
-    text = pretty(raw)
+    text = indent_json(raw)
     for first in range(len(text) + 1):
         assert "".join(text_of(one.html) for one in windows(text, first, 3)) == text
 
 
 def test_indenting_changes_no_token() -> None:
-    shown = pretty(rb'{"a":1,"a":1.00,"s":"\u00e9\/ \ud800","n":12345678901234567890123,"l":[],"o":{}}')
+    shown = indent_json(rb'{"a":1,"a":1.00,"s":"\u00e9\/ \ud800","n":12345678901234567890123,"l":[],"o":{}}')
     assert shown == (
         '{\n  "a": 1,\n  "a": 1.00,\n  "s": "\\u00e9\\/ \\ud800",\n'
         '  "n": 12345678901234567890123,\n  "l": [],\n  "o": {}\n}'
@@ -50,21 +50,21 @@ def test_indenting_changes_no_token() -> None:
 
 def test_every_value_carries_its_pointer() -> None:
     document = {"a": [{"b": 1}, "x"], "c/d~": {"": None}, "e": {}}
-    text = pretty(json.dumps(document).encode())
-    pointers = re.findall(r'data-pointer="([^"]*)"', head(text, len(text), "data-pointer").html)
+    text = indent_json(json.dumps(document).encode())
+    pointers = re.findall(r'data-pointer="([^"]*)"', first_chunk(text, len(text), "data-pointer").html)
     assert pointers == ["", "/a", "/a/0", "/a/0/b", "/a/1", "/c~1d~0", "/c~1d~0/", "/e"]
     assert [resolve(document, pointer) for pointer in pointers[:2]] == [document, document["a"]]
 
 
 def test_objects_and_lists_fold_without_a_script() -> None:
-    html = head('{\n  "a": [\n    1\n  ]\n}', 100, "data-pointer").html
+    html = first_chunk('{\n  "a": [\n    1\n  ]\n}', 100, "data-pointer").html
     assert html.count("<details open") == html.count("</details>") == 2
     assert html.count("<summary>") == 2
 
 
 def test_a_window_that_ends_inside_leaves_nothing_open() -> None:
-    text = pretty(json.dumps({"a": {"b": ["x" * 50] * 50}}).encode())
-    window = head(text, 400, "data-pointer")
+    text = indent_json(json.dumps({"a": {"b": ["x" * 50] * 50}}).encode())
+    window = first_chunk(text, 400, "data-pointer")
     assert window.has_more
     assert window.html.count("<details") == window.html.count("</details>")
 
@@ -81,15 +81,15 @@ def test_a_window_that_ends_inside_leaves_nothing_open() -> None:
     ids=["numbers", "newlines", "marks", "long pointers", "deep"],
 )
 def test_no_window_grows_past_its_room(raw: bytes) -> None:
-    text = pretty(raw)
-    first = head(text, 32 * 1024, "data-pointer")
+    text = indent_json(raw)
+    first = first_chunk(text, 32 * 1024, "data-pointer")
     assert first.end > 0
     assert len(first.html) < 450_000
-    assert len(rest(text, first.end, 64 * 1024).html) < 950_000
+    assert len(later_chunk(text, first.end, 64 * 1024).html) < 950_000
 
 
 def test_a_key_or_value_cannot_leave_its_place() -> None:
     raw = json.dumps({'"><script>alert(1)</script>': "</span><b hx-get=/ hx-trigger=load>"}).encode()
-    html = head(pretty(raw), 1_000, "data-pointer").html
+    html = first_chunk(indent_json(raw), 1_000, "data-pointer").html
     assert "<script" not in html
     assert "<b" not in html

@@ -14,9 +14,9 @@ from dashboard.variants.variant_list import offered_variants
 from envelopes import families, variants
 from envelopes.families import plugins, registry
 from envelopes.families.registry import all_families, family, find_mapping
-from tests.dashboard.calls.test_call_page import bash
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import parse_page
+from tests.dashboard.recorded_calls import bash
 
 VARIANT = """
 from envelopes.schema.receipt import Segment

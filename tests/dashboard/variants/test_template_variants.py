@@ -14,10 +14,10 @@ from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
 from dashboard.variants.templates import latest_by_family
 from dashboard.variants.variant_list import find_variant, offered_by_family, offered_variants
 from envelopes.families.registry import family
-from tests.dashboard.calls.test_call_page import bash
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.recorded_calls import bash
 
 EDITOR = "/renderers/command/templates/"
 PAGE = "/renderers/command/"
@@ -188,7 +188,7 @@ def test_what_names_a_retired_template_still_shows_its_text(client: Client, run:
     for key, text in (("terse", "second success"), ("terse@1", "first success")):
         address = f"{PAGE}?sample=ExecCommand/success&against=none&variant={key}"
         assert receipt_text(load(client, address)) == text
-        assert f"What {key} would have said" in load(client, f"/calls/{call.pk}/?right=variant-{key}").text
+        assert f"Receipt by {key}" in load(client, f"/calls/{call.pk}/?right=variant-{key}").text
     offers = offered_by_family(project, also=["terse", "receipt"])
     assert [offer.key for offer in offers["command"]].count("terse") == 1
     assert "terse" not in [offer.key for offer in offers["file"]]

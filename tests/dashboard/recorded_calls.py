@@ -1,0 +1,59 @@
+"""Calls as an import leaves them, and the Call page parsed: for the tests of everything that shows a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.test import Client
+
+from dashboard.ingest.derive import derive
+from dashboard.models import Call, Run
+from tests.dashboard.factories import create_call, create_observation
+from tests.dashboard.page_text import Element, Page, parse_page
+
+HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202egnp\x1b[31m\x00 \\'
+
+
+def recorded(run: Run, tool: str, args: Any, result: Any, receipt: Any, **fields: Any) -> Call:
+    """A call as an import leaves it: read by its agent's family, with its projection and artifacts."""
+    call = create_call(run, args=args, receipt=receipt, tool=tool, **fields)
+    if result is not None:
+        create_observation(call, "result", result)
+    call.namespace = "claude-code"
+    derived = derive(call, {observation.surface: observation for observation in call.observations.all()})
+    for column, content in (derived.columns | fields).items():
+        setattr(call, column, content)
+    call.save()
+    derived.projection.save(force_insert=True)
+    for artifact in derived.artifacts:
+        artifact.save(force_insert=True)
+    return call
+
+
+def bash(run: Run, stdout: str, receipt: Any = None, **fields: Any) -> Call:
+    result = {"stdout": stdout, "stderr": "", "interrupted": False, "isImage": False}
+    return recorded(run, "Bash", {"command": "make test"}, result, stdout if receipt is None else receipt, **fields)
+
+
+def read_result(content: str, first: int, total: int) -> dict[str, Any]:
+    lines = content.count("\n") + 1
+    file = {"filePath": "/a", "content": content, "numLines": lines, "startLine": first, "totalLines": total}
+    return {"type": "text", "file": file}
+
+
+def load_call(client: Client, call: Call, query: str = "", **headers: str) -> Page:
+    response = client.get(f"/calls/{call.pk}/{query}", headers=headers)
+    assert response.status_code == 200
+    return parse_page(response)
+
+
+def receipt_text(page: Element) -> str:
+    """The exact text of all text parts of the receipt in view."""
+    return "".join(part.exact for part in page.select("pre.exact[data-exact][dir=auto]"))
+
+
+def assert_harmless(page: Page) -> None:
+    """Nothing of HOSTILE acts on the page: neither as an element nor as a raw character."""
+    assert not page.has("[hx-post]")
+    for hostile in ("<script>alert", "\u202e", "\x1b", "\x00"):
+        assert hostile not in page.markup
