@@ -197,7 +197,7 @@ def test_a_format_and_a_page_need_the_files_that_architecture_names_and_no_other
         replace(
             copy,
             "dashboard/urls.py",
-            ("    tools,\n", "    tools,\n    toy,\n"),
+            ("handler400 =", "from dashboard.views import toy\n\nhandler400 ="),
             ("urlpatterns = [\n", 'urlpatterns = [\n    path("toy/", toy.index, name="toy"),\n'),
         ),
     ]

@@ -116,7 +116,7 @@ def test_a_mistake_of_ours_repeats_nothing_of_the_request(client: Client, monkey
 
     client.raise_request_exception = False
     client.force_login(create_user("alice", project=create_project()))
-    monkeypatch.setattr("dashboard.views.runs.load_run_page", fail)
+    monkeypatch.setattr("dashboard.views.runs.build_run_list", fail)
     response = client.get("/runs/?q=sk-other-secret")
     assert response.status_code == 500
     assert parse_page(response).by_role("heading", "Server error")
