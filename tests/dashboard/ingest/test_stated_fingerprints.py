@@ -73,7 +73,7 @@ def test_a_receipt_that_states_its_variant_is_held_against_today(
     send(call, tmp_path)
     assert check_all(call.project).sent == 1
     assert check_all(call.project).drifted == ()
-    assert "and would be the same today" in strip_of(operator_client, call)
+    assert "the text would be the same today" in strip_of(operator_client, call)
     assert 'id="drift"' not in page_of(operator_client, call)
 
 
@@ -81,11 +81,11 @@ def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, c
     def load() -> str:
         return " ".join(text_of(operator_client.get("/renderers/drifted/").content.decode()).split())
 
-    assert "No receipt of this project says which variant wrote it" in load()
+    assert "No receipt of this project names the variant that wrote it" in load()
     send(call, tmp_path)
-    assert "is not known before the first check" in load()
+    assert "Not checked yet: run manage.py check_receipts." in load()
     check_all(call.project)
-    assert "Nothing drifted, as far as the last check saw." in load()
+    assert "The last check found no drift." in load()
 
 
 def test_the_call_says_that_it_drifted_before_any_check_and_leads_to_what_it_would_say_today(
@@ -96,8 +96,8 @@ def test_the_call_says_that_it_drifted_before_any_check_and_leads_to_what_it_wou
     assert html.count('id="drift"') == 1
     assert "The text changed: the same version writes another text" in " ".join(text_of(html).split())
     address = f"/calls/{call.pk}/?right=variant-receipt"
-    assert f'<a href="{address}">What it would say today</a>' in html
-    assert "not what the model saw" in operator_client.get(address).content.decode()
+    assert f'<a href="{address}">Today\'s text</a>' in html
+    assert "not seen by the model" in operator_client.get(address).content.decode()
 
 
 @pytest.mark.parametrize(
@@ -149,5 +149,5 @@ def test_importing_again_keeps_one_fingerprint_and_another_projects_list_is_empt
     send(call, tmp_path, text="other")
     assert ReceiptFingerprint.objects.count() == 1
     page = text_of(operator_client.get("/renderers/drifted/?from=x").content.decode())
-    assert "1 receipt of this project says which variant wrote it" in " ".join(page.split())
-    assert "Nothing was checked yet" in page
+    assert "1 receipt of this project names the variant that wrote it." in " ".join(page.split())
+    assert "Not checked yet" in page
