@@ -2,13 +2,15 @@
 
 page             a signed-out page; addresses are given without their host: page.goto("/runs/")
 operator_page    the same, signed in as `operator`
-browse           makes further pages: browse(signed_in=True, java_script_enabled=False, viewport={…})
+browse           makes further pages: browse(signed_in=True, script=False, viewport={…}). A test's first page of each
+                 kind is one that all tests share, wiped between them: a window of its own costs a third of a second.
+                 What would outlast the test (a clock) asks for `own=True`
 troubles         what the browser complained of so far; a test that provokes a complaint takes it out
 bundled          the project of `operator`, with the recordings that the package ships in it
 serious          what axe finds serious or critical on a page, a sentence each. Every rule looks at every element,
                  but for contrast: that is most of axe's work, and looks at two elements of each look, or at all
                  of them as `whole`; `contrast_alone` asks for no other rule
-in_both_themes   opens an address in the light and then turns the light out: what is serious there, and in which
+in_both_themes   what is serious on a page in the light and, as far as colours go, in the dark
 assert_accessible  fails with what axe finds serious or critical on a page
 """
 
@@ -17,27 +19,39 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import connection
-from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from django.test import Client, TransactionTestCase
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    ViewportSize,
+    WebError,
+    sync_playwright,
+)
+from playwright.sync_api import Error as PlaywrightError
 from pytest_django.live_server_helper import LiveServer
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Project
 from envelopes.text.tokens import count_tokens
 from tests.browser.chromium import FLAGS, Chromium, NoChromium, find
+from tests.browser.rest import PATIENCE, come_to_rest
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_project
 
-PATIENCE = 10_000
+VIEWPORT: ViewportSize = {"width": 1280, "height": 720}
 SERIOUS = {"serious", "critical"}
 CONTRAST = "color-contrast"
 # What passed is not asked for: axe would describe each of its thousands of elements.
@@ -46,14 +60,6 @@ VIOLATIONS: dict[str, Any] = {"resultTypes": ["violations"]}
 PASSED_OVER = """serious => Object.fromEntries(axe._audit.rules
   .filter((one) => one.id === "color-contrast" || (one.impact && !serious.includes(one.impact)))
   .map((one) => [one.id, {enabled: false}]))"""
-# Colours on their way from one theme to the other have no contrast yet; what inherits them sets out after them.
-SETTLED = """async () => {
-  const frame = () => new Promise(requestAnimationFrame);
-  const moving = () => document.getAnimations().filter((one) => one instanceof CSSTransition);
-  for (await frame(), await frame(); moving().length; await frame(), await frame()) {
-    await Promise.allSettled(moving().map((one) => one.finished));
-  }
-}"""
 LOOKS = Path(__file__).with_name("looks.js").read_text("utf-8")
 
 Browse = Callable[..., Page]
@@ -85,26 +91,95 @@ def troubles() -> list[str]:
     return []
 
 
+class Kind(NamedTuple):
+    signed_in: bool
+    script: bool
+
+
+class SharedPages:
+    """A window for each kind of page, wiped between the tests."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self._browser, self._url = browser, url
+        self._pages: dict[Kind, Page] = {}
+        self._lent: set[Kind] = set()
+
+    def lend(self, kind: Kind) -> Page | None:
+        """None where the test has it already."""
+        if kind in self._lent:
+            return None
+        self._lent.add(kind)
+        if kind not in self._pages:
+            self._pages[kind] = open_context(self._browser, self._url, kind).new_page()
+        return self._pages[kind]
+
+    def take_back(self) -> None:
+        for kind in self._lent:
+            page = self._pages[kind]
+            try:
+                _wipe(page)
+            except PlaywrightError:  # a window that cannot even be wiped is given up
+                self._pages.pop(kind).context.close()
+        self._lent.clear()
+
+
+def open_context(browser: Browser, url: str, kind: Kind) -> BrowserContext:
+    context = browser.new_context(
+        base_url=url,
+        java_script_enabled=kind.script,
+        locale="en-US",  # under the C locale Chromium names a language that its own Intl refuses
+        reduced_motion="reduce",
+        viewport=VIEWPORT,
+    )
+    context.set_default_timeout(PATIENCE)
+    return context
+
+
+def _wipe(page: Page) -> None:
+    for other in page.context.pages:
+        if other is not page:
+            other.close()
+    page.evaluate("() => { if (origin !== 'null') { localStorage.clear(); sessionStorage.clear(); } }")
+    page.goto("about:blank")  # which also ends what the page would go on asking for
+    page.context.clear_cookies()
+    page.context.clear_permissions()
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(VIEWPORT)
+    page.mouse.move(0, 0)
+
+
+@pytest.fixture(scope="session")
+def shared_pages(browser: Browser, live_server: LiveServer) -> SharedPages:
+    return SharedPages(browser, live_server.url)
+
+
 @pytest.fixture
 def browse(
-    browser: Browser, live_server: LiveServer, troubles: list[str], request: pytest.FixtureRequest
+    browser: Browser,
+    live_server: LiveServer,
+    shared_pages: SharedPages,
+    troubles: list[str],
+    request: pytest.FixtureRequest,
 ) -> Iterator[Browse]:
-    contexts: list[BrowserContext] = []
+    with ExitStack() as afterwards:
+        afterwards.callback(shared_pages.take_back)
 
-    def open_page(*, signed_in: bool = False, **options: Any) -> Page:
-        # Under the C locale Chromium names a language that its own Intl refuses.
-        options = {"locale": "en-US", **options}
-        context = browser.new_context(base_url=live_server.url, reduced_motion="reduce", **options)
-        contexts.append(context)
-        context.set_default_timeout(PATIENCE)
-        if signed_in:
-            _sign_in(context, request.getfixturevalue("operator"), live_server.url)
-        _listen(context, troubles, live_server.url)
-        return context.new_page()
+        def open_page(
+            *, signed_in: bool = False, script: bool = True, viewport: ViewportSize = VIEWPORT, own: bool = False
+        ) -> Page:
+            kind = Kind(signed_in=signed_in, script=script)
+            page = None if own else shared_pages.lend(kind)
+            if page is None:
+                context = open_context(browser, live_server.url, kind)
+                afterwards.callback(context.close)
+                page = context.new_page()
+            page.set_viewport_size(viewport)
+            if signed_in:
+                _sign_in(page.context, request.getfixturevalue("operator"), live_server.url)
+            afterwards.enter_context(_listen(page.context, troubles, live_server.url))
+            return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
+        yield open_page
     if troubles:
         pytest.fail("The browser complained:\n" + "\n".join(troubles), pytrace=False)
 
@@ -116,7 +191,8 @@ def _sign_in(context: BrowserContext, person: User, url: str) -> None:
     context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": url}])
 
 
-def _listen(context: BrowserContext, troubles: list[str], url: str) -> None:
+@contextmanager
+def _listen(context: BrowserContext, troubles: list[str], url: str) -> Iterator[None]:
     """Chromium reports a violation of the content security policy as an error on the console."""
 
     def on_console(message: ConsoleMessage) -> None:
@@ -127,9 +203,15 @@ def _listen(context: BrowserContext, troubles: list[str], url: str) -> None:
         if not request.url.startswith((url, "data:", "blob:", "about:")):
             troubles.append(f"asked another host: {request.url}")
 
-    context.on("console", on_console)
-    context.on("weberror", lambda error: troubles.append(f"uncaught: {error.error}"))
-    context.on("request", on_request)
+    def on_error(error: WebError) -> None:
+        troubles.append(f"uncaught: {error.error}")
+
+    listeners: dict[Any, Any] = {"console": on_console, "weberror": on_error, "request": on_request}
+    for event, listener in listeners.items():
+        context.on(event, listener)
+    yield
+    for event, listener in listeners.items():
+        context.remove_listener(event, listener)
 
 
 @pytest.fixture
@@ -140,6 +222,19 @@ def page(browse: Browse) -> Page:
 @pytest.fixture
 def operator_page(browse: Browse) -> Page:
     return browse(signed_in=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _permissions_are_not_written_anew() -> Iterator[None]:
+    """What a test leaves is emptied out; Django then writes rows on every model, which nothing here reads."""
+
+    def empty(case: TransactionTestCase) -> None:
+        del case
+        call_command("flush", verbosity=0, interactive=False, reset_sequences=False, inhibit_post_migrate=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -181,8 +276,7 @@ def serious() -> Serious:
     script = Axe().axe_script
 
     def find_violations(page: Page, *, contrast_alone: bool = False, whole: bool = False) -> list[str]:
-        page.wait_for_load_state()  # of half a page axe would say that its headings are missing
-        page.evaluate(SETTLED)
+        come_to_rest(page)  # of half a page axe would say that its headings are missing
         if page.evaluate("typeof axe") == "undefined":
             page.evaluate(script)
         passed_over = page.evaluate(PASSED_OVER, sorted(SERIOUS))
@@ -200,14 +294,13 @@ def _violations(page: Page, where: str, options: dict[str, Any]) -> list[str]:
 
 @pytest.fixture
 def in_both_themes(serious: Serious) -> Serious:
-    def look(page: Page, address: str, *, whole: bool = False) -> list[str]:
+    def look(page: Page, *, whole: bool = False) -> list[str]:
         page.emulate_media(color_scheme="light")
-        page.goto(address)
-        found = [f"{address} light: {sentence}" for sentence in serious(page, whole=whole)]
+        in_the_light = serious(page, whole=whole)
         # The elements are the same in the dark; only their colours are not.
         page.emulate_media(color_scheme="dark")
         in_the_dark = serious(page, contrast_alone=True, whole=whole)
-        return found + [f"{address} dark: {sentence}" for sentence in in_the_dark]
+        return [f"light: {sentence}" for sentence in in_the_light] + [f"dark: {sentence}" for sentence in in_the_dark]
 
     return look
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from dashboard.models import Project
 from tests.browser.conftest import Serious
+from tests.browser.rest import press
 from tests.dashboard.factories import create_run
 from tests.dashboard.recorded_calls import bash
 
@@ -19,9 +20,9 @@ def test_a_place_is_lit_up_and_let_go_by_escape(operator_page: Page, project: Pr
         operator_page.goto(f"/calls/{call.pk}/{query}")
         assert not serious(operator_page)
         operator_page.get_by_role("link", name="show the place").click()
-        assert operator_page.evaluate(LIT) == TOKEN
         status = operator_page.locator("[data-link-status]")
-        assert "Characters 1,022 to 1,062 of the receipt" in status.inner_text()
-        operator_page.keyboard.press("Escape")
+        expect(status).to_contain_text("Characters 1,022 to 1,062 of the receipt")
+        assert operator_page.evaluate(LIT) == TOKEN
+        press(operator_page, "Escape")
+        expect(status).to_be_hidden()
         assert operator_page.evaluate(LIT) == ""
-        assert status.is_hidden()

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.models import Comparison, Project, Verdict
 from dashboard.reviews.review_queue import start_review
+from tests.browser.rest import come_to_rest, press
 from tests.dashboard.measured_comparisons import compared
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,20 +30,19 @@ def test_a_bar_of_a_plot_opens_its_calls_and_keys_open_a_pair(
     plot = operator_page.locator("[data-plot]").nth(1)
     expect(plot.locator("canvas")).to_be_visible()
     assert_accessible(operator_page)
-    operator_page.keyboard.press("l")
+    press(operator_page, "l")
     operator_page.wait_for_url("**?columns=0.2.1&column=2")
     expect(operator_page.locator(".column-order [aria-current]")).to_contain_text("receipt")
     operator_page.go_back()
     operator_page.wait_for_url(f"**{comparison.get_absolute_url()}")
     expect(plot.locator("canvas")).to_be_visible()
-    operator_page.keyboard.press("j")
-    operator_page.keyboard.press("Enter")
+    press(operator_page, "j")
+    press(operator_page, "Enter")
     expect(operator_page.get_by_role("region", name="Text by recorded")).to_be_visible()
     assert_accessible(operator_page)
-    operator_page.keyboard.press("j")
+    press(operator_page, "j")
     expect(operator_page.get_by_text(re.compile(r"^2 of \d+$"))).to_be_visible()
-    operator_page.wait_for_load_state()
-    operator_page.keyboard.press("u")
+    press(operator_page, "u")
     operator_page.wait_for_url(f"**{comparison.get_absolute_url()}*")
     over = operator_page.locator("[data-plot]").nth(0).locator(".u-over")
     size = over.bounding_box()
@@ -53,7 +53,7 @@ def test_a_bar_of_a_plot_opens_its_calls_and_keys_open_a_pair(
 
 
 def test_without_script_the_tables_say_it_all(browse: Callable[..., Page], comparison: Comparison) -> None:
-    page = browse(signed_in=True, java_script_enabled=False, viewport={"width": 390, "height": 800})
+    page = browse(signed_in=True, script=False, viewport={"width": 390, "height": 800})
     page.goto(comparison.get_absolute_url())
     table = page.locator("[data-plot-table]").first
     expect(table.get_by_role("table")).to_be_visible()
@@ -63,7 +63,7 @@ def test_without_script_the_tables_say_it_all(browse: Callable[..., Page], compa
 
 def test_the_form_counts_while_one_types(operator_page: Page, bundled: Project) -> None:
     operator_page.goto("/comparisons/new/")
-    operator_page.keyboard.press("/")
+    press(operator_page, "/")
     operator_page.keyboard.type("tool:Nobody")
     expect(operator_page.locator(".matching")).to_contain_text("0 calls match")
     operator_page.get_by_label("Which calls").fill("")
@@ -79,11 +79,11 @@ def test_the_form_counts_while_one_types(operator_page: Page, bundled: Project) 
 def test_enter_in_the_note_judges_nothing_and_the_next_key_does(operator_page: Page, comparison: Comparison) -> None:
     start_review(comparison, 1)
     operator_page.goto(f"{comparison.get_absolute_url()}review/1/")
-    operator_page.keyboard.press("n")
+    press(operator_page, "n")
     operator_page.keyboard.type("too long")
-    operator_page.keyboard.press("Enter")
-    operator_page.keyboard.press("Escape")
-    operator_page.keyboard.press("b")
+    press(operator_page, "Enter")
+    press(operator_page, "Escape")
+    press(operator_page, "b")
     expect(operator_page.locator(".page-head .actions")).to_contain_text("1 of")
     verdict = Verdict.objects.get()
     assert (verdict.note, verdict.choice != verdict.first) == ("too long", True)
@@ -103,10 +103,11 @@ def test_the_focus_stays_while_the_list_renews_itself(operator_page: Page, bundl
     for _ in range(2):
         start_comparison(bundled, Selection(sample=5), ["recorded", "receipt"])
     operator_page.goto("/comparisons/")
-    operator_page.keyboard.press("j")
-    operator_page.keyboard.press("j")
-    with operator_page.expect_response("**/comparisons/"):
+    press(operator_page, "j", "j")
+    second = operator_page.locator("[data-item]").nth(1).locator("a").first
+    expect(second).to_be_focused()
+    with operator_page.expect_response("**/comparisons/") as renewal:
         pass
-    operator_page.wait_for_function("document.querySelector('.htmx-request') === null")
-    focused = operator_page.evaluate("[...document.querySelectorAll('[data-item] a')].indexOf(document.activeElement)")
-    assert focused == 1
+    renewal.value.finished()
+    come_to_rest(operator_page)
+    expect(second).to_be_focused()

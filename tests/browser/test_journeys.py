@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from dashboard.accounts.sign_in import create_link
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Artifact, Call, Project, Run
 from tests.browser.conftest import Browse
+from tests.browser.rest import come_to_rest, press
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
@@ -56,92 +57,86 @@ def test_hovering_a_field_lights_up_its_characters_and_the_other_way_round(
     pointer = piece.get_attribute("data-pointer")
     field = operator_page.locator(f'[data-half="canonical"] [data-pointer="{pointer}"]').first
     piece.hover()
-    is_marked = "el => el.classList.contains('is-linked') || el.classList.contains('is-around')"
-    assert field.evaluate(is_marked)
+    highlighted = re.compile(r"\bis-(linked|around)\b")
+    expect(field).to_have_class(highlighted)
     operator_page.mouse.move(0, 0)
-    assert not field.evaluate(is_marked)
+    expect(field).not_to_have_class(highlighted)
     field.hover()
-    assert piece.evaluate(is_marked)
+    expect(piece).to_have_class(highlighted)
     expect(operator_page.locator("[data-link-status]")).to_contain_text(str(pointer))
 
 
 def test_the_same_way_with_the_keyboard_alone(operator_page: Page, cut_call: Call) -> None:
-    keys = operator_page.keyboard
-    operator_page.goto("/runs/")
-    keys.press("/")
-    keys.type("cut:yes")
-    keys.press("Enter")
-    operator_page.wait_for_url(re.compile("cut"))
-    place = [str(one) for one in _runs_in_list(operator_page)].index(str(cut_call.run_id))
-    for _ in range(place + 1):
-        keys.press("j")
-    keys.press("Enter")
-    operator_page.wait_for_url(f"**/runs/{cut_call.run_id}/**")
-    keys.press("j")
-    keys.press("Enter")
-    operator_page.wait_for_url("**/calls/**")
-    for _ in range(Call.objects.filter(run=cut_call.run_id).count()):
-        if str(cut_call.pk) in operator_page.url:
-            break
-        before = operator_page.url
-        keys.press("j")
-        operator_page.wait_for_url(lambda url, before=before: url != before)
-    assert str(cut_call.pk) in operator_page.url
-    keys.press("n")
-    expect(operator_page.locator("#halves .linked.is-linked").first).to_be_visible()
-    keys.press("Escape")
-    expect(operator_page.locator("#halves .linked.is-linked")).to_have_count(0)
-    keys.press("r")
-    expect(operator_page.locator('[data-half="recorded"]')).to_be_visible()
-    keys.press("g")
-    operator_page.wait_for_url("**/artifacts/**")
-    expect(operator_page.locator("[data-highlighted]")).to_have_attribute("data-seen", "no")
-    keys.press("t")
-    operator_page.wait_for_url("**tail**")
-    keys.press("u")
-    operator_page.wait_for_url("**/calls/**")
-    keys.press("?")
-    expect(operator_page.locator("dialog[open]")).to_contain_text("Next call of the list")
-    keys.press("Escape")
-    keys.press("u")
-    expect(operator_page.locator(f"#c-{cut_call.pk}")).to_be_focused()
-    keys.press("m")
-    operator_page.wait_for_url("**/model/**")
-    keys.press("G")
-    expect(operator_page.locator("[data-list] [data-item]").last.locator("a").first).to_be_focused()
+    page = operator_page
+    page.goto("/runs/")
+    press(page, "/")
+    page.keyboard.type("cut:yes")
+    press(page, "Enter")
+    page.wait_for_url(re.compile("cut"))
+    runs = page.locator(".run-table tbody th a:not([data-peek])")
+    expect(runs.first).to_be_visible()
+    go_to(page, runs, cut_call.run.get_absolute_url())
+    page.wait_for_url(f"**/runs/{cut_call.run_id}/**")
+    calls = page.locator("[data-list] [data-item] a[id^=c-]")
+    expect(calls.first).to_be_visible()
+    go_to(page, calls, cut_call.get_absolute_url(), before=1)
+    page.wait_for_url("**/calls/**")
+    press(page, "j")
+    page.wait_for_url(f"**/calls/{cut_call.pk}/**")
+    press(page, "n")
+    expect(page.locator("#halves .linked.is-linked").first).to_be_visible()
+    press(page, "Escape")
+    expect(page.locator("#halves .linked.is-linked")).to_have_count(0)
+    press(page, "r")
+    expect(page.locator('[data-half="recorded"]')).to_be_visible()
+    press(page, "g")
+    page.wait_for_url("**/artifacts/**")
+    expect(page.locator("[data-highlighted]")).to_have_attribute("data-seen", "no")
+    press(page, "t")
+    page.wait_for_url("**tail**")
+    press(page, "u")
+    page.wait_for_url("**/calls/**")
+    press(page, "?")
+    expect(page.locator("dialog[open]")).to_contain_text("Next call of the list")
+    press(page, "Escape", "u")
+    expect(page.locator(f"#c-{cut_call.pk}")).to_be_focused()
+    press(page, "m")
+    page.wait_for_url("**/model/**")
+    press(page, "G")
+    expect(page.locator("[data-list] [data-item]").last.locator("a").first).to_be_focused()
+
+
+def go_to(page: Page, links: Locator, address: str, *, before: int = 0) -> None:
+    """Walks down the list to the link, or to one so many before it, and follows it."""
+    addresses = links.evaluate_all("links => links.map(link => link.pathname)")
+    press(page, *["j"] * (addresses.index(address) + 1 - before), "Enter")
 
 
 def test_a_live_run_keeps_what_is_typed_opened_and_focused_when_new_calls_come(
-    operator_page: Page, project: Project
+    browse: Browse, project: Project
 ) -> None:
+    page = browse(signed_in=True, own=True)
     run = create_run(project, "live", last_at=timezone.now(), call_count=2)
     first, second = (create_call(run, line=line, duration_ms=9) for line in (1, 2))
-    operator_page.clock.install()
-    operator_page.goto(f"/runs/{run.pk}/")
-    operator_page.locator("#by-tool summary").click()
-    operator_page.locator("#q").fill("status:fa")
+    page.clock.install()
+    page.goto(f"/runs/{run.pk}/")
+    page.locator("#by-tool summary").click()
+    page.locator("#q").fill("status:fa")
     for number, focused in ((3, "#q"), (4, f"#c-{second.pk}")):
-        operator_page.locator(focused).focus()
+        page.locator(focused).focus()
         newest = create_call(run, line=number)
         Run.objects.filter(pk=run.pk).update(revision=number, call_count=number)
-        operator_page.clock.run_for(2_100)
-        expect(operator_page.locator(f"#c-{newest.pk}")).to_be_visible()
-        expect(operator_page.locator(focused)).to_be_focused()
-    expect(operator_page.locator("#q")).to_have_value("status:fa")
-    expect(operator_page.locator("#by-tool")).to_have_attribute("open", "")
-    expect(operator_page.locator(f"#c-{first.pk}")).to_contain_text("echo hello")
-
-
-def _runs_in_list(page: Page) -> list[str]:
-    links = page.locator(".run-table tbody th a:not([data-peek])").evaluate_all(
-        "all => all.map(one => one.getAttribute('href'))"
-    )
-    return [re.findall(r"/runs/([0-9a-f-]{36})/", link)[0] for link in links]
+        page.clock.run_for(2_100)
+        expect(page.locator(f"#c-{newest.pk}")).to_be_visible()
+        expect(page.locator(focused)).to_be_focused()
+    expect(page.locator("#q")).to_have_value("status:fa")
+    expect(page.locator("#by-tool")).to_have_attribute("open", "")
+    expect(page.locator(f"#c-{first.pk}")).to_contain_text("echo hello")
 
 
 def test_the_first_screen_is_usable_before_any_fragment(browse: Browse, cut_call: Call) -> None:
     """Without script nothing further is asked for, and both halves are there all the same."""
-    page = browse(signed_in=True, java_script_enabled=False)
+    page = browse(signed_in=True, script=False)
     page.goto(f"/calls/{cut_call.pk}/")
     expect(page.locator('[data-half="canonical"]')).to_contain_text('"summary_text"')
     expect(page.locator('[data-half="receipt"] .linked').first).to_be_visible()
@@ -174,28 +169,32 @@ def hostile(project: Project, tmp_path: Path) -> Run:
     return Run.objects.get()
 
 
-def test_hostile_output_is_shown_as_text_and_does_nothing(operator_page: Page, hostile: Run) -> None:
-    asked: list[str] = []
-    context = operator_page.context
-    context.on("request", lambda request: asked.append(request.url))
-    context.on("dialog", lambda dialog: asked.append(f"dialog {dialog.message}"))
-    pages = ["/runs/", f"/runs/{hostile.pk}/", f"/runs/{hostile.pk}/model/"]
-    pages += [f"/calls/{call.pk}/" for call in hostile.own_calls.order_by("line")]
-    pages += [f"/artifacts/{artifact.pk}/" for artifact in Artifact.objects.all()]
-    tabs = {address: context.new_page() for address in pages}
-    for address, tab in tabs.items():
-        tab.goto(address)
-    for address, tab in tabs.items():  # they fall silent side by side
-        tab.wait_for_load_state("networkidle")
-        assert tab.url.endswith(address)
-        assert tab.locator("[hx-disable] :is(script, img, meta, [onerror], [hx-post], [hx-get])").count() == 0
-    assert [url for url in asked if "canary" in url or url.startswith("dialog")] == []
+def test_hostile_output_is_shown_as_text_and_does_nothing(browse: Browse, hostile: Run, troubles: list[str]) -> None:
+    page, acted = browse(signed_in=True, own=True), list[str]()
+    page.context.on("request", lambda request: acted.append(request.url) if "canary" in request.url else None)
+    page.context.on("dialog", lambda dialog: acted.append(f"dialog {dialog.message}"))
+    addresses = ["/runs/", f"/runs/{hostile.pk}/", f"/runs/{hostile.pk}/model/"]
+    addresses += [f"/calls/{call.pk}/" for call in hostile.own_calls.order_by("line")]
+    addresses += [f"/artifacts/{artifact.pk}/" for artifact in Artifact.objects.all()]
+    for address in addresses:
+        page.goto(address)
+        come_to_rest(page)
+        assert page.url.endswith(address)
+        expect(page.locator("[hx-disable] :is(script, img, meta, [onerror], [hx-post], [hx-get])")).to_have_count(0)
+        assert not acted
+    for markup in ("<img src='/canary'>", "<meta http-equiv=refresh content='0;url=/canary'>"):
+        page.evaluate("markup => document.body.insertAdjacentHTML('beforeend', markup)", markup)
+        come_to_rest(page)
+        assert acted, f"{markup} would not have been noticed"
+        acted.clear()
+        troubles.clear()  # there is no such address
 
 
 def test_hostile_output_reads_as_it_was_recorded(operator_page: Page, hostile: Run) -> None:
     for name in ("a script", "htmx attributes", "closing tags", "a template"):
         call = hostile.own_calls.order_by("line")[list(HOSTILE).index(name)]
         operator_page.goto(f"/calls/{call.pk}/")
+        come_to_rest(operator_page)
         assert operator_page.locator('[data-half="receipt"] .half-body').inner_text().strip() == HOSTILE[name]
 
 

@@ -9,51 +9,51 @@ from playwright.sync_api import Page, expect
 
 from dashboard.models import Project
 from tests.browser.conftest import Browse
+from tests.browser.rest import press
 
 
 def test_the_peek_follows_the_keys_and_its_address_holds_it(
     browse: Browse, operator_page: Page, bundled: Project, assert_accessible: Callable[[Page], None]
 ) -> None:
-    page, keys = operator_page, operator_page.keyboard
+    page = operator_page
     title = page.locator("#peek h2")
     page.goto("/runs/?q=agent:claude-code")
     names = page.locator(".run-table tbody th a:first-of-type").all_inner_texts()
-    keys.press("j")
-    keys.press("p")
+    press(page, "j", "p")
     expect(title).to_have_text(names[0])
     expect(page).to_have_url(re.compile(r"q=agent%3Aclaude-code&peek=[0-9a-f]{32}$"))
     first = page.url
-    keys.press("j")
+    press(page, "j")
     expect(title).to_have_text(names[1])
     expect(page.locator(".peek-link[aria-current]")).to_have_count(1)
     assert_accessible(page)
     page.reload()
     expect(title).to_have_text(names[1])
-    keys.press("k")
+    press(page, "k")
     expect(title).to_have_text(names[0])
     expect(page).to_have_url(first)
-    keys.press("Escape")
+    press(page, "Escape")
     expect(title).to_have_count(0)
     expect(page).to_have_url(re.compile(r"\?q=agent%3Aclaude-code$"))
-    keys.press("Space")
+    press(page, "Space")
     expect(title).to_have_text(names[0])
     page.set_viewport_size({"width": 390, "height": 844})
     assert_accessible(page)
-    keys.press("Enter")
+    press(page, "Enter")
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/$"))
     page.go_back()
     expect(title).to_have_text(names[0])
 
-    keys.press("Escape")
+    press(page, "Escape")
     page.goto("/runs/?q=agent:claude-code")
-    keys.press("j")
+    press(page, "j")
     for key, name in (("p", names[0]), ("j", names[1]), ("j", names[2]), ("k", names[1])):
-        keys.press(key)
+        press(page, key)
         expect(title).to_have_text(name)
     page.go_back()
     expect(title).to_have_count(0)
 
-    plain = browse(signed_in=True, java_script_enabled=False)
+    plain = browse(signed_in=True, script=False)
     plain.goto(first)
     expect(plain.locator("#peek h2")).to_have_text(names[0])
     plain.get_by_role("link", name="Close the peek").click()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from playwright.sync_api import Page, expect
 from dashboard.models import Comparison, Project
 from dashboard.worker.comparisons import work_until_idle
 from tests.browser.conftest import Serious
+from tests.browser.rest import come_to_rest, press
 from tests.dashboard.measured_comparisons import import_commands
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,10 +44,10 @@ def test_fields_fall_out_while_the_budget_is_dragged(
     operator_page.mouse.move(handle["x"] + handle["width"] * 0.02, middle)
     operator_page.mouse.up()
     expect(budget.locator('tr[data-state="dropped"]').first).to_be_visible()
-    assert "budget=" in operator_page.url
+    expect(operator_page).to_have_url(re.compile("budget="))
     before = budget.locator('tr[data-state="dropped"]').count()
-    operator_page.keyboard.press("b")
-    operator_page.keyboard.press("End")
+    press(operator_page, "b")
+    press(operator_page, "End")
     expect(budget.locator('tr[data-state="dropped"]')).to_have_count(0)
     assert before > 0
 
@@ -70,22 +70,22 @@ def test_the_last_of_many_quick_turns_is_the_one_that_is_shown(operator_page: Pa
 
 def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Project, troubles: list[str]) -> None:
     operator_page.goto("/renderers/command/?sample=ExecCommand/large")
-    operator_page.keyboard.press("c")
+    press(operator_page, "c")
     expect(operator_page.get_by_label("Id of a call")).to_be_focused()
-    operator_page.keyboard.press("Escape")  # leaves the field
-    operator_page.keyboard.press("Escape")  # closes what was opened
+    press(operator_page, "Escape")  # leaves the field
+    press(operator_page, "Escape")  # closes what was opened
     expect(operator_page.get_by_label("Id of a call")).to_be_hidden()
     expect(operator_page).to_have_url(re.compile("/renderers/command/"))
     operator_page.get_by_role("radio", name="receipt 1").focus()
-    operator_page.keyboard.press("ArrowRight")
+    press(operator_page, "ArrowRight")
     expect(operator_page.locator("#variant-text")).to_contain_text("command/tail_first")
     expect(operator_page.get_by_role("radio", name="tail_first 2")).to_be_focused()  # and so on from there
-    operator_page.keyboard.press("b")
+    press(operator_page, "b")
     shown_budget = operator_page.locator("output[for=budget]")
     whole = shown_budget.inner_text()
-    operator_page.keyboard.press("PageDown")
+    press(operator_page, "PageDown")
     expect(shown_budget).not_to_have_text(whole)
-    operator_page.keyboard.press("s")  # a slider takes no letters
+    press(operator_page, "s")  # a slider takes no letters
     expect(operator_page.locator("#variant-text .mark-space").first).to_be_visible()
 
 
@@ -97,22 +97,27 @@ def test_a_key_shows_what_a_variant_would_have_said_and_the_same_key_or_escape_g
     operator_page.goto(f"/calls/{call.pk}/")
     right = operator_page.locator(".halves > section").nth(1)
     receipt = right.inner_text()
-    press(operator_page, "G", lambda: expect(right).to_contain_text("Receipt by markdown"))
+    press(operator_page, "G")
+    expect(right).to_contain_text("Receipt by markdown")
     expect(right).to_contain_text("not seen by the model")
-    assert operator_page.url.endswith("?right=variant-markdown")
+    expect(operator_page).to_have_url(re.compile(r"\?right=variant-markdown$"))
     assert not serious(operator_page)
-    operator_page.keyboard.press("n")  # a source link: the field lights up in the canonical half
+    press(operator_page, "n")  # a source link: the field lights up in the canonical half
     expect(operator_page.locator("[data-link-status]")).to_contain_text("in the text of markdown shown here")
     expect(operator_page.locator("[data-half=canonical] :is(.is-linked, .is-around)")).not_to_have_count(0)
-    operator_page.keyboard.press("Escape")  # lets go first
+    press(operator_page, "Escape")  # lets go first
     expect(right).to_contain_text("Receipt by markdown")
-    press(operator_page, "Escape", lambda: expect(right).not_to_contain_text("Receipt by"))
+    press(operator_page, "Escape")
+    expect(right).not_to_contain_text("Receipt by")
+    expect(operator_page).not_to_have_url(re.compile("right="))
+    come_to_rest(operator_page)
     assert right.inner_text() == receipt
-    assert "right=" not in operator_page.url
     for key, name in (("B", "tail_first"), ("F", "tagged")):
-        press(operator_page, key, lambda name=name: expect(right).to_contain_text(f"Receipt by {name}"))
+        press(operator_page, key)
+        expect(right).to_contain_text(f"Receipt by {name}")
         expect(operator_page.locator("[data-variant][aria-current]")).to_have_attribute("data-variant", name)
-    press(operator_page, "F", lambda: expect(right).not_to_contain_text("Receipt by"))
+    press(operator_page, "F")
+    expect(right).not_to_contain_text("Receipt by")
     operator_page.go_back()
     expect(right).to_contain_text("Receipt by tagged")
     operator_page.locator("#variants").scroll_into_view_if_needed()
@@ -120,7 +125,7 @@ def test_a_key_shows_what_a_variant_would_have_said_and_the_same_key_or_escape_g
     operator_page.get_by_role("link", name="canonical_json D").click()
     expect(right).to_contain_text("Receipt by canonical_json")
     expect(right.get_by_role("heading")).to_be_in_viewport()
-    operator_page.keyboard.press("?")
+    press(operator_page, "?")
     expect(operator_page.locator("#help")).to_contain_text("The text of markdown")
 
 
@@ -171,27 +176,29 @@ def compare(page: Page) -> None:
 
 
 def open_the_worst_call(page: Page) -> None:
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    press(page, "j")
+    press(page, "Enter")
     expect(page.get_by_role("region", name="Text by terse")).to_contain_text("showing last 5 of")
-    page.wait_for_load_state()
-    page.keyboard.press("u")
+    press(page, "u")
     expect(page.get_by_role("heading", name="Totals and differences")).to_be_visible()
 
 
 def judge(page: Page, comparison: Comparison, folder: Path, serious: Serious) -> list[dict[str, Any]]:
     """Ten pairs by keys alone; the fifth is taken back and judged again."""
-    page.keyboard.press("v")
+    press(page, "v")
     page.get_by_role("button", name="Start a review").first.click()
     done = page.locator(".page-head .actions")
     expect(done).to_contain_text("0 of")
     assert not serious(page)
     for number, key in enumerate(JUDGED, 1):
-        press(page, key, lambda number=number: expect(done).to_contain_text(f"{number} of"))
+        press(page, key)
+        expect(done).to_contain_text(f"{number} of")
         if number == 5:
-            press(page, "z", lambda: expect(done).to_contain_text("4 of"))
-            press(page, key, lambda: expect(done).to_contain_text("5 of"))
-    page.keyboard.press("u")
+            press(page, "z")
+            expect(done).to_contain_text("4 of")
+            press(page, key)
+            expect(done).to_contain_text("5 of")
+    press(page, "u")
     expect(page.locator(".verdict-tally").first).to_contain_text("10 of")
     with page.expect_download() as started:
         page.get_by_role("link", name="Verdicts", exact=True).click()
@@ -199,9 +206,3 @@ def judge(page: Page, comparison: Comparison, folder: Path, serious: Serious) ->
     started.value.save_as(path)
     assert not serious(page)
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def press(page: Page, key: str, seen: Callable[[], None]) -> None:
-    page.wait_for_load_state()
-    page.keyboard.press(key)
-    seen()
