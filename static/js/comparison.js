@@ -1,37 +1,37 @@
-/* The plots of a comparison. Their numbers are the table's, which is there without this and stays there. */
+/* The plots of a comparison, made of tables that are on the page with or without this script. */
 "use strict";
 
 const PLOT_HEIGHT = 220;
 
-/* A canvas knows no custom properties: the colour is asked of an element that has it. */
-function colour(name) {
+/* A canvas cannot use custom properties, so the colour is read from an element that uses them. */
+function readColour(name) {
   const probe = document.createElement("span");
   probe.className = `ink-${name}`;
   document.body.append(probe);
-  const found = getComputedStyle(probe).color;
+  const colour = getComputedStyle(probe).color;
   probe.remove();
-  return found;
+  return colour;
 }
 
 function readTable(section) {
   const rows = [...section.querySelectorAll("[data-bar]")];
   return {
     labels: rows.map((row) => row.querySelector("th").textContent),
-    series: [...section.querySelectorAll("[data-series]")].map((head, place) => ({
+    series: [...section.querySelectorAll("[data-series]")].map((head, index) => ({
       name: head.textContent,
-      values: rows.map((row) => Number(row.querySelectorAll("[data-value]")[place].dataset.value)),
-      links: rows.map((row) => row.querySelectorAll("[data-value]")[place].querySelector("a")),
+      values: rows.map((row) => Number(row.querySelectorAll("[data-value]")[index].dataset.value)),
+      links: rows.map((row) => row.querySelectorAll("[data-value]")[index].querySelector("a")),
     })),
   };
 }
 
-function seriesOf(table) {
+function buildSeries(table) {
   const inks = table.series.length > 1 ? ["baseline", "column"] : ["column"];
-  return table.series.map((one, place) => {
-    const ink = colour(inks[place]);
-    const align = table.series.length > 1 ? (place ? 1 : -1) : 0;
+  return table.series.map((series, index) => {
+    const ink = readColour(inks[index]);
+    const align = table.series.length > 1 ? (index ? 1 : -1) : 0;
     return {
-      label: one.name,
+      label: series.name,
       stroke: ink,
       fill: ink,
       width: 0,
@@ -42,9 +42,9 @@ function seriesOf(table) {
   });
 }
 
-function optionsOf(table, width) {
-  const axis = { stroke: colour("axis"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-  const label = (place) => table.labels[place] ?? "";
+function buildOptions(table, width) {
+  const axis = { stroke: readColour("axis"), grid: { stroke: readColour("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const label = (index) => table.labels[index] ?? "";
   return {
     width,
     height: PLOT_HEIGHT,
@@ -52,19 +52,19 @@ function optionsOf(table, width) {
     legend: { live: true },
     scales: { x: { time: false, range: [-0.6, table.labels.length - 0.4] }, y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.05)] } },
     axes: [
-      { ...axis, label: "tokens, in steps that double", labelSize: 20, labelFont: axis.font, grid: { show: false }, values: (_plot, places) => places.map((place) => (Number.isInteger(place) ? label(place).split(" to ")[0] : "")), space: 44 },
+      { ...axis, label: "tokens, in steps that double", labelSize: 20, labelFont: axis.font, grid: { show: false }, values: (_plot, splits) => splits.map((split) => (Number.isInteger(split) ? label(split).split(" to ")[0] : "")), space: 44 },
       { ...axis, size: 56, label: "calls", labelSize: 18, labelFont: axis.font },
     ],
-    series: [{ label: "tokens", value: (_plot, place) => (place === null ? "" : label(place)) }, ...seriesOf(table)],
+    series: [{ label: "tokens", value: (_plot, index) => (index === null ? "" : label(index)) }, ...buildSeries(table)],
   };
 }
 
-/* A bar leads where its number in the table leads. */
+/* A click on a bar follows the link of its number in the table. */
 function follow(plot, table, event) {
   const at = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x");
-  const place = Math.round(at);
-  const side = table.series.length > 1 && at > place ? 1 : 0;
-  (table.series[side].links[place] ?? table.series[1 - side]?.links[place])?.click();
+  const index = Math.round(at);
+  const side = table.series.length > 1 && at > index ? 1 : 0;
+  (table.series[side].links[index] ?? table.series[1 - side]?.links[index])?.click();
 }
 
 function draw(section) {
@@ -73,8 +73,8 @@ function draw(section) {
   if (!table.labels.length) return;
   area.hidden = false;
   area.replaceChildren();
-  const data = [table.labels.map((_label, place) => place), ...table.series.map((one) => one.values)];
-  const plot = new uPlot(optionsOf(table, area.clientWidth), data, area);
+  const data = [table.labels.map((_label, index) => index), ...table.series.map((series) => series.values)];
+  const plot = new uPlot(buildOptions(table, area.clientWidth), data, area);
   plot.over.addEventListener("click", (event) => follow(plot, table, event));
 }
 
@@ -82,7 +82,7 @@ function drawAll() {
   for (const section of document.querySelectorAll("[data-plot]")) draw(section);
 }
 
-/* uPlot refuses a browser whose language is no BCP 47 tag; the tables say the same. */
+/* uPlot does not load in a browser whose language is not a BCP 47 tag; the tables have the same numbers. */
 if (window.uPlot) {
   for (const details of document.querySelectorAll("[data-plot-table]")) details.open = false;
   drawAll();
