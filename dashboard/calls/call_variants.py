@@ -58,7 +58,7 @@ class VariantKey:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantText:
-    """What a variant writes of this call; `linked` of its characters come from the canonical result.
+    """The receipt that a variant writes of this call; `linked` of its characters come from the canonical result.
 
     `change` is in tokens against the recorded receipt, None without one.
     """

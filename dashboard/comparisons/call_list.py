@@ -19,6 +19,7 @@ from dashboard.comparisons.params import ColumnOrder, calls_href, pair_href
 from dashboard.comparisons.stored_comparison import load_batches
 from dashboard.comparisons.summary import ColumnSummary
 from dashboard.evidence.argument_labels import argument_labels
+from dashboard.evidence.lint_findings import rule_label
 from dashboard.models import Call, Comparison
 from dashboard.text.params import Params
 
@@ -76,11 +77,12 @@ class ChangedCall:
 
 
 def build_changed_calls(
-    comparison: Comparison, changes: Iterable[CallChange], labels: CallLabels, column: int, **listed: object
+    columns: ColumnOrder, column: int, measure: Measure, changes: Iterable[CallChange], labels: CallLabels
 ) -> Iterator[ChangedCall]:
+    """`changes` are those of the column's list for `measure`, or the first of them."""
     for change in changes:
         yield ChangedCall(
-            href=pair_href(comparison, change.key, column, **listed),
+            href=pair_href(columns.comparison, change.key, column, **columns.query, changed=measure),
             key=change.call,
             tool=change.tool,
             arguments=labels.arguments.get(change.key, ""),
@@ -88,7 +90,7 @@ def build_changed_calls(
             before=change.before,
             after=change.after,
             change=f"{change.change:+,}",
-            names=change.names,
+            names=tuple(map(rule_label, change.names)) if measure == "lint" else change.names,
         )
 
 
@@ -230,8 +232,7 @@ def _load_changed_calls(
 ) -> tuple[ChangedCall, ...]:
     changes = summary.changed[measure]
     labels = load_call_labels([change.key for change in changes])
-    listed = {**columns.query, "changed": measure}
-    return tuple(build_changed_calls(columns.comparison, changes, labels, column, **listed))
+    return tuple(build_changed_calls(columns, column, measure, changes, labels))
 
 
 def _listed_calls(
@@ -315,7 +316,7 @@ def _find_changed_neighbours(columns: ColumnOrder, key: UUID, column: int, measu
 
 
 def _is_at(comparison: Comparison, key: UUID, position: Position) -> bool:
-    """Whether the call is at the position that the address states."""
+    """True when the call is at the position that the address states."""
     batch, index = position
     rows = [row for _, rows in load_batches(comparison, [batch]) for row in rows]
     return index < len(rows) and rows[index].key == key

@@ -148,7 +148,7 @@ def load_comparison_page(comparison: Comparison, query: Mapping[str, str]) -> Co
         current=heads[params.column],
         reset_href=params.url_in_order(columns.reset()) if columns.param else "",
         progress=load_progress(comparison),
-        results=_build_results(comparison, columns.summary, columns.names, params) if columns.summary else None,
+        results=_build_results(columns, columns.summary, params) if columns.summary else None,
         again_href=_again_href(comparison, columns.names),
         is_waiting=needs_worker and not is_work_leased(),
     )
@@ -215,9 +215,8 @@ def _describe_today(row: ComparisonColumn) -> str:
     return "" if now.hash == row.hash else f"version {now.version}, {now.hash}"
 
 
-def _build_results(
-    comparison: Comparison, summary: Summary, names: list[str], params: ComparisonParams
-) -> ComparisonResults:
+def _build_results(columns: ColumnOrder, summary: Summary, params: ComparisonParams) -> ComparisonResults:
+    comparison, names = columns.comparison, columns.names
     column = summary.columns[params.column]
     return ComparisonResults(
         totals=total_rows(summary, names),
@@ -226,7 +225,7 @@ def _build_results(
         notes=tuple(build_notes(summary, names)),
         grid=build_grid(comparison, summary, names, params),
         distributions=_build_distributions(comparison, summary, names, params),
-        changed=_load_changed_lists(comparison, column, params),
+        changed=_load_changed_lists(columns, column, params),
         fields=tuple(column.fields.items()),
         calls=summary.calls,
         encoding=summary.encoding,
@@ -272,22 +271,21 @@ def _build_bars(
 
 
 def _load_changed_lists(
-    comparison: Comparison, column: ColumnSummary, params: ComparisonParams
+    columns: ColumnOrder, column: ColumnSummary, params: ComparisonParams
 ) -> tuple[ChangedList, ...]:
     first = {measure: column.changed[measure][:CALLS_LISTED] for measure in CHANGE_MEASURES}
     labels = load_call_labels([change.key for changes in first.values() for change in changes])
     lists = []
     for measure, changes in first.items():
-        listed = {**params.carried, "changed": measure}
         lists.append(
             ChangedList(
                 id=measure,
                 title=CHANGE_TITLES[measure],
                 unit=CHANGE_UNITS.get(measure, ""),
-                calls=tuple(build_changed_calls(comparison, changes, labels, params.column, **listed)),
+                calls=tuple(build_changed_calls(columns, params.column, measure, changes, labels)),
                 stored=len(column.changed[measure]),
                 changed=column.count_changed(measure),
-                href=calls_href(comparison, params.column, **listed),
+                href=calls_href(columns.comparison, params.column, **params.carried, changed=measure),
             )
         )
     return tuple(lists)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -19,7 +19,7 @@ from envelopes.lint.rules import lint
 from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt, text_receipt
 from envelopes.schema.variant import Variant
-from envelopes.text.tokens import TokenCount, count_all
+from envelopes.text.tokens import count_all
 
 
 class MeasuredText(msgspec.Struct, frozen=True):
@@ -42,11 +42,11 @@ def measure_calls(
         rows.append(MeasuredCall(call.key.bytes, call.tool, call.family.name, digest(call.data), cells))
         on_call()
     counts = iter(count_all(texts))
-    return [msgspec.structs.replace(row, cells=_with_tokens(row.cells, counts)) for row in rows]
-
-
-def _with_tokens(cells: Iterable[Cell | None], counts: Iterator[TokenCount]) -> tuple[Cell | None, ...]:
-    return tuple(None if cell is None else msgspec.structs.replace(cell, tokens=next(counts).count) for cell in cells)
+    counted = []
+    for row in rows:
+        counted_cells = [cell and msgspec.structs.replace(cell, tokens=next(counts).count) for cell in row.cells]
+        counted.append(msgspec.structs.replace(row, cells=tuple(counted_cells)))
+    return counted
 
 
 def _measure_columns(call: CallInput, columns: Sequence[VariantColumn]) -> list[MeasuredText | None]:

@@ -14,6 +14,7 @@ from dashboard.comparisons.cells import MEASURES, Measure
 from dashboard.comparisons.params import LABELS, ComparisonParams, calls_href
 from dashboard.comparisons.significance import Interval
 from dashboard.comparisons.summary import ColumnSummary, Delta, MeasureSums, Summary, UnpairedSums
+from dashboard.evidence.lint_findings import rule_label
 from dashboard.models import Comparison
 from dashboard.text.formatting import format_count
 
@@ -125,7 +126,9 @@ def _format_interval(interval: Interval | None, *, sign: str) -> str:
 def rule_rows(columns: Sequence[ColumnSummary], names: Sequence[str]) -> tuple[FigureRow, ...]:
     rules = sorted({rule for column in columns for rule in column.rules})
     return tuple(
-        _figure_row(rule, names, [Figure(value=format_count(column.rules.get(rule, 0))) for column in columns])
+        _figure_row(
+            rule_label(rule), names, [Figure(value=format_count(column.rules.get(rule, 0))) for column in columns]
+        )
         for rule in rules
     )
 

@@ -217,7 +217,7 @@ _cuts = msgspec.json.Decoder(tuple[FieldCut, ...])
 
 
 class CallInput(msgspec.Struct, frozen=True):
-    """What variants render of one call. `missing` are paths of artifacts whose content is not stored."""
+    """The input of variants for one call. `missing` are paths of artifacts whose content is not stored."""
 
     key: UUID
     tool: str

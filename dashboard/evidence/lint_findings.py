@@ -25,7 +25,31 @@ FIRST_REACH = FIRST_CHARS  # the same for a page, unless `?lint=more` asks for m
 LONG_REACH = 256 * 1024
 MEMBER_COST = 64  # characters that each member of the result counts beside its text: rules visit members one by one
 FINDINGS_SHOWN = 12
+RULE_LABELS = {
+    "success_said": "failure reported as success",
+    "exit_status_missing": "exit status not mentioned",
+    "cut_without_marker": "cut without a marker",
+    "empty_receipt": "empty receipt",
+    "secret_present": "contains a secret",
+    "artifact_missing": "refers to a file that is not stored",
+    "marker_without_size": "cut without its size",
+    "escaped_json": "text escaped as JSON",
+    "repeated_text": "repeats a text",
+    "headline_late": "outcome after parts of the result",
+    "artifact_unnamed": "file not mentioned",
+    "error_incomplete": "error not mentioned in full",
+    "agent_unsaid": "agent id not mentioned",
+    "reference_unsaid": "reference not mentioned",
+    "saved_output_unsaid": "saved file not mentioned",
+    "task_unsaid": "task id not mentioned",
+    "work_item_unsaid": "work item not mentioned",
+}
 SIGNS = {"error": ("cross", "bad"), "warning": ("warning", "warn"), "note": ("info", "accent")}
+
+
+def rule_label(name: str) -> str:
+    """A rule of a package has no label here: its name is shown with spaces."""
+    return RULE_LABELS.get(name, name.replace("_", " "))
 
 
 @dataclass(frozen=True, kw_only=True)

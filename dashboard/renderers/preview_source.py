@@ -1,4 +1,4 @@
-"""What a preview renders: a recorded call, a bundled sample, or an envelope that an operator pasted.
+"""The sources of a preview: a recorded call, a bundled sample, or an envelope that an operator pasted.
 
     ?call=<id>  ?sample=<name>  ?pasted=<sha256>
 

@@ -98,7 +98,7 @@ def load_tool_list(project: Project) -> ToolList:
 
 
 def count_uses(project: Project, names: Iterable[str]) -> dict[str, ToolUse]:
-    """Of these names alone: a project may have thousands of other tools."""
+    """Uses of these names only: a project may have thousands of other tools."""
     facets = RunFacet.objects.filter(project=project, kind="tool", value__in=sorted(names))
     counts = facets.values_list("value").annotate(runs=Count("pk"), calls=Sum("count"))
     return {name: ToolUse(name=name, runs=runs, calls=calls) for name, runs, calls in counts}

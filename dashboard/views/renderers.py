@@ -15,12 +15,14 @@ from dashboard.accounts.access import OperatorRequest
 from dashboard.checks.drift import load_drift_list
 from dashboard.renderers.preview_source import InvalidEnvelope, NoSource, store_pasted
 from dashboard.renderers.renderer_pages import (
+    Draft,
+    EditorPage,
     load_canonical_page,
+    load_editor_page,
     load_refused_page,
     load_renderer_list,
     load_renderer_page,
 )
-from dashboard.renderers.variant_editor import Draft, EditorPage, load_editor_page
 from dashboard.variants.templates import TemplateNotSaved, bring_back, load_versions, retire_template, save_version
 from dashboard.views.rendering import render_page
 

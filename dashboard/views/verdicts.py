@@ -14,8 +14,16 @@ from dashboard.accounts.access import OperatorRequest
 from dashboard.comparisons.export import export_json
 from dashboard.comparisons.lifecycle import CannotCompare
 from dashboard.models import Comparison, Review
-from dashboard.reviews.review_queue import judge, load_pair, load_queue_page, start_review, undo_verdict
-from dashboard.reviews.verdicts import export_preferences, export_verdicts, load_verdict_page
+from dashboard.reviews.verdicts import (
+    export_preferences,
+    export_verdicts,
+    judge,
+    load_pair,
+    load_queue_page,
+    load_verdict_page,
+    start_review,
+    undo_verdict,
+)
 from dashboard.text.responses import sandboxed
 from dashboard.views.calls import file_name
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.models import Comparison, Project, Verdict
-from dashboard.reviews.review_queue import start_review
+from dashboard.reviews.verdicts import start_review
 from tests.browser.rest import come_to_rest, press
 from tests.dashboard.measured_comparisons import compared
 

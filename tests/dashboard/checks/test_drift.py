@@ -38,14 +38,14 @@ def calls(project: Project, tmp_path: Path) -> list[Call]:
 
 @pytest.fixture
 def sent(calls: list[Call]) -> ReceiptFingerprint:
-    surfaces = load_evidence(calls[0], {})
-    rendered = render_call(surfaces, "markdown")
+    evidence = load_evidence(calls[0], {})
+    rendered = render_call(evidence, "markdown")
     return ReceiptFingerprint.objects.create(
         receipt=RecordedReceipt.objects.get(call=calls[0]),
         variant=rendered.variant.id,
         version=rendered.variant.version,
         policy=rendered.variant.policy.fingerprint,
-        canonical_sha256=envelope_sha256(surfaces.canonical),
+        canonical_sha256=envelope_sha256(evidence.canonical),
         text_sha256=text_sha256(rendered.receipt.text),
     )
 

@@ -106,7 +106,7 @@ def test_the_page_shows_the_numbers_that_were_added_up_and_the_versions(
     for column in summary.columns:
         assert f"{column.totals['tokens'].value:,}" in text
     assert f"{summary.columns[2].deltas['characters'].change:+,}" in text
-    assert "escaped_json" in text
+    assert "text escaped as JSON" in text
     assert "command/receipt" in text
     assert "b7ba0365e14843ae" in text
     grid = load(operator_client, f"{comparison.get_absolute_url()}?by=tool&measure=lint&order=2&column=2").by_id("heat")

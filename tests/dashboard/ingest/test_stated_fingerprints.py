@@ -37,8 +37,8 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 def send(call: Call, folder: Path, **changes: Any) -> None:
     """The receipt as a runtime of ours would record it."""
-    surfaces = load_evidence(call, {})
-    rendered = render_call(surfaces, "receipt")
+    evidence = load_evidence(call, {})
+    rendered = render_call(evidence, "receipt")
     record = {
         "v": 1,
         "type": "receipt",
@@ -48,7 +48,7 @@ def send(call: Call, folder: Path, **changes: Any) -> None:
         "text": rendered.receipt.text,
         "renderer": {"id": rendered.variant.id, "version": str(rendered.variant.version)},
         "fidelity": "exact",
-        "canonical_sha256": f"sha256:{envelope_sha256(surfaces.canonical)}",
+        "canonical_sha256": f"sha256:{envelope_sha256(evidence.canonical)}",
         "render_policy": rendered.variant.policy.fingerprint,
     }
     write(folder / "receipts.jsonl", record | changes)

@@ -11,8 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dashboard.models import Call, Comparison, Observation, Project, Verdict
-from dashboard.reviews.review_queue import is_variant_first, start_review
-from dashboard.reviews.verdicts import load_verdict_page
+from dashboard.reviews.verdicts import is_variant_first, load_verdict_page, start_review
 from tests.dashboard.factories import create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import Page, parse_page
