@@ -1,1 +1,1 @@
-"""Checks whether sent receipts and pinned comparisons would be rendered alike today."""
+"""Checks of sent receipts and pinned comparisons: would the same texts be rendered today?"""

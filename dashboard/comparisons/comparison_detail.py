@@ -69,7 +69,7 @@ class ComparedColumn:
 
     @property
     def version_label(self) -> str:
-        """`v2`, or `v1 to v3` where a name stands for several renderers; empty for `recorded`."""
+        """`v2`, or `v1 to v3` where a name has several renderers; empty for `recorded`."""
         numbers = sorted({version.version for version in self.versions if version.hash})
         if not numbers:
             return ""

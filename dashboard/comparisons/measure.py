@@ -72,7 +72,7 @@ def _measure_columns(call: CallInput, columns: Sequence[VariantColumn]) -> list[
 def _measure_rendered(call: CallInput, variant: Variant, fields: dict[str, str], shared: LintInput) -> MeasuredText:
     try:
         receipt = render(call.canonical, call.family, variant.policy, variant=variant)
-    except Exception as error:  # variants come from anybody: one that fails becomes a cell with its problem
+    except Exception as error:  # variants come from packages and operators: a failure becomes a cell with its problem
         problem = describe_failure(error)
         return MeasuredText(
             Cell(characters=0, tokens=0, lines=0, is_cut=False, dropped=0, digest=b"", problem=problem), ""

@@ -146,5 +146,5 @@ def _render_variant(evidence: CallEvidence, column: VariantColumn) -> tuple[Rece
         return None, f"The {owner} family has no variant {column.name}."
     try:
         return render(evidence.envelope, family(owner), variant.policy, variant=variant), ""
-    except Exception as error:  # variants come from anybody: the page shows why one failed
+    except Exception as error:  # variants come from packages and operators: the page shows why one failed
         return None, describe_failure(error)

@@ -126,7 +126,7 @@ class ColumnOrder:
 
     @cached_property
     def is_requested(self) -> bool:
-        """True while somebody waits for the summary against this baseline, which a worker computes."""
+        """True while the summary against this baseline was requested and a worker has not computed it."""
         return self.summary is None and self.comparison.baselines.filter(ordinal=self.order[0]).exists()
 
     def load_batches(self, numbers: Sequence[int]) -> Iterator[tuple[int, list[MeasuredCall]]]:

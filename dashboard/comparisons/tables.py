@@ -277,7 +277,7 @@ def _paired(
     """The baseline's sums and the column's over the calls of which both have a text; None where there are none."""
     if baseline is None:
         return None
-    if unpaired is None:  # all are paired, unless an older summary did not say which are not
+    if unpaired is None:  # all are paired, or an older summary does not have the unpaired
         return (baseline, column) if baseline.calls == column.calls else None
     paired = baseline.without(unpaired.baseline), column.without(unpaired.column)
     return paired if paired[0].calls else None

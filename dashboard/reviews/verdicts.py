@@ -1,6 +1,6 @@
 """Reviews of a comparison: blind pairs, the verdicts of each reviewer, their tally, and their export as JSON lines.
 
-Reviewers see two texts without names; which text stands first is random for each reviewer and pair. Exported texts are
+Reviewers see two texts without names; which text is first is random for each reviewer and pair. Exported texts are
 rendered again. `is_as_judged` is true when both are still those that were judged; preference pairs are exported of such
 texts alone.
 """

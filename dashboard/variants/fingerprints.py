@@ -111,7 +111,7 @@ def _find_change(fingerprint: ReceiptFingerprint, evidence: CallEvidence) -> Rea
         text = render(canonical, family(owner), today.policy, variant=today).text
     except KeyError:
         return "variant", NOT_INSTALLED
-    except Exception as error:  # variants come from anybody; one that fails does not write the same text
+    except Exception as error:  # variants come from packages and operators; one that fails does not write the same text
         return "text", describe_failure(error)
     return None if text_sha256(text) == fingerprint.text_sha256 else ("text", OTHER_TEXT)
 

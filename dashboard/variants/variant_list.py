@@ -1,4 +1,4 @@
-"""The variants that a project can choose from for a family, and the columns that names of variants stand for.
+"""The variants that a project can choose from for a family, and the columns that names of variants refer to.
 
 `receipt` is another renderer in each family, `tail_first` exists for commands alone. `terse` is a template of the
 project in its latest version, `terse@2` in version 2. `recorded` is no variant: it is the receipt that the
@@ -52,7 +52,7 @@ OffersByFamily = Mapping[str, tuple[OfferedVariant, ...]]
 
 @dataclass(frozen=True)
 class VariantColumn:
-    """A name with the variant that it stands for in each family; `variants` is empty for `recorded`."""
+    """A name with the variant of that name in each family; `variants` is empty for `recorded`."""
 
     ordinal: int
     name: str

@@ -41,7 +41,7 @@ PROBLEM_CHARACTERS = 500
 
 def work_once(owner: str, comparison: Comparison | None = None) -> bool:
     """Does one batch or one summary, of that comparison or of the oldest; False when there is nothing to do now."""
-    if _summarise_baseline(owner, comparison):  # first: somebody waits at that page, and it takes seconds
+    if _summarise_baseline(owner, comparison):  # first: a page waits for it, and it takes seconds
         return True
     for candidate in _open_comparisons(comparison):
         batch = _claim_batch(candidate, owner)

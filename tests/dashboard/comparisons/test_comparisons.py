@@ -117,10 +117,10 @@ def test_calls_of_another_project_are_never_chosen(project: Project, calls: list
 
 
 def test_a_sample_is_the_same_for_the_same_seed_and_nobody_elses(project: Project, calls: list[Call]) -> None:
-    drawn = {seed: Selection(sample=2, seed=seed).load_ids(project) for seed in range(20)}
-    assert drawn[3] == Selection(sample=2, seed=3).load_ids(project)
-    assert all(len(ids) == 2 and set(ids) <= {call.pk for call in calls} for ids in drawn.values())
-    assert len({tuple(ids) for ids in drawn.values()}) > 1
+    ids_by_seed = {seed: Selection(sample=2, seed=seed).load_ids(project) for seed in range(20)}
+    assert ids_by_seed[3] == Selection(sample=2, seed=3).load_ids(project)
+    assert all(len(ids) == 2 and set(ids) <= {call.pk for call in calls} for ids in ids_by_seed.values())
+    assert len({tuple(ids) for ids in ids_by_seed.values()}) > 1
 
 
 def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Project, calls: list[Call]) -> None:

@@ -83,12 +83,12 @@ def test_the_interval_of_a_share_stays_a_share() -> None:
 def test_agreement_is_counted_over_pairs_that_both_judged() -> None:
     ann = {ONE: "variant", TWO: "variant", THREE: "baseline", FOUR: "tie"}
     ben = {ONE: "variant", TWO: "baseline", THREE: "baseline"}
-    (found,) = compute_agreements({"ben": ben, "ann": ann, "cy": {}})
-    assert (found.first, found.second, found.pairs, found.alike) == ("ann", "ben", 3, 2)
+    (agreement,) = compute_agreements({"ben": ben, "ann": ann, "cy": {}})
+    assert (agreement.first, agreement.second, agreement.pairs, agreement.alike) == ("ann", "ben", 3, 2)
     # By chance: variant 2/3 · 1/3 + baseline 1/3 · 2/3 = 4/9; (2/3 - 4/9) / (5/9) = 0.4
-    assert found.kappa == pytest.approx(0.4)
+    assert agreement.kappa == pytest.approx(0.4)
 
 
 def test_reviewers_who_only_ever_said_one_thing_have_no_kappa() -> None:
-    (found,) = compute_agreements({"ann": {ONE: "tie"}, "ben": {ONE: "tie"}})
-    assert (found.alike, found.kappa) == (1, None)
+    (agreement,) = compute_agreements({"ann": {ONE: "tie"}, "ben": {ONE: "tie"}})
+    assert (agreement.alike, agreement.kappa) == (1, None)

@@ -1,4 +1,4 @@
-"""Blind verdicts: the queue, its keys' buttons, what is counted of them, and what goes out."""
+"""Blind verdicts: the queue and its buttons, the tally, and the exports."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Ticket(msgspec.Struct):
     id: str = ""
 FAMILY = Family(
     name="{name}", title="Tickets", results=(Ticket,),
-    project=project_by_type({{Ticket: lambda one, projector, policy: {{"id": one.id}}}}),
+    project=project_by_type({{Ticket: lambda ticket, projector, policy: {{"id": ticket.id}}}}),
     renderers={{"receipt": receipt_renderer(lambda canonical: [headline(canonical.summary_text)])}},
     mappings=({mappings}),
 )
