@@ -1,13 +1,23 @@
-"""The Call page: one call's payloads and facts, and nothing of its neighbours but links."""
+"""The Call page: one call's payloads and facts, with links to the calls before and after it in the reader's list.
+
+`?from=run&run=<id>` names that list: the calls of the run (a fork shows calls that it inherited), or those of the
+call's own run where none is named. `q`, the filter of the run's page, stays in every link, and so does how the halves
+are shown (`left`, `spaces`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
+from django.db.models import Count, Max, Min, Q, QuerySet
 from django.http import QueryDict
+from django.urls import reverse
 
 from dashboard.artifacts.summaries import ArtifactSummary, artifact_summaries
 from dashboard.calls.call_variants import VariantKey, VariantPane, load_variant_keys, load_variant_pane
@@ -20,19 +30,23 @@ from dashboard.calls.half_panes import (
     build_receipt_pane,
     build_recorded_pane,
 )
-from dashboard.calls.navigation import CallNavigation, load_navigation
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, lint_pane, lint_reach
+from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import halves_disagree
-from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run
+from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
 from dashboard.text.escaping import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
 from envelopes.text.untrusted_json import parse_json
 
 MAX_EVENTS = 200
 LEAST_WAIT_MS = 1_000  # a smaller difference of two clocks is the time of writing the log, not a person's
+OF_ONE_CALL = ("args", "result", "receipt", "as", "what", "offset", "project")  # not for its neighbours
+NOWHERE = (-1, -1)  # for a call that is in no run: no call comes before it
+
+Place = tuple[int, int]  # ordinal and row of a call in a run: two calls may be on one line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +90,19 @@ class CallAttempt:
     number: int
     status: str
     is_current: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallNavigation:
+    """`position` counts from 1; 0 when the call is not in the filtered list."""
+
+    run: Run
+    position: int
+    total: int
+    before: str
+    after: str
+    up: str
+    is_filtered: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,3 +287,74 @@ def _load_attempts(call: Call) -> tuple[CallAttempt, ...]:
         for pk, number, status in same_step.values_list("pk", "attempt", "status")
     )
     return attempts if any(attempt.number > 1 for attempt in attempts) else ()
+
+
+def load_navigation(project: Project, call: Call, query: QueryDict) -> CallNavigation:
+    """Three queries, however many calls the run has."""
+    run = _find_list(project, call, query.get("run", ""))
+    own: Place = run.members.filter(call=call).values_list("ordinal", "id").first() or NOWHERE
+    calls = parse(query.get("q", ""), over="calls")
+    members = run.members.filter(call__in=calls.calls(run).order_by()) if calls else run.members.all()
+    counts = _count_around(members, own, call)
+    position = counts["before"] + 1 if counts["here"] else 0
+    before, after = _load_neighbours(members, own, counts)
+    kept = query.copy()
+    for key in OF_ONE_CALL:
+        kept.pop(key, None)
+    return CallNavigation(
+        run=run,
+        position=position,
+        total=counts["total"],
+        before=_call_url(before, kept),
+        after=_call_url(after, kept),
+        up=_row_url(run, call, query.get("q", ""), position),
+        is_filtered=bool(query.get("q")),
+    )
+
+
+def _find_list(project: Project, call: Call, name: str) -> Run:
+    try:
+        key = UUID(name)
+    except ValueError:
+        return call.run
+    return project.runs.filter(pk=key, members__call=call).first() or call.run
+
+
+def _count_around(members: QuerySet[RunCall], own: Place, call: Call) -> dict[str, Any]:
+    earlier = Q(ordinal__lt=own[0]) | Q(ordinal=own[0], pk__lt=own[1])
+    later = Q(ordinal__gt=own[0]) | Q(ordinal=own[0], pk__gt=own[1])
+    return members.aggregate(
+        total=Count("id"),
+        before=Count("id", filter=earlier),
+        here=Count("id", filter=Q(call=call)),
+        last_before=Max("ordinal", filter=earlier),
+        first_after=Min("ordinal", filter=later),
+    )
+
+
+def _load_neighbours(members: QuerySet[RunCall], own: Place, counts: dict[str, Any]) -> tuple[UUID | None, UUID | None]:
+    """Several calls may be on one line, so both are looked for among all calls of the lines beside it."""
+    ordinals = {ordinal for ordinal in (own[0], counts["last_before"], counts["first_after"]) if ordinal is not None}
+    near = members.filter(ordinal__in=ordinals).order_by("ordinal", "id").values_list("ordinal", "id", "call_id")
+    before = after = None
+    for ordinal, pk, call in near:
+        if (ordinal, pk) < own:
+            before = call
+        elif (ordinal, pk) > own and after is None:
+            after = call
+    return before, after
+
+
+def _call_url(call: UUID | None, kept: QueryDict) -> str:
+    if call is None:
+        return ""
+    return reverse("call-detail", args=[call]) + (f"?{kept.urlencode()}" if kept else "")
+
+
+def _row_url(run: Run, call: Call, q: str, position: int) -> str:
+    """The call's row on the page of its run, which shows the first rows unless `skip` is given or the run is live."""
+    skip = (position - 1) // settings.ROWS_PER_PAGE * settings.ROWS_PER_PAGE if position else 0
+    query = {"q": q} if q else {}
+    if skip or run.is_live:
+        query["skip"] = str(skip)
+    return run.get_absolute_url() + (f"?{urlencode(query)}" if query else "") + f"#c-{call.pk}"

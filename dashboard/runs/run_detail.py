@@ -1,20 +1,30 @@
-"""The page of one run: its facts, the overview, one page of calls, and the filter as text and as chips."""
+"""The page of one run, and the panel beside the list that peeks at one.
+
+The page has the run's facts, the overview, one page of calls, and the filter as text and as chips. The panel is opened
+by `peek=<run id>` in the address of the list, whose filter, sort and page stay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import urlencode
+from uuid import UUID
 
 import msgspec
 from django.conf import settings
 
+from dashboard.evidence.argument_labels import argument_labels, unless_repeated
 from dashboard.filters.language import MAX_CHARACTERS, STATES, Query, Term, parse
-from dashboard.models import Run, Source
+from dashboard.models import Call, Project, Run, Source
+from dashboard.models.runs import FAILED, UNANSWERED
 from dashboard.runs.child_runs import ChildRunRow, ChildRuns, load_child_runs
+from dashboard.runs.outcome_strip import OutcomeStrip, build_strip
 from dashboard.runs.overview import RunOverview, load_overview
 from dashboard.runs.replay_page import AS_RECORDED, ReplaySwitch, replace_tokens
 from dashboard.runs.waterfall import CallRowPage, RowSelection, load_call_rows, parse_row_cursor
+from dashboard.text.escaping import printable
 from dashboard.text.params import Params, parse_integer
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
@@ -24,10 +34,11 @@ OPEN_CHIPS = 8  # of a kind; the rest is folded
 MAX_SOURCES = 20
 SQUEEZED = "squeezed"
 MAX_VARIANT_CHARACTERS = 64
+MAX_PEEKED_CALLS = 4  # in each of the two lists
 
 
 class RunDetailParams(Params):
-    """What an address of the page asks for.
+    """The page that an address names.
 
     Without `after` and `skip` the page starts at the first call, or in a live run with the last ones. `since` is
     the revision that a polling page has; it is in no link.
@@ -119,6 +130,36 @@ class RunPage:
         return self.params.filter_url("status:failed")
 
 
+@dataclass(frozen=True, slots=True)
+class PeekedCall:
+    """`summary` is the kind of error where there is no summary; either may be empty."""
+
+    url: str
+    tool: str
+    label: str
+    summary: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Peek:
+    """`run` is None when the address names none of the project's runs."""
+
+    close_url: str
+    run: Run | None = None
+    strip: OutcomeStrip | None = None
+    failed: Sequence[PeekedCall] = ()
+    biggest: Sequence[PeekedCall] = ()
+
+    @property
+    def title(self) -> str:
+        return printable(str(self.run)) if self.run else ""
+
+    @property
+    def last_at(self) -> datetime | None:
+        return (self.run.ended_at or self.run.last_at) if self.run else None
+
+
 def is_unchanged(run: Run, params: RunDetailParams) -> bool:
     """True when a polling page has the newest revision; of a run that is over, it must still learn that."""
     return params.since is not None and params.since >= run.revision and run.is_live
@@ -186,3 +227,25 @@ def _format_plan(run: Run) -> str:
         return value if isinstance(value, str) else msgspec.json.format(raw, indent=2).decode()
     except (Untrusted, msgspec.DecodeError, ValueError):
         return raw.decode("utf-8", "backslashreplace")
+
+
+def load_peek(project: Project, run_id: UUID | None, close_url: str) -> Peek:
+    """Four queries, however many calls the run has; at most one for a run that the project does not have."""
+    run = project.runs.defer("plan").filter(pk=run_id).first() if run_id else None
+    if run is None:
+        return Peek(close_url)
+    calls = Call.objects.in_run(run)
+    failed = list(calls.filter(FAILED & ~UNANSWERED)[:MAX_PEEKED_CALLS])
+    biggest = list(calls.filter(tokens__gt=0).order_by("-tokens", "memberships__ordinal", "id")[:MAX_PEEKED_CALLS])
+    labels = argument_labels([call.pk for call in (*failed, *biggest)])
+    return Peek(close_url, run, build_strip(run), _peeked(run, failed, labels), _peeked(run, biggest, labels))
+
+
+def _peeked(run: Run, calls: Sequence[Call], labels: Mapping[UUID, str]) -> list[PeekedCall]:
+    rows = []
+    for call in calls:
+        summary = printable(call.summary or call.error_kind)
+        label = unless_repeated(labels.get(call.pk, ""), summary)
+        url = f"{call.get_absolute_url()}?run={run.pk}"
+        rows.append(PeekedCall(url, printable(call.tool), label, summary, call.tokens))
+    return rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlencode
 from uuid import UUID
@@ -22,9 +22,11 @@ from django.utils import timezone
 from dashboard.filters import queryset
 from dashboard.filters.language import Query, Term, parse
 from dashboard.models import Project, Run, SavedView
-from dashboard.runs.run_row import COLUMN_HEADS, ColumnHead, RunRow, build_row
+from dashboard.runs.outcome_strip import OutcomeStrip, build_strip
 from dashboard.runs.saved_views import find_view
 from dashboard.text.column_values import column_time
+from dashboard.text.escaping import printable
+from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration
 from dashboard.text.params import parse_integer
 
 SORTS = {
@@ -37,6 +39,54 @@ SORTS = {
 }
 NEWEST = "newest"
 Cursor: TypeAlias = tuple[object, UUID]  # of the last row that was shown: its value in the sort, its id
+
+
+@dataclass(frozen=True)
+class ColumnHead:
+    """The head of a column of numbers; one without a `sort` cannot be sorted by."""
+
+    label: str
+    sort: str
+    title: str
+    is_wide: bool = False
+
+
+COLUMN_HEADS = (
+    ColumnHead("Calls", "calls", "Calls, inherited ones included"),
+    ColumnHead("Failed", "failed", "Calls that failed"),
+    ColumnHead("Cut", "cut", "Calls whose result reached the model cut"),
+    ColumnHead("Unanswered", "", "Calls that nothing answered"),
+    ColumnHead(
+        "Tokens",
+        "tokens",
+        f"Tokens that the model got, {TOKENS_COUNTED_BY}; of texts alone, images are not counted; ≈ marks an estimate",
+        is_wide=True,
+    ),
+    ColumnHead("Duration", "duration", "From the first stamp to the last", is_wide=True),
+    ColumnHead("Age", "newest", "Since the run began"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    id: str
+    url: str
+    peek_url: str
+    title: str
+    agent: str
+    model: str
+    source: str
+    status: str
+    is_child: bool
+    strip: OutcomeStrip
+    calls: str
+    failed: str
+    cut: str
+    unanswered: str
+    tokens: str
+    duration: str
+    sort_at: str
+    age: str
 
 
 @dataclass(frozen=True)
@@ -116,7 +166,9 @@ class RunListParams:
 
     def url(self, **changes: str) -> str:
         """The query string of this list with `changes`; without an `after` it is the first page."""
-        values = {"q": self.text, "sort": "" if self.sort == NEWEST else self.sort} | changes
+        values = {"q": self.text, "sort": self.sort} | changes
+        if values["sort"] == NEWEST:
+            del values["sort"]
         return "?" + urlencode({name: value for name, value in values.items() if value})
 
     def filter_url(self, text: str) -> str:
@@ -179,7 +231,10 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
         query=query,
         problems=(*query.problems, *problems, *params.problems),
         rows=rows,
-        columns=[_sort_column(params, head) for head in COLUMN_HEADS],
+        columns=[
+            SortColumn(head, params.url(sort=head.sort) if head.sort else "", params.sort == head.sort)
+            for head in COLUMN_HEADS
+        ],
         presets=[
             PresetLink(preset, (preset.query, preset.sort) == (params.text, params.sort), str(number))
             for number, preset in enumerate(PRESETS, start=1)
@@ -212,11 +267,6 @@ def _load_runs(project: Project, terms: Sequence[Term], sort: str, cursor: Curso
     return list(runs.defer("plan").order_by(order.desc(), "-id")[: settings.ROWS_PER_PAGE + 1])
 
 
-def _sort_column(params: RunListParams, head: ColumnHead) -> SortColumn:
-    url = params.url(sort="" if head.sort == NEWEST else head.sort) if head.sort else ""
-    return SortColumn(head, url, params.sort == head.sort)
-
-
 def _format_cursor(run: Run, sort: str) -> str:
     value = getattr(run, SORTS[sort])
     return f"{value.isoformat() if isinstance(value, datetime) else value}~{run.pk.hex}"
@@ -240,3 +290,42 @@ def _digest(runs: Sequence[Run], rows: Sequence[RunRow]) -> str:
     """Changes with any change of a shown run, and with its status, which changes with time alone."""
     parts = [f"{row.id}{run.revision}{row.status}" for run, row in zip(runs, rows, strict=True)]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()
+
+
+def build_row(run: Run, now: datetime, peek_url: str) -> RunRow:
+    """`peek_url` is the address of the list up to the id of the run to peek at."""
+    return RunRow(
+        id=run.pk.hex,
+        url=f"/runs/{run.pk}/",  # to reverse 50 addresses takes as long as the query
+        peek_url=peek_url + run.pk.hex,
+        title=printable(str(run)),
+        agent=printable(run.agent) or "–",
+        model=printable(run.model),
+        source=printable(run.source_format),
+        status=run.status,
+        is_child=run.parent_id is not None,
+        strip=build_strip(run),
+        calls=format_count(run.call_count),
+        failed=_blank_zero(run.failed_count),
+        cut=_blank_zero(run.cut_count),
+        unanswered=_blank_zero(run.unanswered_count),
+        tokens=("" if run.token_certainty == "exact" else "≈") + format_count(run.token_count),
+        duration=format_duration(run.duration_ms),
+        sort_at=f"{run.sort_at:%Y-%m-%d %H:%M:%S}",
+        age=format_age(now - run.sort_at),
+    )
+
+
+def _blank_zero(number: int) -> str:
+    """A column of noughts would hide the number that matters."""
+    return format_count(number) if number else ""
+
+
+def format_age(age: timedelta) -> str:
+    """The largest unit alone: 40 s, 12 min, 3 h, 5 d, 14 mo."""
+    seconds = max(0, int(age.total_seconds()))
+    for unit, length, below in (("s", 1, 60), ("min", 60, 3_600), ("h", 3_600, 86_400), ("d", 86_400, 5_184_000)):
+        if seconds < below:
+            return f"{seconds // length} {unit}"
+    months = seconds // 2_592_000
+    return f"{months} mo" if months < 24 else f"{seconds // 31_536_000} y"

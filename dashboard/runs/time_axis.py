@@ -1,4 +1,4 @@
-"""Where a call's bar is drawn: the run's time in percent of a width, with or without its idle gaps.
+"""The time axis of a run, in percent of a width, with or without its idle gaps.
 
 A session that rests over lunch would spend most of its width on nothing. The plain axis is true to scale; the squeezed
 one draws each long gap as a thin slice. The page offers it and never chooses it.

@@ -16,10 +16,9 @@ from dashboard.ingest.write import delete_run
 from dashboard.models import Run
 from dashboard.runs.facets import clear_facet_counts, load_facet_groups
 from dashboard.runs.model_history import load_history, load_message_page, raw_message
-from dashboard.runs.peek import load_peek
 from dashboard.runs.replay import ReplayedReceipts
 from dashboard.runs.replay_page import load_replay_page, load_switch
-from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_run_page
+from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_peek, load_run_page
 from dashboard.runs.run_list import RunListParams, build_run_list
 from dashboard.runs.saved_views import ViewRefused, build_view_box, create_saved_view, load_saved_views
 from dashboard.text.params import Params
