@@ -33,7 +33,7 @@ from dashboard.calls.half_panes import (
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
-from dashboard.evidence.lint_findings import LintPane, lint_pane, lint_reach
+from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
@@ -46,7 +46,7 @@ LEAST_WAIT_MS = 1_000  # a smaller difference of two clocks is the time of writi
 OF_ONE_CALL = ("args", "result", "receipt", "as", "what", "offset", "project")  # not for its neighbours
 NOWHERE = (-1, -1)  # for a call that is in no run: no call comes before it
 
-Place = tuple[int, int]  # ordinal and row of a call in a run: two calls may be on one line
+MemberKey = tuple[int, int]  # ordinal and row of a call in a run: two calls may be on one line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     lint = None
     if stages.shows_receipt and variant is None:
         missing = {summary.artifact.path for summary in artifacts if summary.is_lost}
-        lint = lint_pane(evidence, missing, reach)
+        lint = build_lint_pane(evidence, missing, reach)
     shows_recorded = query.get("left") == "recorded" and evidence.result is not None
     is_superseded = evidence.receipt is not None and evidence.receipt.superseded_line is not None
     return CallPage(
@@ -243,7 +243,7 @@ def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
         EvidenceOption(
             key=receipt.observation_id,
             label=f"Receipt {receipt.seq}",
-            detail=receipt.superseded_reason if receipt.superseded_line is not None else "stands",
+            detail=receipt.superseded_reason if receipt.superseded_line is not None else "current",
             at=receipt.at,
             is_current=current is not None and current.pk == receipt.observation_id,
         )
@@ -292,21 +292,21 @@ def _load_attempts(call: Call) -> tuple[CallAttempt, ...]:
 def load_navigation(project: Project, call: Call, query: QueryDict) -> CallNavigation:
     """Three queries, however many calls the run has."""
     run = _find_list(project, call, query.get("run", ""))
-    own: Place = run.members.filter(call=call).values_list("ordinal", "id").first() or NOWHERE
+    own: MemberKey = run.members.filter(call=call).values_list("ordinal", "id").first() or NOWHERE
     calls = parse(query.get("q", ""), over="calls")
     members = run.members.filter(call__in=calls.calls(run).order_by()) if calls else run.members.all()
     counts = _count_around(members, own, call)
     position = counts["before"] + 1 if counts["here"] else 0
     before, after = _load_neighbours(members, own, counts)
-    kept = query.copy()
+    params = query.copy()
     for key in OF_ONE_CALL:
-        kept.pop(key, None)
+        params.pop(key, None)
     return CallNavigation(
         run=run,
         position=position,
         total=counts["total"],
-        before=_call_url(before, kept),
-        after=_call_url(after, kept),
+        before=_call_url(before, params),
+        after=_call_url(after, params),
         up=_row_url(run, call, query.get("q", ""), position),
         is_filtered=bool(query.get("q")),
     )
@@ -320,7 +320,7 @@ def _find_list(project: Project, call: Call, name: str) -> Run:
     return project.runs.filter(pk=key, members__call=call).first() or call.run
 
 
-def _count_around(members: QuerySet[RunCall], own: Place, call: Call) -> dict[str, Any]:
+def _count_around(members: QuerySet[RunCall], own: MemberKey, call: Call) -> dict[str, Any]:
     earlier = Q(ordinal__lt=own[0]) | Q(ordinal=own[0], pk__lt=own[1])
     later = Q(ordinal__gt=own[0]) | Q(ordinal=own[0], pk__gt=own[1])
     return members.aggregate(
@@ -332,7 +332,9 @@ def _count_around(members: QuerySet[RunCall], own: Place, call: Call) -> dict[st
     )
 
 
-def _load_neighbours(members: QuerySet[RunCall], own: Place, counts: dict[str, Any]) -> tuple[UUID | None, UUID | None]:
+def _load_neighbours(
+    members: QuerySet[RunCall], own: MemberKey, counts: dict[str, Any]
+) -> tuple[UUID | None, UUID | None]:
     """Several calls may be on one line, so both are looked for among all calls of the lines beside it."""
     ordinals = {ordinal for ordinal in (own[0], counts["last_before"], counts["first_after"]) if ordinal is not None}
     near = members.filter(ordinal__in=ordinals).order_by("ordinal", "id").values_list("ordinal", "id", "call_id")
@@ -345,10 +347,10 @@ def _load_neighbours(members: QuerySet[RunCall], own: Place, counts: dict[str, A
     return before, after
 
 
-def _call_url(call: UUID | None, kept: QueryDict) -> str:
+def _call_url(call: UUID | None, params: QueryDict) -> str:
     if call is None:
         return ""
-    return reverse("call-detail", args=[call]) + (f"?{kept.urlencode()}" if kept else "")
+    return reverse("call-detail", args=[call]) + (f"?{params.urlencode()}" if params else "")
 
 
 def _row_url(run: Run, call: Call, q: str, position: int) -> str:

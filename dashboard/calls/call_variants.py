@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from dashboard.calls.half_panes import TextSize
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence, utf8_length
-from dashboard.evidence.lint_findings import FINDINGS_SHOWN, FindingLine, finding_line
+from dashboard.evidence.lint_findings import FINDINGS_SHOWN, FindingLine, build_finding_line
 from dashboard.models import Call, Project
 from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import Difference, compute_difference
@@ -208,7 +208,7 @@ def _render_text(
         characters=len(text),
         is_cut=is_cut(receipt),
         spaces=spaces,
-        findings=tuple(finding_line(finding, canonical=finding.pointer) for finding in findings[:FINDINGS_SHOWN]),
+        findings=tuple(build_finding_line(finding, canonical=finding.pointer) for finding in findings[:FINDINGS_SHOWN]),
         findings_unlisted=max(0, len(findings) - FINDINGS_SHOWN),
     )
 

@@ -27,7 +27,7 @@ TITLES = {
     "recorded": "Result as recorded",
     "receipt": "Receipt",
 }
-SPOKEN_ARGS = {"command": "/command"}  # by family: the argument that is text for a person
+TEXT_ARGUMENTS = {"command": "/command"}  # by family: the argument that is shown as text, above the JSON
 
 Half = Literal["canonical", "recorded", "receipt", "args"]
 
@@ -47,8 +47,8 @@ class JsonPane:
     window: TextChunk
     size: TextSize
     fidelity: Fidelity | None = None
-    spoken: TextChunk | None = None
-    spoken_pointer: str = ""
+    text: TextChunk | None = None
+    text_pointer: str = ""
     note: str = ""
 
 
@@ -163,14 +163,14 @@ def build_recorded_pane(evidence: CallEvidence) -> JsonPane:
 
 def build_args_pane(evidence: CallEvidence) -> JsonPane:
     text = half_text(evidence, "args")
-    pointer = SPOKEN_ARGS.get(evidence.halves.family, "")
-    spoken = text_at(evidence.halves.evidence.args, pointer) if pointer else None
+    pointer = TEXT_ARGUMENTS.get(evidence.halves.family, "")
+    argument = text_at(evidence.halves.evidence.args, pointer) if pointer else None
     return JsonPane(
         half="args",
         window=json_markup.first_chunk(text, ARGS_FIRST_CHARS, POINTER_ATTRIBUTES["args"]),
         size=TextSize(bytes=len(evidence.args), lines=count_lines(text)),
-        spoken=text_chunk(spoken, 0, ARGS_FIRST_CHARS) if spoken else None,
-        spoken_pointer=pointer,
+        text=text_chunk(argument, 0, ARGS_FIRST_CHARS) if argument else None,
+        text_pointer=pointer,
     )
 
 

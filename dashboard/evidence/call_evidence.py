@@ -2,7 +2,7 @@
 
 Several sources may report the same surface, and an earlier receipt may have been replaced. The query string chooses
 observations by id (`?args= ?result= ?receipt=`); without it the selected ones are in view, and of receipts the one
-that stands. `load_call_inputs` loads many calls for a comparison: envelopes are bounded in size, evidence may be a
+that is current. `load_call_inputs` loads many calls for a comparison: envelopes are bounded in size, evidence may be a
 hundred times as large, so it is loaded for a few calls at a time.
 """
 
@@ -187,10 +187,8 @@ def _choose_observation(
     if named is not None:
         return named
     if surface == "receipt" and receipts:
-        standing = [
-            receipt for receipt in receipts if receipt.superseded_at is None and receipt.superseded_line is None
-        ]
-        latest = (standing or receipts)[-1]
+        current = [receipt for receipt in receipts if receipt.superseded_at is None and receipt.superseded_line is None]
+        latest = (current or receipts)[-1]
         return next((observation for observation in candidates if observation.pk == latest.observation_id), None)
     selected = (observation for observation in candidates if observation.selected)
     return next(selected, candidates[0] if candidates else None)

@@ -75,29 +75,29 @@ class FindingLine:
 class LintPane:
     """The findings in a recorded receipt; `unlisted` counts those beyond FINDINGS_SHOWN.
 
-    `looked_at` is the number of characters that were linted, 0 where that was the whole receipt; `further` the number
+    `linted` is the number of characters that were linted, 0 where that was the whole receipt; `further` the number
     that `?lint=more` would lint, with `is_further_whole` where that is all of it. `is_asked` is true when the address
     asked for more.
     """
 
     lines: tuple[FindingLine, ...]
     unlisted: int
-    looked_at: int
+    linted: int
     further: int
     is_further_whole: bool
     is_asked: bool
 
     @property
-    def says_something(self) -> bool:
-        return bool(self.lines or self.looked_at or self.is_asked)
+    def has_content(self) -> bool:
+        return bool(self.lines or self.linted or self.is_asked)
 
 
 def lint_reach(query: Mapping[str, str]) -> int:
-    """How many characters of the receipt the address asks to lint."""
+    """The number of characters of the receipt that are linted; `?lint=more` raises it."""
     return LONG_REACH if query.get("lint") == "more" else FIRST_REACH
 
 
-def lint_pane(evidence: CallEvidence, missing: Container[str], reach: int = REACH) -> LintPane | None:
+def build_lint_pane(evidence: CallEvidence, missing: Container[str], reach: int = REACH) -> LintPane | None:
     """None without a receipt. `missing` are paths of the call's artifacts whose content is not stored."""
     if evidence.halves.receipt is None:
         return None
@@ -106,7 +106,7 @@ def lint_pane(evidence: CallEvidence, missing: Container[str], reach: int = REAC
     return LintPane(
         lines=tuple(_recorded_line(finding, links) for finding in findings[:FINDINGS_SHOWN]),
         unlisted=max(0, len(findings) - FINDINGS_SHOWN),
-        looked_at=reach if is_long else 0,
+        linted=reach if is_long else 0,
         further=min(LONG_REACH, len(evidence.receipt_text)) if is_long and reach < LONG_REACH else 0,
         is_further_whole=len(evidence.receipt_text) <= LONG_REACH,
         is_asked=reach == LONG_REACH,
@@ -130,7 +130,7 @@ def lint_recorded_receipt(halves: Halves, missing: Container[str], reach: int = 
 def _recorded_line(finding: Finding, links: FieldLinks) -> FindingLine:
     is_recorded = finding.document == "complete"
     canonical = links.canonical(finding.pointer) if is_recorded and finding.pointer else finding.pointer
-    return finding_line(
+    return build_finding_line(
         finding,
         canonical="" if finding.document == "args" else canonical or "",
         recorded=finding.pointer if is_recorded else "",
@@ -138,7 +138,7 @@ def _recorded_line(finding: Finding, links: FieldLinks) -> FindingLine:
     )
 
 
-def finding_line(finding: Finding, *, canonical: str = "", recorded: str = "", args: str = "") -> FindingLine:
+def build_finding_line(finding: Finding, *, canonical: str = "", recorded: str = "", args: str = "") -> FindingLine:
     """`canonical`, `recorded` and `args` are the pointers into each document that the finding names a field of."""
     icon, tone = SIGNS[finding.severity]
     return FindingLine(

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, Sum
 from django.urls import reverse
 
-from dashboard.evidence.lint_findings import FindingLine, finding_line
+from dashboard.evidence.lint_findings import FindingLine, build_finding_line
 from dashboard.models import Call, Project, RetiredTemplate, RunFacet, TemplateVariant
 from dashboard.renderers.preview import PreviewOptions, ReceiptPreview, read_options, render_preview
 from dashboard.renderers.preview_source import (
@@ -163,7 +163,7 @@ def load_renderer_page(project: Project, name: str, query: Mapping[str, str]) ->
         preview = render_preview(source, owner, options, variants)
     except RenderFailed as error:
         return replace(page, failure=str(error))
-    findings = tuple(finding_line(finding, canonical=finding.pointer) for finding in preview.findings)
+    findings = tuple(build_finding_line(finding, canonical=finding.pointer) for finding in preview.findings)
     return replace(page, preview=preview, findings=findings)
 
 

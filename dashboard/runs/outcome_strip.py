@@ -20,7 +20,7 @@ STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
 class Outcome:
     """`name` is the `data-outcome` of the stylesheet; `word` counts calls, `sentence` describes one of them.
 
-    `top` is where the bar begins: trouble stands taller, so that the colour is not the only signal.
+    `top` is where the bar begins: bars of trouble are taller, so that the colour is not the only signal.
     """
 
     name: str

@@ -68,37 +68,37 @@ class ReplayPage:
         return urlencode({"with": self.view.name})
 
 
-def _choice(name: str, kept: Mapping[str, str], *, is_current: bool = False) -> ReplayChoice:
-    return ReplayChoice(name=name, url="?" + urlencode({**kept, "with": name}), is_current=is_current)
+def _choice(name: str, params: Mapping[str, str], *, is_current: bool = False) -> ReplayChoice:
+    return ReplayChoice(name=name, url="?" + urlencode({**params, "with": name}), is_current=is_current)
 
 
 AS_RECORDED = ReplaySwitch(recorded_url="?", first=_choice(DEFAULT_VARIANT, {}))
 
 
-def load_switch(run: Run, query: Mapping[str, str], *kept_names: str) -> ReplaySwitch:
-    """`kept_names` are the parameters of the page that stay when the switch is used."""
-    kept = {name: query[name] for name in ("limit", *kept_names) if query.get(name)}
+def load_switch(run: Run, query: Mapping[str, str], *names_to_keep: str) -> ReplaySwitch:
+    """`names_to_keep` are the parameters of the page that stay when the switch is used."""
+    params = {name: query[name] for name in ("limit", *names_to_keep) if query.get(name)}
     variant = query.get("with", "")[:MAX_VARIANT_CHARACTERS]
     return ReplaySwitch(
-        recorded_url="?" + urlencode(kept),
-        first=_choice(DEFAULT_VARIANT, kept),
-        view=_load_view(run, variant, kept) if variant else None,
+        recorded_url="?" + urlencode(params),
+        first=_choice(DEFAULT_VARIANT, params),
+        view=_load_view(run, variant, params) if variant else None,
     )
 
 
 def load_replay_page(run: Run, query: Mapping[str, str]) -> ReplayPage:
-    kept = {"limit": query["limit"]} if query.get("limit") else {}
-    view = _load_view(run, query.get("with", "")[:MAX_VARIANT_CHARACTERS] or DEFAULT_VARIANT, kept)
+    params = {"limit": query["limit"]} if query.get("limit") else {}
+    view = _load_view(run, query.get("with", "")[:MAX_VARIANT_CHARACTERS] or DEFAULT_VARIANT, params)
     start = parse_integer(query.get("from")) or 0
     end = start + CALLS_PER_PAGE
     calls = view.weights.calls
-    next_url = "?" + urlencode({**kept, "with": view.name, "from": end}) if end < len(calls) else ""
+    next_url = "?" + urlencode({**params, "with": view.name, "from": end}) if end < len(calls) else ""
     return ReplayPage(run=run, view=view, calls=calls[start:end], next_url=next_url)
 
 
-def _load_view(run: Run, variant: str, kept: Mapping[str, str]) -> ReplayView:
+def _load_view(run: Run, variant: str, params: Mapping[str, str]) -> ReplayView:
     replay = load_replay(run, variant)
-    limit = parse_integer(kept.get("limit"))
+    limit = parse_integer(params.get("limit"))
     limit = None if limit is None else min(limit, MAX_LIMIT)
     families = {call.family for call in replay.calls}
     offers = {family: variants for family, variants in offered_by_family(run.project).items() if family in families}
@@ -107,7 +107,7 @@ def _load_view(run: Run, variant: str, kept: Mapping[str, str]) -> ReplayView:
     return ReplayView(
         replay=replay,
         weights=weigh_replay(run, replay, limit),
-        choices=tuple(_choice(name, kept, is_current=name == variant) for name in names),
+        choices=tuple(_choice(name, params, is_current=name == variant) for name in names),
         url=f"{reverse('run-replay', args=[run.pk])}?{urlencode(query)}",
     )
 

@@ -18,7 +18,7 @@ from dashboard.models import Project, SavedView
 from dashboard.text.column_values import column_text
 
 MAX_NAME_CHARACTERS = 60
-MAX_VIEWS = 100  # of a project: all of them stand on the page
+MAX_VIEWS = 100  # of a project: the page lists all of them
 
 
 class ViewRefused(ValueError):

@@ -74,7 +74,7 @@ class HistoryCursor:
 
 
 class ReceiptMark(NamedTuple):
-    """A receipt as numbers, its id in hexadecimal, and the line from which it no longer stood, None while it stands.
+    """A receipt as numbers, its id in hexadecimal, and the line that superseded it, None while it is current.
 
     An inherited call's receipt is at the line of the call; its replacement belongs to another run's history.
     """
@@ -101,7 +101,7 @@ class Compaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Receipts that no longer stand from one line on: a compaction may end hundreds."""
+    """Receipts that one line superseded: a compaction may supersede hundreds."""
 
     count: int
     reason: str
@@ -224,7 +224,7 @@ class Timeline:
 
 
 def load_compactions(run: Run) -> list[Compaction]:
-    """In order. What stands in front of one, the model no longer saw after it."""
+    """In order. After each, the model no longer saw the items before it."""
     events = Event.objects.filter(run=run, kind__in=(COMPACTION, PARTIAL_COMPACTION))
     return sorted(Compaction(*row) for row in events.values_list("line", "id", "at", "message", "kind"))
 

@@ -164,7 +164,7 @@ def _find_anchors(left: list[int], right: list[int]) -> list[tuple[int, int]]:
 
 
 def pair_lines(left: Sequence[str], right: Sequence[str]) -> list[tuple[int | None, int | None]]:
-    """Pairs alike lines of a changed block, each side in its order; None stands for a missing partner."""
+    """Pairs alike lines of a changed block, each side in its order; None is a missing partner."""
     pairs: list[tuple[int | None, int | None]] = []
     at_left = at_right = 0
     while at_left < len(left) and at_right < len(right):

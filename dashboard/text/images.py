@@ -99,7 +99,7 @@ def _read_webp(head: bytes) -> tuple[str, int, int]:
 class ReceiptImage:
     """An image of a receipt; `size` is in bytes.
 
-    `source` is a data: URL, or nothing when the image is too large to stand in a page. Where it is not shown at all,
+    `source` is a data: URL, or nothing when the image is too large for a page. Where it is not shown at all,
     `problem` says why and `media_type` is empty.
     """
 

@@ -1,6 +1,6 @@
 """Foreign text as markup: HTML escaped, and a mark for each character that has no shape or a dangerous one.
 
-A mark stands for exactly one character that is not in the page. Its code point is in `data-code`, from which
+A mark replaces exactly one character, which itself is not in the page. Its code point is in `data-code`, from which
 call.js puts the character back when text is copied (drawn spaces have the class `mark-space`: · is a space, → before
 a tab and ↵ before a newline are nothing); the text form of a page (`?as=text`) has the characters themselves.
 """

@@ -1,14 +1,14 @@
-/* What HTML has no element for: a theme that is remembered, walking a list by keys, a help of the page's keys. */
+/* A theme that is remembered, keys that walk through a list, and a help of the page's keys. */
 "use strict";
 
 for (const hidden of document.querySelectorAll("[data-needs-script]")) hidden.hidden = false;
 
-/* A narrow page begins with its list, not with its facets. */
+/* On a narrow page the facets start folded, so that the list is in view. */
 for (const details of document.querySelectorAll("[data-folds-narrow]")) {
   if (matchMedia("(width < 72rem)").matches) details.open = false;
 }
 
-/* Light, dark, and back to what the system says. */
+/* Light, dark, and back to the system's theme. */
 function switchTheme() {
   const root = document.documentElement;
   const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -19,10 +19,10 @@ function switchTheme() {
   try {
     if (next) localStorage.setItem("theme", next);
     else localStorage.removeItem("theme");
-  } catch { /* storage is refused: the choice holds for this page */ }
+  } catch { /* storage is refused: the choice is for this page alone */ }
 }
 
-/* The help lists what the page itself says of its keys: data-key="j k" data-key-help="…". */
+/* The help lists every element with data-key="j k" data-key-help="…". */
 function openHelp() {
   const dialog = document.getElementById("help");
   const list = dialog.querySelector("[data-keys]");
@@ -34,9 +34,9 @@ function openHelp() {
       kbd.textContent = key;
       term.append(kbd, " ");
     }
-    const does = document.createElement("dd");
-    does.textContent = element.dataset.keyHelp;
-    list.append(term, does);
+    const description = document.createElement("dd");
+    description.textContent = element.dataset.keyHelp;
+    list.append(term, description);
   }
   dialog.showModal();
 }
@@ -45,7 +45,7 @@ function isTyping(target) {
   return target.isContentEditable || target.matches?.("input:not([type=checkbox], [type=radio], [type=range]), textarea, select");
 }
 
-/* Moves the focus to the next or previous [data-item] of the page's [data-list]; its first link opens by Enter. */
+/* Moves the focus to the next or previous [data-item] of the page's [data-list]; Enter opens its first link. */
 function walk(step) {
   const items = [...document.querySelectorAll("[data-list] [data-item]")];
   const at = items.findIndex((item) => item.contains(document.activeElement));
@@ -56,7 +56,7 @@ function walk(step) {
   return Boolean(link);
 }
 
-/* data-hotkey on an element with one data-key: "focus" puts the cursor into it, "click" follows or presses it. */
+/* data-hotkey on an element with data-key: "focus" focuses it, "click" follows or presses it. */
 function useHotkey(key) {
   for (const element of document.querySelectorAll("[data-hotkey][data-key]")) {
     if (!element.dataset.key.split(" ").includes(key)) continue;
@@ -87,7 +87,7 @@ document.addEventListener("keydown", (event) => {
 
 document.addEventListener("click", (event) => {
   for (const drop of document.querySelectorAll("details.drop[open]")) {
-    if (!drop.contains(event.target)) drop.open = false; /* as a menu of the system would */
+    if (!drop.contains(event.target)) drop.open = false; /* like a menu of the system */
   }
   const target = event.target.closest?.("[data-theme-switch], [data-opens]");
   if (!target) {
@@ -99,7 +99,7 @@ document.addEventListener("click", (event) => {
   else document.getElementById(target.dataset.opens)?.showModal();
 });
 
-/* The session ended while a list was renewing itself: the answer is the sign-in page, not rows. */
+/* When the session ends while a list polls, the response is the sign-in page instead of rows. */
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr } = event.detail;
   if (xhr.responseURL && new URL(xhr.responseURL).pathname.startsWith("/sign-in/")) {

@@ -1,74 +1,77 @@
-/* What HTML has no element for: lighting up the field that some characters came from, and the characters
-   that a field became; putting marked characters back when text is copied; copying without leaving the page. */
+/* Highlights the field that some characters came from, and the characters that a field became; restores marked
+   characters when text is copied; copies without leaving the page. */
 "use strict";
 
 const NAMES = ["pointer", "recorded", "args"];
 const ANY = NAMES.map((name) => `[data-${name}]`).join(",");
-const SPOKEN = { pointer: "canonical", recorded: "recorded", args: "arguments" };
-let held = null;
+const HALF_NAMES = { pointer: "canonical", recorded: "recorded", args: "arguments" };
+let pinned = null; /* the element whose links stay highlighted until Escape */
 
 const isText = (element) => element.matches(".linked");
-const within = (pointer, ancestor) => pointer === ancestor || pointer.startsWith(`${ancestor}/`);
+const isWithin = (pointer, ancestor) => pointer === ancestor || pointer.startsWith(`${ancestor}/`);
 
-/* From characters to the one field: the field itself, else the nearest shown one around it.
-   From a field to all characters that it, or anything in it, became. */
-function partners(element) {
-  const found = new Set();
+/* Of characters: the field they came from, else the nearest shown field around it.
+   Of a field: all characters that it, or any field within it, became. */
+function findPartners(element) {
+  const partners = new Set();
   for (const name of NAMES) {
     const pointer = element.dataset[name];
     if (pointer === undefined) continue;
-    const all = [...document.querySelectorAll(`#main [data-${name}]`)].filter((one) => !one.matches(".field-link"));
-    if (!isText(element)) for (const one of all) if (isText(one) && within(one.dataset[name], pointer)) found.add(one);
-    const field = isText(element) ? nearest(all, name, pointer) : null;
-    if (field) found.add(field);
+    const all = [...document.querySelectorAll(`#main [data-${name}]:not(.field-link)`)];
+    if (isText(element)) {
+      const field = findNearest(all, name, pointer);
+      if (field) partners.add(field);
+    } else {
+      for (const text of all.filter(isText)) if (isWithin(text.dataset[name], pointer)) partners.add(text);
+    }
   }
-  return [...found];
+  return [...partners];
 }
 
-function nearest(all, name, pointer) {
+function findNearest(all, name, pointer) {
   let best = null;
-  for (const one of all) {
-    if (isText(one) || !within(pointer, one.dataset[name])) continue;
-    if (!best || one.dataset[name].length > best.dataset[name].length) best = one;
+  for (const field of all) {
+    if (isText(field) || !isWithin(pointer, field.dataset[name])) continue;
+    if (!best || field.dataset[name].length > best.dataset[name].length) best = field;
   }
   return best?.dataset[name] === "" && pointer !== "" ? null : best;
 }
 
-/* Where each character of a JSON string stands on the page: its text nodes, an escape or a mark being one character. */
-function characters(field) {
-  const found = [];
+/* Text node and offsets of each character of a JSON string; an escape or a mark is one character. */
+function listCharacters(field) {
+  const characters = [];
   const walker = document.createTreeWalker(field, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode;
     const mark = node.parentElement.closest(".mark");
-    if (mark) found.push({ node, from: 0, to: node.length, text: String.fromCodePoint(Number(mark.dataset.code)) });
-    else if (node.parentElement.matches(".se")) takeEscape(found, node);
+    if (mark) characters.push({ node, from: 0, to: node.length, text: String.fromCodePoint(Number(mark.dataset.code)) });
+    else if (node.parentElement.matches(".se")) addEscape(characters, node);
     else if (!node.parentElement.matches(".p")) {
       let at = 0;
-      for (const text of node.data) found.push({ node, from: at, to: (at += text.length), text });
+      for (const text of node.data) characters.push({ node, from: at, to: (at += text.length), text });
     }
   }
-  return found.slice(1); /* the opening quote */
+  return characters.slice(1); /* the opening quote */
 }
 
-function takeEscape(found, node) {
+function addEscape(characters, node) {
   const text = JSON.parse(`"${node.data}"`);
-  const before = found[found.length - 1];
+  const before = characters[characters.length - 1];
   const isPair = /^[\udc00-\udfff]$/.test(text) && /^[\ud800-\udbff]$/.test(before?.text ?? "");
-  if (!isPair) found.push({ node, from: 0, to: node.length, text });
+  if (!isPair) characters.push({ node, from: 0, to: node.length, text });
   else Object.assign(before, { text: before.text + text, end: node });
 }
 
-/* The very characters of the field that this piece of the receipt is, or null when they are not all shown. */
-function exactRange(field, piece) {
+/* The characters of the field that this piece of the receipt repeats; null when they are not all shown. */
+function findRange(field, piece) {
   if (!piece.dataset.at || !field.matches(".jv.s2")) return null;
-  const all = characters(field);
-  const wanted = [...plain(piece)];
-  const isAt = (start) => wanted.every((text, index) => all[start + index]?.text === text);
+  const all = listCharacters(field);
+  const searched = [...plainText(piece)];
+  const isAt = (start) => searched.every((text, index) => all[start + index]?.text === text);
   let start = Number(piece.dataset.at.split("-")[0]);
-  if (!isAt(start)) start = all.findIndex((_, index) => isAt(index)); /* behind the cut of a preview */
+  if (!isAt(start)) start = all.findIndex((_, index) => isAt(index)); /* after the cut of a preview the offsets differ */
   const first = all[start];
-  const last = all[start + wanted.length - 1];
+  const last = all[start + searched.length - 1];
   if (!first || !last) return null;
   const range = new Range();
   range.setStart(first.node, first.from);
@@ -84,10 +87,10 @@ function spanRange(start, end) {
     const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const node = walker.currentNode;
-      const isDrawn = node.parentElement.matches(".mark-space");
+      const isMarked = node.parentElement.matches(".mark-space");
       let offset = 0;
       for (const text of node.parentElement.closest(".mark") ? [node.data] : node.data) {
-        const isOwn = !(isDrawn && /[→↵]/.test(text)); /* drawn before a tab or a newline, and nothing by itself */
+        const isOwn = !(isMarked && /[→↵]/.test(text)); /* an arrow is drawn before a tab or a newline */
         if (isOwn && at === start) range.setStart(node, offset);
         offset += text.length;
         at += isOwn ? 1 : 0;
@@ -101,54 +104,54 @@ function spanRange(start, end) {
   return null;
 }
 
-function holdSpan(link) {
+function pinSpan(link) {
   release();
   const [start, end] = link.dataset.span.split("-").map(Number);
   const range = spanRange(start, end);
   const status = document.querySelector("[data-link-status]");
   status.textContent = `Characters ${start.toLocaleString("en")} to ${end.toLocaleString("en")} of the receipt`;
-  if (!range) status.textContent += " stand further down: load the next part";
+  if (!range) status.textContent += " are further down: load the next part";
   status.hidden = false;
   if (!range) return;
-  held = link;
+  pinned = link;
   globalThis.CSS?.highlights?.set("linked", new Highlight(range));
   reveal(range, range.startContainer.parentElement);
 }
 
 function clear() {
-  for (const lit of document.querySelectorAll(".is-linked, .is-around")) lit.classList.remove("is-linked", "is-held", "is-around");
+  for (const linked of document.querySelectorAll(".is-linked, .is-around")) linked.classList.remove("is-linked", "is-pinned", "is-around");
   globalThis.CSS?.highlights?.delete("linked");
 }
 
-/* Lights up both ends; gives what to bring into view at the other one. */
-function light(element, isHeld) {
+/* Highlights both ends; returns the element or range to scroll to at the other end. */
+function highlightLink(element, isPinned) {
   clear();
-  const others = partners(element);
+  const others = findPartners(element);
   element.classList.add("is-linked");
-  element.classList.toggle("is-held", isHeld);
-  let place = others[0] ?? null;
-  for (const one of others) {
-    const range = isText(element) && globalThis.CSS?.highlights ? exactRange(one, element) : null;
+  element.classList.toggle("is-pinned", isPinned);
+  let target = others[0] ?? null;
+  for (const partner of others) {
+    const range = isText(element) && globalThis.CSS?.highlights ? findRange(partner, element) : null;
     if (range) {
       CSS.highlights.set("linked", new Highlight(range));
-      one.classList.add("is-around");
-      place = range;
+      partner.classList.add("is-around");
+      target = range;
     } else {
-      one.classList.add("is-linked");
-      one.classList.toggle("is-held", isHeld);
+      partner.classList.add("is-linked");
+      partner.classList.toggle("is-pinned", isPinned);
     }
   }
-  say(element, others);
-  return place;
+  showLinkStatus(element, others);
+  return target;
 }
 
-function say(element, others) {
+function showLinkStatus(element, others) {
   const status = document.querySelector("[data-link-status]");
   if (!status) return;
   const names = NAMES.filter((name) => element.dataset[name] !== undefined);
-  const field = names.map((name) => `${SPOKEN[name]} ${element.dataset[name] || "(the whole)"}`).join(", ");
+  const field = names.map((name) => `${HALF_NAMES[name]} ${element.dataset[name] || "(the whole)"}`).join(", ");
   const texts = isText(element) ? [element] : others.filter(isText);
-  const count = texts.reduce((sum, one) => sum + plain(one).length, 0);
+  const count = texts.reduce((sum, piece) => sum + plainText(piece).length, 0);
   const text = document.querySelector("[data-text-name]")?.dataset.textName ?? "receipt";
   status.textContent = texts.length
     ? `${field}: ${count.toLocaleString("en")} character${count === 1 ? "" : "s"} in the ${text} shown here`
@@ -157,50 +160,51 @@ function say(element, others) {
 }
 
 function release() {
-  held = null;
+  pinned = null;
   clear();
   const status = document.querySelector("[data-link-status]");
   if (status) status.hidden = true;
 }
 
-/* Holds a link until Escape; the other end comes into view. */
-function hold(element) {
-  held = element;
-  const place = light(element, true);
-  const other = place instanceof Range ? place.startContainer.parentElement : place;
+/* Keeps a link highlighted until Escape, and scrolls to its other end. */
+function pin(element) {
+  pinned = element;
+  const target = highlightLink(element, true);
+  const other = target instanceof Range ? target.startContainer.parentElement : target;
   for (let fold = other?.closest("details:not([open])"); fold; fold = fold.closest("details:not([open])")) fold.open = true;
-  if (place) reveal(place, other);
+  if (target) reveal(target, other);
   reveal(element, element);
 }
 
-/* Scrolls a half by itself, so that the other one stays where the eye is; the page only when the half is out of sight. */
-function reveal(place, element) {
+/* Scrolls one half, so that the other stays where it is; scrolls the page only when the half is out of view.
+   `target` is an element or a range in `element`. */
+function reveal(target, element) {
   const half = element.closest(".half-scroll");
   if (!half) return element.scrollIntoView({ block: "nearest" });
   const box = half.getBoundingClientRect();
   if (box.top > innerHeight - 160 || box.bottom < 160) half.scrollIntoView({ block: "nearest" });
   const { top, bottom } = half.getBoundingClientRect();
   const [upper, lower] = [Math.max(top, 56), Math.min(bottom, innerHeight - 40)]; /* below the bar, above the status */
-  const at = place.getBoundingClientRect();
+  const at = target.getBoundingClientRect();
   if (at.top < upper || Math.min(at.bottom, at.top + 40) > lower) half.scrollTop += at.top - upper - (lower - upper) / 4;
 }
 
-/* n and p walk the pieces of the receipt, one field at a time: no tab stop for each of hundreds. */
+/* n and p walk through the pieces of the receipt, one field at a time; tab stops would be hundreds. */
 function step(by) {
   const texts = [...document.querySelectorAll("#halves .linked")];
-  const key = (one) => one.dataset.pointer ?? one.dataset.recorded ?? `args ${one.dataset.args}`;
-  const heads = texts.filter((one, at) => at === 0 || key(one) !== key(texts[at - 1]));
-  const now = heads.findIndex((one) => held && key(one) === key(held));
+  const key = (piece) => piece.dataset.pointer ?? piece.dataset.recorded ?? `args ${piece.dataset.args}`;
+  const heads = texts.filter((piece, at) => at === 0 || key(piece) !== key(texts[at - 1]));
+  const now = heads.findIndex((piece) => pinned && key(piece) === key(pinned));
   const next = heads[now < 0 ? (by > 0 ? 0 : heads.length - 1) : now + by];
-  if (next) hold(next);
+  if (next) pin(next);
   return heads.length > 0;
 }
 
-/* The text as it was: marked characters back in place, drawn spaces as spaces. */
-function plain(node) {
+/* The text without marks: the marked characters themselves, and spaces for drawn spaces. */
+function plainText(node) {
   const copy = node.cloneNode(true);
   for (const mark of copy.querySelectorAll(".mark[data-code]")) mark.replaceWith(String.fromCodePoint(Number(mark.dataset.code)));
-  for (const drawn of copy.querySelectorAll(".mark-space")) drawn.replaceWith(drawn.textContent.replace(/[→↵]/g, "").replaceAll("·", " "));
+  for (const space of copy.querySelectorAll(".mark-space")) space.replaceWith(space.textContent.replace(/[→↵]/g, "").replaceAll("·", " "));
   return copy.textContent;
 }
 
@@ -213,32 +217,32 @@ document.addEventListener("copy", (event) => {
   if (!exact) return;
   const holder = document.createElement("div");
   holder.append(range.cloneContents());
-  event.clipboardData.setData("text/plain", plain(holder));
+  event.clipboardData.setData("text/plain", plainText(holder));
   event.preventDefault();
 });
 
 async function copyFrom(link) {
-  const told = document.querySelector("[data-announcement]");
+  const announcement = document.querySelector("[data-announcement]");
   try {
     const response = await fetch(link.href);
     if (!response.ok) throw new Error(response.statusText);
     const text = await response.text();
     await navigator.clipboard.writeText(text);
-    told.textContent = `Copied ${text.length.toLocaleString("en")} characters.`;
+    announcement.textContent = `Copied ${text.length.toLocaleString("en")} characters.`;
   } catch {
-    location.href = link.href; /* no clipboard here: show the text instead */
+    location.href = link.href; /* without a clipboard the text is shown instead */
   }
 }
 
 document.addEventListener("mouseover", (event) => {
-  if (held) return;
+  if (pinned) return;
   const element = event.target.closest?.(ANY);
-  if (element && element.closest("#main") && !element.matches(".jf")) light(element, false);
+  if (element && element.closest("#main") && !element.matches(".jf")) highlightLink(element, false);
   else if (document.querySelector(".is-linked")) release();
 });
 
 document.addEventListener("focusin", (event) => {
-  if (event.target.matches?.(".field-link")) light(event.target, false);
+  if (event.target.matches?.(".field-link")) highlightLink(event.target, false);
 });
 
 document.addEventListener("click", (event) => {
@@ -248,20 +252,20 @@ document.addEventListener("click", (event) => {
     copyFrom(copy);
     return;
   }
-  const place = event.target.closest?.("[data-span]");
-  if (place) {
+  const finding = event.target.closest?.("[data-span]");
+  if (finding) {
     event.preventDefault();
-    holdSpan(place);
+    pinSpan(finding);
     return;
   }
   for (const menu of document.querySelectorAll("[data-menu][open]")) if (!menu.contains(event.target)) menu.open = false;
-  const element = event.target.closest?.(".linked, .jv, .field-link, .spoken");
+  const element = event.target.closest?.(".linked, .jv, .field-link, .text-argument");
   if (!element || !document.getSelection().isCollapsed) return;
-  if (element === held) release();
-  else hold(element);
+  if (element === pinned) release();
+  else pin(element);
 });
 
-/* The line of a template that a reason names: the cursor goes to it, and the line is marked. */
+/* Selects the line of a template that an error names. */
 function selectLine(box, number) {
   const lines = box.value.split("\n");
   const start = lines.slice(0, number - 1).reduce((sum, line) => sum + line.length + 1, 0);
@@ -277,7 +281,7 @@ document.addEventListener("click", (event) => {
   selectLine(box, Number(link.dataset.line));
 });
 
-/* Escape lets go of a held link, closes a menu or leaves a variant before it means "up". */
+/* Escape first closes a menu, then releases a pinned link, then leaves a variant; only then it means "up". */
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input:not([type=checkbox]), textarea, select")) return;
   if (document.querySelector("dialog[open]")) return;
@@ -287,7 +291,7 @@ document.addEventListener("keydown", (event) => {
     menu.open = false;
     menu.querySelector("summary").focus();
   }
-  else if (event.key === "Escape" && held) release();
+  else if (event.key === "Escape" && pinned) release();
   else if (event.key === "Escape" && back) back.click();
   else if (event.key === "n" && document.querySelector("#halves") && step(1)) { /* stepped */ }
   else if (event.key === "p" && document.querySelector("#halves") && step(-1)) { /* stepped */ }
@@ -295,26 +299,26 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 }, { capture: true });
 
-/* A slider says where it stands while it moves; its form is not renewed with what it turns. */
+/* The number beside a slider follows it while it moves; its form is not replaced with the preview. */
 document.addEventListener("input", (event) => {
-  const said = event.target.matches?.("[type=range]") && document.querySelector(`output[for="${event.target.id}"]`);
-  if (said) said.textContent = Number(event.target.value).toLocaleString("en");
+  const output = event.target.matches?.("[type=range]") && document.querySelector(`output[for="${event.target.id}"]`);
+  if (output) output.textContent = Number(event.target.value).toLocaleString("en");
 });
 
-/* What a key has opened is what the next key means: the first field or link in it. */
+/* When a key opens a menu, the focus moves to its first field or link. */
 document.addEventListener("toggle", (event) => {
-  const drop = event.target;
-  if (!drop.open || !drop.matches(".source-menu") || drop.contains(document.activeElement)) return;
-  drop.querySelector(":scope > .panel :is(input:not([type=hidden]), textarea, a)")?.focus();
+  const menu = event.target;
+  if (!menu.open || !menu.matches(".source-menu") || menu.contains(document.activeElement)) return;
+  menu.querySelector(":scope > .panel :is(input:not([type=hidden]), textarea, a)")?.focus();
 }, { capture: true });
 
-/* Wrapping and marking stay as they were left, from call to call. */
+/* Wrapping and marking stay as the reader chose them, from call to call. */
 function restoreToggles() {
   for (const box of document.querySelectorAll("[data-toggle]")) {
     try {
-      const kept = localStorage.getItem(`toggle-${box.dataset.toggle}`);
-      if (kept !== null) box.checked = kept === "1";
-    } catch { /* storage is refused: the boxes begin as they are written */ }
+      const stored = localStorage.getItem(`toggle-${box.dataset.toggle}`);
+      if (stored !== null) box.checked = stored === "1";
+    } catch { /* storage is refused: the boxes start as the page has them */ }
   }
 }
 
@@ -325,7 +329,7 @@ document.addEventListener("change", (event) => {
   } catch { /* storage is refused */ }
 });
 
-/* A variant opens beside what is looked at now, not what was when its link was written. */
+/* A variant opens beside the halves shown now; its link was written when the page was loaded. */
 document.addEventListener("htmx:configRequest", (event) => {
   const link = event.target.closest?.("[data-variant]");
   if (!link) return;
@@ -335,7 +339,7 @@ document.addEventListener("htmx:configRequest", (event) => {
   event.detail.path = url.pathname + url.search;
 });
 
-/* Its text comes into view where the strip was pressed, and stays put where it is seen already. */
+/* Scrolls to the variant's text when it is out of view. */
 function showVariant(root) {
   const half = root.querySelector?.("[data-half=variant]");
   if (!half) return;
@@ -343,17 +347,17 @@ function showVariant(root) {
   if (top > innerHeight - 160 || bottom < 160) half.scrollIntoView({ block: "start" });
 }
 
-/* The neighbours open in the form that is open here. */
+/* The links to the neighbouring calls keep the halves that are shown here. */
 document.addEventListener("htmx:pushedIntoHistory", () => {
-  const shown = new URLSearchParams(location.search);
+  const query = new URLSearchParams(location.search);
   for (const link of document.querySelectorAll("[data-variant]")) {
-    if (shown.get("right") === `variant-${link.dataset.variant}`) link.setAttribute("aria-current", "true");
+    if (query.get("right") === `variant-${link.dataset.variant}`) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }
   for (const link of document.querySelectorAll(".walk a[rel]")) {
     const url = new URL(link.href);
     for (const name of ["left", "right", "spaces"]) {
-      if (shown.has(name)) url.searchParams.set(name, shown.get(name));
+      if (query.has(name)) url.searchParams.set(name, query.get(name));
       else url.searchParams.delete(name);
     }
     link.href = url;
@@ -361,7 +365,7 @@ document.addEventListener("htmx:pushedIntoHistory", () => {
 });
 
 document.addEventListener("htmx:afterSettle", (event) => {
-  held = null;
+  pinned = null;
   restoreToggles();
   showVariant(event.target);
 });

@@ -1,16 +1,16 @@
-/* What HTML has no element for: keys that open the peek of the focused row, and a peek that follows j and k. */
+/* Keys that open the peek of the focused row, and a peek that follows j and k. */
 "use strict";
 
 const panel = document.getElementById("peek");
 const peekedId = () => new URLSearchParams(location.search).get("peek")?.replaceAll("-", "");
-const isOpen = () => isAsked || Boolean(panel?.firstElementChild);
+const isOpen = () => isLoading || Boolean(panel?.firstElementChild);
 const rowOf = (element) => element?.closest?.("[data-list] [data-item]");
 const titleOf = (id) => (id ? document.getElementById(`run-${id}`) : null);
 let peeked = peekedId();
-let isAsked = false; /* a panel is on its way, and keys may be faster */
-let isStep = false;
+let isLoading = false; /* the panel is requested; a key may come before the response */
+let isStep = false; /* from one peek to the next */
 
-/* The list renews itself without knowing what is peeked at. */
+/* The rows are replaced when the list polls, so the mark of the peeked row is set again. */
 function mark() {
   for (const link of document.querySelectorAll("[data-peek][aria-current]")) link.removeAttribute("aria-current");
   if (isOpen()) rowOf(titleOf(peeked))?.querySelector("[data-peek]")?.setAttribute("aria-current", "true");
@@ -31,7 +31,7 @@ function isKeyForPage(event) {
   return !event.target.matches?.("input, textarea, select") && !document.querySelector("dialog[open]");
 }
 
-/* Before app.js walks: the walk goes on from the run that is peeked at. */
+/* Captured before app.js walks: the walk continues from the peeked run. */
 document.addEventListener("keydown", (event) => {
   if (!isKeyForPage(event) || !isOpen() || !"jk".includes(event.key)) return;
   if (!rowOf(document.activeElement)) titleOf(peeked)?.focus();
@@ -55,15 +55,15 @@ document.addEventListener("click", (event) => {
   close();
 });
 
-/* Opening the peek is a step in the browser's history; what is peeked at one after the other is not. */
+/* Opening the peek adds an entry to the browser's history; going on to another run replaces it. */
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.target !== panel) return;
   isStep = Boolean(panel.firstElementChild);
-  isAsked = true;
+  isLoading = true;
 });
 
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.target === panel && !event.detail.successful) isAsked = false;
+  if (event.detail.target === panel && !event.detail.successful) isLoading = false;
 });
 
 document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
@@ -73,7 +73,7 @@ document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.detail.target === panel) {
     peeked = peekedId();
-    isAsked = false;
+    isLoading = false;
   }
   mark();
 });

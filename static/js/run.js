@@ -1,10 +1,9 @@
-/* What HTML has no element for: walking the failed calls, a live run that keeps what was opened, an upload that
-   shows how far it is. */
+/* Keys that walk through the failed calls, a live run whose open folds stay open, and an upload with progress. */
 "use strict";
 
 const FAILED_ROWS = '[data-list] a[data-outcome="failed"]';
 
-/* The next failed row in the page; beyond it, the page that the strip of failed calls names. */
+/* Goes to the next failed row in the page; beyond the last one, to the page that the strip of failed calls links. */
 function walkFailed(step) {
   const rows = [...document.querySelectorAll(FAILED_ROWS)];
   const from = document.activeElement?.closest("[data-list] [data-item]") ?? null;
@@ -16,14 +15,14 @@ function walkFailed(step) {
   const ahead = rows.filter(isAhead);
   const row = step > 0 ? ahead[0] : ahead.at(-1);
   if (row) show(row);
-  else leaveFor(step, rows);
+  else followChip(step, rows);
 }
 
-function leaveFor(step, rows) {
+function followChip(step, rows) {
   const chips = [...document.querySelectorAll("[data-failed] [data-call]")];
   const known = new Set(rows.map((row) => row.id));
-  const places = chips.map((chip, index) => (known.has(chip.dataset.call) ? index : -1)).filter((index) => index >= 0);
-  const at = step > 0 ? Math.max(-1, ...places) : Math.min(chips.length, ...places);
+  const indexes = chips.map((chip, index) => (known.has(chip.dataset.call) ? index : -1)).filter((index) => index >= 0);
+  const at = step > 0 ? Math.max(-1, ...indexes) : Math.min(chips.length, ...indexes);
   chips[at + step]?.click();
 }
 
@@ -41,7 +40,7 @@ document.addEventListener("keydown", (event) => {
   walkFailed(event.key === "f" ? 1 : -1);
 });
 
-/* A chip whose row is here needs no new page. */
+/* A chip whose row is in the page scrolls to it instead of loading a page. */
 document.addEventListener("click", (event) => {
   const chip = event.target.closest?.("[data-call]");
   const row = chip && document.getElementById(chip.dataset.call);
@@ -50,15 +49,15 @@ document.addEventListener("click", (event) => {
   show(row);
 });
 
-/* An address with #c-… came from a chip or a call: the row takes the focus, so that f and j go on from it. */
+/* An address with #c-… comes from a chip or a call: the row gets the focus, so that f and j continue from it. */
 if (location.hash.startsWith("#c-")) document.getElementById(location.hash.slice(1))?.focus();
-else if (location.hash === "#end") walk(-1); /* no element has that name: the browser would take the focus from the item */
+else if (location.hash === "#end") walk(-1); /* no element has this id: with one the browser would move the focus away */
 
-/* A live run renews itself; what was opened or folded stays so, and what is being typed is kept by hx-preserve. */
+/* A live run is polled: folds keep their state here, and a field being typed in is kept by hx-preserve. */
 let folds = [];
 
 document.addEventListener("htmx:beforeSwap", (event) => {
-  folds = [...event.detail.target.querySelectorAll("details[id]")].map((one) => [one.id, one.open]);
+  folds = [...event.detail.target.querySelectorAll("details[id]")].map((details) => [details.id, details.open]);
 });
 
 document.addEventListener("htmx:afterSwap", () => {
@@ -68,7 +67,7 @@ document.addEventListener("htmx:afterSwap", () => {
   }
 });
 
-/* A form alone can neither send a folder's names nor say how far it is. Without this it posts as it is. */
+/* A plain form can neither send the paths within a folder nor show progress. Without script it posts the files. */
 const BYTES_A_MEGABYTE = 1_000_000;
 
 function megabytes(bytes) {
@@ -87,8 +86,8 @@ function sendUpload(form) {
     body.append("paths", file.webkitRelativePath || file.name);
   }
   const request = new XMLHttpRequest();
-  const stop = (said) => {
-    state.textContent = said;
+  const stop = (message) => {
+    state.textContent = message;
     bar.hidden = true;
     button.disabled = false;
   };
@@ -100,7 +99,7 @@ function sendUpload(form) {
     bar.removeAttribute("value");
     state.textContent = "All sent; reading it now.";
   });
-  request.addEventListener("load", () => showAnswer(request.responseText) || stop(`The server answered ${request.status}.`));
+  request.addEventListener("load", () => showResponse(request.responseText) || stop(`The server answered ${request.status}.`));
   request.addEventListener("error", () => stop("The connection broke. Nothing is lost: send it again."));
   bar.hidden = false;
   button.disabled = true;
@@ -109,12 +108,12 @@ function sendUpload(form) {
   request.send(body);
 }
 
-/* The answer is a whole page, as it is without scripts; its main part takes the place of this one. */
-function showAnswer(html) {
-  const answer = new DOMParser().parseFromString(html, "text/html");
-  const main = answer.querySelector("main");
+/* The response is a whole page, as it is without script; its main part replaces this one. */
+function showResponse(html) {
+  const page = new DOMParser().parseFromString(html, "text/html");
+  const main = page.querySelector("main");
   if (!main) return false;
-  document.title = answer.title;
+  document.title = page.title;
   document.querySelector("main").replaceWith(main);
   for (const hidden of main.querySelectorAll("[data-needs-script]")) hidden.hidden = false;
   main.tabIndex = -1;

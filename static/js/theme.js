@@ -2,4 +2,4 @@
 try {
   const theme = localStorage.getItem("theme");
   if (theme) document.documentElement.dataset.theme = theme;
-} catch { /* storage is refused: the system's theme holds */ }
+} catch { /* storage is refused: the system's theme is used */ }

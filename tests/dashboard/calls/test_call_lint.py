@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from dashboard.evidence.call_evidence import load_evidence
-from dashboard.evidence.lint_findings import lint_pane
+from dashboard.evidence.lint_findings import build_lint_pane
 from dashboard.models import Run
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import Page
@@ -105,5 +105,5 @@ def test_many_members_do_not_make_the_page_wait(run: Run) -> None:
     evidence = load_evidence(call, {})
     assert evidence.halves.receipt is not None
     start = time.process_time()
-    lint_pane(evidence, ())
+    build_lint_pane(evidence, ())
     assert time.process_time() - start < 0.5

@@ -57,7 +57,7 @@ def test_both_halves_stand_side_by_side(client: Client, run: Run) -> None:
     assert (result["aria-label"], receipt["aria-label"]) == ("What the tool returned", "Recorded as seen by the model")
     assert result.select_one('[data-pointer="/tool_name"]').text == '"Bash"'
     assert receipt_text(receipt) == "hello\nworld\n"
-    assert page.select_one(".args .spoken").text == "make test"
+    assert page.select_one(".args .text-argument").text == "make test"
 
 
 def test_a_field_and_its_characters_carry_the_same_pointer(client: Client, run: Run) -> None:
@@ -168,9 +168,9 @@ def test_an_earlier_receipt_can_be_looked_at_with_when_and_why_it_went(client: C
     first.superseded_line, first.superseded_at, first.superseded_reason = 90, START, "microcompact"
     first.save()
     create_receipt(call, "[Old tool result content cleared]", seq=2)
-    standing = load_call(client, call)
-    assert receipt_text(standing) == "[Old tool result content cleared]"
-    choices = standing.by_role("navigation", "Receipts of this call in time")
+    current = load_call(client, call)
+    assert receipt_text(current) == "[Old tool result content cleared]"
+    choices = current.by_role("navigation", "Receipts of this call in time")
     earlier = load_call(client, call, choices.by_role("link", "Receipt 1")["href"])
     assert receipt_text(earlier) == "hello\n"
     notice = earlier.by_text("Cleared from the context at line 90").text
@@ -183,7 +183,7 @@ def test_sources_that_disagree_can_each_be_looked_at(client: Client, run: Run) -
     choices = load_call(client, call).by_role("navigation", "Sources of the args")
     assert "Logs disagree about the args" in choices.text
     assert f"/calls/{call.pk}/?args={other.pk}" in [link["href"] for link in choices.all_by_role("link")]
-    assert load_call(client, call, f"?args={other.pk}").select_one(".args .spoken").text == "make other"
+    assert load_call(client, call, f"?args={other.pk}").select_one(".args .text-argument").text == "make other"
 
 
 def test_attempts_and_events_and_the_child_run_are_there(client: Client, run: Run, project: Project) -> None:
