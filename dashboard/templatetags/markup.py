@@ -1,6 +1,7 @@
 """The filters and tags of the pages.
 
-{{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ text|visible }}  {{ value|short_id }}
+{{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ tokens|token_title }}
+{{ text|visible }}  {{ value|short_id }}
 {% stamp at %}  {% icon "name" %}  {% outcome_strip run.strip %}
 """
 
@@ -19,6 +20,7 @@ from django.utils.safestring import SafeString, mark_safe
 from dashboard.docs.markdown import Document, render_inline
 from dashboard.text.escaping import printable
 from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration, format_size
+from envelopes.text.tokens import TokenCount
 
 register = template.Library()
 
@@ -32,6 +34,12 @@ def counted(certainty: str) -> str:
     """For a title: how tokens were counted at import, and how exact that is."""
     exactness = "exact for this model" if certainty == "exact" else "an estimate for this model"
     return f"Tokens {TOKENS_COUNTED_BY}: {exactness}"
+
+
+@register.filter
+def token_title(tokens: TokenCount) -> str:
+    """For a title: the encoding that a text's tokens were counted with, which a count of the import does not name."""
+    return f"Counted {f'with {tokens.encoding}' if tokens.encoding else 'at import'}: {tokens.certainty}"
 
 
 @register.filter
