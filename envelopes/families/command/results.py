@@ -51,7 +51,7 @@ STATUSES: tuple[ItemStatus, ...] = ("completed", "failed", "rejected", "skipped"
 
 
 class SavedOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the agent says that it kept the whole output; `size` in bytes, as the agent counts."""
+    """The file in which the agent kept the whole output; `size` in bytes, as the agent counts."""
 
     path: str
     size: int | None = None

@@ -84,7 +84,7 @@ class TaskStopped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command task runs. `cmd_digest` is the sha256 of the whole command text."""
+    """The command of a task. `cmd_digest` is the sha256 of the whole command text."""
 
     cmd: str | None = None
     cmd_digest: str | None = None
@@ -102,7 +102,7 @@ class TaskCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildObservability(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be seen of a child agent from outside."""
+    """The state of a child agent as seen from outside."""
 
     phase: str
     waiting_reason: str | None = None

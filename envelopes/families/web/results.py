@@ -56,7 +56,7 @@ class RecordedSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What WebFetch brought. `text` is bare; `truncated` says that the fetch itself stopped at a limit.
+    """The page that WebFetch read. `text` is bare; `truncated` says that the fetch itself stopped at a limit.
 
     `sha256` is over the bytes that were read, hexadecimal. `fetched_at` is ISO 8601. The canonical
     result has `text_truncated` besides when only a preview of `text` fits.
@@ -99,7 +99,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundPages(msgspec.Struct, frozen=True, kw_only=True):
-    """What WebSearch found. `citations` are the sources that an answer has to name."""
+    """The results of a WebSearch. `citations` are the sources that an answer has to name."""
 
     query: str
     provider: str

@@ -298,7 +298,7 @@ def test_a_later_window_is_a_page_of_its_own_without_htmx(client: Client, run: R
     call = bash(run, "line\n" * 20_000)
     page = load_call(client, call, "half/receipt/?offset=50000")
     assert page.by_role("heading", "Receipt")
-    assert "Characters 50,000 to" in page.select_one(".question").text
+    assert "Characters 50,000 to" in page.select_one(".page-head .muted").text
 
 
 @pytest.mark.parametrize(
