@@ -46,7 +46,7 @@ PARTS_IN_FLIGHT = 2
 LIST_PAGE = 1_000  # names in one answer
 EMPTY_OBJECT = ("416 Range Not Satisfiable", "non-partial response")  # answers to a range of an empty object
 FORKED = "this process was forked from one that had used the bucket already, and cannot use it itself"
-NO_BUCKET = "<Code>NoSuchBucket</Code>"  # in the service's answer, which is a 404 as for a missing object
+NO_BUCKET = "NoSuchBucket"  # in the service's answer, which is a 404 as for a missing object
 RETRY_SECONDS = timedelta(seconds=20)  # in which the library tries a request again
 CANCEL_SECONDS = 2.0  # that cancelling a request may take
 
