@@ -5,7 +5,7 @@ way to write a run keeps it. PostgreSQL: a trigram index over the two columns. W
 trigrams (SQLite before 3.34, PostgreSQL without pg_trgm), the search reads the runs one by one as before.
 
 A later migration that has SQLite write `dashboard_run` anew drops the triggers with the old table and
-must run `index_text` again; tests/dashboard/runs/test_trigram.py finds it out.
+must run `index_text` again; tests/dashboard/filters/test_trigram.py finds it out.
 """
 
 from __future__ import annotations

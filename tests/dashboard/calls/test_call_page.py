@@ -91,16 +91,16 @@ def test_the_runtimes_own_words_are_told_apart(client: Client, run: Run) -> None
 
 def test_a_receipt_without_a_result_says_that_there_is_nothing_to_link(client: Client, run: Run) -> None:
     page = load_call(client, recorded(run, "Bash", {"command": "x"}, None, "\x07"))
-    kept = "This recording kept only this text; there is no separate result to link it to."
-    assert page.select_one(".share").text == kept
+    note = "This recording kept only this text; there is no separate result to link it to."
+    assert page.select_one(".share").text == note
 
 
 def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, run: Run) -> None:
     lines = [f"line {number} of a long output" for number in range(1, 1_001)]
-    shown = "\n".join(lines[:40])
+    preview = "\n".join(lines[:40])
     receipt = (
         "<persisted-output>\nOutput too large (25.1KB). Full output saved to: /x/y.txt\n\n"
-        f"Preview (first 2KB):\n{shown}\n...\n</persisted-output>"
+        f"Preview (first 2KB):\n{preview}\n...\n</persisted-output>"
     )
     call = bash(run, "\n".join(lines), receipt)
     cuts = load_call(client, call).select_one(".cuts")

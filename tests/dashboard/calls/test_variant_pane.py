@@ -1,4 +1,4 @@
-"""The right half of the Call page under a variant: what the model would have been told, and was not."""
+"""The right half of the Call page under a variant: a text that no model saw."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def test_the_key_of_the_variant_and_escape_lead_back_to_the_receipt(client: Clie
 
 def test_tokens_are_told_against_the_recorded_receipt_and_findings_with_it(client: Client, run: Run) -> None:
     call = bash(run, "line of output\n" * 100, receipt="x")
-    shown = half(load_call(client, call, "?right=variant-canonical_json"))
-    assert "more than the receipt that was recorded." in shown.select_one(".share").text
-    assert shown.texts(".findings code") == ["escaped_json"]
+    pane = half(load_call(client, call, "?right=variant-canonical_json"))
+    assert "more than the receipt that was recorded." in pane.select_one(".share").text
+    assert pane.texts(".findings code") == ["escaped_json"]
 
 
 @pytest.mark.rendering
@@ -85,9 +85,9 @@ def test_a_call_without_a_receipt_can_be_looked_at_under_a_variant(client: Clien
     call = bash(run, "hello\n")
     call.receipts.all().delete()
     call.observations.filter(surface="receipt").delete()
-    shown = half(load_call(client, call, "?right=variant-markdown"))
-    assert "than the receipt that was recorded" not in shown.text
-    assert "Bash succeeded" in receipt_text(shown)
+    pane = half(load_call(client, call, "?right=variant-markdown"))
+    assert "than the receipt that was recorded" not in pane.text
+    assert "Bash succeeded" in receipt_text(pane)
 
 
 def test_the_neighbours_open_under_the_same_variant_and_one_that_has_it_not_says_so(client: Client, run: Run) -> None:

@@ -191,10 +191,10 @@ def test_changed_white_space_is_drawn_without_being_asked_for() -> None:
 def test_hostile_lines_are_text() -> None:
     row = rendered("<script>alert(1)</script>\x1b[31m\n", "<b hx-post=x>\u202e\n")[0]
     markup = "".join(side.html for side in (row.left, row.right) if side)
-    assert "<script" not in markup
-    assert "<b " not in markup
+    page = parse_page(markup)
+    assert not page.has("script, b")
     assert "\x1b" not in markup
-    marks = parse_page(markup).select(".mark")
+    marks = page.select(".mark")
     assert [mark["data-code"] for mark in marks] == ["27", str(0x202E)]
     assert text_of(row.left.html if row.left else "") == "<script>alert(1)</script>\x1b[31m"
 

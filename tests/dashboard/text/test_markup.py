@@ -1,4 +1,4 @@
-"""The filters of the pages, and foreign text made inert."""
+"""The filters of the pages, and the escaping of foreign text."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dashboard.templatetags.markup import short_id, stamp, visible
 from dashboard.text.escaping import needs_escaping, printable
 from dashboard.text.formatting import format_count, format_duration, format_size
 from dashboard.text.text_markup import count_marks, escape
+from tests.dashboard.page_text import parse_page
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_nothing_but_our_own_markup_reaches_a_page_unescaped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "label"),
     [
         ("a\x00b", "a␀b"),
         ("\x1b[31mred", "␛[31mred"),
@@ -83,8 +84,8 @@ def test_nothing_but_our_own_markup_reaches_a_page_unescaped() -> None:
         ("family \U0001f468\u200d\U0001f469", "family \U0001f468\u200d\U0001f469"),
     ],
 )
-def test_what_has_no_shape_is_shown_as_a_mark(text: str, shown: str) -> None:
-    assert visible(text) == printable(text) == shown
+def test_what_has_no_shape_is_shown_as_a_mark(text: str, label: str) -> None:
+    assert visible(text) == printable(text) == label
 
 
 HOSTILE = '<script>alert("1")</script>\r\n\x00\x1b[31m\u202e\u2066\ud83d & \U000e0020 \u00a0x'
@@ -93,13 +94,11 @@ HOSTILE = '<script>alert("1")</script>\r\n\x00\x1b[31m\u202e\u2066\ud83d & \U000
 @pytest.mark.parametrize("spaces", [False, True])
 def test_inert_text_has_no_element_of_its_own_and_keeps_every_character(*, spaces: bool) -> None:
     html = escape(HOSTILE, spaces=spaces)
-    assert "<script" not in html
+    assert not parse_page(html).has("script")
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", html)
-    codes = re.findall(r'data-code="(\d+)"', html)
-    lost = [chr(int(code)) for code in codes]
-    assert lost == [
-        one for one in HOSTILE if one in "\r\x00\x1b\u202e\u2066\ud83d\U000e0020" or (spaces and one == "\u00a0")
-    ]
+    marked = "\r\x00\x1b\u202e\u2066\ud83d\U000e0020" + ("\u00a0" if spaces else "")
+    codes = [mark["data-code"] for mark in parse_page(html).select("[data-code]")]
+    assert [chr(int(code)) for code in codes] == [char for char in HOSTILE if char in marked]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +116,10 @@ def test_inert_text_has_no_element_of_its_own_and_keeps_every_character(*, space
 )
 def test_marks_are_counted_in_texts_of_any_characters(text: str, marks: int, *, is_live: bool) -> None:
     assert (count_marks(text), needs_escaping(text)) == (marks, is_live)
-    assert (escape(text) != text, escape(text).count('class="mark"')) == (is_live, marks)
+    assert (escape(text) != text, len(parse_page(escape(text)).select(".mark"))) == (is_live, marks)
 
 
 def test_white_space_can_be_seen() -> None:
     spaces = ("··", "→\t", "↵\n")
-    drawn = [f'<i class="mark-space">{shape}</i>' for shape in spaces]
-    assert escape("a  b\t\n", spaces=True) == f"a{drawn[0]}b{drawn[1]}{drawn[2]}"
+    marks = [f'<i class="mark-space">{shape}</i>' for shape in spaces]
+    assert escape("a  b\t\n", spaces=True) == f"a{marks[0]}b{marks[1]}{marks[2]}"
