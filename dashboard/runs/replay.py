@@ -1,4 +1,4 @@
-"""A run with the receipts of another variant: their tokens by call, and the weight of the whole history.
+"""A run with the receipts of another variant: their tokens by call, and those of the whole history.
 
 Writing a hundred thousand receipts takes longer than a page may: a request writes for a second and caches what it has,
 the next one goes on. A page that shows these numbers shows how many calls they cover.
@@ -186,7 +186,7 @@ class ReplayedReceipts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeighedCall:
+class ReplayedCall:
     """`after` is None where the variant wrote nothing; the recorded receipt counts then.
 
     `before_running` and `after_running` are the tokens of the history up to and with the call.
@@ -203,32 +203,32 @@ class WeighedCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryWeight:
+class HistoryTokens:
     """Tokens of a whole history; `full_at` is the line at which it first reaches the limit."""
 
     tokens: int = 0
     receipts: int = 0
     full_at: int | None = None
 
-    def add(self, line: int, tokens: int, receipt: int, limit: int) -> HistoryWeight:
+    def add(self, line: int, tokens: int, receipt: int, limit: int) -> HistoryTokens:
         total = self.tokens + tokens + receipt
         full_at = line if self.full_at is None and total >= limit else self.full_at
-        return HistoryWeight(tokens=total, receipts=self.receipts + receipt, full_at=full_at)
+        return HistoryTokens(tokens=total, receipts=self.receipts + receipt, full_at=full_at)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayWeights:
+class ReplayTotals:
     """A history as recorded (`before`) and replayed (`after`).
 
     `compacted_at` is the line of the first recorded compaction; the limit is then the tokens in front of it, unless
-    another limit was asked for.
+    the address has another one.
     """
 
     limit: int
     compacted_at: int | None
-    before: HistoryWeight
-    after: HistoryWeight
-    calls: tuple[WeighedCall, ...]
+    before: HistoryTokens
+    after: HistoryTokens
+    calls: tuple[ReplayedCall, ...]
 
     @property
     def change(self) -> str:
@@ -236,7 +236,7 @@ class ReplayWeights:
         return f"{self.after.tokens - self.before.tokens:+,}{share}"
 
 
-def weigh_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayWeights:
+def add_up_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayTotals:
     """Adds up messages and calls in the order of their lines, with recorded and with replayed receipts."""
     messages = run.messages.values_list("line", "tokens", "size")
     entries: list[tuple[int, int, ReplayCall | None]] = [
@@ -247,7 +247,7 @@ def weigh_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayWe
     compaction = next(iter(load_compactions(run)), None)
     if limit is None:
         limit = DEFAULT_LIMIT if compaction is None else _tokens_before(entries, compaction.line)
-    before = after = HistoryWeight()
+    before = after = HistoryTokens()
     calls = []
     for line, tokens, call in entries:
         if call is None:
@@ -256,9 +256,9 @@ def weigh_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayWe
         replayed = replay.tokens.get(call.key)
         before = before.add(line, tokens, call.receipt_tokens, limit)
         after = after.add(line, tokens, call.receipt_tokens if replayed is None else replayed, limit)
-        calls.append(WeighedCall(call=call, after=replayed, before_running=before.tokens, after_running=after.tokens))
+        calls.append(ReplayedCall(call=call, after=replayed, before_running=before.tokens, after_running=after.tokens))
     compacted_at = None if compaction is None else compaction.line
-    return ReplayWeights(limit=limit, compacted_at=compacted_at, before=before, after=after, calls=tuple(calls))
+    return ReplayTotals(limit=limit, compacted_at=compacted_at, before=before, after=after, calls=tuple(calls))
 
 
 def _tokens_before(entries: Iterable[tuple[int, int, ReplayCall | None]], line: int) -> int:

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.urls import reverse
 
 from dashboard.models import Run
-from dashboard.runs.replay import Replay, ReplayWeights, WeighedCall, load_replay, weigh_replay
+from dashboard.runs.replay import Replay, ReplayedCall, ReplayTotals, add_up_replay, load_replay
 from dashboard.runs.waterfall import CallRowPage
 from dashboard.text.params import parse_integer
 from dashboard.variants.variant_list import offered_by_family, variant_names
@@ -37,7 +37,7 @@ class ReplayView:
     """A replay on a page of its run. `url` leads to its numbers call by call."""
 
     replay: Replay
-    weights: ReplayWeights
+    totals: ReplayTotals
     choices: tuple[ReplayChoice, ...]
     url: str
 
@@ -59,7 +59,7 @@ class ReplaySwitch:
 class ReplayPage:
     run: Run
     view: ReplayView
-    calls: tuple[WeighedCall, ...]
+    calls: tuple[ReplayedCall, ...]
     next_url: str
     size: int = CALLS_PER_PAGE
 
@@ -91,7 +91,7 @@ def load_replay_page(run: Run, query: Mapping[str, str]) -> ReplayPage:
     view = _load_view(run, query.get("with", "")[:MAX_VARIANT_CHARACTERS] or DEFAULT_VARIANT, params)
     start = parse_integer(query.get("from")) or 0
     end = start + CALLS_PER_PAGE
-    calls = view.weights.calls
+    calls = view.totals.calls
     next_url = "?" + urlencode({**params, "with": view.name, "from": end}) if end < len(calls) else ""
     return ReplayPage(run=run, view=view, calls=calls[start:end], next_url=next_url)
 
@@ -106,7 +106,7 @@ def _load_view(run: Run, variant: str, params: Mapping[str, str]) -> ReplayView:
     query = {"with": variant} | ({} if limit is None else {"limit": str(limit)})
     return ReplayView(
         replay=replay,
-        weights=weigh_replay(run, replay, limit),
+        totals=add_up_replay(run, replay, limit),
         choices=tuple(_choice(name, params, is_current=name == variant) for name in names),
         url=f"{reverse('run-replay', args=[run.pk])}?{urlencode(query)}",
     )

@@ -121,7 +121,7 @@ def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
 @require_GET
 def replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_replay_page(_get_run(request, pk), request.GET)
-    return render_page(request, "runs/replay.html", {"page": page}, partial="weights")
+    return render_page(request, "runs/replay.html", {"page": page}, partial="totals")
 
 
 def _get_run(request: OperatorRequest, pk: UUID) -> Run:

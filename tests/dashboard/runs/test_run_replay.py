@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, Message, Project, RecordedReceipt, Run
-from dashboard.runs.replay import ReplayWeights
+from dashboard.runs.replay import ReplayTotals
 from dashboard.runs.replay_page import ReplayView, load_replay_page
 from dashboard.variants.render_call import render_call
 from envelopes import variants
@@ -34,8 +34,8 @@ def replay(run: Run, name: str, **query: str) -> ReplayView:
     return load_replay_page(run, {"with": name} | query).view
 
 
-def weigh(run: Run, name: str, **query: str) -> ReplayWeights:
-    return replay(run, name, **query).weights
+def load_totals(run: Run, name: str, **query: str) -> ReplayTotals:
+    return replay(run, name, **query).totals
 
 
 def load(client: Client, address: str, **headers: str) -> Page:
@@ -46,33 +46,33 @@ def load(client: Client, address: str, **headers: str) -> Page:
 
 def test_the_history_is_recounted_from_its_parts(run: Run) -> None:
     page = load_replay_page(run, {"with": "receipt"})
-    weights = page.view.weights
+    totals = page.view.totals
     calls = list(Call.objects.all())
     around = sum(message.tokens or message.size // 4 for message in Message.objects.all())
     around += sum(call.args_bytes // 4 for call in calls)
     receipts = sum(count_tokens(render_call(load_evidence(call, {}), "receipt").receipt.text).count for call in calls)
-    assert weights.before.tokens == around + sum(call.tokens for call in calls)
-    assert weights.after.tokens == around + receipts
-    assert weights.after.receipts == receipts
-    assert page.calls[-1].after_running == weights.after.tokens
+    assert totals.before.tokens == around + sum(call.tokens for call in calls)
+    assert totals.after.tokens == around + receipts
+    assert totals.after.receipts == receipts
+    assert page.calls[-1].after_running == totals.after.tokens
     assert page.view.replay.versions == ("command/receipt version 1",)
 
 
 def test_where_the_history_passes_the_limit_depends_on_the_variant(run: Run) -> None:
-    whole = weigh(run, "receipt")
+    whole = load_totals(run, "receipt")
     assert (whole.limit, whole.before.full_at, whole.after.full_at) == (200_000, None, None)
-    between = weigh(run, "receipt", limit=str((whole.before.tokens + whole.after.tokens) // 2))
+    between = load_totals(run, "receipt", limit=str((whole.before.tokens + whole.after.tokens) // 2))
     assert between.before.full_at == whole.calls[-1].call.line
     assert between.after.full_at is None
 
 
 def test_a_recorded_compaction_sets_the_limit(run: Run) -> None:
-    whole = weigh(run, "receipt")
+    whole = load_totals(run, "receipt")
     line = whole.calls[-1].call.line + 5
     create_event(run, "compact_boundary", line=line)
-    weights = weigh(run, "receipt")
-    assert (weights.limit, weights.compacted_at) == (whole.before.tokens, line)
-    assert weigh(run, "receipt", limit="7").limit == 7
+    totals = load_totals(run, "receipt")
+    assert (totals.limit, totals.compacted_at) == (whole.before.tokens, line)
+    assert load_totals(run, "receipt", limit="7").limit == 7
 
 
 def test_a_call_that_nothing_answered_stands_as_it_was_recorded(run: Run) -> None:
@@ -86,7 +86,7 @@ def test_a_call_that_nothing_answered_stands_as_it_was_recorded(run: Run) -> Non
 def test_a_variant_that_no_family_of_the_run_has_changes_nothing(run: Run) -> None:
     Call.objects.update(family="file")
     view = replay(run, "tail_first")
-    assert view.weights.before == view.weights.after
+    assert view.totals.before == view.totals.after
     assert view.replay.versions == ()
 
 
@@ -95,14 +95,14 @@ def test_a_long_run_is_written_in_slices_that_say_how_far_they_are(
 ) -> None:
     settings.REPLAY_SECONDS, settings.REPLAY_BATCH = 0.0, 1
     address = f"/runs/{run.pk}/replay/?with=receipt"
-    first = load(operator_client, address, **{"HX-Request": "true"}).by_id("weights")
+    first = load(operator_client, address, **{"HX-Request": "true"}).by_id("totals")
     assert "1 of 2 calls are written so far" in first.text
     assert first["hx-trigger"].startswith("load")
-    second = load(operator_client, address, **{"HX-Request": "true"}).by_id("weights")
+    second = load(operator_client, address, **{"HX-Request": "true"}).by_id("totals")
     assert "written so far" not in second.text
     assert "hx-get" not in second
-    assert f"{weigh(run, 'receipt').after.tokens:,}" in second.text
-    begun, done = (load(operator_client, f"/runs/{run.pk}/?with=markdown").select_one(".replay-weights") for _ in "12")
+    assert f"{load_totals(run, 'receipt').after.tokens:,}" in second.text
+    begun, done = (load(operator_client, f"/runs/{run.pk}/?with=markdown").select_one(".replay-notice") for _ in "12")
     assert "The sums are not complete: 1 of 2 calls are not written yet" in begun.text
     assert "History:" not in begun.text, "a part is not shown as the whole"
     assert "History:" in done.text
@@ -118,7 +118,7 @@ def test_a_call_that_the_variant_cannot_write_counts_as_recorded_and_is_counted(
     monkeypatch.setattr(variants, "VARIANTS", (*variants.VARIANTS, broken))
     view = replay(run, "broken")
     assert view.replay.failed == 2
-    assert view.weights.before == view.weights.after
+    assert view.totals.before == view.totals.after
 
 
 def test_the_switch_of_the_run_page_shows_the_variants_tokens_and_keeps_the_rest(
@@ -130,12 +130,12 @@ def test_the_switch_of_the_run_page_shows_the_variants_tokens_and_keeps_the_rest
     assert switch.by_role("link", "Replay with receipt or another renderer")["href"] == "?q=tool%3ABash&with=receipt"
     assert "Never seen by the model" not in recorded.text
     page = load(operator_client, f"{address}?q=tool:Bash&with=markdown")
-    weights = weigh(run, "markdown")
-    notice = page.select_one(".replay-weights").text
+    totals = load_totals(run, "markdown")
+    notice = page.select_one(".replay-notice").text
     assert "Never seen by the model." in notice
-    assert f"{weights.after.tokens:,} with this variant" in notice
+    assert f"{totals.after.tokens:,} with this variant" in notice
     tokens = page.texts("[data-list] .row-tokens")
-    assert tokens == [f"{weighed.after:,}" for weighed in weights.calls]
+    assert tokens == [f"{weighed.after:,}" for weighed in totals.calls]
     assert page.by_role("link", "Model view")["href"] == f"/runs/{run.pk}/model/?with=markdown"
     assert page.select_one("input[name=with]")["value"] == "markdown"
 
@@ -150,7 +150,7 @@ def test_the_model_view_shows_what_the_variant_would_have_written_and_never_call
     assert "recorded as seen" not in badges
     assert render_call(load_evidence(call, {}), "markdown").receipt.text.splitlines()[0] in page.text
     gauges = [gauge["title"] for gauge in page.select(".gauge")]
-    assert f"about {weigh(run, 'markdown').after.tokens:,} tokens of history up to here, an estimate" in gauges
+    assert f"about {load_totals(run, 'markdown').after.tokens:,} tokens of history up to here, an estimate" in gauges
     assert "never seen by the model" not in load(operator_client, f"/runs/{run.pk}/model/").text
 
 
