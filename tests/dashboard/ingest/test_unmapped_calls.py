@@ -99,7 +99,7 @@ def test_an_answer_without_its_call_says_what_is_not_known(
     stray, known = (Call.objects.get(external_id=name) for name in ("toolu_2", "toolu_1"))
     page = operator_client.get(stray.get_absolute_url()).content.decode()
     assert ">A call that was not recorded</h1>" in page
-    assert "which tool ran, and with which arguments, is not known" in page
+    assert "the tool and its arguments are unknown" in page
     assert 'aria-label="Arguments' not in page
     assert 'aria-label="Arguments' in operator_client.get(known.get_absolute_url()).content.decode()
     assert "<b>not recorded</b>" in operator_client.get(stray.run.get_absolute_url()).content.decode()
