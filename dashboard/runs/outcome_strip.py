@@ -51,23 +51,21 @@ class OutcomeStrip:
 
 
 def build_strip(run: Run) -> OutcomeStrip:
-    return _draw_strip(run.strip, _label(run))
+    return _draw_strip(run.strip, run.call_count, run.failed_count, run.cut_count, run.unanswered_count)
 
 
-@lru_cache(4096)
-def _draw_strip(letters: str, label: str) -> OutcomeStrip:
+@lru_cache(4096)  # most runs of a store look alike
+def _draw_strip(letters: str, calls: int, failed: int, cut: int, unanswered: int) -> OutcomeStrip:
+    """The label is the strip in words: 12 ok, 2 failed, 1 cut."""
     paths: dict[str, str] = {}
+    words: Counter[str] = Counter()
     for index, letter in enumerate(letters):
         outcome = OUTCOMES.get(letter, OUTCOMES["u"])
         paths[outcome.name] = f"{paths.get(outcome.name, '')}M{index * STEP + 1} {outcome.top}V{HEIGHT}"
-    return OutcomeStrip(label, max(STEP, len(letters) * STEP), tuple(paths.items()))
-
-
-def _label(run: Run) -> str:
-    """The strip in words: 12 ok, 2 failed, 1 cut."""
-    if run.call_count > len(run.strip) == STRIP_LETTERS:
-        counts = ((run.failed_count, "failed"), (run.cut_count, "cut"), (run.unanswered_count, "unanswered"))
+        words[outcome.word] += 1
+    label = ", ".join(f"{number} {word}" for word, number in words.most_common()) or "no calls"
+    if calls > len(letters) == STRIP_LETTERS:
+        counts = ((failed, "failed"), (cut, "cut"), (unanswered, "unanswered"))
         troubles = ", ".join(f"{number:,} {word}" for number, word in counts if number)
-        return f"{run.call_count:,} calls{': ' if troubles else ''}{troubles}; a bar is the worst of several"
-    words = Counter(OUTCOMES.get(letter, OUTCOMES["u"]).word for letter in run.strip)
-    return ", ".join(f"{number} {word}" for word, number in words.most_common()) or "no calls"
+        label = f"{calls:,} calls{': ' if troubles else ''}{troubles}; a bar is the worst of several"
+    return OutcomeStrip(label, max(STEP, len(letters) * STEP), tuple(paths.items()))

@@ -1,4 +1,4 @@
-"""Which characters of foreign text must not reach a page as they are, and how they are named.
+"""Finds the characters of foreign text that must not reach a page as they are, and names them.
 
 A NUL, a control character, a direction override, an invisible letter, a lone surrogate and a carriage return
 (HTML would turn it into a newline) have no shape or a dangerous one. In labels and attributes `printable` replaces
@@ -59,7 +59,7 @@ def escape_attribute(text: str) -> str:
 
 
 def needs_escaping(text: str) -> bool:
-    """True if the text holds a character that HTML or this page treats specially (white space is not)."""
+    """True if the text contains a character that HTML or this page treats specially (white space is not)."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data.translate(None, _ASCII_SPECIAL)) < len(data):
         return True

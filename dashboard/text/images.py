@@ -100,7 +100,7 @@ class ReceiptImage:
     """An image of a receipt; `size` is in bytes.
 
     `source` is a data: URL, or nothing when the image is too large for a page. Where it is not shown at all,
-    `problem` says why and `media_type` is empty.
+    `problem` is the reason and `media_type` is empty.
     """
 
     media_type: str
