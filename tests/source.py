@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import cache
@@ -43,6 +45,17 @@ def copy_checkout(folder: Path) -> Path:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / path, folder / path)
     return folder
+
+
+def run_in_copy(folder: Path, *command: str, status: int = 0) -> str:
+    """What the command printed, in the copy and with a store of its own; `python` is the one of this run."""
+    environment = os.environ | {"COUNTERFOIL_DATA": str(folder / "data"), "PYTHONPATH": str(folder)}
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS", "DATABASE_URL"):
+        environment.pop(name, None)
+    program = sys.executable if command[0] == "python" else command[0]
+    done = subprocess.run([program, *command[1:]], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
 
 
 @cache

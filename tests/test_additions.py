@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.source import copy_checkout, text
+from tests.source import copy_checkout, run_in_copy, text
 
 TOY_MODULE = '''"""The toy layout: one JSON object a line, a call and its receipt in each."""
 
@@ -158,16 +155,6 @@ def replace(folder: Path, name: str, *changes: tuple[str, str]) -> str:
     return name
 
 
-def run(folder: Path, *arguments: str) -> str:
-    """What the program printed; it must end with status 0."""
-    environment = os.environ | {"COUNTERFOIL_DATA": str(folder / "data"), "PYTHONPATH": str(folder)}
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS", "DATABASE_URL"):
-        environment.pop(name, None)
-    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def files_allowed(paragraph: str) -> int:
     """`**A format** (3 files).` in ARCHITECTURE.md."""
     stated = re.search(rf"\*\*{paragraph}\*\* \((\d) files\)", text(Path("ARCHITECTURE.md")))
@@ -205,11 +192,11 @@ def test_a_format_and_a_page_need_the_files_that_architecture_names_and_no_other
     assert len(page_files) <= files_allowed("A page") <= 4
 
     write(copy, {"tests/dashboard/test_toy_page.py": PAGE_TEST})
-    run(copy, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *CHECKS)
-    run(copy, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache")
-    run(copy, "manage.py", "migrate", "-v", "0")
-    report = json.loads(
-        run(copy, "manage.py", "import_runs", "tests/envelopes/recordings/toy.jsonl", "--json").splitlines()[-1]
-    )
+    run_in_copy(copy, "python", "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *CHECKS)
+    run_in_copy(copy, "python", "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache")
+    run_in_copy(copy, "python", "manage.py", "migrate", "-v", "0")
+    sample = "tests/envelopes/recordings/toy.jsonl"
+    printed = run_in_copy(copy, "python", "manage.py", "import_runs", sample, "--json")
+    report = json.loads(printed.splitlines()[-1])
     assert report["added"] == {"runs": 1, "calls": 1, "results": 0, "receipts": 1, "events": 0}
     assert report["problems"] == []

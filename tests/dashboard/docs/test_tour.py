@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import CHECKOUT
-from tests.source import copy_checkout
+from tests.source import copy_checkout, run_in_copy
 
 PAGE = (CHECKOUT / "dashboard" / "docs" / "tour.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -60,17 +57,4 @@ def apply(path: Path, diff: str) -> None:
 
 
 def run(folder: Path, command: str, *, status: int = 0) -> str:
-    """What the command printed, in an environment of its own."""
-    environment = os.environ | {"COUNTERFOIL_DATA": str(folder / "data"), "PYTHONPATH": str(folder)}
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS", "DATABASE_URL"):
-        environment.pop(name, None)
-    program, *arguments = shlex.split(command)
-    done = subprocess.run(
-        [sys.executable if program == "python" else program, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
+    return run_in_copy(folder, *shlex.split(command), status=status)
