@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -9,12 +10,11 @@ import pytest
 
 from envelopes.codecs import call as codec
 from envelopes.plan.schema import ActionPlan, read_plan
-from envelopes.plan.verify import RebuiltRun, StepState, rebuild_run
-from envelopes.schema.call import Iteration, ToolCall, ToolResult
+from envelopes.plan.verify import ConfirmationProof, RebuiltRun, StepState, audit_confirmations, rebuild_run
+from envelopes.schema.call import Iteration, Limits, RunPolicy, Sandbox, ToolCall, ToolResult
 from envelopes.schema.event import ExecutionEvent
 from envelopes.text.canonical_json import named_hash
 from tests.cases import each
-from tests.envelopes.plan.test_confirmation_audit import confirmed
 from tests.envelopes.settled import AT, call, settled
 
 LIST = {"id": "list", "tool": "Glob", "args": {"in": "$vars.folder"}, "captureAs": "found"}
@@ -25,8 +25,24 @@ FILE = {
     "foreach": {"from": "$vars.found.items", "itemName": "f", "indexName": "n"},
 }
 SUM = {"id": "sum", "tool": "Note", "args": {"text": "{$steps.file.okCount} of {$steps.file.count}"}}
+CALLED, BEGAN = "2025-12-16T18:12:00Z", "2025-12-16T18:12:05Z"
 ITEMS = [{"path": "a.md"}, {"path": "b.md"}]
 LISTED = call(call_id="c1", step_id="list", tool="Glob", args={"in": "notes"}, args_hash=named_hash({"in": "notes"}))
+
+
+def confirmed(at: str, name: str = "ok_1", run: str = "r1") -> ExecutionEvent:
+    return ExecutionEvent(
+        type="run.confirmed",
+        run_id=run,
+        timestamp=at,
+        level="info",
+        message="approved by olga",
+        payload={"confirmationId": name},
+    )
+
+
+def result(situation: str = "fits", **fields: Any) -> ToolResult:
+    return codec.to_result(call(), settled(situation, started_at=BEGAN, ended_at=BEGAN, **fields))
 
 
 def plan(*steps: dict[str, Any]) -> ActionPlan:
@@ -185,3 +201,64 @@ def test_the_confirmation_is_a_part_of_what_is_proved(
 ) -> None:
     confirmed_call = msgspec.structs.replace(LISTED, confirmation_id="ok_1")
     assert rebuilt(confirmed_call, steps=(LIST,), results=RESULTS[:1], events=events).problems == problems
+
+
+@pytest.mark.parametrize(
+    ("carried", "events", "problem"),
+    [
+        ("ok_1", [confirmed("2025-12-16T18:12:04Z")], ""),
+        ("ok_1", [confirmed(BEGAN)], ""),
+        ("ok_1", [confirmed("2025-12-16T19:12:04+01:00")], ""),
+        ("ok_1", [confirmed("2025-12-16T18:13:00Z"), confirmed("2025-12-16T18:12:01Z")], ""),
+        (None, [confirmed(CALLED)], "it carries no confirmationId"),
+        ("ok_1", [], "no run.confirmed event of its run names ok_1"),
+        ("ok_1", [confirmed(CALLED, "ok_2")], "no run.confirmed event of its run names ok_1"),
+        ("ok_1", [confirmed(CALLED, run="r2")], "no run.confirmed event of its run names ok_1"),
+        (
+            "ok_1",
+            [confirmed("2025-12-16T18:12:05.001Z")],
+            f"it began at {BEGAN}, before it was confirmed at 2025-12-16T18:12:05.001Z",
+        ),
+    ],
+)
+def test_a_call_that_wrote_is_proved_by_a_confirmation_that_came_first(
+    carried: str | None, events: list[ExecutionEvent], problem: str
+) -> None:
+    (proof,) = audit_confirmations([call(risk_level="writes", confirmation_id=carried)], [result()], events)
+    assert (proof.call_id, proof.problem) == ("c1", problem)
+    assert (proof.event in events) == (not problem)
+
+
+def test_only_what_ran_and_could_change_something_needs_a_proof() -> None:
+    unasked = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=True), limits=Limits())
+    assert audit_confirmations([call(risk_level="read-only")], [result()], []) == ()
+    assert audit_confirmations([call(policy=unasked)], [result()], []) == ()
+    assert audit_confirmations([call()], [result("write_refused")], []) == ()
+    assert audit_confirmations([call()], [result("duplicate")], []) == ()
+    for situation in ("tool_error", "timed_out", "cancelled"):
+        assert len(audit_confirmations([call()], [result(situation)], [])) == 1
+
+
+def test_a_call_whose_end_is_not_known_may_have_run() -> None:
+    unfinished = call(created_at=CALLED, confirmation_id="ok_1")
+    assert audit_confirmations([unfinished], [], [confirmed(CALLED)]) == (ConfirmationProof("c1", confirmed(CALLED)),)
+    (late,) = audit_confirmations([unfinished], [], [confirmed(BEGAN)])
+    assert late.problem.startswith(f"it began at {CALLED}, before")
+
+
+def test_the_files_of_a_run_hold_the_proof() -> None:
+    """calls.jsonl, results.jsonl and events.jsonl, written and read again."""
+    made_calls = [call(call_id=f"c{number}", confirmation_id="ok_1") for number in range(3)]
+    ended = [
+        codec.to_result(made_call, settled("fits", call_id=made_call.call_id, started_at=BEGAN))
+        for made_call in made_calls
+    ]
+    events = [confirmed(CALLED)]
+    files = [b"".join(codec.encode_lines(records)) for records in (made_calls, ended, events)]
+    assert json.loads(files[0].splitlines()[0])["confirmationId"] == "ok_1"
+    from_files = [
+        list(codec.decode_lines(raw, type(records[0])))
+        for raw, records in zip(files, (made_calls, ended, events), strict=True)
+    ]
+    proofs = audit_confirmations(*from_files)
+    assert [(proof.call_id, proof.problem) for proof in proofs] == [("c0", ""), ("c1", ""), ("c2", "")]
