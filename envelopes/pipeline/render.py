@@ -11,12 +11,10 @@ from __future__ import annotations
 from envelopes.families.base import Family
 from envelopes.families.segments import render_stub
 from envelopes.lint.model import LintInput, Shortened
-from envelopes.pipeline.project import Projection
-from envelopes.pipeline.size_limit import is_stub
+from envelopes.pipeline.project import Projection, is_stub
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Receipt, text_receipt
+from envelopes.schema.receipt import Receipt, Variant, text_receipt
 from envelopes.schema.result import CanonicalResult
-from envelopes.schema.variant import Variant
 
 
 class ReceiptTooLong(ValueError):

@@ -14,9 +14,8 @@ from envelopes.families.registry import builtin, samples, tools
 from envelopes.families.task.results import ActiveTasks, TaskCommand, TaskDigest
 from envelopes.families.web.results import FetchedPage
 from envelopes.families.work_item.results import UnfinishedTodos
-from envelopes.pipeline.project import Projection, project
+from envelopes.pipeline.project import Projection, fits, project
 from envelopes.pipeline.render import render
-from envelopes.pipeline.size_limit import fits
 from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summarize
 from envelopes.storage.file_store import MemorySink
