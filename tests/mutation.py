@@ -34,9 +34,8 @@ BOUNDS = [
     for name in ("text/test_preview", "pipeline/test_projection_contract", "pipeline/test_size_limit")
 ]
 TESTS = {
-    **dict.fromkeys(
-        ("envelopes/pipeline/project.py", "envelopes/pipeline/render.py", "envelopes/text/preview.py"), BOUNDS
-    ),
+    **dict.fromkeys(("envelopes/pipeline/project.py", "envelopes/pipeline/render.py"), BOUNDS),
+    "envelopes/text/preview.py": [*BOUNDS, "tests/envelopes/text/test_command_preview.py"],
     "envelopes/schema/settlement.py": [
         "tests/envelopes/schema/test_settlement.py",
         "tests/envelopes/codecs/test_codec_settlement.py",

@@ -36,9 +36,8 @@ from dashboard.variants.variant_list import find_variant, offered_keys, offered_
 from envelopes.families.base import Family
 from envelopes.lint.model import LintInput
 from envelopes.lint.rules import lint
-from envelopes.schema.receipt import Receipt
+from envelopes.schema.receipt import Receipt, Variant
 from envelopes.schema.result import CanonicalResult
-from envelopes.schema.variant import Variant
 from envelopes.text.tokens import TokenCount, count_all
 
 RIGHT = "variant-"

@@ -31,7 +31,7 @@ from dashboard.variants.fingerprints import (
 )
 from dashboard.variants.templates import is_template, load_version
 from dashboard.variants.variant_list import load_current_variant
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Variant
 
 PAGE_SIZE = 100
 REASONS = {

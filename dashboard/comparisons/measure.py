@@ -17,8 +17,7 @@ from envelopes.alignment.coverage import dropped_fields, generalize_pointers, sc
 from envelopes.lint.model import LintInput
 from envelopes.lint.rules import lint
 from envelopes.pipeline.render import render
-from envelopes.schema.receipt import Receipt, text_receipt
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Receipt, Variant, text_receipt
 from envelopes.text.tokens import count_all
 
 

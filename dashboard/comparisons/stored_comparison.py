@@ -16,7 +16,7 @@ from dashboard.comparisons.summary import Summary, unpack_summary
 from dashboard.models import Comparison, ComparisonBaseline, ComparisonBatch, ComparisonColumn
 from dashboard.variants.templates import is_template, load_version
 from dashboard.variants.variant_list import RECORDED, VariantColumn, load_current_variant
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Variant
 
 BATCHES_AT_ONCE = 8  # in memory: a batch of 200 calls under 3 variants takes about 6 KB packed
 

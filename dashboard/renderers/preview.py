@@ -40,9 +40,8 @@ from envelopes.pipeline.budget_sweep import (
     sweep,
 )
 from envelopes.schema.budget import CutAt, RenderPolicy
-from envelopes.schema.receipt import Receipt
+from envelopes.schema.receipt import Receipt, Variant
 from envelopes.schema.result import JsonValue
-from envelopes.schema.variant import Variant
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_tokens
 

@@ -23,10 +23,9 @@ from envelopes.families.base import Family
 from envelopes.families.registry import builtin, samples
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
-from envelopes.schema.receipt import Receipt, SegmentSource
+from envelopes.schema.receipt import Receipt, SegmentSource, Variant
 from envelopes.schema.result import JsonValue
 from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
-from envelopes.schema.variant import Variant
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_all

@@ -22,7 +22,7 @@ from dashboard.variants.render_call import describe_failure, family_name
 from dashboard.variants.variant_list import load_current_variant
 from envelopes.families.registry import family
 from envelopes.pipeline.render import render
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Variant
 from envelopes.text.canonical_json import NotCanonical, hash_value
 from envelopes.text.untrusted_json import parse_json
 

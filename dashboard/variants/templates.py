@@ -14,7 +14,7 @@ from dashboard.models import Project, RetiredTemplate, TemplateVariant
 from dashboard.text.params import parse_integer
 from envelopes.families.base import Family
 from envelopes.schema.budget import RECEIPT_CHARACTERS, RenderPolicy
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Variant
 from envelopes.variants import variants_for
 from envelopes.variants.template import TemplateRefused, check_template, template_variant
 

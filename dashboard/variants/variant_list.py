@@ -24,7 +24,7 @@ from dashboard.variants.templates import (
 from envelopes.families.base import Family
 from envelopes.families.plugins import PluginOrigin
 from envelopes.families.registry import all_families, family, installed_families
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Variant
 from envelopes.variants import family_variant, installed_variants, variants_for
 
 RECORDED = "recorded"

@@ -30,9 +30,9 @@ from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.alignment.mapping import ToolMapping
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
+from envelopes.schema.receipt import Renderer
 from envelopes.schema.result import ArtifactRef, CompleteOutput, JsonValue, ToolError, summarize
 from envelopes.schema.tool import ToolDefinition
-from envelopes.schema.variant import Renderer
 from envelopes.storage.file_store import ArtifactSink
 from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.preview import Cut, FileText, clip, head_tail

@@ -14,9 +14,8 @@ import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Role, Segment, SegmentSource
+from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.schema.variant import Renderer
 from envelopes.text.fit_receipt import fit
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve

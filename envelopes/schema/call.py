@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from envelopes.schema.effects import Effects
 from envelopes.schema.outcome import DeniedReason
-from envelopes.schema.settlement import CallStatus, Phase, StoredOutput
+from envelopes.schema.settlement import CallStatus, Effects, Phase, StoredOutput
 from envelopes.schema.timestamps import check_instant
 from envelopes.schema.tool import InvalidToolOutput, RiskLevel, ToolDefinition
 

@@ -1,4 +1,4 @@
-"""A receipt: a list of parts, of which a text part is a list of segments with their sources.
+"""A receipt: a list of parts, of which a text part is a list of segments with their sources; and a variant.
 
 A text part's text is the plain concatenation of its segments and nothing else, so one list gives the exact
 text, the highlighted text, the hover links, tokens per field, and which lines of the output were seen.
@@ -11,17 +11,26 @@ text, the highlighted text, the hover links, tokens per field, and which lines o
     start/end characters of the string at that pointer; None when the text is not a slice of it
 
 A segment without a source was written by the renderer itself.
+
+A variant is a renderer with a policy, under a name that can be recorded. A family's own renderers become variants
+`<family>/<name>`, `<family>/receipt` first; those that serve every family are in `envelopes.variants` and have a
+name without a family. `hash` fingerprints a receipt that was sent: it shows later whether the renderer or its
+policy changed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.result import CanonicalResult
 
 Document: TypeAlias = Literal["canonical", "complete", "args"]
 Role: TypeAlias = Literal["headline", "label", "value", "preview", "marker", "hint", "break"]
@@ -138,3 +147,31 @@ def text_receipt(segments: Iterable[Segment]) -> Receipt:
     receipt = Receipt((part,))
     vars(receipt)["segments"] = part.segments
     return receipt
+
+
+Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment]]
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """A renderer with a policy. Raise `version` whenever `render` writes something new for the same envelope.
+
+    `digest` is a hash of what decides the text besides the program: of a template.
+    """
+
+    id: str
+    version: int
+    title: str
+    render: Renderer
+    policy: RenderPolicy = RenderPolicy()
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """The id without its family, which is what a person types."""
+        return self.id.rsplit("/", 1)[-1]
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits over id, version, policy and digest, but not over envelope or text."""
+        parts = "\n".join((self.id, str(self.version), self.policy.fingerprint, *filter(None, [self.digest])))
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]

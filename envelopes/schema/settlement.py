@@ -1,6 +1,7 @@
 """How a call ended, and the table of what each kind of end is called in every vocabulary (spec/model.md E.3).
 
     Settlement       the stored end of a call; each call has exactly one
+    Effects          what the call created, modified, deleted and renamed
     SITUATIONS       the table: a row a situation, a column a vocabulary
     find_situation   settlement -> its row
     call_code        error kind -> CALL code; the kind is stored, the code follows from it
@@ -22,7 +23,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.schema.effects import Effects
 from envelopes.schema.outcome import (
     CANCELLED,
     DeniedReason,
@@ -38,6 +38,7 @@ from envelopes.schema.result import CanonicalResult, Status, ToolError
 from envelopes.schema.timestamps import check_instant
 
 Phase: TypeAlias = Literal["pre_dispatch", "executed"]
+EntryKind: TypeAlias = Literal["file", "folder"]
 End: TypeAlias = Literal["ok", "error", "timeout", "cancelled", "skipped"]
 CallStatus: TypeAlias = End  # the same five words in CALL-039
 Code: TypeAlias = Literal[
@@ -138,6 +139,44 @@ RETRYABLE_KINDS = frozenset({"truncated_mutation_tool_call", "network_failed", "
 def call_code(kind: str) -> Code | None:
     """INTERNAL_ERROR for an unknown kind, None for the kinds of a skipped call."""
     return None if kind in SKIPPED_KINDS else CODES.get(kind, "INTERNAL_ERROR")
+
+
+class Created(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    kind: EntryKind
+
+
+class Modified(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with new content; a folder has none."""
+
+    path: str
+    kind: Literal["file"]
+    before_etag: str | None = None
+    after_etag: str | None = None
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    kind: EntryKind
+    trashed: bool | None = None
+
+
+class Renamed(msgspec.Struct, frozen=True, kw_only=True):
+    from_path: str
+    to_path: str
+
+
+class Effects(msgspec.Struct, frozen=True, kw_only=True):
+    """The effects of a call, as observed and not as intended (CALL-045 to CALL-050, CALL-056).
+
+    None stands for a kind of effect that was not observed; an empty list means that none happened.
+    """
+
+    side_effects_observed: tuple[str, ...] | None = None
+    created: tuple[Created, ...] | None = None
+    modified: tuple[Modified, ...] | None = None
+    deleted: tuple[Deleted, ...] | None = None
+    renamed: tuple[Renamed, ...] | None = None
 
 
 class StoredOutput(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@
     clip              the beginning of a text that stands on one line
     shorten           a preview made smaller, its marker still counting in the whole text
     read_file_text    the two ends of a file of any size, which are all that a preview needs (RFC-064)
+    preview_command   a command on one line without its scripts and secrets, and its digest (spec/tools.md B.0)
 
 Only when one line alone passes the budget are characters counted instead of lines (spec/model.md E-18).
 """
@@ -11,13 +12,26 @@ Only when one line alone passes the budget are characters counted instead of lin
 from __future__ import annotations
 
 import codecs
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
 from typing import BinaryIO, Literal, TypeAlias
 
 import msgspec
 
 from envelopes.schema.budget import PREVIEW_CHARACTERS
+from envelopes.text.credentials import redact
 
 FILE_CHUNK = 256 * 1024  # bytes
+COMMAND_CHARACTERS = 240  # of the preview of a command
+HEREDOC_NOTE = "[heredoc left out]"
+SCRIPT_NOTE = "[inline script left out]"
+_INLINE_SCRIPT = re.compile(
+    r"(\b(?:python[\d.]{0,5}|node|deno|bun|perl|ruby|php|bash|sh|zsh|pwsh)\s+(?:-[\w-]{1,20}\s+){0,4}?-(?:[ce]|[a-z]c)\s+)"
+    r"('[^']*'|\"(?:[^\"\\]|\\.)*\")"
+)
+_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?:'([^'\n]{1,80})'|\"([^\"\n]{1,80})\"|\\?([A-Za-z_][\w.-]{0,80}))")
 
 Unit: TypeAlias = Literal["lines", "characters"]
 
@@ -208,3 +222,49 @@ def read_file_text(stream: BinaryIO, path: str, keep: int = PREVIEW_CHARACTERS) 
         if not chunk:
             break
     return FileText(path=path, start=start, end=end, characters=characters, lines=newlines + (last not in ("", "\n")))
+
+
+class CommandPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """`preview` is for receipts, lists and logs; `digest` is the sha256 of the whole command, in hex."""
+
+    preview: str
+    digest: str
+    contains_heredoc: bool
+    contains_inline_script: bool
+
+
+def preview_command(cmd: str) -> CommandPreview:
+    """Previews a command, which may hold credentials and whole scripts.
+
+    Heredocs and inline scripts are replaced by a note, and whatever looks like a secret by `[redacted]`. Redacting
+    comes before cutting, so that no half of a secret escapes its pattern.
+    """
+    lines = cmd.split("\n")
+    outside = list(_without_heredocs(lines)) if "<<" in cmd else lines
+    text, scripts = _INLINE_SCRIPT.subn(rf"\1{SCRIPT_NOTE}", "\n".join(outside))
+    preview = " ".join(redact(text).split())
+    return CommandPreview(
+        preview=preview if len(preview) <= COMMAND_CHARACTERS else preview[: COMMAND_CHARACTERS - 1] + "…",
+        digest=hashlib.sha256(cmd.encode("utf-8", "surrogatepass")).hexdigest(),
+        contains_heredoc=len(outside) != len(lines) or ("<<" in cmd and HEREDOC_NOTE in outside),
+        contains_inline_script=scripts > 0,
+    )
+
+
+def _without_heredocs(lines: list[str]) -> Iterator[str]:
+    """The lines with a note for the text of each heredoc. One without a closing line is none: `1 << shift`."""
+    positions: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        positions.setdefault(line.strip("\t"), []).append(number)
+    at = 0
+    while at < len(lines):
+        yield lines[at]
+        for words in _HEREDOC.findall(lines[at]):
+            word = "".join(words)
+            ends = positions.get(word, [])
+            following = bisect_right(ends, at)
+            if following < len(ends):
+                yield HEREDOC_NOTE
+                yield word
+                at = ends[following]
+        at += 1

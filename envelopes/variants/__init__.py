@@ -15,7 +15,7 @@ import msgspec
 from envelopes.families import plugins
 from envelopes.families.base import Family
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Variant
 from envelopes.variants import canonical_json, markdown, outcome_json, tagged
 
 VARIANTS: tuple[Variant, ...] = (

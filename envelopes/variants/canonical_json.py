@@ -21,9 +21,8 @@ from typing import TypeAlias
 import msgspec
 
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment, SegmentSource
+from envelopes.schema.receipt import Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import cut_segment, fit
 from envelopes.text.pointer import join
 

@@ -24,10 +24,9 @@ from envelopes.schema.outcome import (
     fits_inline,
     outcome_to_model_content,
 )
-from envelopes.schema.receipt import Segment, SegmentSource
+from envelopes.schema.receipt import Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue, ToolError, summarize
 from envelopes.schema.settlement import envelope_situation
-from envelopes.schema.variant import Variant
 from envelopes.text.pointer import text_at
 from envelopes.variants.canonical_json import JsonString, Tree, render_json, with_sources
 

@@ -12,9 +12,8 @@ from itertools import count
 
 from envelopes.families.segments import label, line_break
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment
+from envelopes.schema.receipt import Segment, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
 from envelopes.text.pointer import join
 from envelopes.variants.base import artifact_paths, field_segment, is_block, result_or_error

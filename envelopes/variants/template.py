@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Role, Segment, SegmentSource
+from envelopes.schema.receipt import Role, Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult
-from envelopes.schema.variant import Variant
 from envelopes.text.fit_receipt import fit
 from envelopes.variants.base import is_block
 

@@ -9,10 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from envelopes.schema.call import Coercion, Iteration, Limits, RunPolicy, Sandbox, ToolCall
-from envelopes.schema.effects import Created, Deleted, Effects, Modified, Renamed
 from envelopes.schema.outcome import TOOL_MESSAGE_MAX_CHARS
 from envelopes.schema.result import CanonicalResult, ToolError
-from envelopes.schema.settlement import BY_NAME, Settlement, StoredOutput
+from envelopes.schema.settlement import BY_NAME, Created, Deleted, Effects, Modified, Renamed, Settlement, StoredOutput
 
 AT = "2025-12-16T18:12:01Z"
 # The two objects of the specification's section 8, as they stand there.

@@ -45,9 +45,8 @@ from envelopes.families.segments import (
     value,
 )
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment, SegmentSource
+from envelopes.schema.receipt import Renderer, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
-from envelopes.schema.variant import Renderer
 from envelopes.text.fit_receipt import fit
 from envelopes.text.preview import split_lines
 

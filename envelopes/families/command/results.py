@@ -32,7 +32,7 @@ import msgspec
 from envelopes.families.base import Projection, Projector, ResultMembers, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import TaskHandle, to_members
-from envelopes.text.command_preview import preview_command
+from envelopes.text.preview import preview_command
 
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
 ItemStatus: TypeAlias = Literal["completed", "failed", "rejected", "skipped"]

@@ -21,9 +21,8 @@ from envelopes.families.base import Projection, Projector, ResultMembers, pick, 
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, to_members
 from envelopes.schema.result import JsonValue, ToolError, summarize
-from envelopes.text.command_preview import preview_command
 from envelopes.text.fit_receipt import count_fitting
-from envelopes.text.preview import FileText
+from envelopes.text.preview import FileText, preview_command
 
 LISTED_TASKS = 50
 ROWS_SHARE = 2  # the receipt has half of a row: neither its times nor the command's identity

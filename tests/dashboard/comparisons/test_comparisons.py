@@ -27,8 +27,7 @@ from dashboard.worker import comparisons as comparison_work
 from dashboard.worker.comparisons import work_once
 from envelopes import variants
 from envelopes.families.registry import family
-from envelopes.schema.receipt import Segment
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Segment, Variant
 from envelopes.text.tokens import count_tokens
 from tests.dashboard.factories import create_project
 from tests.dashboard.measured_comparisons import compared, import_commands

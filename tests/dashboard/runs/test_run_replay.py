@@ -14,8 +14,7 @@ from dashboard.runs.replay import ReplayTotals
 from dashboard.runs.replay_page import ReplayView, load_replay_page
 from dashboard.variants.render_call import render_call
 from envelopes import variants
-from envelopes.schema.receipt import Segment
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Segment, Variant
 from envelopes.text.tokens import count_tokens
 from tests.dashboard.factories import create_event
 from tests.dashboard.measured_comparisons import import_commands

@@ -20,7 +20,7 @@ from tests.dashboard.recorded_calls import bash
 
 VARIANT = """
 from envelopes.schema.receipt import Segment
-from envelopes.schema.variant import Variant
+from envelopes.schema.receipt import Variant
 def render(canonical, policy):
     {body}
 VARIANT = Variant(id="{id}", version=3, title="Terse", render=render)

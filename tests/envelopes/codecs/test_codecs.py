@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from envelopes.codecs import call as calls
 from envelopes.schema.call import CallError, ToolCall, ToolResult
-from envelopes.schema.effects import Created, Effects
 from envelopes.schema.event import EVENT_TYPES, ExecutionEvent
-from envelopes.schema.settlement import Settlement
+from envelopes.schema.settlement import Created, Effects, Settlement
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 from tests.envelopes.settled import (
     AT,

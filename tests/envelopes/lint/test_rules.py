@@ -19,9 +19,8 @@ from envelopes.lint.model import Finding, LintInput, Rule, Shortened, Sighting
 from envelopes.lint.rules import SHARED, lint, must_mention
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import lint_input, render
-from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, SegmentSource, text_receipt
+from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, SegmentSource, Variant, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
-from envelopes.schema.variant import Variant
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.credentials import find_secrets
 from envelopes.text.preview import Cut

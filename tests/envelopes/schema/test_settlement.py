@@ -12,13 +12,13 @@ from envelopes.codecs import outcome as outcome_codec
 from envelopes.codecs.call import to_result, to_settlement
 from envelopes.families.registry import tools
 from envelopes.schema import settlement
-from envelopes.schema.effects import Effects
 from envelopes.schema.outcome import ToolArtifactReference, ToolDenied, ToolExecutionResult, ToolFailure, ToolTimeout
 from envelopes.schema.result import CanonicalResult, ToolError
 from envelopes.schema.settlement import (
     BY_NAME,
     RETRYABLE_KINDS,
     SITUATIONS,
+    Effects,
     InvalidSettlement,
     Settlement,
     StoredOutput,

@@ -24,9 +24,9 @@ from envelopes.families.task.results import (
 )
 from envelopes.pipeline.render import render
 from envelopes.schema.follow_up_handles import TaskHandle
-from envelopes.text.command_preview import preview_command
 from envelopes.text.credentials import REDACTED, SHAPES, find_secrets, redact
 from envelopes.text.pointer import resolve
+from envelopes.text.preview import preview_command
 from envelopes.variants import variants_for
 from tests.envelopes.built_in import output, projected
 

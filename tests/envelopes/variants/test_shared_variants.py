@@ -22,9 +22,8 @@ from envelopes.pipeline.project import project
 from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
-from envelopes.schema.receipt import Receipt, Segment
+from envelopes.schema.receipt import Receipt, Segment, Variant
 from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, ToolError
-from envelopes.schema.variant import Variant
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve
 from envelopes.variants import VARIANTS, family_variant, variants_for
