@@ -117,7 +117,8 @@ def replace_tokens(page: CallRowPage, switch: ReplaySwitch) -> CallRowPage:
     if switch.view is None:
         return page
     tokens = switch.view.replay.tokens
-    rows = [
-        row if (count := tokens.get(UUID(row.key))) is None else replace(row, tokens=f"{count:,}") for row in page.rows
-    ]
+    rows = list(page.rows)
+    for index, row in enumerate(rows):
+        if (count := tokens.get(UUID(row["key"]))) is not None:
+            rows[index] = {**row, "tokens": f"{count:,}"}
     return replace(page, rows=tuple(rows))

@@ -38,6 +38,12 @@ SORTS = {
     "duration": "duration_ms",
 }
 NEWEST = "newest"
+# What a row is built from; a whole run has twice as many columns, and reading them takes a tenth of the page's time.
+LISTED_FIELDS = (
+    *("title", "external_id", "agent", "model", "source_format", "parent_id", "ended_at", "last_at", "strip"),
+    *("call_count", "failed_count", "cut_count", "unanswered_count", "token_count", "token_certainty", "duration_ms"),
+    *("sort_at", "revision"),
+)
 Cursor: TypeAlias = tuple[object, UUID]  # of the last row that was shown: its value in the sort, its id
 
 
@@ -266,7 +272,7 @@ def _load_runs(project: Project, terms: Sequence[Term], sort: str, cursor: Curso
         runs = runs.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
     # A small selection is sorted: the order of an index would tempt SQLite to walk the whole list for it.
     order = Coalesce(column, column) if is_small else F(column)
-    return list(runs.defer("plan").order_by(order.desc(), "-id")[: settings.ROWS_PER_PAGE + 1])
+    return list(runs.only(*LISTED_FIELDS).order_by(order.desc(), "-id")[: settings.ROWS_PER_PAGE + 1])
 
 
 def _format_cursor(run: Run, sort: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypedDict
 from uuid import UUID
 
 from django.conf import settings
@@ -27,12 +28,19 @@ from dashboard.text.params import parse_integer
 
 ORIGIN_FLAGS = {"progress": ["only in progress"], "answer": ["only its answer"]}  # of calls without a line of their own
 MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page
+# What a row is built from, half of a call's columns.
+ROW_FIELDS = (
+    *("tool", "step", "attempt", "origin", "child_run", "status", "summary", "exit_status", "source_error"),
+    *("started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_superseded", "is_cut"),
+    *("tokens", "seen_lines", "output_lines"),
+)
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 
 
-@dataclass(frozen=True, slots=True)
-class CallRow:
+class CallRow(TypedDict):
     """One call as it is written out, in strings. `group` is "first step", "middle tries" and so on.
+
+    A dict, because templates look up keys first: a page has 750 of these values.
 
     It has the position in a group of neighbours and their kind: `step` for calls of one model message, `tries` for
     attempts after a failure.
@@ -83,7 +91,7 @@ class RowSelection:
 
 
 def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: ChildRuns | None = None) -> CallRowPage:
-    calls = Call.objects.in_run_with_ordinals(run)
+    calls = Call.objects.in_run_with_ordinals(run).only(*ROW_FIELDS)
     if selection.query:
         calls = filter_calls(calls, selection.query.terms)
     before = selection.skip
@@ -104,7 +112,7 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         label = labels.get(call.pk, "")
         rows.append(_build_row(run, call, number, group, axis, label, selection.url_suffix, tuple(below)))
     after = max(0, selection.matching - before - len(rows))
-    return CallRowPage(tuple(rows), before, after, rows[-1].cursor if rows and after else "")
+    return CallRowPage(tuple(rows), before, after, rows[-1]["cursor"] if rows and after else "")
 
 
 def _load_numbers(run: Run, page: Sequence[Call]) -> list[str]:

@@ -69,10 +69,10 @@ def test_what_a_subagent_started_stands_below_it_whatever_parent_was_recorded(
     create_call(child, line=1, child_run=deepest.pk)
     create_call(cycle, line=1, child_run=cycle.pk)
     page = load_run_page(run, RunDetailParams({}))
-    assert [(row.run.title, row.depth) for row in page.calls.rows[0].children] == [("child", 0), ("deepest", 1)]
+    assert [(row.run.title, row.depth) for row in page.calls.rows[0]["children"]] == [("child", 0), ("deepest", 1)]
     assert [row.run.title for row in page.loose] == ["me"]
     assert f"/runs/{deepest.pk}/" in links(load(client, child))
     create_call(deepest, line=1, child_run=child.pk)
     page = load_run_page(run, RunDetailParams({}))
-    rows = (*page.calls.rows[0].children, *page.loose)
+    rows = (*page.calls.rows[0]["children"], *page.loose)
     assert {row.run.title for row in rows} == {"child", "deepest", "me"}
