@@ -1,4 +1,4 @@
-"""One test over a table, where a test for each row would cost more than what it asks."""
+"""One test over a table, where a test for each row would cost more than what it checks."""
 
 from __future__ import annotations
 
@@ -10,44 +10,43 @@ from typing import Any
 import pytest
 
 Test = Callable[..., None]
+FAILURES = (Exception, BaseExceptionGroup, pytest.fail.Exception, pytest.skip.Exception)
 
 
 def each(names: str | tuple[str, ...], table: Iterable[Any]) -> Callable[[Test], Test]:
-    """As `pytest.mark.parametrize`, but all rows are one test: pytest spends 6 ms on a test, most rows less than one.
+    """Works like `pytest.mark.parametrize`, but all rows are one test, and a row that fails is a subtest of pytest.
 
-    Every row is tried; the failure holds an exception for each row that failed, which names it. Fixtures are those
-    of the one test, so this is for functions that leave nothing behind. `parametrize` stays where a row takes long
-    or is asked for by name.
+    Every row is tried, and each failure names its row. Fixtures are those of the one test, so this is for functions
+    that leave nothing behind. `parametrize` stays where a row takes long or is selected by name.
+
+    A row that passes opens no subtest. Measured with 2,000 empty rows on pytest 9.2: a test for each row costs 2.2 ms
+    a row (7 to 11 with `-n 2`), a subtest for each row 0.8 ms (2.3 with `-n 2`, where each report goes to the
+    controller), this decorator nothing that can be measured. The suite has 5,600 rows: subtests for all of them
+    would add 5 seconds to a run in one process and as much to a run in two.
     """
-    rows = list(table)
-    single = isinstance(names, str)
+    columns = (names,) if isinstance(names, str) else names
+    rows = [dict(zip(columns, (row,) if isinstance(names, str) else row, strict=True)) for row in table]
 
     def over_all(test: Test) -> Test:
         signature = inspect.signature(test)
+        stacked = "subtests" in signature.parameters  # on a test that has a table already
 
         @wraps(test)
-        def try_all(**fixtures: Any) -> None:
+        def try_all(subtests: pytest.Subtests, outer_row: dict[str, Any] | None = None, **fixtures: Any) -> None:
             assert rows, "no row is tried"
-            failed = [
-                error
-                for row in rows
-                if (error := _failure(test, {names: row} if single else dict(zip(names, row, strict=True)), fixtures))
-            ]
-            if failed:
-                raise BaseExceptionGroup(f"{len(failed)} of {len(rows)} rows", failed)
+            for row in [(outer_row or {}) | row for row in rows]:
+                if stacked:
+                    test(subtests, row, **fixtures)
+                    continue
+                try:
+                    test(**row, **fixtures)
+                except FAILURES as error:
+                    with subtests.test(**row):
+                        raise error
 
-        given = {names} if single else set(names)
-        left = [one for name, one in signature.parameters.items() if name not in given]
-        try_all.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        parameters = [inspect.Parameter("subtests", inspect.Parameter.POSITIONAL_OR_KEYWORD)] if not stacked else []
+        parameters += [parameter for name, parameter in signature.parameters.items() if name not in columns]
+        try_all.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return try_all
 
     return over_all
-
-
-def _failure(test: Test, row: dict[str, Any], fixtures: dict[str, Any]) -> BaseException | None:
-    try:
-        test(**row, **fixtures)
-    except (Exception, BaseExceptionGroup, pytest.fail.Exception) as error:
-        error.add_note("for " + ", ".join(f"{name} = {value!r:.200}" for name, value in row.items()))
-        return error
-    return None

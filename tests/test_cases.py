@@ -1,53 +1,87 @@
-"""A table of rows in one test still fails for each row that fails, and says which."""
+"""A table of rows in one test still fails for each row that fails, and the failure names the row."""
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
-
 import pytest
 
+pytest_plugins = ["pytester"]
+
+TESTS = """
+import pytest
 from tests.cases import each
 
+tried = []
 
-def test_every_row_is_tried_and_each_that_fails_is_named(tmp_path: Path) -> None:
-    tried: list[tuple[int, int, Path]] = []
+@each("right", [1, 2])
+@each(("left", "limit"), [(1, 9), (2, 9), (3, 0)])
+def test_compare(left, right, limit, tmp_path):
+    assert tmp_path.is_dir()
+    tried.append((left, right))
+    if left > limit:
+        pytest.fail("beyond")
+    assert left == right
 
-    @each("right", [1, 2])
-    @each(("left", "limit"), [(1, 9), (2, 9), (3, 0)])
-    def compare(left: int, right: int, limit: int, tmp_path: Path) -> None:
-        tried.append((left, right, tmp_path))
-        assert left == right
-        if left > limit:
-            pytest.fail("beyond")
+def test_all_were_tried():
+    assert tried == [(left, right) for right in (1, 2) for left in (1, 2, 3)]
 
-    assert list(inspect.signature(compare).parameters) == ["tmp_path"]
-    with pytest.raises(BaseExceptionGroup, match="2 of 2 rows") as raised:
-        compare(tmp_path=tmp_path)
-    assert tried == [(left, right, tmp_path) for right in (1, 2) for left in (1, 2, 3)]
-    notes = [[one.__notes__ for one in group.exceptions] for group in raised.value.exceptions]
-    assert notes == [
-        [["for left = 2, limit = 9"], ["for left = 3, limit = 0"]],
-        [["for left = 1, limit = 9"], ["for left = 3, limit = 0"]],
+@each("name", ["whole", "broken"])
+def test_explicit_failure(name):
+    if name == "broken":
+        pytest.fail("it is broken")
+
+@each("name", ["whole", "skipped", "broken"])
+def test_skip(name):
+    if name == "skipped":
+        pytest.skip("not here")
+    assert name == "whole"
+
+@each("name", [])
+def test_no_rows(name):
+    raise AssertionError(name)
+
+@each("name", ["whole"])
+def test_pass(name):
+    pass
+"""
+
+
+def _run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
+    """Runs these of TESTS in another pytest, and returns the lines of its summary."""
+    monkeypatch.setenv("COLUMNS", "200")  # a line is cut there
+    path = pytester.makepyfile(test_tables=TESTS)
+    without = [word for plugin in ("django", "xdist", "cacheprovider") for word in ("-p", f"no:{plugin}")]
+    result = pytester.runpytest_inprocess("-rA", *without, *(f"{path.name}::{name}" for name in names))
+    outcomes = ("PASSED", "FAILED", "SUBFAILED", "SUBSKIPPED", "ERROR")
+    return [line.replace(f"{path.name}::", "") for line in result.outlines if line.startswith(outcomes)]
+
+
+def test_every_row_is_tried_and_each_that_fails_is_named(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _run(pytester, monkeypatch, "test_compare", "test_all_were_tried") == [
+        "PASSED test_all_were_tried",
+        "SUBFAILED(right=1, left=2, limit=9) test_compare - assert 2 == 1",
+        "SUBFAILED(right=1, left=3, limit=0) test_compare - Failed: beyond",
+        "SUBFAILED(right=2, left=1, limit=9) test_compare - assert 1 == 2",
+        "SUBFAILED(right=2, left=3, limit=0) test_compare - Failed: beyond",
+        "FAILED test_compare - contains 4 failed subtests",
     ]
-    assert [group.__notes__ for group in raised.value.exceptions] == [["for right = 1"], ["for right = 2"]]
 
 
-def test_a_row_that_fails_by_a_word_of_its_own_counts_as_failed() -> None:
-    @each("row", ["whole", "broken"])
-    def look(row: str) -> None:
-        if row == "broken":
-            pytest.fail("it is broken")
-
-    with pytest.raises(BaseExceptionGroup) as raised:
-        look()
-    assert [str(one) for one in raised.value.exceptions] == ["it is broken"]
+def test_a_row_that_calls_fail_counts_as_failed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _run(pytester, monkeypatch, "test_explicit_failure") == [
+        "SUBFAILED(name='broken') test_explicit_failure - Failed: it is broken",
+        "FAILED test_explicit_failure - contains 1 failed subtest",
+    ]
 
 
-def test_a_table_without_rows_proves_nothing_and_fails() -> None:
-    @each("row", [])
-    def look(row: str) -> None:
-        raise AssertionError(row)
+def test_the_rows_after_a_skipped_row_are_tried(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _run(pytester, monkeypatch, "test_skip") == [
+        "SUBFAILED(name='broken') test_skip - AssertionError: assert 'broken' == 'whole'",
+        "FAILED test_skip - contains 1 failed subtest",
+    ]
 
-    with pytest.raises(AssertionError, match="no row is tried"):
-        look()
+
+def test_a_table_without_rows_fails(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = _run(pytester, monkeypatch, "test_no_rows", "test_pass")
+    assert lines == ["PASSED test_pass", "FAILED test_no_rows - AssertionError: no row is tried"]

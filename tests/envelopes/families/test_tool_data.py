@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -75,7 +75,7 @@ def test_what_a_tool_returns_is_taken_by_its_schema_and_read_as_the_same_struct(
 
 
 @each("tool", TOOLS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])  # of `each`
 @given(data=st.data())
 def test_any_data_of_a_tool_is_read_again(tool: str, data: st.DataObject) -> None:
     complete = data.draw(outputs(tool).filter(lambda complete: complete.result is not None))
