@@ -5,14 +5,14 @@ A body is a plain dict, ready for the provider's client. No client is imported h
 
 from __future__ import annotations
 
-from envelopes.transports import anthropic, gemini, mcp, openai_chat, openai_responses
+from envelopes.transports import anthropic, gemini, mcp, openai
 from envelopes.transports.base import Body, CallIds, DecodedBody, Transport, UnsupportedPart
 
 TRANSPORTS: tuple[Transport, ...] = (
     anthropic.TRANSPORT,
-    openai_responses.TRANSPORT,
-    openai_responses.CUSTOM,
-    openai_chat.TRANSPORT,
+    openai.RESPONSES,
+    openai.CUSTOM,
+    openai.CHAT,
     gemini.TRANSPORT,
     mcp.TRANSPORT,
 )

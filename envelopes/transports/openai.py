@@ -1,0 +1,159 @@
+"""OpenAI's two APIs. Neither has an error flag: the receipt states the error.
+
+Responses takes an input item that answers a function call or a custom tool call:
+
+    {"type": "function_call_output",    "call_id": …, "output": text or content}
+    {"type": "custom_tool_call_output", "call_id": …, "output": text or content}
+
+A custom tool takes raw text instead of arguments: the only field of a tool with one text field, such as the patch of
+ApplyPatch. Chat Completions takes a message of the role `tool`, which carries text only:
+
+    {"role": "tool", "tool_call_id": …, "content": text or text parts}
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from envelopes.schema.receipt import ImagePart, Receipt
+from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.tool import ToolDefinition
+from envelopes.transports.base import (
+    Block,
+    BlockCodec,
+    Body,
+    CallIds,
+    DecodedBody,
+    Transport,
+    UnsupportedPart,
+    image_part,
+    input_schema,
+    is_url,
+    read_text,
+    text_block,
+)
+
+DATA_ADDRESS = re.compile(r"data:(?P<media_type>[^;,]*);base64,(?P<data>.*)", re.DOTALL)
+
+
+class _Output(msgspec.Struct, frozen=True):
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: str
+    output: str | list[Block]
+
+
+class _ToolMessage(msgspec.Struct, frozen=True):
+    role: Literal["tool"]
+    tool_call_id: str
+    content: str | list[Block]
+
+
+def _encode_output(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
+    """Builds the item. Raises UnsupportedPart for parts unknown to the API."""
+    return {"type": "function_call_output", "call_id": call_ids.provider, "output": ITEMS.content(receipt)}
+
+
+def _encode_custom_output(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
+    """The answer to a custom tool call, whose input was free text and not JSON."""
+    return {"type": "custom_tool_call_output", "call_id": call_ids.provider, "output": ITEMS.content(receipt)}
+
+
+def _decode_output(body: JsonValue) -> DecodedBody:
+    """Reads either of the two items."""
+    item = msgspec.convert(body, _Output)
+    return DecodedBody(receipt=ITEMS.receipt(item.output), provider_call_id=item.call_id)
+
+
+def _declare_function(definition: ToolDefinition) -> Body:
+    """An entry of `tools`, not `strict`: that requires every field, and these inputs have optional ones."""
+    return {"type": "function", **_function(definition), "strict": False}
+
+
+def _declare_custom(definition: ToolDefinition) -> Body:
+    """A custom entry of `tools`. Raises UnsupportedPart for a tool whose input is not one text."""
+    if [field.get("type") for field in input_schema(definition)["properties"].values()] != ["string"]:
+        raise UnsupportedPart(f"openai_responses_custom: the input of {definition.name} is not one text")
+    return {
+        "type": "custom",
+        "name": definition.name,
+        "description": definition.description,
+        "format": {"type": "text"},
+    }
+
+
+def _encode_message(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
+    """Builds the message. Raises UnsupportedPart for any part but text: the API takes images from the user only."""
+    return {"role": "tool", "tool_call_id": call_ids.provider, "content": PARTS.content(receipt)}
+
+
+def _decode_message(body: JsonValue) -> DecodedBody:
+    message = msgspec.convert(body, _ToolMessage)
+    return DecodedBody(receipt=PARTS.receipt(message.content), provider_call_id=message.tool_call_id)
+
+
+def _declare_nested_function(definition: ToolDefinition) -> Body:
+    """An entry of `tools`."""
+    return {"type": "function", "function": _function(definition)}
+
+
+def _function(definition: ToolDefinition) -> Body:
+    return {
+        "name": definition.name,
+        "description": definition.description,
+        "parameters": input_schema(definition),
+    }
+
+
+def _text(text: str) -> Block:
+    return {"type": "input_text", "text": text}
+
+
+def _image(part: ImagePart) -> Block:
+    address = part.data if is_url(part) else f"data:{part.media_type};base64,{part.data}"
+    return {"type": "input_image", "image_url": address, "detail": "auto"}
+
+
+def _read_image(block: Block) -> ImagePart | None:
+    address = block.get("image_url")
+    if not isinstance(address, str):
+        return None
+    inline = DATA_ADDRESS.fullmatch(address)
+    return image_part(inline["media_type"], inline["data"]) if inline else ImagePart("", address, 0)
+
+
+def _refuse_image(part: ImagePart) -> Block:
+    raise UnsupportedPart(f"openai_chat: a tool message contains no image ({part.media_type or 'by address'})")
+
+
+ITEMS = BlockCodec(
+    provider="openai_responses",
+    text=_text,
+    image=_image,
+    readers={"input_text": read_text, "input_image": _read_image},
+    passed=frozenset({"input_file", "input_image"}),
+)
+PARTS = BlockCodec(provider="openai_chat", text=text_block, image=_refuse_image, readers={"text": read_text})
+RESPONSES = Transport(
+    name="openai_responses",
+    title="OpenAI Responses",
+    encode=_encode_output,
+    decode=_decode_output,
+    declare=_declare_function,
+)
+CUSTOM = Transport(
+    name="openai_responses_custom",
+    title="OpenAI Responses, custom tool",
+    encode=_encode_custom_output,
+    decode=_decode_output,
+    declare=_declare_custom,
+)
+CHAT = Transport(
+    name="openai_chat",
+    title="OpenAI Chat Completions",
+    encode=_encode_message,
+    decode=_decode_message,
+    declare=_declare_nested_function,
+)
