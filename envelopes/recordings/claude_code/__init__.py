@@ -1,6 +1,5 @@
 """Claude Code's own files: sessions, their subagents' files, workflow journals, and the output of stream-json.
 
-schema        the fields of a line that are read; large values stay bytes
 reader_state  the state of a reader from line to line, and the run records that follow from it
 messages      an API message: calls, results, receipts, artifacts, and the text around them
 line          one line of a session file: its run, its session, and the session it was copied from

@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from envelopes.recordings.base import (
+    NOTHING,
     ArtifactRecord,
     CallRecord,
     EventRecord,
@@ -28,9 +29,11 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
     SupersedeRecord,
+    first_byte,
+    struct_reader,
     valid_timestamp,
 )
-from envelopes.recordings.claude_code.messages import MessageContext
+from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext
 from envelopes.recordings.claude_code.reader_state import (
     ReaderState,
     is_global_call_id,
@@ -39,7 +42,6 @@ from envelopes.recordings.claude_code.reader_state import (
     run_updates,
     switch_session,
 )
-from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, SessionEntry, first_byte, struct_reader
 from envelopes.text.untrusted_json import join_object
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -47,6 +49,42 @@ _AGENT = "agent-"
 _SUBAGENTS = "subagents"
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warning": "warn", "warn": "warn"}
 _OPENS_RUN = frozenset({"user", "assistant"})
+
+
+class SessionEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A line of a session file."""
+
+    type: str | None = None
+    subtype: str | None = None
+    uuid: str | None = None
+    parent_uuid: str | None = None
+    session_id: str | None = None
+    agent_id: str | None = None
+    timestamp: str | None = None
+    version: str | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    level: str | None = None
+    is_sidechain: bool | None = None
+    is_meta: bool | None = None
+    is_compact_summary: bool | None = None
+    is_api_error_message: bool | None = None
+    summary: str | None = None
+    leaf_uuid: str | None = None
+    custom_title: str | None = None
+    ai_title: str | None = None
+    parent_tool_use_id: str | None = msgspec.field(default=None, name="parentToolUseID")
+    message: msgspec.Raw = NOTHING
+    content: msgspec.Raw = NOTHING
+    data: msgspec.Raw = NOTHING
+    attachment: msgspec.Raw = NOTHING
+    tool_use_result: msgspec.Raw = NOTHING
+    mcp_meta: msgspec.Raw = NOTHING
+    tool_denial_kind: msgspec.Raw = NOTHING
+    forked_from: msgspec.Raw = NOTHING
+    replacements: msgspec.Raw = NOTHING
+    compact_metadata: msgspec.Raw = NOTHING
+    microcompact_metadata: msgspec.Raw = NOTHING
 
 
 class ForkOrigin(msgspec.Struct, frozen=True, rename="camel"):

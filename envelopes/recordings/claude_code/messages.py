@@ -20,6 +20,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import (
+    NOTHING,
     ArtifactRecord,
     CallRecord,
     EventRecord,
@@ -28,17 +29,12 @@ from envelopes.recordings.base import (
     ReceiptRecord,
     Record,
     ResultRecord,
-    storable,
-)
-from envelopes.recordings.claude_code.reader_state import ReaderState, follow_up_records
-from envelopes.recordings.claude_code.schema import (
-    NOTHING,
-    ApiBlock,
-    ApiMessage,
     first_byte,
     has_nul,
+    storable,
     struct_reader,
 )
+from envelopes.recordings.claude_code.reader_state import ReaderState, follow_up_records
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
@@ -46,6 +42,27 @@ _PERSISTED = b'"<persisted-output>'
 _SAVED_TO = re.compile(r"<persisted-output>\s.*?saved to: ([^\n]+)")
 _PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around it
 _LARGEST = 2**53  # milliseconds or bytes
+
+
+class ApiMessage(msgspec.Struct, frozen=True, gc=False):
+    """`message` of a line, as the API has it."""
+
+    id: str | None = None
+    model: str | None = None
+    content: msgspec.Raw = NOTHING
+
+
+class ApiBlock(msgspec.Struct, frozen=True, gc=False):
+    """One element of `message.content`."""
+
+    type: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: msgspec.Raw = NOTHING
+    tool_use_id: str | None = None
+    content: msgspec.Raw = NOTHING
+    is_error: bool | None = None
+
 
 read_message = struct_reader(ApiMessage)
 _read_block = struct_reader(ApiBlock)

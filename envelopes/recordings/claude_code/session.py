@@ -25,6 +25,7 @@ import msgspec
 
 from envelopes.recordings.base import (
     BYTE_ORDER_MARK,
+    NOTHING,
     LineProblem,
     MessageRecord,
     Record,
@@ -32,8 +33,10 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
     SupersedeRecord,
+    first_byte,
     read_json_lines,
     storable,
+    struct_reader,
 )
 from envelopes.recordings.claude_code.line import SessionLine, identify_file, parse_line, read_entry, with_origin
 from envelopes.recordings.claude_code.messages import message_records, read_message
@@ -47,7 +50,6 @@ from envelopes.recordings.claude_code.reader_state import (
     message_key,
     remember,
 )
-from envelopes.recordings.claude_code.schema import NOTHING, first_byte, struct_reader
 from envelopes.recordings.claude_code.subagents import progress_records, sidechain_records
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import (
+    NOTHING,
     EventRecord,
     LineProblem,
     MessageRecord,
@@ -24,10 +25,13 @@ from envelopes.recordings.base import (
     RunRecord,
     SourceLine,
     SourcePath,
+    first_byte,
+    parsed_lines,
     read_json_lines,
+    struct_reader,
     valid_timestamp,
 )
-from envelopes.recordings.claude_code.messages import MessageContext, message_records, read_message
+from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
     ReaderState,
     child_run_updates,
@@ -38,7 +42,6 @@ from envelopes.recordings.claude_code.reader_state import (
     run_updates,
     switch_session,
 )
-from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, first_byte, parsed_lines, struct_reader
 from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]

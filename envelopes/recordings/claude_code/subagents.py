@@ -20,15 +20,18 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import (
+    NOTHING,
     LineProblem,
     Record,
     SourceLine,
     SourcePath,
+    parsed_lines,
     read_json_lines,
+    struct_reader,
     valid_timestamp,
 )
 from envelopes.recordings.claude_code.line import SessionLine, read_entry
-from envelopes.recordings.claude_code.messages import MessageContext, message_records, read_message
+from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
     child_run_updates,
     find_spawning_call,
@@ -36,7 +39,6 @@ from envelopes.recordings.claude_code.reader_state import (
     message_key,
     remember,
 )
-from envelopes.recordings.claude_code.schema import NOTHING, ApiMessage, parsed_lines, struct_reader
 from envelopes.text.untrusted_json import Untrusted
 
 
