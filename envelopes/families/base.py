@@ -34,7 +34,6 @@ from envelopes.schema.receipt import Renderer
 from envelopes.schema.result import ArtifactRef, CompleteOutput, JsonValue, ToolError, summarize
 from envelopes.schema.tool import ToolDefinition
 from envelopes.storage.file_store import ArtifactSink
-from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.preview import Cut, FileText, clip, head_tail
 
 Item = TypeVar("Item")
@@ -242,6 +241,17 @@ def _project_recorded_text(result: RecordedText, projector: Projector, policy: P
 def _with_omitted(field: str, shown: list[JsonValue], total: int) -> ResultMembers:
     name = field.rpartition("/")[2]
     return {name: shown} if len(shown) == total else {name: shown, f"{name}_omitted": total - len(shown)}
+
+
+def count_fitting(sizes: Iterable[int], *, rows: int, characters: int) -> int:
+    """How many of the first items fit into both limits."""
+    count = used = 0
+    for size in sizes:
+        used += size
+        if count == rows or used > characters:
+            break
+        count += 1
+    return count
 
 
 def pick(result: msgspec.Struct, *names: str) -> ResultMembers:

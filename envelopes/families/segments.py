@@ -1,13 +1,16 @@
-"""Builds the segments of receipts from the fields of a canonical result.
+"""Builds the segments of receipts from the fields of a canonical result, and keeps them within their policy.
 
 Each function gives one segment or the segments of a few lines; every character of a value keeps the pointer and the
 range of the field that it comes from. `receipt_renderer` makes a renderer of a function that writes the body.
+
+`fit` keeps a receipt within its policy; every shortening states what was shown of how much (RFC-100). Previews are
+shortened first, the longest before the others; when that is not enough the end is cut.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -16,10 +19,13 @@ from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.text.fit_receipt import fit
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve
+from envelopes.text.preview import head_tail
 
+MARKER_ROOM = 120  # characters for the statement of a cut
+SMALLEST_PREVIEW = 200
+INLINE_CHARACTERS = 200  # a longer string gets a block of its own, which can be shortened
 _PHRASE = re.compile(r"(\{[\w/]+\}|\n+)")
 
 
@@ -170,6 +176,30 @@ def omitted_line(canonical: CanonicalResult, pointer: str) -> Iterable[Segment]:
         yield marker(f"[showing first {shown} of {shown + omitted}]")
 
 
+def field_segment(field: JsonValue, pointer: str, role: Role = "value") -> Segment:
+    """The string at `pointer` of the envelope, verbatim; any other scalar as JSON writes it."""
+    if isinstance(field, str):
+        return text_value(field, pointer, role=role)
+    return Segment(scalar_text(field), role, SegmentSource("canonical", pointer))
+
+
+def is_block(field: JsonValue) -> bool:
+    return isinstance(field, str) and ("\n" in field or len(field) > INLINE_CHARACTERS)
+
+
+def result_or_error(canonical: CanonicalResult) -> tuple[str, JsonValue]:
+    """The name and the value of the result or of the error; an error without its empty fields."""
+    if canonical.error is None:
+        return "result", canonical.result
+    fields = msgspec.structs.asdict(canonical.error)
+    return "error", {name: value for name, value in fields.items() if value is not None}
+
+
+def artifact_paths(canonical: CanonicalResult) -> Iterator[Segment]:
+    for index, artifact in enumerate(canonical.artifacts):
+        yield field_segment(artifact.path, f"/artifacts/{index}/path")
+
+
 def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
     """A whole string whose further lines are indented, so that none of them can pass for a line of the receipt."""
     start = 0
@@ -244,6 +274,76 @@ def reason_line(canonical: CanonicalResult) -> Iterable[Segment]:
     reason = _string(canonical, "/error/details/parse_error")
     if canonical.error is not None and reason and reason not in canonical.error.message:
         yield from member_line(canonical, "Reason", "/error/details/parse_error")
+
+
+def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
+    """`body` then `tail` within the policy. `tail` (paths, identifiers) stays whole unless it takes half."""
+    segments, last = list(body), list(tail)
+    behind = _length(last)
+    if _length(segments) + behind <= policy.characters:
+        return [*segments, *last]
+    if behind > policy.characters // 2:
+        segments, last, behind = [*segments, *last], [], 0
+    return [*_shorten(segments, policy.characters - behind, policy), *last]
+
+
+def cut_segment(segment: Segment, budget: int, policy: RenderPolicy) -> list[Segment]:
+    """Head and tail of a text with the cut stated between them; at most `budget` characters besides that."""
+    shorter = head_tail(segment.text, budget, head_share=policy.head_share, unit=policy.cut_at)
+    if shorter.cut is None:
+        return [segment]
+    gap = "" if shorter.head.endswith("\n") or not shorter.head else "\n"
+    first, last = shorter.cut.ends
+    cut = f"[receipt shortened here: first {first} and last {last} of {shorter.cut.total} {shorter.cut.unit}]"
+    parts = [
+        _slice(segment, 0, len(shorter.head)),
+        marker(f"{gap}...\n{cut}\n...\n"),
+        _slice(segment, len(segment.text) - len(shorter.tail), len(segment.text)),
+    ]
+    return [part for part in parts if part.text]
+
+
+def _shorten(segments: list[Segment], room: int, policy: RenderPolicy) -> list[Segment]:
+    previews = [segment for segment in segments if segment.role == "preview"]
+    for longest in sorted(previews, key=lambda segment: -len(segment.text)):
+        excess = _length(segments) - room
+        if excess <= 0:
+            break
+        if (budget := len(longest.text) - excess - MARKER_ROOM) >= SMALLEST_PREVIEW:
+            cut = cut_segment(longest, budget, policy)
+            segments = [part for segment in segments for part in (cut if segment is longest else [segment])]
+    return segments if _length(segments) <= room else _clip(segments, room)
+
+
+def _clip(segments: Sequence[Segment], room: int) -> list[Segment]:
+    text = "".join(segment.text for segment in segments)
+    if room <= MARKER_ROOM:
+        return [*_first(segments, max(0, room - 1)), marker("…"[:room])] if room > 0 else []
+    limit = room - MARKER_ROOM
+    line_end = text.rfind("\n", 0, limit)
+    limit = line_end if line_end > limit // 2 else limit
+    return [*_first(segments, limit), marker(f"\n[receipt cut: first {limit} of {len(text)} characters]")]
+
+
+def _first(segments: Sequence[Segment], characters: int) -> list[Segment]:
+    first: list[Segment] = []
+    for segment in segments:
+        if characters <= 0:
+            break
+        first.append(segment if len(segment.text) <= characters else _slice(segment, 0, characters))
+        characters -= len(segment.text)
+    return first
+
+
+def _slice(segment: Segment, start: int, end: int) -> Segment:
+    source = segment.source
+    if source is not None and source.start is not None:
+        source = SegmentSource(source.document, source.pointer, source.start + start, source.start + end)
+    return msgspec.structs.replace(segment, text=segment.text[start:end], source=source)
+
+
+def _length(segments: Iterable[Segment]) -> int:
+    return sum([len(segment.text) for segment in segments])
 
 
 def _string(canonical: CanonicalResult, pointer: str) -> str:

@@ -20,10 +20,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from envelopes.families.segments import cut_segment, fit
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.text.fit_receipt import cut_segment, fit
 from envelopes.text.pointer import join
 
 PLAIN = re.compile(r'(?P<plain>[^\x00-\x1f"\\]+)|[\x00-\x1f"\\]+')

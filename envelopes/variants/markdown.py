@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envelopes.families.segments import label, line_break
+from envelopes.families.segments import artifact_paths, field_segment, fit, is_block, label, line_break, result_or_error
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.text.fit_receipt import fit
 from envelopes.text.pointer import join
-from envelopes.variants.base import artifact_paths, field_segment, is_block, result_or_error
 
 INDENT = "  "
 SHORTEST_FENCE = "```"

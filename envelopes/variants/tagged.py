@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
-from envelopes.families.segments import label, line_break
+from envelopes.families.segments import artifact_paths, field_segment, fit, is_block, label, line_break, result_or_error
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.text.fit_receipt import fit
 from envelopes.text.pointer import join
-from envelopes.variants.base import artifact_paths, field_segment, is_block, result_or_error
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 CLOSING = re.compile(r"</([\w.-]+)>")

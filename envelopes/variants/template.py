@@ -24,11 +24,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
+from envelopes.families.segments import fit, is_block
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Role, Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult
-from envelopes.text.fit_receipt import fit
-from envelopes.variants.base import is_block
 
 PROGRAM = Path(__file__).with_name("template_worker.py")
 WORK_SECONDS = 0.9  # processor time for one answer

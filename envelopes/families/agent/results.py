@@ -16,12 +16,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.families.base import Projection, Projector, ResultMembers, pick, text_size
+from envelopes.families.base import Projection, Projector, ResultMembers, count_fitting, pick, text_size
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, TaskHandle, to_members
 from envelopes.schema.result import JsonValue, ToolError, summarize
 from envelopes.storage.file_store import MemorySink
-from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.pointer import join
 
 AGENT_CHARACTERS = 6_000  # spec/tools.md B.1

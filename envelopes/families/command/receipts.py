@@ -34,6 +34,7 @@ from envelopes.families.command.results import SKIPPED, STATUSES
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
+    fit,
     headline,
     label,
     line_break,
@@ -47,7 +48,6 @@ from envelopes.families.segments import (
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Renderer, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
-from envelopes.text.fit_receipt import fit
 from envelopes.text.preview import split_lines
 
 TITLES = {

@@ -20,6 +20,7 @@ from envelopes.families.file.results import MARKS
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
+    fit,
     headline,
     label,
     line_break,
@@ -33,7 +34,6 @@ from envelopes.families.segments import (
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
-from envelopes.text.fit_receipt import fit
 
 ACTIONS = {"add": "File created", "modify": "File updated", "delete": "File deleted"}
 KINDS = {

@@ -9,6 +9,7 @@ from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
+    fit,
     headline,
     item_lines,
     label,
@@ -25,7 +26,6 @@ from envelopes.families.task.results import NO_ID, NO_STATUS, count_tasks, verdi
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.text.fit_receipt import fit
 
 ERROR_DETAILS = (("Field", "field"), ("Task", "task_id"), ("Status", "status"))
 TASK_LINES = (

@@ -17,11 +17,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.families.base import Projection, Projector, ResultMembers, pick, without_nulls
+from envelopes.families.base import Projection, Projector, ResultMembers, count_fitting, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, to_members
 from envelopes.schema.result import JsonValue, ToolError, summarize
-from envelopes.text.fit_receipt import count_fitting
 from envelopes.text.preview import FileText, preview_command
 
 LISTED_TASKS = 50

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from envelopes.families.base import count_fitting
+from envelopes.families.segments import cut_segment, fit
 from envelopes.schema.budget import CutAt, ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, SegmentSource
-from envelopes.text.fit_receipt import count_fitting, cut_segment, fit
 
 OUTPUT = "".join(f"line {number}\n" for number in range(200))
 PREVIEW = Segment(OUTPUT, "preview", SegmentSource("canonical", "/result/text", 0, len(OUTPUT)))
