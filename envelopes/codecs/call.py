@@ -1,4 +1,4 @@
-"""CALL's wire form: camelCase by an explicit map, one object a line.
+"""CALL's wire form: camelCase, one object a line.
 
     encode, decode               ToolCall, ToolResult, ExecutionEvent <-> a JSON object
     encode_lines, decode_lines   the same <-> JSONL (calls.jsonl, results.jsonl, events.jsonl)
@@ -47,111 +47,54 @@ class WireShape(msgspec.Struct, frozen=True):
     is_open: bool = False
 
 
-def _same(*names: str) -> dict[str, str]:
-    return {name: name for name in names}
+def _camel_case(fields: str) -> dict[str, str]:
+    """The fields, in the order of the wire, with their names there: `call_id` is written as `callId`."""
+    words = {field: field.split("_") for field in fields.split()}
+    return {field: first + "".join(map(str.capitalize, rest)) for field, (first, *rest) in words.items()}
 
 
-_ENTRY = WireShape(
-    _same("path", "kind") | {"before_etag": "beforeEtag", "after_etag": "afterEtag", "trashed": "trashed"}
-)
+_ENTRY = WireShape(_camel_case("path kind before_etag after_etag trashed"))
 _EFFECTS = WireShape(
-    {"side_effects_observed": "sideEffectsObserved", **_same("created", "modified", "deleted", "renamed")},
+    _camel_case("side_effects_observed created modified deleted renamed"),
     {
         **dict.fromkeys(("created", "modified", "deleted"), _ENTRY),
         "renamed": WireShape({"from_path": "from", "to_path": "to"}),
     },
 )
-_SANDBOX = WireShape(
-    {"enabled": "enabled", "allowed_roots": "allowedRoots", "deny_patterns": "denyPatterns"}, is_open=True
-)
+_SANDBOX = WireShape(_camel_case("enabled allowed_roots deny_patterns"), is_open=True)
 _LIMITS = WireShape(
-    {
-        "max_concurrency": "maxConcurrency",
-        "max_attempts": "maxAttempts",
-        "max_timeout_ms": "maxTimeoutMs",
-        "max_backoff_ms": "maxBackoffMs",
-        "max_iterations": "maxIterations",
-        "max_steps": "maxSteps",
-        "max_run_ms": "maxRunMs",
-    },
+    _camel_case("max_concurrency max_attempts max_timeout_ms max_backoff_ms max_iterations max_steps max_run_ms"),
     is_open=True,
 )
 _POLICY = WireShape(
-    {"confirmations_required": "confirmationsRequired", **_same("sandbox", "limits")},
-    {"sandbox": _SANDBOX, "limits": _LIMITS},
-    is_open=True,
+    _camel_case("confirmations_required sandbox limits"), {"sandbox": _SANDBOX, "limits": _LIMITS}, is_open=True
 )
-_IDENTITY = {"call_id": "callId", "run_id": "runId", "step_id": "stepId", "tool": "tool", "attempt": "attempt"}
-_PROVIDER = {"provider_call_id": "providerCallId"}
+_IDENTITY = _camel_case("call_id run_id step_id tool attempt")
 _CALL = WireShape(
+    _IDENTITY
+    | _camel_case("args args_hash timeout_ms deadline_at cancellable iteration loop_id created_at")
+    | _camel_case("planner_version executor_version tool_registry_version preview risk_level category policy")
+    | _camel_case("confirmation_id provider_call_id coercions redactions"),
     {
-        **_IDENTITY,
-        "args": "args",
-        "args_hash": "argsHash",
-        "timeout_ms": "timeoutMs",
-        "deadline_at": "deadlineAt",
-        "cancellable": "cancellable",
-        "iteration": "iteration",
-        "loop_id": "loopId",
-        "created_at": "createdAt",
-        "planner_version": "plannerVersion",
-        "executor_version": "executorVersion",
-        "tool_registry_version": "toolRegistryVersion",
-        "preview": "preview",
-        "risk_level": "riskLevel",
-        "category": "category",
-        "policy": "policy",
-        "confirmation_id": "confirmationId",
-        **_PROVIDER,
-        **_same("coercions", "redactions"),
-    },
-    {
-        "iteration": WireShape({"index": "index", "item_name": "itemName", "item_value": "itemValue"}),
+        "iteration": WireShape(_camel_case("index item_name item_value")),
         "policy": _POLICY,
-        "coercions": WireShape(_same("pointer", "before", "after")),
+        "coercions": WireShape(_camel_case("pointer before after")),
     },
     is_open=True,
 )
-_EXTENSIONS = {
-    "phase": "phase",
-    "denied_reason": "deniedReason",
-    "data_ref": "dataRef",
-    "was_coerced": "wasCoerced",
-    "deadline_at": "deadlineAt",
-    **_PROVIDER,
-}
+_EXTENSIONS = _camel_case("phase denied_reason data_ref was_coerced deadline_at provider_call_id")
 _RESULT = WireShape(
+    _IDENTITY
+    | _camel_case("status ok data data_hash error started_at ended_at duration_ms effects user_message debug_message")
+    | _EXTENSIONS,
     {
-        **_IDENTITY,
-        **_same("status", "ok", "data"),
-        "data_hash": "dataHash",
-        "error": "error",
-        "started_at": "startedAt",
-        "ended_at": "endedAt",
-        "duration_ms": "durationMs",
-        "effects": "effects",
-        "user_message": "userMessage",
-        "debug_message": "debugMessage",
-        **_EXTENSIONS,
-    },
-    {
-        "error": WireShape(
-            _same("code", "message", "details", "retryable", "kind") | {"recovery_hint": "recoveryHint"}
-        ),
+        "error": WireShape(_camel_case("code message details retryable kind recovery_hint")),
         "effects": _EFFECTS,
-        "data_ref": WireShape({"artifact_id": "artifactId", "summary": "summary", "size_bytes": "sizeBytes"}),
+        "data_ref": WireShape(_camel_case("artifact_id summary size_bytes")),
     },
     is_open=True,
 )
-_EVENT = WireShape(
-    {
-        **_same("type", "timestamp", "level", "message", "tool", "payload", "seq"),
-        "run_id": "runId",
-        "call_id": "callId",
-        "step_id": "stepId",
-    },
-    is_open=True,
-)
+_EVENT = WireShape(_camel_case("type timestamp level message tool payload seq run_id call_id step_id"), is_open=True)
 _SHAPES: dict[type[Record], WireShape] = {ToolCall: _CALL, ToolResult: _RESULT, ExecutionEvent: _EVENT}
 # The item of a foreach may be null, and an argument may be coerced from or to null.
 _NULLABLE = {"item_value", "before", "after"}
