@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from envelopes.alignment.lenient_structs import (
     RecordedObject,
@@ -19,7 +20,7 @@ from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text
 from envelopes.text.pointer import join
 
-AGENT = "claude-code"
+_mapping = partial(tool_mapping, agent="claude-code")
 RUN_NAMES = {
     "agentId": "agent_id",
     "status": "status",
@@ -190,44 +191,19 @@ def _align_plan_mode(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    tool_mapping(
-        agent=AGENT,
-        tools=("Task", "Agent"),
-        version=1,
-        expects=("content", "agentId", "isAsync"),
-        read=_read_run,
-        align=_align_run,
+    _mapping(
+        tools=("Task", "Agent"), version=1, expects=("content", "agentId", "isAsync"), read=_read_run, align=_align_run
     ),
-    tool_mapping(
-        agent=AGENT,
-        tools=("Skill",),
-        version=1,
-        expects=("commandName", "success"),
-        read=_read_skill,
-        align=_align_skill,
-    ),
-    tool_mapping(
-        agent=AGENT,
+    _mapping(tools=("Skill",), version=1, expects=("commandName", "success"), read=_read_skill, align=_align_skill),
+    _mapping(
         tools=("AskUserQuestion",),
         version=1,
         expects=("answers", "questions"),
         read=_read_answers,
         align=_align_answers,
     ),
-    tool_mapping(
-        agent=AGENT,
-        tools=("ExitPlanMode", "exit_plan_mode"),
-        version=1,
-        expects=("plan",),
-        read=_read_plan,
-        align=_align_plan,
+    _mapping(
+        tools=("ExitPlanMode", "exit_plan_mode"), version=1, expects=("plan",), read=_read_plan, align=_align_plan
     ),
-    tool_mapping(
-        agent=AGENT,
-        tools=("EnterPlanMode",),
-        version=1,
-        expects=("message",),
-        read=_read_plan_mode,
-        align=_align_plan_mode,
-    ),
+    _mapping(tools=("EnterPlanMode",), version=1, expects=("message",), read=_read_plan_mode, align=_align_plan_mode),
 )

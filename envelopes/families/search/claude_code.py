@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 
 from envelopes.alignment.lenient_structs import (
@@ -18,7 +19,7 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span, match_excerpt, match_items
 from envelopes.families.search.results import FileMatches, SymbolAnswer, TextMatches
 
-AGENT = "claude-code"
+_mapping = partial(tool_mapping, agent="claude-code")
 GREP_NAMES = {
     "mode": "mode",
     "filenames": "filenames",
@@ -124,8 +125,7 @@ def _align_lsp(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    tool_mapping(
-        agent=AGENT,
+    _mapping(
         tools=("Grep",),
         version=1,
         expects=("mode", "filenames", "content", "numFiles"),
@@ -133,8 +133,7 @@ MAPPINGS = (
         align=_align_grep,
         lists=("filenames",),
     ),
-    tool_mapping(
-        agent=AGENT,
+    _mapping(
         tools=("Glob",),
         version=1,
         expects=("filenames", "numFiles"),
@@ -142,14 +141,7 @@ MAPPINGS = (
         align=_align_glob,
         lists=("filenames",),
     ),
-    tool_mapping(
-        agent=AGENT,
-        tools=("LSP",),
-        version=1,
-        expects=("result", "operation"),
-        read=_read_lsp,
-        align=_align_lsp,
-    ),
+    _mapping(tools=("LSP",), version=1, expects=("result", "operation"), read=_read_lsp, align=_align_lsp),
     # A listing is recorded as one string, so the recorded text is all there is to type.
-    tool_mapping(agent=AGENT, tools=("LS",), version=1, expects=(), read=_read_glob, align=_align_glob),
+    _mapping(tools=("LS",), version=1, expects=(), read=_read_glob, align=_align_glob),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import (
@@ -17,7 +18,7 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
 
-AGENT = "claude-code"
+_mapping = partial(tool_mapping, agent="claude-code")
 TASK_NAMES = {
     "task_id": "task_id",
     "task_type": "kind",
@@ -107,16 +108,10 @@ def _align_stop(recorded: RecordedObject, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    tool_mapping(
-        agent=AGENT,
-        tools=("TaskOutput", "AgentOutputTool"),
-        version=1,
-        expects=("task",),
-        read=_read_output,
-        align=_align_output,
+    _mapping(
+        tools=("TaskOutput", "AgentOutputTool"), version=1, expects=("task",), read=_read_output, align=_align_output
     ),
-    tool_mapping(
-        agent=AGENT,
+    _mapping(
         tools=("TaskStop", "KillShell", "KillBash"),
         version=2,
         expects=("message", "task_id", "shell_id"),

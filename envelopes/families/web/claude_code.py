@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from envelopes.alignment.json_spans import match_json_at
 from envelopes.alignment.lenient_structs import RecordedObject, link_names, read_struct, reading, tool_mapping
@@ -11,7 +12,7 @@ from envelopes.alignment.spans import Span, match_at, match_excerpt
 from envelopes.families.web.results import Link, RecordedPage, RecordedSearch
 from envelopes.text.outline import outline_text
 
-AGENT = "claude-code"
+_mapping = partial(tool_mapping, agent="claude-code")
 FETCH_NAMES = {
     "url": "url",
     "code": "status",
@@ -99,20 +100,6 @@ def _align_result(text: str, at: int, item: RecordedObject, pointer: str) -> lis
 
 
 MAPPINGS = (
-    tool_mapping(
-        agent=AGENT,
-        tools=("WebFetch",),
-        version=1,
-        expects=("result", "url", "code"),
-        read=_read_fetch,
-        align=_align_fetch,
-    ),
-    tool_mapping(
-        agent=AGENT,
-        tools=("WebSearch",),
-        version=1,
-        expects=("results", "query"),
-        read=_read_search,
-        align=_align_search,
-    ),
+    _mapping(tools=("WebFetch",), version=1, expects=("result", "url", "code"), read=_read_fetch, align=_align_fetch),
+    _mapping(tools=("WebSearch",), version=1, expects=("results", "query"), read=_read_search, align=_align_search),
 )

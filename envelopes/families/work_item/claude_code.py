@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import (
@@ -20,7 +21,7 @@ from envelopes.alignment.mapping import Evidence, ItemLinks, Reading
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.work_item.results import Todo, TodoList, WorkItem, WorkItems, WorkItemUpdate
 
-AGENT = "claude-code"
+_mapping = partial(tool_mapping, agent="claude-code")
 STATES = {"completed": "completed", "in_progress": "in progress", "pending": "pending"}
 TODO_NAMES = {"content": "text", "status": "state"}
 ITEM_NAMES = {
@@ -166,33 +167,11 @@ def _align_list(recorded: RecordedObject, text: str) -> Iterator[Span]:
 
 
 MAPPINGS = (
-    tool_mapping(
-        agent=AGENT,
-        tools=("TodoWrite", "TodoRead"),
-        version=1,
-        expects=("newTodos", "todos"),
-        read=_read_todos,
-        align=_align_todos,
+    _mapping(
+        tools=("TodoWrite", "TodoRead"), version=1, expects=("newTodos", "todos"), read=_read_todos, align=_align_todos
     ),
-    tool_mapping(
-        agent=AGENT, tools=("TaskCreate",), version=1, expects=("task",), read=_read_created, align=_align_created
-    ),
-    tool_mapping(agent=AGENT, tools=("TaskGet",), version=1, expects=("task",), read=_read_item, align=_align_item),
-    tool_mapping(
-        agent=AGENT,
-        tools=("TaskUpdate",),
-        version=1,
-        expects=("taskId", "success"),
-        read=_read_updated,
-        align=_align_updated,
-    ),
-    tool_mapping(
-        agent=AGENT,
-        tools=("TaskList",),
-        version=1,
-        expects=("tasks",),
-        read=_read_list,
-        align=_align_list,
-        lists=("tasks",),
-    ),
+    _mapping(tools=("TaskCreate",), version=1, expects=("task",), read=_read_created, align=_align_created),
+    _mapping(tools=("TaskGet",), version=1, expects=("task",), read=_read_item, align=_align_item),
+    _mapping(tools=("TaskUpdate",), version=1, expects=("taskId", "success"), read=_read_updated, align=_align_updated),
+    _mapping(tools=("TaskList",), version=1, expects=("tasks",), read=_read_list, align=_align_list, lists=("tasks",)),
 )

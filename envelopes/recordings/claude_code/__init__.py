@@ -10,39 +10,33 @@ stream_json   `claude -p --output-format stream-json`
 
 from __future__ import annotations
 
+from functools import partial
+
 from envelopes.recordings.base import Format
 from envelopes.recordings.claude_code import session, stream_json, subagents
 from envelopes.recordings.claude_code.reader_state import is_global_call_id, run_alias, spawning_call
 
-SESSION = Format(
+_format = partial(Format, agent="claude-code", namespace="claude-code", is_global_call_id=is_global_call_id)
+SESSION = _format(
     name="claude-code",
     title="Claude Code session",
-    agent="claude-code",
-    namespace="claude-code",
     sniff=session.sniff,
     read=session.read,
-    is_global_call_id=is_global_call_id,
     run_alias=run_alias,
     spawning_call=spawning_call,
 )
-STREAM = Format(
+STREAM = _format(
     name="claude-code-stream",
     title="Claude Code stream-json output",
-    agent="claude-code",
-    namespace="claude-code",
     sniff=stream_json.sniff,
     read=stream_json.read,
-    is_global_call_id=is_global_call_id,
     run_alias=run_alias,
     spawning_call=spawning_call,
 )
-JOURNAL = Format(
+JOURNAL = _format(
     name="claude-code-journal",
     title="Claude Code workflow journal",
-    agent="claude-code",
-    namespace="claude-code",
     sniff=subagents.sniff_journal,
     read=subagents.read_journal,
-    is_global_call_id=is_global_call_id,
 )
 FORMATS: tuple[Format, ...] = (SESSION, STREAM, JOURNAL)
