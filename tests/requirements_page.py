@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dashboard.docs.markdown import FOLDER
+from dashboard.text.markdown import FOLDER
 from tests.requirement_draw import MAP, ROW
 
 PAGE = FOLDER / "requirements.md"

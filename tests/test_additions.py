@@ -100,7 +100,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from dashboard.accounts.access import OperatorRequest
+from dashboard.accounts import OperatorRequest
 from dashboard.runs.toy_page import build_toy_page
 
 

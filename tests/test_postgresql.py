@@ -21,8 +21,8 @@ from tests.conftest import CHECKOUT
 from tests.postgresql import NoServerBinaries, private_cluster
 
 PLACES = (
-    *("tests/dashboard/accounts", "tests/dashboard/filters", "tests/dashboard/ingest", "tests/dashboard/runs"),
-    *("tests/dashboard/comparisons", "tests/dashboard/reviews", "tests/dashboard/checks", "tests/dashboard/variants"),
+    *("tests/dashboard/test_accounts.py", "tests/dashboard/filters", "tests/dashboard/ingest", "tests/dashboard/runs"),
+    *("tests/dashboard/comparisons", "tests/dashboard/variants"),
     *("tests/dashboard/evidence", "tests/dashboard/renderers", "tests/dashboard/calls/test_call_page.py"),
     *(
         f"tests/dashboard/artifacts/test_{subject}.py"

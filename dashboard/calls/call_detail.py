@@ -37,7 +37,7 @@ from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_rea
 from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
-from dashboard.text.escaping import printable
+from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
 from envelopes.text.untrusted_json import parse_json
 

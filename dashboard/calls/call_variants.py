@@ -19,9 +19,9 @@ from dashboard.calls.half_panes import TextSize
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence, utf8_length
 from dashboard.evidence.lint_findings import FINDINGS_SHOWN, FindingLine, build_finding_line
 from dashboard.models import Call, Project
-from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import Difference, compute_difference
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
+from dashboard.text.text_markup import FIRST_CHARS
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from dashboard.variants.render_call import (
     CannotRender,

@@ -13,8 +13,8 @@ from dashboard.artifacts.content import AbsenceCause
 from dashboard.artifacts.summaries import ArtifactSummary
 from dashboard.artifacts.visible_lines import LONG_BEGINNING, PartialLine, find_partial_line, shown_spans
 from dashboard.models import Artifact
-from dashboard.text.escaping import printable
 from dashboard.text.formatting import format_size
+from dashboard.text.text_markup import printable
 from envelopes.halves import Halves, OutputCut
 from envelopes.schema.receipt import Receipt
 from envelopes.text.pointer import split, text_at

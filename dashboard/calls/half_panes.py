@@ -11,8 +11,8 @@ from typing import Literal
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST_CHARS, NEXT_CHARS, TextChunk, text_chunk
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
+from dashboard.text.text_markup import FIRST_CHARS, NEXT_CHARS, TextChunk, text_chunk
 from envelopes.schema.receipt import Receipt
 from envelopes.text.pointer import text_at
 from envelopes.text.tokens import TokenCount

@@ -13,8 +13,8 @@ from django.http import QueryDict
 from dashboard.calls.call_variants import requested_variant
 from dashboard.evidence.call_evidence import CallEvidence, utf8_length
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
+from dashboard.text.text_markup import FIRST_CHARS, TextChunk
 from envelopes.pipeline.compaction import Compacted, compact, recap
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, TokenCount
 from envelopes.text.untrusted_json import dump_json

@@ -1,4 +1,4 @@
-"""Starts comparisons from a form, and cancels, resumes and pins them. `dashboard.worker.comparisons` computes them."""
+"""Starts comparisons from a form, and cancels, resumes and pins them. `dashboard.worker` computes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dashboard.comparisons.stored_comparison import column_rows
 from dashboard.filters.language import Query, parse
 from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
 from dashboard.models.runs import CallQuerySet
-from dashboard.text.column_values import column_text
+from dashboard.text.formatting import column_text
 from dashboard.text.params import Params
 from dashboard.variants.variant_list import (
     RECORDED,

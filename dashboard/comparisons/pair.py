@@ -18,11 +18,11 @@ from dashboard.evidence.argument_labels import argument_labels
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Call, Comparison
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, DiffView, build_diff_page
 from dashboard.text.params import Params
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
+from dashboard.text.text_markup import FIRST_CHARS, TextChunk
 from dashboard.variants.fingerprints import text_bytes
 from dashboard.variants.render_call import describe_failure, family_name
 from dashboard.variants.variant_list import VariantColumn

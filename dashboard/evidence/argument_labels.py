@@ -16,7 +16,7 @@ from django.db.models import BinaryField
 from django.db.models.functions import Substr
 
 from dashboard.models import Observation
-from dashboard.text.escaping import printable
+from dashboard.text.text_markup import printable
 
 HEAD_BYTES = 600
 MAX_CHARACTERS = 160

@@ -13,8 +13,8 @@ from itertools import takewhile
 import msgspec
 
 from dashboard.evidence.call_evidence import CallEvidence
-from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.receipt_markup import FieldLinks
+from dashboard.text.text_markup import FIRST_CHARS
 from envelopes.halves import Halves, lint_recorded
 from envelopes.lint.model import Finding
 from envelopes.schema.receipt import Part, Receipt, TextPart, text_part

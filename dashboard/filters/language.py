@@ -23,7 +23,7 @@ from typing import Literal
 from dashboard.filters import queryset
 from dashboard.models import Call, Project, Run
 from dashboard.models.runs import CallQuerySet, RunQuerySet
-from dashboard.text.column_values import column_text
+from dashboard.text.formatting import column_text
 
 MAX_CHARACTERS = 2_000
 MAX_TERMS = 20

@@ -12,7 +12,7 @@ import msgspec
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation
 from dashboard.models.runs import derive_id
-from dashboard.text.column_values import column_int, column_text
+from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue

@@ -13,7 +13,7 @@ from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
 from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, Source
 from dashboard.models.runs import derive_id, observation_id
-from dashboard.text.column_values import column_int, column_text, column_time, milliseconds_between
+from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
 from dashboard.variants.variant_list import load_current_variant
 from envelopes.families.registry import all_families

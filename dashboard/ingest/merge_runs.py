@@ -16,7 +16,7 @@ from dashboard.ingest.grouping import Drafts
 from dashboard.ingest.merge_calls import CallRows
 from dashboard.models import Call, Event, Message, Run, RunCall, Source
 from dashboard.models.runs import call_id, run_id
-from dashboard.text.column_values import column_text, column_time
+from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings.base import Format, Record, ResultRecord, RunRecord
 
 MAX_DEPTH = 50  # subagents of subagents

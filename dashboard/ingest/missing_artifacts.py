@@ -25,7 +25,7 @@ from dashboard.artifacts.retention import (
 )
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Run, Source
-from dashboard.text.column_values import column_text
+from dashboard.text.formatting import column_text
 from envelopes.storage.file_store import CHUNK, MissingArtifact, hash_stream
 from envelopes.storage.seekable import Damaged
 

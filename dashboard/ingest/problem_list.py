@@ -14,9 +14,8 @@ from django.utils.safestring import SafeString
 
 from dashboard.ingest.sources import RAW_BYTES
 from dashboard.models import Problem, Project, Run, Source
-from dashboard.text.escaping import printable
 from dashboard.text.params import Params
-from dashboard.text.text_markup import escape
+from dashboard.text.text_markup import escape, printable
 
 PAGE_SIZE = 30
 BYTES_SHOWN = 400

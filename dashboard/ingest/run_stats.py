@@ -17,7 +17,7 @@ from django.db.models import Q
 
 from dashboard.ingest.bulk import bulk_insert, unsaved_row
 from dashboard.models import Call, Run, RunCall, RunFacet
-from dashboard.text.column_values import column_text, milliseconds_between
+from dashboard.text.formatting import column_text, milliseconds_between
 
 STRIP_LETTERS = 120
 SEVERITY = "owucex"  # the letters of a strip; in a long run each stands for many calls and shows the worst of them

@@ -23,7 +23,7 @@ import pyzstd
 
 from dashboard.artifacts.ingest import RESULTS_FOLDER
 from dashboard.models import Observation, Problem, Project, Source, SourceChunk
-from dashboard.text.column_values import column_text
+from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat, detect_format, find_format
 from envelopes.recordings.base import BYTE_ORDER_MARK, Format, LineProblem, SourceLine, SourcePath, is_blank
 from envelopes.text.untrusted_json import Untrusted, parse_json

@@ -51,7 +51,7 @@ from dashboard.models import (
     Source,
 )
 from dashboard.models.runs import derive_id, run_id
-from dashboard.text.column_values import column_text, column_time
+from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
 from envelopes.text.tokens import PendingCounts, TokenCount, TokenCounter, count_now

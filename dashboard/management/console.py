@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from django.contrib.auth.models import User
 from django.core.management.base import CommandParser, OutputWrapper
 
-from dashboard.accounts.sign_in import create_link
+from dashboard.accounts import create_link
 from envelopes.text.untrusted_json import visible
 
 BASE_URL = "http://127.0.0.1:8000"

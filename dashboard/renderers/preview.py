@@ -20,11 +20,11 @@ import msgspec
 from django.core.cache import cache
 
 from dashboard.renderers.preview_source import PreviewSource
-from dashboard.text.chunks import FIRST_CHARS
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, DiffView, build_diff_page
 from dashboard.text.params import Params
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
+from dashboard.text.text_markup import FIRST_CHARS
 from dashboard.variants.render_call import RenderFailed, is_cut, write_limited_receipt, write_receipt
 from dashboard.variants.variant_list import RECORDED, OfferedVariant, find_variant
 from envelopes.families.base import Family

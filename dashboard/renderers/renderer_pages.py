@@ -23,9 +23,9 @@ from dashboard.renderers.preview_source import (
     recent_calls,
 )
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST_CHARS, NEXT_CHARS, TextChunk
 from dashboard.text.params import parse_integer
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
+from dashboard.text.text_markup import FIRST_CHARS, NEXT_CHARS, TextChunk
 from dashboard.variants.render_call import RenderFailed, write_receipt
 from dashboard.variants.templates import as_variant, load_versions, retired_templates
 from dashboard.variants.variant_list import OfferedVariant, offered_by_family, offered_variants

@@ -15,8 +15,8 @@ from django.db.models import Count
 
 from dashboard.filters.language import Query, Term
 from dashboard.models import Project, RunFacet
-from dashboard.text.escaping import printable
 from dashboard.text.formatting import format_count
+from dashboard.text.text_markup import printable
 
 MAX_VALUES = 12  # of one kind; the rest can be typed
 CACHE_SECONDS = 60

@@ -30,7 +30,6 @@ from dashboard.runs.timeline import (
     load_message_payloads,
     load_observation_payloads,
 )
-from dashboard.text.chunks import NEXT_CHARS, chunk_end
 from dashboard.text.payload_preview import (
     IMAGE,
     PREVIEW_CHARS,
@@ -42,7 +41,7 @@ from dashboard.text.payload_preview import (
     preview_texts,
 )
 from dashboard.text.responses import sandboxed
-from dashboard.text.text_markup import escape
+from dashboard.text.text_markup import NEXT_CHARS, chunk_end, escape
 
 MAX_ITEMS = 40  # on a page
 PAGE_CHARS = 600_000  # of markup; a page that reaches it ends early and links to the rest

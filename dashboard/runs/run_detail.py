@@ -24,8 +24,8 @@ from dashboard.runs.outcome_strip import OutcomeStrip, build_strip
 from dashboard.runs.overview import RunOverview, load_overview
 from dashboard.runs.replay_page import AS_RECORDED, ReplaySwitch, replace_tokens
 from dashboard.runs.waterfall import CallRowPage, RowSelection, load_call_rows, parse_row_cursor
-from dashboard.text.escaping import printable
 from dashboard.text.params import Params, parse_integer
+from dashboard.text.text_markup import printable
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
 MAX_PLAN_CHARACTERS = 16_000

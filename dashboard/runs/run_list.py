@@ -24,10 +24,9 @@ from dashboard.filters.language import Query, Term, parse
 from dashboard.models import Project, Run, SavedView
 from dashboard.runs.outcome_strip import OutcomeStrip, build_strip
 from dashboard.runs.saved_views import find_view
-from dashboard.text.column_values import column_time
-from dashboard.text.escaping import printable
-from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration
+from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_count, format_duration
 from dashboard.text.params import parse_integer
+from dashboard.text.text_markup import printable
 
 SORTS = {
     "newest": "sort_at",

@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 
 from dashboard.filters.language import MAX_CHARACTERS, parse
 from dashboard.models import Project, SavedView
-from dashboard.text.column_values import column_text
+from dashboard.text.formatting import column_text
 
 MAX_NAME_CHARACTERS = 60
 MAX_VIEWS = 100  # of a project: the page lists all of them

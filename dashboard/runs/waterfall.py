@@ -22,9 +22,9 @@ from dashboard.models import Call, Run
 from dashboard.runs.child_runs import ChildRunRow, ChildRuns
 from dashboard.runs.outcome_strip import OUTCOMES
 from dashboard.runs.time_axis import MILLISECOND, Axis
-from dashboard.text.escaping import printable
 from dashboard.text.formatting import format_duration
 from dashboard.text.params import parse_integer
+from dashboard.text.text_markup import printable
 
 ORIGIN_FLAGS = {"progress": ["only in progress"], "answer": ["only its answer"]}  # of calls without a line of their own
 MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page

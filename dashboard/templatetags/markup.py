@@ -17,9 +17,9 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from dashboard.docs.markdown import Document, render_inline
-from dashboard.text.escaping import printable
 from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration, format_size
+from dashboard.text.markdown import Document, render_inline
+from dashboard.text.text_markup import printable
 from envelopes.text.tokens import TokenCount
 
 register = template.Library()

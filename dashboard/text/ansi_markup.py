@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
-from dashboard.text.escaping import escape_attribute
-from dashboard.text.text_markup import escape_decoded
+from dashboard.text.text_markup import escape_attribute, escape_decoded
 
 _SEQUENCE = re.compile(
     "\x1b\\[(?P<parameters>[0-9:;<=>?]*)[ -/]*(?P<final>[@-~])"

@@ -22,9 +22,7 @@ import msgspec
 from django.utils.safestring import SafeString, mark_safe
 from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, String
 
-from dashboard.text.chunks import MAX_MARKUP, TextChunk, chunk_end
-from dashboard.text.escaping import escape_attribute
-from dashboard.text.text_markup import escape
+from dashboard.text.text_markup import MAX_MARKUP, TextChunk, chunk_end, escape, escape_attribute
 from envelopes.text.pointer import join
 from envelopes.text.preview import split_lines
 

@@ -17,7 +17,7 @@ from typing import TypeVar, overload
 from urllib.parse import urlencode
 from uuid import UUID
 
-from dashboard.text.escaping import printable
+from dashboard.text.text_markup import printable
 
 LARGEST = 2**63 - 1  # what a database column holds
 LONGEST_IN_A_PROBLEM = 60  # characters

@@ -18,10 +18,8 @@ from typing import NamedTuple
 
 from django.utils.safestring import mark_safe
 
-from dashboard.text.chunks import MAX_MARKUP, TextChunk, chunk_end
-from dashboard.text.escaping import escape_attribute, needs_escaping
 from dashboard.text.images import ReceiptImage, load_receipt_image
-from dashboard.text.text_markup import escape
+from dashboard.text.text_markup import MAX_MARKUP, TextChunk, chunk_end, escape, escape_attribute, needs_escaping
 from envelopes.alignment.mapping import FieldSlice, ItemLinks
 from envelopes.schema.receipt import Document, ImagePart, Receipt, SegmentSource, TextPart
 

@@ -16,8 +16,8 @@ import msgspec
 
 from dashboard.models import Project
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST_CHARS, TextChunk
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
+from dashboard.text.text_markup import FIRST_CHARS, TextChunk
 from dashboard.tools.tool_list import AgentTools, ToolRow, agent_tools, count_uses, mapped_names, tool_row
 from envelopes.families.base import Family
 from envelopes.families.registry import builtin, samples

@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.accounts.sign_in import count_failure, explain_refusal, is_blocked, use_link
+from dashboard.accounts import count_failure, explain_refusal, is_blocked, use_link
 
 WRONG_PASSWORD = "Wrong name or password."
 BLOCKED = "Too many failed attempts for this name from this address. Wait 15 minutes, or use a one-time link."

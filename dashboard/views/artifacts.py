@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from dashboard.accounts.access import OperatorRequest
+from dashboard.accounts import OperatorRequest
 from dashboard.artifacts.artifact_detail import artifact_page
 from dashboard.artifacts.content import AbsenceCause, NoContent, download, open_content, open_stream
 from dashboard.artifacts.difference import artifact_difference_page
@@ -26,7 +26,7 @@ from dashboard.models import Artifact
 from dashboard.text.images import read_image_header
 from dashboard.text.params import Params
 from dashboard.views.calls import file_name
-from dashboard.views.rendering import render_page
+from dashboard.views.site import render_page
 from envelopes.storage.encoding import SNIFFED
 
 

@@ -11,18 +11,18 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
-from dashboard.accounts.access import OperatorRequest
+from dashboard.accounts import OperatorRequest
 from dashboard.calls.call_detail import load_call_page
 from dashboard.calls.call_variants import load_variant_strip
 from dashboard.calls.export import export_call, export_receipt
 from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.models import Call
-from dashboard.text.chunks import NEXT_CHARS
 from dashboard.text.images import find_image
 from dashboard.text.params import parse_integer
 from dashboard.text.responses import sandboxed
-from dashboard.views.rendering import render_page
+from dashboard.text.text_markup import NEXT_CHARS
+from dashboard.views.site import render_page
 
 
 @require_GET

@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from dashboard.accounts.access import OperatorRequest
+from dashboard.accounts import OperatorRequest
 from dashboard.comparisons.call_list import load_calls_page
 from dashboard.comparisons.comparison_detail import load_comparison_page, request_baseline
 from dashboard.comparisons.comparison_list import load_comparison_list
@@ -18,7 +18,7 @@ from dashboard.comparisons.lifecycle import CannotCompare, cancel, load_form, pi
 from dashboard.comparisons.pair import load_pair_page
 from dashboard.models import Comparison
 from dashboard.variants.variant_list import UnusableColumns
-from dashboard.views.rendering import render_page
+from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422
 ACTIONS: Mapping[str, Callable[[Comparison], object]] = {

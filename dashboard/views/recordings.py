@@ -9,13 +9,13 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard.accounts.access import OperatorRequest
+from dashboard.accounts import OperatorRequest
 from dashboard.ingest.problem_list import problem_page
 from dashboard.ingest.uploads import UploadRefused, import_uploads
 from dashboard.text.formatting import format_size
 from dashboard.text.params import LARGEST, parse_integer
 from dashboard.text.responses import sandboxed
-from dashboard.views.rendering import render_page
+from dashboard.views.site import render_page
 from envelopes.recordings import RECORDINGS
 
 

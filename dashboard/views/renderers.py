@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from dashboard.accounts.access import OperatorRequest
-from dashboard.checks.drift import load_drift_list
+from dashboard.accounts import OperatorRequest
+from dashboard.comparisons.drift import load_drift_list
 from dashboard.renderers.preview_source import InvalidEnvelope, NoSource, store_pasted
 from dashboard.renderers.renderer_pages import (
     Draft,
@@ -24,7 +24,7 @@ from dashboard.renderers.renderer_pages import (
     load_renderer_page,
 )
 from dashboard.variants.templates import TemplateNotSaved, bring_back, load_versions, retire_template, save_version
-from dashboard.views.rendering import render_page
+from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422
 NO_FAMILY = "There is no such family."

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET, require_http_methods, require_POST, require_safe
 
-from dashboard.accounts.access import OperatorRequest
+from dashboard.accounts import OperatorRequest
 from dashboard.ingest.write import delete_run
 from dashboard.models import Run
 from dashboard.runs.facets import clear_facet_counts, load_facet_groups
@@ -22,7 +22,7 @@ from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_peek, 
 from dashboard.runs.run_list import RunListParams, build_run_list
 from dashboard.runs.saved_views import ViewRefused, build_view_box, create_saved_view, load_saved_views
 from dashboard.text.params import Params
-from dashboard.views.rendering import render_page
+from dashboard.views.site import render_page
 
 NOTHING_NEW = 204
 UNPROCESSABLE = 422

@@ -1,19 +1,23 @@
-"""Pages that belong to no noun: the documentation, the health check, and error pages.
+"""Pages that belong to no noun (the documentation, the health check, error pages), and how every page is rendered.
 
 An error page states what went wrong in plain words and repeats nothing of the request's content.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.contrib.auth.decorators import login_not_required
 from django.db import Error, connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET, require_safe
 
-from dashboard.accounts.access import OperatorRequest
-from dashboard.docs.markdown import document, documents
+from dashboard.accounts import OperatorRequest
+from dashboard.text.markdown import document, documents
 
 PAGE = "errors/page.html"
 
@@ -76,3 +80,11 @@ def docs_page(request: OperatorRequest, name: str) -> HttpResponse:
     if chosen is None:
         raise Http404
     return render(request, "docs/page.html", {"document": chosen, "documents": documents()})
+
+
+def render_page(request: OperatorRequest, template: str, context: Mapping[str, Any], *, partial: str) -> HttpResponse:
+    """Render the page, or only `partial` of it when htmx asks. A boosted visit is a visit: the whole page."""
+    wants_part = bool(request.htmx) and not request.htmx.boosted
+    response = render(request, f"{template}#{partial}" if wants_part else template, context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response

@@ -6,10 +6,10 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from dashboard.accounts.access import OperatorRequest
+from dashboard.accounts import OperatorRequest
 from dashboard.tools.tool_detail import load_tool_page
 from dashboard.tools.tool_list import load_tool_list
-from dashboard.views.rendering import render_page
+from dashboard.views.site import render_page
 
 
 @require_GET

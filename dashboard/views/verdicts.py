@@ -10,11 +10,10 @@ from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpRe
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from dashboard.accounts.access import OperatorRequest
+from dashboard.accounts import OperatorRequest
 from dashboard.comparisons.export import export_json
 from dashboard.comparisons.lifecycle import CannotCompare
-from dashboard.models import Comparison, Review
-from dashboard.reviews.verdicts import (
+from dashboard.comparisons.verdicts import (
     export_preferences,
     export_verdicts,
     judge,
@@ -24,6 +23,7 @@ from dashboard.reviews.verdicts import (
     start_review,
     undo_verdict,
 )
+from dashboard.models import Comparison, Review
 from dashboard.text.responses import sandboxed
 from dashboard.views.calls import file_name
 

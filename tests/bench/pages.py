@@ -53,8 +53,7 @@ def main() -> int:
 
 
 def create_bench_user() -> None:
-    from dashboard.accounts.access import get_or_create_project
-    from dashboard.accounts.sign_in import create_member
+    from dashboard.accounts import create_member, get_or_create_project
     from dashboard.models import Membership
 
     create_member(USER, get_or_create_project(), Membership.Role.OPERATOR)

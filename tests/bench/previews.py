@@ -30,8 +30,7 @@ def main(variant: str = "receipt") -> int:
     import_module("dashboard.wsgi")  # what the server does before the first page
     from django.test import Client
 
-    from dashboard.accounts.access import get_or_create_project
-    from dashboard.accounts.sign_in import create_member
+    from dashboard.accounts import create_member, get_or_create_project
     from dashboard.models import Membership
 
     client = Client(headers={"host": "localhost"})

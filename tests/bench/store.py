@@ -31,7 +31,7 @@ SIZES = {"20 KB": 20_000, "200 KB": 200_000, "1 MB": 1_000_000}
 
 
 def fill(recordings: Path, runs: int = RUNS) -> None:
-    from dashboard.accounts.access import get_or_create_project
+    from dashboard.accounts import get_or_create_project
     from dashboard.ingest.importer import import_paths
 
     project = get_or_create_project()

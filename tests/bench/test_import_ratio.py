@@ -28,7 +28,7 @@ django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
 from dashboard.ingest.importer import import_paths
-from dashboard.accounts.access import get_or_create_project
+from dashboard.accounts import get_or_create_project
 project = get_or_create_project()
 start = time.perf_counter()
 import_paths(project, [Path(sys.argv[1])])

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.verdicts import start_review
 from dashboard.models import Comparison, Project, Verdict
-from dashboard.reviews.verdicts import start_review
 from tests.browser.rest import come_to_rest, press
 from tests.dashboard.measured_comparisons import compared
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.accounts.sign_in import create_link
+from dashboard.accounts import create_link
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Artifact, Call, Project, Run
 from tests.browser.conftest import Browse

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dashboard.models import Comparison, Project
-from dashboard.worker.comparisons import work_until_idle
+from dashboard.worker import work_until_idle
 from tests.browser.conftest import Serious
 from tests.browser.rest import come_to_rest, press
 from tests.dashboard.measured_comparisons import import_commands

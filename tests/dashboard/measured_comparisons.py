@@ -9,7 +9,7 @@ from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.comparisons.summary import Summary, unpack_summary
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, Project
-from dashboard.worker.comparisons import work_until_idle
+from dashboard.worker import work_until_idle
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
 
 

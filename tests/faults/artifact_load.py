@@ -76,7 +76,7 @@ def _prepare() -> None:
 
 
 def _take_in(recordings: Path) -> None:
-    from dashboard.accounts.access import DEFAULT_PROJECT, get_or_create_project
+    from dashboard.accounts import DEFAULT_PROJECT, get_or_create_project
     from dashboard.ingest.importer import import_paths
 
     paths = sorted(recordings.glob("*.jsonl"))

@@ -27,7 +27,7 @@ from pathlib import Path
 import django
 django.setup()
 from dashboard.ingest.importer import import_paths
-from dashboard.accounts.access import DEFAULT_PROJECT, get_or_create_project
+from dashboard.accounts import DEFAULT_PROJECT, get_or_create_project
 project = get_or_create_project(DEFAULT_PROJECT)
 for path in sorted(Path(sys.argv[1]).glob("*.jsonl")):
     import_paths(project, [path])

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from django_rich.management import RichCommand
 from rich.table import Table
 
-from dashboard.accounts.access import DEFAULT_PROJECT
+from dashboard.accounts import DEFAULT_PROJECT
 from dashboard.comparisons.cells import MEASURES
 from dashboard.comparisons.export import export_json, export_summary
 from dashboard.comparisons.lifecycle import CannotCompare, Selection, start_comparison
@@ -17,8 +17,7 @@ from dashboard.comparisons.tables import FEW_CALLS
 from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project
 from dashboard.variants.variant_list import UnusableColumns
-from dashboard.worker.comparisons import work_until_idle
-from dashboard.worker.processes import build_worker_name
+from dashboard.worker import build_worker_name, work_until_idle
 
 
 class Command(RichCommand):

@@ -8,8 +8,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.accounts.access import first_project
-from dashboard.accounts.sign_in import create_member
+from dashboard.accounts import create_member, first_project
 from dashboard.management.console import add_link_arguments, print_new_link
 from dashboard.models import Membership, Project
 

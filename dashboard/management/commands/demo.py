@@ -10,12 +10,11 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from dashboard.accounts.access import get_or_create_project
-from dashboard.accounts.sign_in import create_link, create_member
+from dashboard.accounts import create_link, create_member, get_or_create_project
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Membership
 from dashboard.server import Server
-from dashboard.worker.processes import WorkerSupervisor
+from dashboard.worker import WorkerSupervisor
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 OPERATOR = "operator"

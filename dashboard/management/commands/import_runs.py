@@ -15,7 +15,7 @@ from django.db import connection
 from django_rich.management import RichCommand
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-from dashboard.accounts.access import DEFAULT_PROJECT, get_or_create_project
+from dashboard.accounts import DEFAULT_PROJECT, get_or_create_project
 from dashboard.artifacts.ingest import artifact_roots
 from dashboard.ingest import watch
 from dashboard.ingest.importer import ImportProgress, ImportReport, Retry, import_paths

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from dashboard.server import Server
-from dashboard.worker.processes import WorkerSupervisor
+from dashboard.worker import WorkerSupervisor
 
 
 class Command(BaseCommand):

@@ -9,8 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from dashboard.worker.comparisons import run_forever, work_until_idle
-from dashboard.worker.processes import build_worker_name, lower_priority, parent_exited
+from dashboard.worker import build_worker_name, lower_priority, parent_exited, run_forever, work_until_idle
 
 
 class Command(BaseCommand):

@@ -15,7 +15,7 @@ from dashboard.comparisons.params import ColumnOrder, calls_href
 from dashboard.comparisons.stored_comparison import count_done, load_results
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
-from dashboard.worker.comparisons import work_once, work_until_idle
+from dashboard.worker import work_once, work_until_idle
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import Page, parse_page

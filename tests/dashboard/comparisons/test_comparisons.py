@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from django.utils import timezone
 
+from dashboard import worker
 from dashboard.comparisons import lifecycle
 from dashboard.comparisons.aggregate import bucket, format_bucket
 from dashboard.comparisons.cells import Cell, MeasuredCall
@@ -23,8 +24,7 @@ from dashboard.models import Call, Comparison, Project
 from dashboard.models.comparisons import ComparisonColumn
 from dashboard.variants.render_call import render_call
 from dashboard.variants.variant_list import UnusableColumns
-from dashboard.worker import comparisons as comparison_work
-from dashboard.worker.comparisons import work_once
+from dashboard.worker import work_once
 from envelopes import variants
 from envelopes.families.registry import family
 from envelopes.schema.receipt import Segment, Variant
@@ -139,13 +139,13 @@ def test_results_of_a_worker_that_lost_its_batch_are_not_kept(
     project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
-    measure = comparison_work.measure_calls
+    measure = worker.measure_calls
 
     def overtaken(*args: object, **options: object) -> list[MeasuredCall]:
         comparison.batches.filter(number=0).update(owner="somebody else")
         return measure(*args, **options)
 
-    monkeypatch.setattr(comparison_work, "measure_calls", overtaken)
+    monkeypatch.setattr(worker, "measure_calls", overtaken)
     assert work_once("slow")
     assert count_done(comparison) == 0
 
@@ -157,7 +157,7 @@ def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls:
     assert not work_once("worker")
     assert count_done(comparison) == 2
     assert lifecycle.resume(comparison)
-    comparison_work.work_until_idle("worker")
+    worker.work_until_idle("worker")
     comparison.refresh_from_db()
     assert comparison.is_finished
     assert not lifecycle.cancel(comparison)
@@ -203,14 +203,14 @@ def test_a_variant_that_changed_before_its_batch_stops_the_comparison(
 
 
 def work_until_nothing(comparison: Comparison) -> int:
-    comparison_work.work_until_idle("worker", comparison)
+    worker.work_until_idle("worker", comparison)
     return count_done(comparison)
 
 
 def test_a_call_that_was_deleted_meanwhile_is_said_to_be_gone(project: Project, calls: list[Call]) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
     calls[0].delete()
-    comparison_work.work_until_idle("worker", comparison)
+    worker.work_until_idle("worker", comparison)
     comparison.refresh_from_db()
     summary = load_summary(comparison)
     assert (summary.calls, summary.gone) == (len(calls) - 1, 1)
@@ -221,7 +221,7 @@ def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, 
     Call.objects.filter(pk__in=unanswered).update(status=Call.Status.UNKNOWN)
     comparison = start_comparison(project, Selection(), ["recorded", "receipt"])
     calls[2].delete()
-    comparison_work.work_until_idle("worker", comparison)
+    worker.work_until_idle("worker", comparison)
     comparison.refresh_from_db()
     summary = load_summary(comparison)
     assert (summary.calls, summary.unanswered, summary.gone) == (len(calls) - 3, 2, 1)

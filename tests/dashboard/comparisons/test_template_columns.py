@@ -10,13 +10,13 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from dashboard.checks.drift import check_all
+from dashboard.comparisons.drift import check_all
 from dashboard.comparisons.lifecycle import Selection, start_comparison
 from dashboard.comparisons.stored_comparison import load_results
 from dashboard.models import Call, Project, TemplateVariant
 from dashboard.variants.templates import save_version
 from dashboard.variants.variant_list import UnusableColumns
-from dashboard.worker.comparisons import work_until_idle
+from dashboard.worker import work_until_idle
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands

@@ -10,10 +10,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import resolve
 
-from dashboard.docs import markdown
-from dashboard.docs.markdown import link_addresses, render_document, render_inline
 from dashboard.evidence.fidelity import RECEIPT
 from dashboard.filters.language import KEYS
+from dashboard.text import markdown
+from dashboard.text.markdown import link_addresses, render_document, render_inline
 from tests.dashboard.factories import create_project, create_user
 
 TEXT = """# A title

@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
-from dashboard.accounts.access import get_or_create_project
+from dashboard.accounts import get_or_create_project
 from dashboard.ingest.importer import ImportReport, import_paths
 from dashboard.models import Call, Observation, RecordedReceipt, RunCall
 from envelopes.families.registry import is_mapped

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.checks.drift import check_all
+from dashboard.comparisons.drift import check_all
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint

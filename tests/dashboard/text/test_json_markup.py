@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from dashboard.text.chunks import TextChunk
 from dashboard.text.json_markup import first_chunk, indent_json, later_chunk
+from dashboard.text.text_markup import TextChunk
 from envelopes.text.pointer import resolve
 from tests.dashboard.page_text import parse_page, text_of
 

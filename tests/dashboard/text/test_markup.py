@@ -9,9 +9,8 @@ import pytest
 from django.template import Context, Template
 
 from dashboard.templatetags.markup import short_id, stamp, visible
-from dashboard.text.escaping import needs_escaping, printable
 from dashboard.text.formatting import format_count, format_duration, format_size
-from dashboard.text.text_markup import count_marks, escape
+from dashboard.text.text_markup import count_marks, escape, needs_escaping, printable
 from tests.dashboard.page_text import parse_page
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.checks.drift import check_all
 from dashboard.comparisons import lifecycle
+from dashboard.comparisons.drift import check_all
 from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
 from dashboard.variants.templates import latest_by_family
 from dashboard.variants.variant_list import find_variant, offered_by_family, offered_variants

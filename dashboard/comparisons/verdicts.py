@@ -37,9 +37,9 @@ from dashboard.comparisons.tables import format_probability
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Review, Verdict
 from dashboard.text import json_markup
-from dashboard.text.chunks import FIRST_CHARS, TextChunk
-from dashboard.text.column_values import column_text
+from dashboard.text.formatting import column_text
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
+from dashboard.text.text_markup import FIRST_CHARS, TextChunk
 from dashboard.variants.fingerprints import text_sha256
 from dashboard.variants.render_call import family_name
 from envelopes.schema.receipt import Receipt, Segment, TextPart

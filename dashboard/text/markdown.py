@@ -1,4 +1,4 @@
-"""Renders the operator documentation: the Markdown files of this folder, by markdown-it-py.
+"""Renders the operator documentation: the Markdown files of `dashboard/docs`, by markdown-it-py.
 
 HTML in a document stays text, and an address is a page of this server or https; anything else stays text too.
 The library renders our own files and docstrings only, never anything that was recorded.
@@ -15,7 +15,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "docs"
 # Reading order of the index; a file that is not named here is not served.
 ORDER = (
     *("recordings", "reading-a-call", "fidelity", "query", "renderers", "comparisons", "changing-receipts"),

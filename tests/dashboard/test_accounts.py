@@ -17,7 +17,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.accounts.sign_in import create_link
+from dashboard.accounts import create_link
 from dashboard.models import Membership, Project, SignInLink
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page

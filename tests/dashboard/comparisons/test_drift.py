@@ -12,8 +12,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.checks.drift import check_all
 from dashboard.comparisons import lifecycle
+from dashboard.comparisons.drift import check_all
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.filters.language import parse
 from dashboard.models import Call, CanonicalProjection, Project, ReceiptFingerprint, RecordedReceipt, Run

@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from dashboard.comparisons.verdicts import is_variant_first, load_verdict_page, start_review
 from dashboard.models import Call, Comparison, Observation, Project, Verdict
-from dashboard.reviews.verdicts import is_variant_first, load_verdict_page, start_review
 from tests.dashboard.factories import create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import Page, parse_page

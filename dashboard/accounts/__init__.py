@@ -1,1 +1,0 @@
-"""Sign-in, projects and the roles of their members."""

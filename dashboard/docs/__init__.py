@@ -1,1 +1,0 @@
-"""The operator documentation: Markdown files and what renders them."""

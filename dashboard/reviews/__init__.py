@@ -1,1 +1,0 @@
-"""Blind reviews of pairs of receipts, and the verdicts of reviewers."""

@@ -1,1 +1,0 @@
-"""Background work beside the server: worker processes and the batches of comparisons."""
