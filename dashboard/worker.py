@@ -29,8 +29,7 @@ from django.db import OperationalError, connection
 from django.db.models import F, Q
 from django.utils import timezone
 
-from dashboard.comparisons.cells import MeasuredCall, pack_rows, unpack_ids
-from dashboard.comparisons.measure import measure_calls
+from dashboard.comparisons.measurements import MeasuredCall, measure_calls, pack_rows, unpack_ids
 from dashboard.comparisons.stored_comparison import (
     BATCHES_AT_ONCE,
     ChangedVariant,

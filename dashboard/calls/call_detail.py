@@ -35,7 +35,7 @@ from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_eviden
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.filters.language import parse
-from dashboard.ingest.run_stats import halves_disagree
+from dashboard.ingest.derive import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.comparisons.cells import MEASURES, Cell, Measure, MeasuredCall
+from dashboard.comparisons.measurements import MEASURES, Cell, Measure, MeasuredCall
 from dashboard.comparisons.significance import GroupedValues
 
 MOST_CHANGED = 50

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from dashboard.comparisons.aggregate import CHANGE_MEASURES, CallChange, batch_key, bucket, format_bucket
-from dashboard.comparisons.cells import Cell, Measure, MeasuredCall
+from dashboard.comparisons.measurements import Cell, Measure, MeasuredCall
 from dashboard.comparisons.params import ColumnOrder, calls_href, pair_href
 from dashboard.comparisons.stored_comparison import load_batches
 from dashboard.comparisons.summary import ColumnSummary

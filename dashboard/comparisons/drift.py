@@ -14,8 +14,7 @@ from datetime import datetime
 from django.db.models import Count, Max
 from django.utils import timezone
 
-from dashboard.comparisons.cells import MeasuredCall, unpack_ids
-from dashboard.comparisons.measure import measure_calls
+from dashboard.comparisons.measurements import MeasuredCall, measure_calls, unpack_ids
 from dashboard.comparisons.stored_comparison import load_column_rows, load_columns, load_results
 from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, ReceiptFingerprint, Run, RunFacet
@@ -29,8 +28,7 @@ from dashboard.variants.fingerprints import (
     changed_version,
     find_drift,
 )
-from dashboard.variants.templates import is_template, load_version
-from dashboard.variants.variant_list import load_current_variant
+from dashboard.variants.variant_list import is_template, load_current_variant, load_version
 from envelopes.schema.receipt import Variant
 
 PAGE_SIZE = 100

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dashboard.comparisons.cells import MEASURES, Cell
+from dashboard.comparisons.measurements import MEASURES, Cell
 from dashboard.comparisons.significance import Interval
 from dashboard.comparisons.stored_comparison import load_column_rows, load_results, load_summary
 from dashboard.comparisons.summary import ColumnSummary

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dashboard.calls.half_panes import JsonPane, build_args_pane
 from dashboard.comparisons.call_list import ListNeighbours, find_neighbours
-from dashboard.comparisons.cells import Cell, digest
+from dashboard.comparisons.measurements import Cell, digest
 from dashboard.comparisons.params import ColumnOrder
 from dashboard.comparisons.stored_comparison import find_row
 from dashboard.evidence.argument_labels import argument_labels

@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 from django.urls import reverse
 
-from dashboard.comparisons.cells import MEASURES, Measure, MeasuredCall
+from dashboard.comparisons.measurements import MEASURES, Measure, MeasuredCall
 from dashboard.comparisons.stored_comparison import (
     baseline_first,
     load_batches,

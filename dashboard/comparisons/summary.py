@@ -23,7 +23,7 @@ from dashboard.comparisons.aggregate import (
     Numbers,
     batch_key,
 )
-from dashboard.comparisons.cells import MEASURES, Measure, MeasuredCall
+from dashboard.comparisons.measurements import MEASURES, Measure, MeasuredCall
 from dashboard.comparisons.significance import GroupedValues, Interval, assign_groups, bootstrap_means, sign_test
 from envelopes.text.tokens import count_tokens
 

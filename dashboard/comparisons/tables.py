@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dashboard.comparisons.aggregate import batch_key
-from dashboard.comparisons.cells import MEASURES, Measure
+from dashboard.comparisons.measurements import MEASURES, Measure
 from dashboard.comparisons.params import LABELS, ComparisonParams, calls_href
 from dashboard.comparisons.significance import Interval
 from dashboard.comparisons.summary import ColumnSummary, Delta, MeasureSums, Summary, UnpairedSums

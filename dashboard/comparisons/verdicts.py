@@ -19,9 +19,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from dashboard.calls.half_panes import JsonPane, build_args_pane
-from dashboard.comparisons.cells import pack_ids, unpack_ids
 from dashboard.comparisons.export import load_column_names
-from dashboard.comparisons.lifecycle import CannotCompare
+from dashboard.comparisons.measurements import pack_ids, unpack_ids
 from dashboard.comparisons.pair import ColumnReceipt, render_column
 from dashboard.comparisons.significance import (
     CONFIDENCE,
@@ -32,7 +31,7 @@ from dashboard.comparisons.significance import (
     share_interval,
     sign_test,
 )
-from dashboard.comparisons.stored_comparison import load_column_rows, load_columns, load_results
+from dashboard.comparisons.stored_comparison import CannotCompare, load_column_rows, load_columns, load_results
 from dashboard.comparisons.tables import format_probability
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Review, Verdict

@@ -20,14 +20,13 @@ import msgspec
 from dashboard.artifacts.ingest import (
     ProjectQuota,
     QuotaExceeded,
-    StoredContent,
     StoreFailed,
     hold_quota,
+    retry_missing,
     store_named_file,
 )
 from dashboard.artifacts.retention import shared_store_lock
 from dashboard.ingest import write
-from dashboard.ingest.missing_artifacts import retry_missing
 from dashboard.ingest.sources import (
     HEAD_BYTES,
     MAX_LINE_BYTES,
@@ -59,6 +58,7 @@ from envelopes.recordings.base import (
     SourcePath,
     is_blank,
 )
+from envelopes.storage.file_store import StoredContent
 from envelopes.text.tokens import TokenCounter, background_counter, count_now
 
 MAX_STORE_FAILURES = 3  # recordings in a row

@@ -21,9 +21,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from watchfiles import watch
 
-from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed, open_named_file
+from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed, open_named_file, replace_content
 from dashboard.ingest.importer import ImportReport, Retry, import_paths
-from dashboard.ingest.missing_artifacts import replace_content
 from dashboard.ingest.sources import is_recording
 from dashboard.models import Artifact, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED

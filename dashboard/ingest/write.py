@@ -20,11 +20,10 @@ from uuid import UUID
 import msgspec
 from django.db import connection, models, transaction
 
-from dashboard.artifacts.ingest import StoredContent
 from dashboard.artifacts.retention import remove_unreferenced
-from dashboard.ingest import run_stats, sources
+from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
-from dashboard.ingest.derive import Derived, derive
+from dashboard.ingest.derive import Derived, derive, refresh_related, refresh_stats, stat_columns, store_stats
 from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call
 from dashboard.ingest.merge_runs import (
@@ -54,6 +53,7 @@ from dashboard.models.runs import derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
+from envelopes.storage.file_store import StoredContent
 from envelopes.text.tokens import PendingCounts, TokenCount, TokenCounter, count_now
 
 IDS_PER_STATEMENT = 500  # in one IN (…)
@@ -341,12 +341,12 @@ class _BatchWrite:
         for run in self.runs.values():
             if run.pk in self.new_runs:
                 own = sorted((member for member in members if member.run_id == run.pk), key=lambda row: row.ordinal)
-                calls = ((row.inherited, *run_stats.stat_columns(self.rows[row.call_id].call)) for row in own)
-                run_stats.store_stats(run, calls)
+                calls = ((row.inherited, *stat_columns(self.rows[row.call_id].call)) for row in own)
+                store_stats(run, calls)
             else:
-                run_stats.refresh_stats(run)
+                refresh_stats(run)
         stored = [key for key, rows in self.rows.items() if not rows.is_new]
-        run_stats.refresh_related(stored, detached, but=[run.pk for run in self.runs.values()])
+        refresh_related(stored, detached, but=[run.pk for run in self.runs.values()])
 
 
 def _update(rows: Sequence[models.Model], fields: Sequence[str] | None = None) -> None:

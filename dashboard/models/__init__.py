@@ -9,11 +9,12 @@ from dashboard.models.comparisons import (
     ComparisonBatch,
     ComparisonColumn,
     ReceiptFingerprint,
+    Review,
+    Verdict,
 )
 from dashboard.models.evidence import CanonicalProjection, Observation, RecordedReceipt
 from dashboard.models.projects import Membership, Project, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
-from dashboard.models.reviews import Review, Verdict
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet, SavedView
 from dashboard.models.sources import Problem, Source, SourceChunk
 

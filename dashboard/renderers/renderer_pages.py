@@ -27,8 +27,14 @@ from dashboard.text.params import parse_integer
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.text.text_markup import FIRST_CHARS, NEXT_CHARS, TextChunk
 from dashboard.variants.render_call import RenderFailed, write_receipt
-from dashboard.variants.templates import as_variant, load_versions, retired_templates
-from dashboard.variants.variant_list import OfferedVariant, offered_by_family, offered_variants
+from dashboard.variants.variant_list import (
+    OfferedVariant,
+    as_variant,
+    load_versions,
+    offered_by_family,
+    offered_variants,
+    retired_templates,
+)
 from envelopes.families.base import Family
 from envelopes.families.plugins import BrokenPlugin
 from envelopes.families.registry import all_families, family, installed_families

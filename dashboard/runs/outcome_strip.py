@@ -1,6 +1,6 @@
 """The strip of a run's calls: one bar a call, its height and colour by outcome, as SVG paths.
 
-In a run with more calls than bars each bar shows the worst of several (`ingest.run_stats`); the label is then made
+In a run with more calls than bars each bar shows the worst of several (`ingest.derive`); the label is then made
 from the run's own counts.
 """
 
@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dashboard.ingest.run_stats import STRIP_LETTERS
+from dashboard.ingest.derive import STRIP_LETTERS
 from dashboard.models import Run
 
 STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1

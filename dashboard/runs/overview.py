@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from dashboard.ingest.run_stats import outcome_letter
+from dashboard.ingest.derive import outcome_letter
 from dashboard.models import Call, Run
 from dashboard.models.runs import FAILED, UNANSWERED
 from dashboard.runs.outcome_strip import OUTCOMES

@@ -17,7 +17,7 @@ from django.db.models import Q
 from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
 from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_calls
-from dashboard.ingest.run_stats import halves_disagree, outcome_letter
+from dashboard.ingest.derive import halves_disagree, outcome_letter
 from dashboard.models import Call, Run
 from dashboard.runs.child_runs import ChildRunRow, ChildRuns
 from dashboard.runs.outcome_strip import OUTCOMES

@@ -15,13 +15,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
-from dashboard.artifacts.artifact_detail import artifact_page
+from dashboard.artifacts.artifact_detail import artifact_page, tail_since
 from dashboard.artifacts.content import AbsenceCause, NoContent, download, open_content, open_stream
 from dashboard.artifacts.difference import artifact_difference_page
 from dashboard.artifacts.json_tree import load_json_level
 from dashboard.artifacts.location import LARGEST
 from dashboard.artifacts.search import CONTEXT_BYTES, find_hit_address, load_search_slice, parse_search
-from dashboard.artifacts.tail import tail_since
 from dashboard.models import Artifact
 from dashboard.text.images import read_image_header
 from dashboard.text.params import Params

@@ -12,10 +12,9 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from dashboard.accounts import OperatorRequest
 from dashboard.comparisons.call_list import load_calls_page
-from dashboard.comparisons.comparison_detail import load_comparison_page, request_baseline
-from dashboard.comparisons.comparison_list import load_comparison_list
-from dashboard.comparisons.lifecycle import CannotCompare, cancel, load_form, pin, resume, start_comparison
+from dashboard.comparisons.comparison_pages import load_comparison_list, load_comparison_page, request_baseline
 from dashboard.comparisons.pair import load_pair_page
+from dashboard.comparisons.stored_comparison import CannotCompare, cancel, load_form, pin, resume, start_comparison
 from dashboard.models import Comparison
 from dashboard.variants.variant_list import UnusableColumns
 from dashboard.views.site import render_page

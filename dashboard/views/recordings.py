@@ -10,8 +10,7 @@ from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest
-from dashboard.ingest.problem_list import problem_page
-from dashboard.ingest.uploads import UploadRefused, import_uploads
+from dashboard.ingest.import_pages import UploadRefused, import_uploads, problem_page
 from dashboard.text.formatting import format_size
 from dashboard.text.params import LARGEST, parse_integer
 from dashboard.text.responses import sandboxed

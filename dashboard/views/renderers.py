@@ -23,7 +23,7 @@ from dashboard.renderers.renderer_pages import (
     load_renderer_list,
     load_renderer_page,
 )
-from dashboard.variants.templates import TemplateNotSaved, bring_back, load_versions, retire_template, save_version
+from dashboard.variants.variant_list import TemplateNotSaved, bring_back, load_versions, retire_template, save_version
 from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from dashboard.accounts import OperatorRequest
 from dashboard.comparisons.export import export_json
-from dashboard.comparisons.lifecycle import CannotCompare
+from dashboard.comparisons.stored_comparison import CannotCompare
 from dashboard.comparisons.verdicts import (
     export_preferences,
     export_verdicts,

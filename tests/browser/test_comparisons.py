@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.stored_comparison import Selection, start_comparison
 from dashboard.comparisons.verdicts import start_review
 from dashboard.models import Comparison, Project, Verdict
 from tests.browser.rest import come_to_rest, press

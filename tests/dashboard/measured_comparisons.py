@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.stored_comparison import Selection, start_comparison
 from dashboard.comparisons.summary import Summary, unpack_summary
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, Project

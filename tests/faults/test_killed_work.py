@@ -21,11 +21,10 @@ SAMPLES = str(CHECKOUT / "dashboard" / "samples")
 START = """
 import django, sys
 django.setup()
-from dashboard.comparisons import lifecycle
-from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons.stored_comparison import Selection, start_comparison
 from dashboard.models import Project
-lifecycle.BATCH = 5
-start_comparison(Project.objects.get(slug="default"), Selection(), ["recorded", "receipt", "canonical_json"])
+variants = ["recorded", "receipt", "canonical_json"]
+start_comparison(Project.objects.get(slug="default"), Selection(), variants, batch_size=5)
 """
 EXPIRE = "UPDATE dashboard_comparisonbatch SET leased_until = '2001-01-01 00:00:00' WHERE leased_until IS NOT NULL"
 KILLS = 6

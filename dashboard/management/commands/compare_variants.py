@@ -10,9 +10,9 @@ from django_rich.management import RichCommand
 from rich.table import Table
 
 from dashboard.accounts import DEFAULT_PROJECT
-from dashboard.comparisons.cells import MEASURES
 from dashboard.comparisons.export import export_json, export_summary
-from dashboard.comparisons.lifecycle import CannotCompare, Selection, start_comparison
+from dashboard.comparisons.measurements import MEASURES
+from dashboard.comparisons.stored_comparison import CannotCompare, Selection, start_comparison
 from dashboard.comparisons.tables import FEW_CALLS
 from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project

@@ -9,10 +9,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from dashboard.comparisons import lifecycle
-from dashboard.comparisons.lifecycle import Selection, start_comparison
+from dashboard.comparisons import stored_comparison
 from dashboard.comparisons.params import ColumnOrder, calls_href
-from dashboard.comparisons.stored_comparison import count_done, load_results
+from dashboard.comparisons.stored_comparison import Selection, count_done, load_results, start_comparison
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
 from dashboard.worker import work_once, work_until_idle
@@ -193,7 +192,7 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
     later = start_comparison(project, Selection(), ["recorded", "receipt"])
     assert work_once("worker")
     assert count_done(later) == 0, "who looks at a page does not wait for a hundred thousand calls of others"
-    lifecycle.cancel(later)
+    stored_comparison.cancel(later)
     assert not work_once("worker"), "once is enough"
     page = load(operator_client, posted.url)
     _, own = compared(project, ["canonical_json", "receipt"])

@@ -11,12 +11,18 @@ import pytest
 from django.utils import timezone
 
 from dashboard import worker
-from dashboard.comparisons import lifecycle
+from dashboard.comparisons import stored_comparison
 from dashboard.comparisons.aggregate import bucket, format_bucket
-from dashboard.comparisons.cells import Cell, MeasuredCall
-from dashboard.comparisons.lifecycle import CannotCompare, Selection, start_comparison
+from dashboard.comparisons.measurements import Cell, MeasuredCall
 from dashboard.comparisons.params import ColumnOrder, ComparisonParams
-from dashboard.comparisons.stored_comparison import count_done, load_results, load_summary
+from dashboard.comparisons.stored_comparison import (
+    CannotCompare,
+    Selection,
+    count_done,
+    load_results,
+    load_summary,
+    start_comparison,
+)
 from dashboard.comparisons.summary import summarise
 from dashboard.comparisons.tables import build_grid, build_notes
 from dashboard.evidence.call_evidence import load_evidence
@@ -153,15 +159,15 @@ def test_results_of_a_worker_that_lost_its_batch_are_not_kept(
 def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls: list[Call]) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
     assert work_once("worker")
-    assert lifecycle.cancel(comparison)
+    assert stored_comparison.cancel(comparison)
     assert not work_once("worker")
     assert count_done(comparison) == 2
-    assert lifecycle.resume(comparison)
+    assert stored_comparison.resume(comparison)
     worker.work_until_idle("worker")
     comparison.refresh_from_db()
     assert comparison.is_finished
-    assert not lifecycle.cancel(comparison)
-    assert not lifecycle.resume(comparison)
+    assert not stored_comparison.cancel(comparison)
+    assert not stored_comparison.resume(comparison)
 
 
 def test_calls_that_end_their_worker_again_and_again_are_given_up(project: Project, calls: list[Call]) -> None:

@@ -12,14 +12,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.comparisons import lifecycle
+from dashboard.comparisons import stored_comparison
 from dashboard.comparisons.drift import check_all
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.filters.language import parse
 from dashboard.models import Call, CanonicalProjection, Project, ReceiptFingerprint, RecordedReceipt, Run
 from dashboard.variants.fingerprints import envelope_sha256, text_sha256
 from dashboard.variants.render_call import render_call
-from dashboard.variants.templates import save_version
+from dashboard.variants.variant_list import save_version
 from envelopes import variants
 from envelopes.families.registry import family
 from envelopes.schema.budget import RenderPolicy
@@ -138,7 +138,7 @@ def test_a_pinned_comparison_is_held_the_same_way_and_says_what_came_of_it(
     comparison, _ = compared(project, ["recorded", "receipt", "markdown"])
     change_markdown(monkeypatch, render=other_words)
     assert reasons() == [], "nothing is pinned"
-    lifecycle.pin(comparison, is_pinned=True)
+    stored_comparison.pin(comparison, is_pinned=True)
     assert "not yet: manage.py check_receipts" in text_on(comparison.get_absolute_url())
     assert reasons() == [("markdown", "text"), ("markdown", "text")]
     for address in (comparison.get_absolute_url(), "/renderers/drifted/"):
@@ -173,7 +173,7 @@ def test_a_store_that_cannot_be_read_is_no_drift_either(sent: ReceiptFingerprint
 
 def test_pinned_texts_of_deleted_calls_are_told_apart_from_those_that_held(project: Project, calls: list[Call]) -> None:
     comparison, _ = compared(project, ["recorded", "receipt"])
-    lifecycle.pin(comparison, is_pinned=True)
+    stored_comparison.pin(comparison, is_pinned=True)
     calls[0].delete()
     status, output = exit_status()
     assert status == 0
@@ -190,7 +190,7 @@ def test_a_family_that_is_no_longer_installed_is_drift(
     project: Project, calls: list[Call], sent: ReceiptFingerprint
 ) -> None:
     comparison, _ = compared(project, ["receipt", "markdown"])
-    lifecycle.pin(comparison, is_pinned=True)
+    stored_comparison.pin(comparison, is_pinned=True)
     CanonicalProjection.objects.update(mapping="cooking:test:1")
     assert reasons() == [(variant, "variant") for variant in ("markdown", *["command/receipt", "markdown"] * 2)]
     assert "the family that read the call is not installed" in exit_status()[1]
@@ -214,7 +214,7 @@ def test_a_pinned_version_of_a_template_is_not_held_against_a_later_one(project:
     fields = {"name": "brief", "title": "Brief", "characters": "900"}
     save_version(project, family("command"), author, source="{{ summary_text }}", **fields)
     for names in (["receipt", "brief@1"], ["receipt", "brief"]):
-        lifecycle.pin(compared(project, names)[0], is_pinned=True)
+        stored_comparison.pin(compared(project, names)[0], is_pinned=True)
     assert reasons() == []
     save_version(project, family("command"), author, source="{{ status }}", **fields)
     assert [(drift.baseline.name, drift.detail) for drift in check_all().drifted if drift.baseline] == [

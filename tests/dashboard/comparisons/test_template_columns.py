@@ -11,11 +11,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from dashboard.comparisons.drift import check_all
-from dashboard.comparisons.lifecycle import Selection, start_comparison
-from dashboard.comparisons.stored_comparison import load_results
+from dashboard.comparisons.stored_comparison import Selection, load_results, start_comparison
 from dashboard.models import Call, Project, TemplateVariant
-from dashboard.variants.templates import save_version
-from dashboard.variants.variant_list import UnusableColumns
+from dashboard.variants.variant_list import UnusableColumns, save_version
 from dashboard.worker import work_until_idle
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_project, create_user

@@ -12,7 +12,7 @@ from django.core.management import call_command
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project
-from dashboard.variants.templates import save_version
+from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_user

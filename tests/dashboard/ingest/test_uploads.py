@@ -13,7 +13,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.ingest.uploads import UploadRefused, safe_path
+from dashboard.ingest.import_pages import UploadRefused, safe_path
 from dashboard.models import Call, Project, Run, Source
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import Page, parse_page

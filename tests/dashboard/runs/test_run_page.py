@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.filters.language import parse
-from dashboard.ingest.run_stats import halves_disagree, outcome_letter
+from dashboard.ingest.derive import halves_disagree, outcome_letter
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.runs.outcome_strip import OUTCOMES
 from dashboard.runs.overview import load_overview

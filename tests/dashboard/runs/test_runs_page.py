@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from dashboard.ingest import run_stats
+from dashboard.ingest import derive
 from dashboard.models import Project, Run
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import Page, parse_page
@@ -120,7 +120,7 @@ def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project
     create_run(project, title="Odd run", facets={"state": ["disagree"]})
     halves = create_run(project, title="Halves run")
     create_call(halves, status="success", source_error=True)
-    run_stats.refresh_stats(halves)
+    derive.refresh_stats(halves)
     assert sorted(titles(load(client, "/runs/?preset=errors"))) == ["Failed run", "Halves run"]
     assert titles(load(client, "/runs/?preset=cut")) == ["Cut run"]
     assert titles(load(client, "/runs/?preset=biggest"))[:3] == ["Cut run", "Open run", "Failed run"]

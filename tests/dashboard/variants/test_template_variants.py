@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.comparisons import lifecycle
+from dashboard.comparisons import stored_comparison
 from dashboard.comparisons.drift import check_all
 from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
-from dashboard.variants.templates import latest_by_family
-from dashboard.variants.variant_list import find_variant, offered_by_family, offered_variants
+from dashboard.variants.variant_list import find_variant, latest_by_family, offered_by_family, offered_variants
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
@@ -200,7 +199,7 @@ def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
     client, (call,) = operator_client, import_commands(project, tmp_path, ["hello"])
     save(client, "It said {{ result.stdout_preview }}")
     comparison, _ = compared(project, ["receipt", "terse"])
-    lifecycle.pin(comparison, is_pinned=True)
+    stored_comparison.pin(comparison, is_pinned=True)
     addresses = (f"/comparisons/{comparison.pk}/", f"/comparisons/{comparison.pk}/calls/{call.pk}/")
     before = [load(client, address).text for address in addresses]
     assert "It said hello" in before[1]

@@ -1,23 +1,24 @@
-"""The page of one comparison, built from its stored summary.
+"""The list of comparisons, newest first, and the page of one, built from its stored summary.
 
-The address has what is shown: `?column=` is compared with the baseline, `?columns=` is the order of all columns, and
+Its address has what is shown: `?column=` is compared with the baseline, `?columns=` is the order of all columns, and
 `?by=`, `?measure=` and `?order=` are the rows, cells and order of the grid.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.urls import reverse
+from django.utils import timezone
 
 from dashboard.comparisons.aggregate import CHANGE_MEASURES, format_bucket
 from dashboard.comparisons.call_list import CHANGE_TITLES, ChangedCall, build_changed_calls, load_call_labels
-from dashboard.comparisons.cells import Measure
-from dashboard.comparisons.comparison_list import ComparisonProgress, load_progress
+from dashboard.comparisons.measurements import Measure
 from dashboard.comparisons.params import ColumnOrder, ComparisonParams, calls_href, request_summary
-from dashboard.comparisons.stored_comparison import is_work_leased
+from dashboard.comparisons.stored_comparison import count_done, is_work_leased
 from dashboard.comparisons.summary import ColumnSummary, Summary
 from dashboard.comparisons.tables import (
     FigureRow,
@@ -28,11 +29,79 @@ from dashboard.comparisons.tables import (
     rule_rows,
     total_rows,
 )
-from dashboard.models import Comparison, ComparisonColumn
+from dashboard.models import Comparison, ComparisonColumn, Project
 from dashboard.variants.variant_list import load_current_variant
 
+MOST_LISTED = 200
+TONES = {"finished": "good", "failed": "bad", "cancelled": "warn"}
 CHANGE_UNITS: dict[Measure, str] = {"tokens": "in tokens"}
 CALLS_LISTED = 8  # of those that changed most; a link leads to the others
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonProgress:
+    """`remaining` is a sentence on the time that is left, empty where it cannot be estimated."""
+
+    done: int
+    total: int
+    remaining: str
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.done // self.total if self.total else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonListRow:
+    comparison: Comparison
+    columns: tuple[str, ...]
+    progress: ComparisonProgress
+    tone: str
+
+    @property
+    def is_partial(self) -> bool:
+        """True when the comparison ended before all of its calls were done."""
+        return not (self.comparison.is_open or self.comparison.is_finished)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonList:
+    rows: tuple[ComparisonListRow, ...]
+    unlisted: int
+    is_live: bool
+
+
+def load_comparison_list(project: Project, *, limit: int = MOST_LISTED) -> ComparisonList:
+    ordered = project.comparisons.defer("summary").prefetch_related("columns").order_by("-created_at", "pk")
+    comparisons = list(ordered[:limit])
+    rows = []
+    for comparison in comparisons:
+        columns = sorted(comparison.columns.all(), key=lambda column: column.ordinal)
+        rows.append(
+            ComparisonListRow(
+                comparison=comparison,
+                columns=tuple(dict.fromkeys(column.name for column in columns)),
+                progress=load_progress(comparison),
+                tone=TONES.get(comparison.state, "accent"),
+            )
+        )
+    return ComparisonList(
+        rows=tuple(rows),
+        unlisted=project.comparisons.count() - len(comparisons),
+        is_live=any(comparison.is_open for comparison in comparisons),
+    )
+
+
+def load_progress(comparison: Comparison) -> ComparisonProgress:
+    """Done calls, and the time left at the pace so far."""
+    total = comparison.call_count
+    done = total if comparison.is_finished else count_done(comparison)
+    remaining = ""
+    if comparison.is_open and comparison.started_at is not None and done:
+        seconds = (timezone.now() - comparison.started_at).total_seconds() * (total - done) / done
+        amount = f"{math.ceil(seconds)} s" if seconds < 90 else f"{math.ceil(seconds / 60)} min"
+        remaining = f"about {amount} left"
+    return ComparisonProgress(done=done, total=total, remaining=remaining)
 
 
 @dataclass(frozen=True, kw_only=True)
