@@ -20,8 +20,7 @@ from envelopes.halves import Halves, read_halves
 from envelopes.pipeline.compaction import Compacted, compact
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
-from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolCall
-from envelopes.schema.event import ExecutionEvent
+from envelopes.schema.call import ExecutionEvent, Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import (
     ToolArtifactReference,
     ToolDenied,

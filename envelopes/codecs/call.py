@@ -17,8 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from envelopes.schema.call import CallError, ToolCall, ToolResult, check_data
-from envelopes.schema.event import ExecutionEvent
+from envelopes.schema.call import CallError, ExecutionEvent, ToolCall, ToolResult, check_data
 from envelopes.schema.result import JsonValue, ToolError
 from envelopes.schema.settlement import (
     BY_NAME,

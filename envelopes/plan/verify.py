@@ -26,8 +26,7 @@ from envelopes.plan.steps import (
     order_steps,
     unmet_dependencies,
 )
-from envelopes.schema.call import Iteration, Limits, ToolCall, ToolResult
-from envelopes.schema.event import ExecutionEvent
+from envelopes.schema.call import ExecutionEvent, Iteration, Limits, ToolCall, ToolResult
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.canonical_json import NotCanonical, named_hash
 

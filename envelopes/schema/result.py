@@ -5,6 +5,12 @@
     ToolError        the `error` payload of both
     ArtifactRef      a path and nothing else (RFC-086); an index in `result` gives its role
 
+Handles in a result are what a model passes to another tool to follow up on it. Several families use them, and
+families do not import each other, so they are defined here:
+
+    TaskHandle        a task in the background: TaskStatus, TaskOutput and TaskStop take its id
+    ChildSupervision  who supervises a child agent, and where a follow-up to it goes
+
 Invariants (RFC-036, RFC-037, RFC-074 to RFC-076): success has a result and no error; error has an
 error and no result. `JsonValue` stands for any value that JSON can hold.
 """
@@ -19,6 +25,7 @@ JsonValue: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, A
 Status: TypeAlias = Literal["success", "error"]
 
 SUMMARY_CHARACTERS = 200  # spec/model.md E-8: summary 200
+CHILD_REPORT_CHARACTERS = 4_000  # spec/model.md E-8, RFC-114
 
 
 class InvalidOutput(ValueError):
@@ -119,3 +126,46 @@ def _check_exclusive(status: str, has_result: bool, has_error: bool) -> None:  #
         raise InvalidOutput(f"{halves} in one output (RFC-076)")
     if has_error != (status == "error"):
         raise InvalidOutput(f"status {status!r} does not match the half that is present")
+
+
+class TaskHandle(msgspec.Struct, frozen=True, kw_only=True):
+    # The docstrings of the handles are part of inventory.json: a change raises the inventory's version.
+    """Written as {task_id, kind, status} (spec/model.md E-7); without a status that is not known, as the RFC has it."""
+
+    task_id: str
+    kind: str
+    status: str | None = "running"
+
+
+class Worktree(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    branch: str | None = None
+
+
+class ChildSupervision(msgspec.Struct, frozen=True, kw_only=True):
+    """`cleanup_owner` clears the child's workspace away; `followup_target` is whom to write to."""
+
+    parent_agent_id: str
+    child_agent_id: str
+    supervision_task_id: str
+    parent_work_item_id: str | None = None
+    child_work_item_id: str | None = None
+    delegation_id: str | None = None
+    workspace_mode: str | None = None
+    worktree: Worktree | None = None
+    cleanup_owner: str
+    cleanup_status: str | None = None
+    followup_target: str
+
+
+def to_members(struct: msgspec.Struct | None) -> JsonValue:
+    """A struct as JSON members, without those that are None at any depth."""
+    return None if struct is None else _without_nulls(msgspec.to_builtins(struct))
+
+
+def _without_nulls(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: _without_nulls(child) for name, child in value.items() if child is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(child) for child in value]
+    return value

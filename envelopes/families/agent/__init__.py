@@ -15,7 +15,7 @@ from envelopes.families.agent.tools import TOOLS
 from envelopes.families.base import Family, project_by_type
 from envelopes.lint.rules import must_mention
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS
+from envelopes.schema.result import CHILD_REPORT_CHARACTERS
 
 FAMILY = Family(
     name="agent",

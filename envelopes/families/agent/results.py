@@ -18,8 +18,15 @@ import msgspec
 
 from envelopes.families.base import Projection, Projector, ResultMembers, count_fitting, pick, text_size
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, TaskHandle, to_members
-from envelopes.schema.result import JsonValue, ToolError, summarize
+from envelopes.schema.result import (
+    CHILD_REPORT_CHARACTERS,
+    ChildSupervision,
+    JsonValue,
+    TaskHandle,
+    ToolError,
+    summarize,
+    to_members,
+)
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import join
 

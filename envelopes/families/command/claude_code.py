@@ -32,8 +32,7 @@ from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity, ToolMapping
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, match_once, match_prefix
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, command_outcome
-from envelopes.schema.follow_up_handles import TaskHandle
-from envelopes.schema.result import CompleteOutput, JsonValue, ToolError
+from envelopes.schema.result import CompleteOutput, JsonValue, TaskHandle, ToolError
 from envelopes.text.outline import outline_text
 
 AGENT = "claude-code"

@@ -31,7 +31,7 @@ import msgspec
 
 from envelopes.families.base import Projection, Projector, ResultMembers, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import TaskHandle, to_members
+from envelopes.schema.result import TaskHandle, to_members
 from envelopes.text.preview import preview_command
 
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]

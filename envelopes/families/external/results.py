@@ -9,8 +9,7 @@ import msgspec
 
 from envelopes.families.base import Projection, Projector, ResultMembers, count_fitting, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import to_members
-from envelopes.schema.result import JsonValue
+from envelopes.schema.result import JsonValue, to_members
 from envelopes.text.outline import outline_text
 
 ROWS_SHARE = 2  # of the preview budget: the rows with all their fields, beside the budget of their texts

@@ -8,8 +8,7 @@ import msgspec
 
 from envelopes.families.base import Projection, Projector, ResultMembers
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import to_members
-from envelopes.schema.result import JsonValue, summarize
+from envelopes.schema.result import JsonValue, summarize, to_members
 
 REASON_CHARACTERS = 200
 

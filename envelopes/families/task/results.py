@@ -19,8 +19,14 @@ import msgspec
 
 from envelopes.families.base import Projection, Projector, ResultMembers, count_fitting, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import CHILD_REPORT_CHARACTERS, ChildSupervision, to_members
-from envelopes.schema.result import JsonValue, ToolError, summarize
+from envelopes.schema.result import (
+    CHILD_REPORT_CHARACTERS,
+    ChildSupervision,
+    JsonValue,
+    ToolError,
+    summarize,
+    to_members,
+)
 from envelopes.text.preview import FileText, preview_command
 
 LISTED_TASKS = 50

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.codecs import call as calls
-from envelopes.schema.call import CallError, ToolCall, ToolResult
-from envelopes.schema.event import EVENT_TYPES, ExecutionEvent
+from envelopes.schema.call import EVENT_TYPES, CallError, ExecutionEvent, ToolCall, ToolResult
 from envelopes.schema.settlement import Created, Effects, Settlement
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 from tests.envelopes.settled import (

@@ -17,7 +17,7 @@ from envelopes.families.command.results import (
     RunningCommand,
 )
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.follow_up_handles import TaskHandle
+from envelopes.schema.result import TaskHandle
 from tests.envelopes.built_in import hold_to_its_limits, output, result_of
 
 VARIANTS = ("receipt", "tail_first", "json_aware")

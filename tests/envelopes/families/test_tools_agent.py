@@ -27,8 +27,7 @@ from envelopes.families.registry import builtin, may_call, samples, tools
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
-from envelopes.schema.follow_up_handles import TaskHandle
-from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
+from envelopes.schema.result import CanonicalResult, CompleteOutput, TaskHandle, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
 from envelopes.storage.file_store import MemorySink
 from envelopes.text.pointer import resolve

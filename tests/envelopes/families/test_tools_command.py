@@ -21,8 +21,7 @@ from envelopes.families.command.results import (
 )
 from envelopes.families.command.tools import ExecCommandInput
 from envelopes.families.registry import builtin, may_call, samples
-from envelopes.schema.follow_up_handles import TaskHandle
-from envelopes.schema.result import ToolError
+from envelopes.schema.result import TaskHandle, ToolError
 from envelopes.storage.file_store import MemorySink
 from tests.envelopes.built_in import (
     described_names,

@@ -14,9 +14,7 @@ from envelopes.codecs import content_blocks, holon
 from envelopes.families.command.results import COMMAND_TASK, CommandResult
 from envelopes.families.registry import builtin, may_call, tools
 from envelopes.pipeline.project import project
-from envelopes.schema.call import ToolCall, ToolResult
-from envelopes.schema.event import EVENT_TYPES
-from envelopes.schema.follow_up_handles import TaskHandle
+from envelopes.schema.call import EVENT_TYPES, ToolCall, ToolResult
 from envelopes.schema.outcome import (
     DENIAL_GATES,
     ToolArtifactReference,
@@ -28,7 +26,7 @@ from envelopes.schema.outcome import (
     outcome_to_model_content,
 )
 from envelopes.schema.receipt import Segment, text_receipt
-from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput
+from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, TaskHandle
 from envelopes.schema.settlement import CODES
 from envelopes.text.preview import head_tail
 from envelopes.text.untrusted_json import Untrusted

@@ -11,8 +11,7 @@ import pytest
 from envelopes.codecs import call as codec
 from envelopes.plan.schema import ActionPlan, read_plan
 from envelopes.plan.verify import ConfirmationProof, RebuiltRun, StepState, audit_confirmations, rebuild_run
-from envelopes.schema.call import Iteration, Limits, RunPolicy, Sandbox, ToolCall, ToolResult
-from envelopes.schema.event import ExecutionEvent
+from envelopes.schema.call import ExecutionEvent, Iteration, Limits, RunPolicy, Sandbox, ToolCall, ToolResult
 from envelopes.text.canonical_json import named_hash
 from tests.cases import each
 from tests.envelopes.settled import AT, call, settled

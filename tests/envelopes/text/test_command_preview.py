@@ -23,7 +23,7 @@ from envelopes.families.task.results import (
     TaskStopped,
 )
 from envelopes.pipeline.render import render
-from envelopes.schema.follow_up_handles import TaskHandle
+from envelopes.schema.result import TaskHandle
 from envelopes.text.credentials import REDACTED, SHAPES, find_secrets, redact
 from envelopes.text.pointer import resolve
 from envelopes.text.preview import preview_command
