@@ -21,7 +21,7 @@ from envelopes.families.registry import family, find_mapping
 from envelopes.lint.model import Finding, LintInput, Shortened
 from envelopes.lint.rules import lint
 from envelopes.pipeline.project import Projection, project
-from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, text_part
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, image_part, text_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.storage.file_store import ArtifactSink, MemorySink
 from envelopes.text.pointer import text_at
@@ -166,8 +166,7 @@ def _parse_part(block: JsonValue) -> RecordedPart:
         if block.get("type") == "text" and isinstance(text, str):
             return text
         if block.get("type") == "image" and isinstance(source, dict) and isinstance(source.get("data"), str):
-            data: str = source["data"]
-            return ImagePart(str(source.get("media_type", "")), data, len(data) * 3 // 4)
+            return image_part(str(source.get("media_type", "")), source["data"])
     return _other_part(block)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart, image_part
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
@@ -60,7 +60,7 @@ def _part(block: JsonValue, path: str) -> Part:
             "source": {"type": "base64", "media_type": str(media_type), "data": str(data), **more_source},
             **more,
         } if not more and not more_source:
-            return ImagePart(media_type=media_type, data=data, size=len(data) * 3 // 4)
+            return image_part(media_type, data)
         case {"type": str(kind)}:
             return OtherPart(kind=kind, raw=dump_json(block).decode())
     raise Untrusted("not a block: an object with a `type` was expected", path)

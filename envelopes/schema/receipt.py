@@ -134,6 +134,11 @@ class Receipt(msgspec.Struct, frozen=True, dict=True):
                 characters -= len(part.text)
 
 
+def image_part(media_type: str, data: str) -> ImagePart:
+    """A part of base64 text, which has four characters for three bytes."""
+    return ImagePart(media_type, data, len(data) * 3 // 4)
+
+
 def text_part(text: str, segments: tuple[Segment, ...]) -> TextPart:
     """A part of segments that were cut from `text`, which then need not be joined again."""
     part = TextPart(segments)

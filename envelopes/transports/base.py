@@ -130,10 +130,6 @@ def other_part(kind: str, block: JsonValue) -> OtherPart:
     return OtherPart(kind, dump_json(block).decode())
 
 
-def image_part(media_type: str, data: str) -> ImagePart:
-    return ImagePart(media_type, data, len(data) * 3 // 4)
-
-
 def is_url(part: ImagePart) -> bool:
     """The part refers to an image and does not contain it."""
     return "://" in part.data

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, TextPart
+from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, TextPart, image_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.settlement import native_is_error
 from envelopes.schema.tool import ToolDefinition
@@ -22,7 +22,6 @@ from envelopes.transports.base import (
     CallIds,
     DecodedBody,
     Transport,
-    image_part,
     input_schema,
     is_url,
     other_part,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.schema.receipt import ImagePart, Receipt
+from envelopes.schema.receipt import ImagePart, Receipt, image_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.settlement import native_is_error
 from envelopes.schema.tool import ToolDefinition
@@ -22,7 +22,6 @@ from envelopes.transports.base import (
     DecodedBody,
     Transport,
     UnsupportedPart,
-    image_part,
     input_schema,
     is_url,
     read_text,

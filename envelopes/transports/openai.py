@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.schema.receipt import ImagePart, Receipt
+from envelopes.schema.receipt import ImagePart, Receipt, image_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
@@ -29,7 +29,6 @@ from envelopes.transports.base import (
     DecodedBody,
     Transport,
     UnsupportedPart,
-    image_part,
     input_schema,
     is_url,
     read_text,
