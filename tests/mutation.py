@@ -1,14 +1,21 @@
-"""Which changes of a module its tests do not notice.
+"""Changes a module in one place at a time and reports the changes that its tests do not notice.
 
     python -m tests.mutation MODULE [ARGUMENT...]
 
-changes one place of the module at a time (an operator, a constant, a condition, a returned value, a removed
-statement), runs tests on it, prints each change that no test failed on, and the share that was noticed. MODULE is a
-path such as `envelopes/pipeline/project.py`. ARGUMENT goes to pytest and selects tests; modules in TESTS need none.
-The exit status is 1 where the share is below LEAST percent.
+changes an operator, a constant, a condition or a returned value, or removes a statement, runs tests on each change,
+prints each change that no test failed on, and the share that was noticed. MODULE is a path such as
+`envelopes/pipeline/project.py`. ARGUMENT goes to pytest and selects tests; modules in TESTS need none. The exit
+status is 1 where the share is below LEAST percent.
 
 Each mutant has a forked process that has not imported the module yet, so that constants, defaults and decorators
 are tried as well. A test that hangs has noticed. What a test starts as a program of its own runs unchanged.
+
+mutmut 3.8 was tried in its place on the modules in TESTS. It runs (121 mutants of `schema/outcome.py` in 42 seconds
+with two processes, where this takes 102 for 95 in one) and has more kinds of change, but it puts a switch into each
+function, so it leaves alone what runs on import: constants, tables, class bodies, default values other than literals,
+and every decorated function. That is 128 of the 228 changes made here in `schema/settlement.py`, 49 of 247 in
+`text/preview.py` and 25 of 95 in `schema/outcome.py`. Its exit status is 0 whatever survived, it prints no share, and
+one configuration file names one selection of tests for all modules.
 """
 
 from __future__ import annotations
@@ -54,7 +61,7 @@ PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
     *((ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE)),
     *((ast.And, ast.Or), (ast.BitAnd, ast.BitOr), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv)),
 )
-SWAPPED = dict(PAIRS) | {other: one for one, other in PAIRS}
+SWAPPED = dict(PAIRS) | {right: left for left, right in PAIRS}
 OPERATORS = (ast.cmpop, ast.boolop, ast.operator)
 STATEMENTS = (ast.Expr, ast.Raise, ast.Assert, ast.AugAssign, ast.Delete, ast.Break, ast.Continue)
 CONDITIONS = {"test", "guard", "ifs"}
@@ -78,9 +85,9 @@ class Place(NamedTuple):
     node: ast.AST
 
     def put(self, node: ast.AST) -> None:
-        held = getattr(self.parent, self.field)
-        if isinstance(held, list):
-            held[self.index] = node
+        value = getattr(self.parent, self.field)
+        if isinstance(value, list):
+            value[self.index] = node
         else:
             setattr(self.parent, self.field, node)
 
@@ -99,8 +106,8 @@ def mutants(source: str) -> Iterator[Mutant]:
 
 
 def _places(node: ast.AST, line: int) -> Iterator[tuple[Place, int]]:
-    for field, held in ast.iter_fields(node):
-        for index, child in enumerate(held if isinstance(held, list) else [held]):
+    for field, value in ast.iter_fields(node):
+        for index, child in enumerate(value if isinstance(value, list) else [value]):
             if not isinstance(child, ast.AST) or field in ("annotation", "returns") or _says_nothing_at_run_time(child):
                 continue
             place_line = getattr(child, "lineno", line)
