@@ -335,7 +335,7 @@ def _project_agent(result: AgentRead, projector: Projector, policy: ProjectionPo
     rows = min(policy.rows, LISTED)
     room = AGENT_CHARACTERS - NAMES_CHARACTERS - text_size(agent)
     # Measured with projectors of their own: an entry that is omitted in the end must leave no cut.
-    sizes = {name: text_size(_project_list(name, whole[name], _scratch(), rows, room)) for name in LISTS}
+    sizes = {name: text_size(_project_list(name, whole[name], Projector(MemorySink()), rows, room)) for name in LISTS}
     for served, name in enumerate(sorted(LISTS, key=sizes.__getitem__)):
         listed = _project_list(name, whole[name], projector, rows, room // (len(LISTS) - served))
         room -= text_size(listed)
@@ -355,7 +355,7 @@ def _project_list(name: str, entries: JsonValue, projector: Projector, rows: int
             limit = count_fitting(sizes, rows=rows, characters=room)
             listed = {str(count): entries[str(count)] for count in projector.rows(field, list(entries), limit)}
         case list() if entries:
-            scratch = _scratch()
+            scratch = Projector(MemorySink())
             sizes = (text_size(_shorten_texts(field, entry, scratch)) for entry in entries)
             limit = count_fitting(sizes, rows=rows, characters=room)
             listed = [
@@ -378,10 +378,6 @@ def _shorten_texts(field: str, value: JsonValue, projector: Projector) -> JsonVa
         case list():
             return [_shorten_texts(join(field, index), item, projector) for index, item in enumerate(value)]
     return value
-
-
-def _scratch() -> Projector:
-    return Projector(MemorySink())
 
 
 def _members(struct: msgspec.Struct) -> dict[str, Any]:
