@@ -77,13 +77,14 @@ def _pick_membership(request: HttpRequest, memberships: list[Membership]) -> Mem
     return membership
 
 
+def require_operator(request: OperatorRequest, refusal: str) -> None:
+    """Raises PermissionDenied with the sentence `refusal` for a member who may only look."""
+    if not request.membership.may_write:
+        raise PermissionDenied(refusal)
+
+
 def get_or_create_project(slug: str = DEFAULT_PROJECT) -> Project:
     return Project.objects.get_or_create(slug=slug, defaults={"name": slug.replace("-", " ").capitalize()})[0]
-
-
-def first_project() -> Project:
-    """The oldest project; a new one when there is none."""
-    return Project.objects.order_by("id").first() or get_or_create_project()
 
 
 @transaction.atomic

@@ -38,7 +38,7 @@ from dashboard.filters.language import parse
 from dashboard.ingest.derive import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
 from dashboard.text.text_markup import printable
-from dashboard.variants.fingerprints import FingerprintedReceipt, load_drifted
+from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from envelopes.text.untrusted_json import parse_json
 
 MAX_EVENTS = 200
@@ -170,7 +170,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         stages=stages,
         variant=variant,
         variants=load_variant_keys(project, evidence, query),
-        drifted=load_drifted(call),
+        drifted=tuple(receipt for receipt in load_fingerprinted(call) if receipt.drift),
         lint=lint,
         cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got),
         superseded=evidence.receipt if is_superseded else None,

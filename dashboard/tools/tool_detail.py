@@ -19,6 +19,7 @@ from dashboard.text import json_markup
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.text.text_markup import FIRST_CHARS, TextChunk
 from dashboard.tools.tool_list import AgentTools, ToolRow, agent_tools, count_uses, mapped_names, tool_row
+from dashboard.variants.render_call import is_cut
 from envelopes.families.base import Family
 from envelopes.families.registry import builtin, samples
 from envelopes.pipeline.project import Projection, project
@@ -140,18 +141,9 @@ class ToolSample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixCell:
-    """One sample under one variant, in numbers."""
-
-    characters: int
-    tokens: int
-    is_cut: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class MatrixRow:
     sort: str
-    cells: tuple[MatrixCell, ...]
+    cells: tuple[RenderedSample, ...]
     is_current: bool
 
 
@@ -238,14 +230,10 @@ def _build_gallery(samples: dict[str, ToolSample], sort: str) -> SampleGallery |
     if not samples:
         return None
     chosen = samples[sort or next(iter(samples))]
-    rows = []
-    for sample in samples.values():
-        cells = tuple(
-            MatrixCell(characters=rendered.characters, tokens=rendered.tokens.count, is_cut=rendered.is_cut)
-            for rendered in sample.rendered
-        )
-        rows.append(MatrixRow(sort=sample.sort, cells=cells, is_current=sample is chosen))
-    return SampleGallery(variants=chosen.rendered, rows=tuple(rows), sample=chosen)
+    rows = tuple(
+        MatrixRow(sort=sample.sort, cells=sample.rendered, is_current=sample is chosen) for sample in samples.values()
+    )
+    return SampleGallery(variants=chosen.rendered, rows=rows, sample=chosen)
 
 
 def build_schema_tables(results: Iterable[type[msgspec.Struct]]) -> tuple[SchemaTable, ...]:
@@ -341,7 +329,7 @@ def _render_sample(sort: str, projection: Projection, family: Family) -> ToolSam
                 variant=variant,
                 receipt=receipt,
                 tokens=count,
-                is_cut=bool(projection.cuts) or any(segment.role == "marker" for segment in receipt.segments),
+                is_cut=bool(projection.cuts) or is_cut(receipt),
                 shown=_count_shown(receipt, lengths),
                 total=sum(lengths.values()),
             )

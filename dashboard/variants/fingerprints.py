@@ -85,10 +85,6 @@ def load_fingerprinted(call: Call) -> list[FingerprintedReceipt]:
     ]
 
 
-def load_drifted(call: Call) -> tuple[FingerprintedReceipt, ...]:
-    return tuple(receipt for receipt in load_fingerprinted(call) if receipt.drift)
-
-
 def find_drift(fingerprint: ReceiptFingerprint) -> Drift | None:
     """None when the same text would be written today."""
     call = fingerprint.receipt.call

@@ -6,6 +6,7 @@ An artifact is looked up by its id, never by a path.
 from __future__ import annotations
 
 import os
+from typing import BinaryIO
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -114,15 +115,9 @@ def raw(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
         stream = open_stream(artifact)
     except NoContent as error:
         return _without_content(error)
-    is_text = b"\0" not in stream.read(SNIFFED)
-    return download(
-        request,
-        stream,
-        size=stream.seek(0, os.SEEK_END),
-        name=file_name(artifact.role, artifact.pk, "txt" if is_text else "bin"),
-        content_type="text/plain; charset=utf-8" if is_text else "application/octet-stream",
-        etag=artifact.sha256,
-    )
+    if b"\0" in stream.read(SNIFFED):
+        return _send(request, artifact, stream, "application/octet-stream", "bin")
+    return _send(request, artifact, stream, "text/plain; charset=utf-8", "txt")
 
 
 @require_safe
@@ -137,14 +132,14 @@ def picture(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
     if image is None or not image.is_showable:
         stream.close()
         raise Http404
-    return download(
-        request,
-        stream,
-        size=stream.seek(0, os.SEEK_END),
-        name=file_name(artifact.role, artifact.pk, image.media_type.removeprefix("image/")),
-        content_type=image.media_type,
-        etag=artifact.sha256,
-    )
+    return _send(request, artifact, stream, image.media_type, image.media_type.removeprefix("image/"))
+
+
+def _send(
+    request: OperatorRequest, artifact: Artifact, stream: BinaryIO, content_type: str, ending: str
+) -> HttpResponseBase:
+    name, size = file_name(artifact.role, artifact.pk, ending), stream.seek(0, os.SEEK_END)
+    return download(request, stream, size=size, name=name, content_type=content_type, etag=artifact.sha256)
 
 
 def _without_content(error: NoContent) -> HttpResponse:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from dashboard.accounts import OperatorRequest
+from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.comparisons.call_list import load_calls_page
 from dashboard.comparisons.comparison_pages import load_comparison_list, load_comparison_page, request_baseline
 from dashboard.comparisons.pair import load_pair_page
@@ -20,6 +19,7 @@ from dashboard.variants.variant_list import UnusableColumns
 from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422
+LOOK_ONLY = "Only operators of the project start and change comparisons."
 ACTIONS: Mapping[str, Callable[[Comparison], object]] = {
     "cancel": cancel,
     "resume": resume,
@@ -40,7 +40,7 @@ def new(request: OperatorRequest) -> HttpResponse:
     form = load_form(request.project, request.POST if request.method == "POST" else request.GET)
     if request.method != "POST":
         return render_page(request, "comparisons/new.html", {"form": form, "refusal": ""}, partial="choice")
-    _require_operator(request)
+    require_operator(request, LOOK_ONLY)
     try:
         comparison = start_comparison(request.project, form.selection, form.columns, name=form.name, user=request.user)
     except (CannotCompare, UnusableColumns) as refusal:
@@ -80,13 +80,8 @@ def _comparison(request: OperatorRequest, pk: UUID) -> Comparison:
     return get_object_or_404(request.project.comparisons, pk=pk)
 
 
-def _require_operator(request: OperatorRequest) -> None:
-    if not request.membership.may_write:
-        raise PermissionDenied("Only operators of the project start and change comparisons.")
-
-
 def _act(request: OperatorRequest, comparison: Comparison) -> HttpResponse:
-    _require_operator(request)
+    require_operator(request, LOOK_ONLY)
     action = request.POST.get("do", "")
     if action == "baseline":
         return redirect(request_baseline(comparison, request.POST.get("columns", ""), request.GET))

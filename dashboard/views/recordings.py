@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard.accounts import OperatorRequest
+from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.ingest.import_pages import UploadRefused, import_uploads, problem_page
 from dashboard.text.formatting import format_size
 from dashboard.text.params import LARGEST, parse_integer
@@ -41,8 +40,7 @@ TOO_LARGE, UNPROCESSABLE = 413, 422
 @csrf_exempt
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: OperatorRequest) -> HttpResponse:
-    if not request.membership.may_write:
-        raise PermissionDenied("Your role may view this project's runs, but not import any.")
+    require_operator(request, "Your role may view this project's runs, but not import any.")
     if request.method != "POST":
         return _render_form(request)
     limit: int = settings.UPLOAD_LIMIT_BYTES

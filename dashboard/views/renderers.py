@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from dashboard.accounts import OperatorRequest
+from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.comparisons.drift import load_drift_list
 from dashboard.renderers.preview_source import InvalidEnvelope, NoSource, store_pasted
 from dashboard.renderers.renderer_pages import (
@@ -28,6 +27,7 @@ from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422
 NO_FAMILY = "There is no such family."
+LOOK_ONLY = "You may look at this project, but not keep anything in it."
 
 
 @require_GET
@@ -66,8 +66,7 @@ def canonical(request: OperatorRequest, name: str) -> HttpResponse:
 @require_POST
 def paste(request: OperatorRequest, name: str) -> HttpResponse:
     """Stores a pasted envelope and redirects to its preview, or shows the form again with what is wrong."""
-    if not request.membership.may_write:
-        raise PermissionDenied("You may look at this project, but not keep anything in it.")
+    require_operator(request, LOOK_ONLY)
     text = request.POST.get("envelope", "")
     try:
         sha256 = store_pasted(request.project, text)
@@ -93,7 +92,7 @@ def editor(request: OperatorRequest, name: str, template: str = "") -> HttpRespo
     """A post shows the output of the draft; with `save` it stores a version."""
     draft = None
     if request.method == "POST":
-        _require_operator(request)
+        require_operator(request, LOOK_ONLY)
         form = request.POST
         draft = Draft(
             name=template or form.get("name", "").strip(),
@@ -114,7 +113,7 @@ def editor(request: OperatorRequest, name: str, template: str = "") -> HttpRespo
 @require_POST
 def retire(request: OperatorRequest, name: str, template: str) -> HttpResponse:
     """Retires a template, or with `back` offers it again, and redirects to its page."""
-    _require_operator(request)
+    require_operator(request, LOOK_ONLY)
     if not load_versions(request.project, name, template):
         raise Http404(NOT_THERE)
     if "back" in request.POST:
@@ -122,11 +121,6 @@ def retire(request: OperatorRequest, name: str, template: str) -> HttpResponse:
     else:
         retire_template(request.project, name, template, request.user)
     return redirect("template-detail", name, template)
-
-
-def _require_operator(request: OperatorRequest) -> None:
-    if not request.membership.may_write:
-        raise PermissionDenied("You may look at this project, but not keep anything in it.")
 
 
 def _save(request: OperatorRequest, page: EditorPage, draft: Draft) -> HttpResponse:

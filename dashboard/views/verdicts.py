@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from dashboard.accounts import OperatorRequest
+from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.comparisons.export import export_json
 from dashboard.comparisons.stored_comparison import CannotCompare
 from dashboard.comparisons.verdicts import (
@@ -45,8 +44,7 @@ def index(request: OperatorRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def review(request: OperatorRequest, pk: UUID, ordinal: int) -> HttpResponse:
     comparison = _finished(request, pk)
-    if not request.membership.may_write:
-        raise PermissionDenied("Only operators of the project judge.")
+    require_operator(request, "Only operators of the project judge.")
     if request.method == "POST":
         return _judge(request, comparison, ordinal)
     row = get_object_or_404(comparison.reviews.select_related("comparison"), ordinal=ordinal)

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.accounts import create_member, first_project
+from dashboard.accounts import create_member, get_or_create_project
 from dashboard.management.console import add_link_arguments, print_new_link
 from dashboard.models import Membership, Project
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
 
 def _find_project(slug: str | None) -> Project:
     if slug is None:
-        return first_project()
+        return Project.objects.order_by("id").first() or get_or_create_project()
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
