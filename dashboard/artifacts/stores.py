@@ -33,6 +33,7 @@ from envelopes.storage.line_index import LineIndex, NotIndexed, build_index
 SHA256 = re.compile("[0-9a-f]{64}")
 COUNTED_AT_ONCE = 8 * 1024 * 1024  # bytes: their lines are counted in 10 ms
 PAGE_WAIT_SECONDS = 0.4  # that a page waits for an index before it shows the beginning without one
+RETRY_SECONDS = 0.02
 
 
 class LineIndexes(Protocol):
@@ -141,7 +142,6 @@ def _build_index(sha256: str, encoding: str) -> None:
         return
 
 
-RETRY_SECONDS = 0.02
 
 
 class LockTimeout(Exception):

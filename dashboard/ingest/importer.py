@@ -68,7 +68,7 @@ CountedRecord: TypeAlias = CallRecord | ResultRecord | ReceiptRecord | EventReco
 
 
 class Retry(Enum):
-    """Which files named by lines that were imported before are looked for again (see missing_artifacts)."""
+    """Which files named by lines that were imported before are looked for again (see `artifacts.ingest`)."""
 
     NOTHING = 0
     MISSING = 1

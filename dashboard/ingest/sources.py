@@ -37,6 +37,9 @@ BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
+RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's chunks
+ZSTD_LEVEL = 3
+NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
 
 class NotARegularFile(OSError):
@@ -224,9 +227,6 @@ def read_refused_file(path: Path) -> tuple[bytes, dict[str, int]]:
     return raw, {"rejected": rejected, "blank": blank}
 
 
-RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's chunks
-ZSTD_LEVEL = 3
-NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
 
 class SourceMoved(RuntimeError):

@@ -107,7 +107,7 @@ def record(
     `files` are stored already, by the path that the recording names. `is_known` checks again, now that writers are
     locked out, whether another process began a source that is not saved yet.
 
-    Raises source_rows.SourceMoved when it did, or when the source is no longer where the batch starts.
+    Raises sources.SourceMoved when it did, or when the source is no longer where the batch starts.
     """
     with project_write_lock(source.project):
         if source._state.adding:

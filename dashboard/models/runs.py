@@ -70,7 +70,7 @@ class Run(models.Model):
     token_count = models.BigIntegerField(default=0)  # of the current receipts
     token_certainty = models.CharField(max_length=8, default="estimate")
     receipt_characters = models.BigIntegerField(default=0)
-    strip = models.CharField(max_length=120, default="")  # one letter a call, see `run_stats.build_strip`
+    strip = models.CharField(max_length=120, default="")  # one letter a call, see `ingest.derive.build_strip`
     revision = models.BigIntegerField(default=0)  # incremented with every change; the cursor of live pages
 
     objects = RunQuerySet.as_manager()
@@ -220,7 +220,7 @@ class Call(models.Model):
         return None if self.tool_ms is None else max(0, self.duration_ms - self.tool_ms)
 
 
-# The rules of Call.has_failed and run_stats.halves_disagree as database conditions.
+# The rules of Call.has_failed and ingest.derive.halves_disagree as database conditions.
 _RESULT_FAILED = Q(status=Call.Status.ERROR) | (Q(exit_status__isnull=False) & ~Q(exit_status=0))
 FAILED = Q(source_error=True) | _RESULT_FAILED
 UNANSWERED = Q(status=Call.Status.UNKNOWN)

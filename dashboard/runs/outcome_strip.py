@@ -29,7 +29,7 @@ class Outcome:
     top: int
 
 
-# By the letters of `run_stats`; the legend of a run lists them in this order.
+# By the letters of `ingest.derive`; the legend of a run lists them in this order.
 OUTCOMES = {
     "o": Outcome("ok", "ok", "answered", 8),
     "w": Outcome("waiting", "waited for a person", "waited for a person", 6),
