@@ -142,8 +142,6 @@ def _build_index(sha256: str, encoding: str) -> None:
         return
 
 
-
-
 class LockTimeout(Exception):
     """Another process held the lock all the time."""
 

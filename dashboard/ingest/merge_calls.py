@@ -22,7 +22,10 @@ from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, S
 from envelopes.text.untrusted_json import Untrusted, join_object, parse_checked, parse_json
 
 # The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
-FIDELITIES = "exact structured recorded bounded reconstructed stringified parsed_from_receipt inflated".split()
+FIDELITIES = (
+    *("exact", "structured", "recorded", "bounded"),
+    *("reconstructed", "stringified", "parsed_from_receipt", "inflated"),
+)
 FIDELITY_RANK = {name: rank for rank, name in enumerate(FIDELITIES)}
 MAX_ATTEMPT = 2**31 - 1  # of the column
 POLICY_CHARACTERS = 16

@@ -227,8 +227,6 @@ def read_refused_file(path: Path) -> tuple[bytes, dict[str, int]]:
     return raw, {"rejected": rejected, "blank": blank}
 
 
-
-
 class SourceMoved(RuntimeError):
     """Another process read this source meanwhile; nothing of the batch was written."""
 

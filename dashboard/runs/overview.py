@@ -1,38 +1,196 @@
-"""All calls of a run in one drawing, and their sums by tool: where the time and the tokens went.
+"""The drawings of a run: its time axis, the strip of its outcomes, and all its calls with their sums by tool.
 
-The drawing has time above the line and receipt tokens below, both on a log scale. It has one path an outcome, so that
-2,000 calls are a few kilobytes and not 2,000 elements.
+The axis is in percent of a width. A session that rests over lunch would spend most of it on nothing: the plain axis
+is true to scale, the squeezed one draws each long gap as a thin slice. The page offers it and never chooses it.
 
-Time is a tool's own where it was measured, and never a wait that is known as a person's. Calls overlap, so that the
-sum may be more than the run took.
+The strip has one bar a call, its height and colour by outcome. In a run with more calls than bars each bar shows the
+worst of several (`ingest.derive`); the label is then made from the run's own counts.
+
+The overview has time above the line and receipt tokens below, both on a log scale: where the time and the tokens
+went. It has one path an outcome, so that 2,000 calls are a few kilobytes and not 2,000 elements. Time is a tool's own
+where it was measured, and never a wait that is known as a person's. Calls overlap, so that the sum may be more than
+the run took.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from dashboard.ingest.derive import outcome_letter
+from dashboard.ingest.derive import STRIP_LETTERS, outcome_letter
 from dashboard.models import Call, Run
 from dashboard.models.runs import FAILED, UNANSWERED
-from dashboard.runs.outcome_strip import OUTCOMES
-from dashboard.runs.time_axis import MILLISECOND, Axis, plain_axis, squeezed_axis
 
+MILLISECOND = timedelta(milliseconds=1)
+LONG_GAP_MS = 60_000
+GAP_SLICE = 0.01  # of the busy time: the width of a squeezed gap
+LEAST_WIDTH = 0.35  # percent; a thinner bar could not be seen
+LEAST_DRAWN = 0.005  # percent; less is rounded to nothing
+WORTH_SQUEEZING = 60  # percent of the run in which no tool ran
+TimeSpan = tuple[int, int]  # begin and end, in milliseconds since the axis starts
+STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
 OUTCOME_COLUMNS = ("is_waiting", "is_cut", "status", "source_error", "exit_status")
 MAX_DRAWN = 5_000  # calls; the page gives the number of those left out
 MAX_FAILED = 24
 MAX_TOOLS = 10  # the others are one row
 HALF_HEIGHT = 20  # one step for each doubling
 TOKEN_STEP = 4 / 3  # tokens double less often than milliseconds: 15 times up to 32,000
-
 # The shape of a bar, but for its place, by the bits of its milliseconds and of its tokens (a column holds 63).
 SHAPES = [
     [f" {HALF_HEIGHT - up}h.8v{up + min(HALF_HEIGHT, round(bits * TOKEN_STEP)) + 1}h-.8z" for bits in range(64)]
     for up in range(HALF_HEIGHT + 1)
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBar:
+    """Two paths in a box of 100 by 1. The waiting comes first: a permission is given before the tool works."""
+
+    wait: str
+    work: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`real` and `drawn` are the break points of a piecewise linear map, both in milliseconds."""
+
+    start: datetime | None
+    real: tuple[int, ...]
+    drawn: tuple[float, ...]
+    idle_percent: int = 0
+    is_squeezed: bool = False
+
+    @property
+    def span_ms(self) -> int:
+        return self.real[-1]
+
+    @property
+    def is_worth_squeezing(self) -> bool:
+        return self.idle_percent >= WORTH_SQUEEZING
+
+    def percent(self, ms: int) -> float:
+        """`ms` after the start, as percent of the width; a time outside the run is put at the edge."""
+        ms = min(max(ms, 0), self.real[-1])
+        if not self.is_squeezed:
+            return 100 * ms / self.real[-1]
+        index = max(0, min(bisect_right(self.real, ms) - 1, len(self.real) - 2))
+        low, high = self.real[index], self.real[index + 1]
+        part = (ms - low) / (high - low) if high > low else 0.0
+        return 100 * (self.drawn[index] + part * (self.drawn[index + 1] - self.drawn[index])) / (self.drawn[-1] or 1)
+
+    def bar(self, started_at: datetime | None, duration_ms: int | None, wait_ms: int | None) -> TimeBar | None:
+        """None when the source did not record when the call began."""
+        if self.start is None or started_at is None:
+            return None
+        begin = (started_at - self.start) // MILLISECOND
+        end = begin + (duration_ms or 0)
+        turn = min(begin + (wait_ms or 0), end)
+        x, work_x, stop = self.percent(begin), self.percent(turn), self.percent(end)
+        width = max(stop - work_x, LEAST_WIDTH)
+        return TimeBar(_box(x, work_x - x), _box(min(work_x, 100 - width), width))
+
+
+def _box(x: float, width: float) -> str:
+    return f"M{x:.2f} 0h{width:.2f}v1h-{width:.2f}z" if width >= LEAST_DRAWN else ""
+
+
+def plain_axis(start: datetime | None, end: datetime | None, busy_ms: int) -> Axis:
+    """True to scale. `busy_ms` is the sum of all durations: calls overlap, so the gaps are at least the rest."""
+    last = max((end - start) // MILLISECOND if start and end else 0, 1)
+    return Axis(start, (0, last), (0.0, float(last)), max(0, round(100 * (last - busy_ms) / last)))
+
+
+def squeezed_axis(start: datetime, end: datetime | None, calls: Iterable[TimeSpan]) -> Axis:
+    """With long gaps between the calls squeezed."""
+    busy = _merge_spans(calls)
+    last = max((end - start) // MILLISECOND if end else 0, busy[-1][1] if busy else 0, 1)
+    edges = [0, *(edge for interval in busy for edge in interval), last]
+    gaps = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if high - low > LONG_GAP_MS]
+    gap_ms = sum(high - low for low, high in gaps)
+    real, drawn = _squeeze(gaps, last, max((last - gap_ms) * GAP_SLICE, 1.0))
+    return Axis(start, real, drawn, round(100 * gap_ms / last), is_squeezed=True)
+
+
+def _merge_spans(intervals: Iterable[TimeSpan]) -> list[TimeSpan]:
+    merged: list[TimeSpan] = []
+    for low, high in sorted(intervals):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def _squeeze(gaps: Sequence[TimeSpan], last: int, width: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    real, drawn = [0], [0.0]
+    for low, high in gaps:
+        drawn.append(drawn[-1] + low - real[-1])
+        drawn.append(drawn[-1] + width)
+        real += [low, high]
+    drawn.append(drawn[-1] + last - real[-1])
+    return (*real, last), tuple(drawn)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`name` is the `data-outcome` of the stylesheet; `word` counts calls, `sentence` describes one of them.
+
+    `top` is where the bar begins: bars of trouble are taller, so that the colour is not the only signal.
+    """
+
+    name: str
+    word: str
+    sentence: str
+    top: int
+
+
+# By the letters of `ingest.derive`; the legend of a run lists them in this order.
+OUTCOMES = {
+    "o": Outcome("ok", "ok", "answered", 8),
+    "w": Outcome("waiting", "waited for a person", "waited for a person", 6),
+    "c": Outcome("cut", "cut", "cut before the model", 3),
+    "e": Outcome("failed", "failed", "failed", 0),
+    "x": Outcome("failed", "failed and cut", "failed, and cut before the model", 0),
+    "u": Outcome("unanswered", "unanswered", "unanswered", 5),
+}
+
+
+@dataclass(frozen=True)
+class OutcomeStrip:
+    """The drawing of the tag `outcome_strip`: `label` is its text alternative, `paths` has one path an outcome."""
+
+    label: str
+    width: int
+    paths: tuple[tuple[str, str], ...]
+    height: int = HEIGHT
+
+
+def build_strip(run: Run) -> OutcomeStrip:
+    return _draw_strip(run.strip, run.call_count, run.failed_count, run.cut_count, run.unanswered_count)
+
+
+@lru_cache(4096)  # most runs of a store look alike
+def _draw_strip(letters: str, calls: int, failed: int, cut: int, unanswered: int) -> OutcomeStrip:
+    """The label is the strip in words: 12 ok, 2 failed, 1 cut."""
+    paths: dict[str, str] = {}
+    words: Counter[str] = Counter()
+    for index, letter in enumerate(letters):
+        outcome = OUTCOMES.get(letter, OUTCOMES["u"])
+        paths[outcome.name] = f"{paths.get(outcome.name, '')}M{index * STEP + 1} {outcome.top}V{HEIGHT}"
+        words[outcome.word] += 1
+    label = ", ".join(f"{number} {word}" for word, number in words.most_common()) or "no calls"
+    if calls > len(letters) == STRIP_LETTERS:
+        counts = ((failed, "failed"), (cut, "cut"), (unanswered, "unanswered"))
+        troubles = ", ".join(f"{number:,} {word}" for number, word in counts if number)
+        label = f"{calls:,} calls{': ' if troubles else ''}{troubles}; a bar is the worst of several"
+    return OutcomeStrip(label, max(STEP, len(letters) * STEP), tuple(paths.items()))
 
 
 class CallPoint(NamedTuple):

@@ -1,10 +1,13 @@
-"""A run with the receipts of another variant: their tokens by call, and those of the whole history.
+"""A run with the receipts of another variant: the tokens of each call and of the whole history, and the Replay page.
 
 Writing a hundred thousand receipts takes longer than a page may: a request writes for a second and caches what it has,
 the next one goes on. A page that shows these numbers shows how many calls they cover.
 
 Only receipts change: messages stay as recorded, arguments count by their size, and what the model would have done
 otherwise is unknown. A receipt counts at the line of its call, in its last version. No model ever saw these receipts.
+
+The address of a run's page contains the variant: `?with=markdown`. Without it a page asks the database for nothing
+more.
 """
 
 from __future__ import annotations
@@ -13,23 +16,38 @@ import hashlib
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.conf import settings
 from django.core.cache import cache
+from django.urls import reverse
 
 from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.runs.timeline import ReceiptMark, load_compactions
-from dashboard.variants.variant_list import RECORDED, UnusableColumns, VariantColumn, bind_columns
+from dashboard.runs.waterfall import CallRowPage
+from dashboard.text.params import parse_integer
+from dashboard.variants.variant_list import (
+    RECORDED,
+    UnusableColumns,
+    VariantColumn,
+    bind_columns,
+    offered_by_family,
+    variant_names,
+)
 from envelopes.pipeline.render import render
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, count_all
 
 CACHE_SECONDS = 600
 NO_VARIANT, NOT_WRITTEN = -1, -2  # the call's family has no such variant or no result; the variant failed
 DEFAULT_LIMIT = 200_000  # tokens, where no compaction was recorded
+DEFAULT_VARIANT = "receipt"  # offered by the switch before it has been used
+MAX_LIMIT = 10_000_000  # tokens
+MAX_VARIANT_CHARACTERS = 64
+CALLS_PER_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,3 +283,102 @@ def _tokens_before(entries: Iterable[tuple[int, int, ReplayCall | None]], line: 
     """Tokens of the recorded history in front of a line."""
     tokens = [count + (call.receipt_tokens if call else 0) for at, count, call in entries if at < line]
     return sum(tokens) if tokens else DEFAULT_LIMIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayChoice:
+    name: str
+    url: str
+    is_current: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayView:
+    """A replay on a page of its run. `url` leads to its numbers call by call."""
+
+    replay: Replay
+    totals: ReplayTotals
+    choices: tuple[ReplayChoice, ...]
+    url: str
+
+    @property
+    def name(self) -> str:
+        return self.replay.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySwitch:
+    """`view` is None as recorded; `first` is the choice offered then."""
+
+    recorded_url: str
+    first: ReplayChoice
+    view: ReplayView | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayPage:
+    run: Run
+    view: ReplayView
+    calls: tuple[ReplayedCall, ...]
+    next_url: str
+    size: int = CALLS_PER_PAGE
+
+    @property
+    def model_query(self) -> str:
+        return urlencode({"with": self.view.name})
+
+
+def _choice(name: str, params: Mapping[str, str], *, is_current: bool = False) -> ReplayChoice:
+    return ReplayChoice(name=name, url="?" + urlencode({**params, "with": name}), is_current=is_current)
+
+
+AS_RECORDED = ReplaySwitch(recorded_url="?", first=_choice(DEFAULT_VARIANT, {}))
+
+
+def load_switch(run: Run, query: Mapping[str, str], *names_to_keep: str) -> ReplaySwitch:
+    """`names_to_keep` are the parameters of the page that stay when the switch is used."""
+    params = {name: query[name] for name in ("limit", *names_to_keep) if query.get(name)}
+    variant = query.get("with", "")[:MAX_VARIANT_CHARACTERS]
+    return ReplaySwitch(
+        recorded_url="?" + urlencode(params),
+        first=_choice(DEFAULT_VARIANT, params),
+        view=_load_view(run, variant, params) if variant else None,
+    )
+
+
+def load_replay_page(run: Run, query: Mapping[str, str]) -> ReplayPage:
+    params = {"limit": query["limit"]} if query.get("limit") else {}
+    view = _load_view(run, query.get("with", "")[:MAX_VARIANT_CHARACTERS] or DEFAULT_VARIANT, params)
+    start = parse_integer(query.get("from")) or 0
+    end = start + CALLS_PER_PAGE
+    calls = view.totals.calls
+    next_url = "?" + urlencode({**params, "with": view.name, "from": end}) if end < len(calls) else ""
+    return ReplayPage(run=run, view=view, calls=calls[start:end], next_url=next_url)
+
+
+def _load_view(run: Run, variant: str, params: Mapping[str, str]) -> ReplayView:
+    replay = load_replay(run, variant)
+    limit = parse_integer(params.get("limit"))
+    limit = None if limit is None else min(limit, MAX_LIMIT)
+    families = {call.family for call in replay.calls}
+    offers = {family: variants for family, variants in offered_by_family(run.project).items() if family in families}
+    names = dict.fromkeys([*variant_names(offers)[1:], variant])
+    query = {"with": variant} | ({} if limit is None else {"limit": str(limit)})
+    return ReplayView(
+        replay=replay,
+        totals=add_up_replay(run, replay, limit),
+        choices=tuple(_choice(name, params, is_current=name == variant) for name in names),
+        url=f"{reverse('run-replay', args=[run.pk])}?{urlencode(query)}",
+    )
+
+
+def replace_tokens(page: CallRowPage, switch: ReplaySwitch) -> CallRowPage:
+    """The rows of a run's page with the variant's tokens, where it wrote the receipt."""
+    if switch.view is None:
+        return page
+    tokens = switch.view.replay.tokens
+    rows = list(page.rows)
+    for index, row in enumerate(rows):
+        if (count := tokens.get(UUID(row["key"]))) is not None:
+            rows[index] = {**row, "tokens": f"{count:,}"}
+    return replace(page, rows=tuple(rows))

@@ -19,11 +19,17 @@ from dashboard.evidence.argument_labels import argument_labels, unless_repeated
 from dashboard.filters.language import MAX_CHARACTERS, STATES, Query, Term, parse
 from dashboard.models import Call, Project, Run, Source
 from dashboard.models.runs import FAILED, UNANSWERED
-from dashboard.runs.child_runs import ChildRunRow, ChildRuns, load_child_runs
-from dashboard.runs.outcome_strip import OutcomeStrip, build_strip
-from dashboard.runs.overview import RunOverview, load_overview
-from dashboard.runs.replay_page import AS_RECORDED, ReplaySwitch, replace_tokens
-from dashboard.runs.waterfall import CallRowPage, RowSelection, load_call_rows, parse_row_cursor
+from dashboard.runs.overview import OutcomeStrip, RunOverview, build_strip, load_overview
+from dashboard.runs.replay import AS_RECORDED, ReplaySwitch, replace_tokens
+from dashboard.runs.waterfall import (
+    CallRowPage,
+    ChildRunRow,
+    ChildRuns,
+    RowSelection,
+    load_call_rows,
+    load_child_runs,
+    parse_row_cursor,
+)
 from dashboard.text.params import Params, parse_integer
 from dashboard.text.text_markup import printable
 from envelopes.text.untrusted_json import Untrusted, parse_json

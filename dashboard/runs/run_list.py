@@ -22,8 +22,8 @@ from django.utils import timezone
 from dashboard.filters import queryset
 from dashboard.filters.language import Query, Term, parse
 from dashboard.models import Project, Run, SavedView
-from dashboard.runs.outcome_strip import OutcomeStrip, build_strip
-from dashboard.runs.saved_views import find_view
+from dashboard.runs.overview import OutcomeStrip, build_strip
+from dashboard.runs.run_filters import find_view
 from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_count, format_duration
 from dashboard.text.params import parse_integer
 from dashboard.text.text_markup import printable

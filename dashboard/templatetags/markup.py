@@ -89,7 +89,7 @@ def icon(name: str) -> str:
 
 
 class Strip(Protocol):
-    """One bar a call, as `runs.outcome_strip` builds it: its text alternative, and one path an outcome."""
+    """One bar a call, as `runs.overview` builds it: its text alternative, and one path an outcome."""
 
     @property
     def label(self) -> str: ...

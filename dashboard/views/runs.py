@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET, require_http_methods, require_POST, require_safe
 
-from dashboard.accounts import OperatorRequest
+from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.ingest.write import delete_run
 from dashboard.models import Run
-from dashboard.runs.facets import clear_facet_counts, load_facet_groups
 from dashboard.runs.model_history import load_history, load_message_page, raw_message
-from dashboard.runs.replay import ReplayedReceipts
-from dashboard.runs.replay_page import load_replay_page, load_switch
+from dashboard.runs.replay import ReplayedReceipts, load_replay_page, load_switch
 from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_peek, load_run_page
+from dashboard.runs.run_filters import (
+    ViewRefused,
+    build_view_box,
+    clear_facet_counts,
+    create_saved_view,
+    load_facet_groups,
+    load_saved_views,
+)
 from dashboard.runs.run_list import RunListParams, build_run_list
-from dashboard.runs.saved_views import ViewRefused, build_view_box, create_saved_view, load_saved_views
 from dashboard.text.params import Params
 from dashboard.views.site import render_page
 
@@ -52,7 +56,7 @@ def index(request: OperatorRequest) -> HttpResponse:
 @require_POST
 def save_view(request: OperatorRequest) -> HttpResponse:
     """Redirects to the saved view, or shows the list again with the reason beside the name."""
-    _require_operator(request)
+    require_operator(request, "Only operators of the project save and delete views.")
     params = RunListParams.from_query(request.POST)
     try:
         name = request.POST.get("name", "")
@@ -73,15 +77,10 @@ def save_view(request: OperatorRequest) -> HttpResponse:
 @require_POST
 def delete_view(request: OperatorRequest, pk: int) -> HttpResponse:
     """Redirects to the list with the filter and sort of the deleted view."""
-    _require_operator(request)
+    require_operator(request, "Only operators of the project save and delete views.")
     view = get_object_or_404(request.project.saved_views, pk=pk)
     view.delete()
     return redirect(reverse("run-list") + RunListParams(view.query, view.sort).url())
-
-
-def _require_operator(request: OperatorRequest) -> None:
-    if not request.membership.may_write:
-        raise PermissionDenied("Only operators of the project save and delete views.")
 
 
 @require_GET
@@ -131,8 +130,7 @@ def _get_run(request: OperatorRequest, pk: UUID) -> Run:
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: OperatorRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(request.project.runs, pk=pk)
-    if not request.membership.may_write:
-        raise PermissionDenied("Only operators of the project delete runs.")
+    require_operator(request, "Only operators of the project delete runs.")
     if request.method != "POST":
         return render(request, "runs/delete.html", {"run": run, "child_count": run.children.count()})
     delete_run(run)

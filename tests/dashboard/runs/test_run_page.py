@@ -14,10 +14,8 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from dashboard.filters.language import parse
 from dashboard.ingest.derive import halves_disagree, outcome_letter
 from dashboard.models import Call, Project, Run, RunCall
-from dashboard.runs.outcome_strip import OUTCOMES
-from dashboard.runs.overview import load_overview
+from dashboard.runs.overview import OUTCOMES, load_overview, plain_axis, squeezed_axis
 from dashboard.runs.run_detail import RunDetailParams, RunPage, load_run_page
-from dashboard.runs.time_axis import plain_axis, squeezed_axis
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user
 from tests.dashboard.page_text import Element, Page, parse_page
 

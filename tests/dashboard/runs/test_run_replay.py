@@ -10,8 +10,7 @@ from pytest_django import Settings
 
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, Message, Project, RecordedReceipt, Run
-from dashboard.runs.replay import ReplayTotals
-from dashboard.runs.replay_page import ReplayView, load_replay_page
+from dashboard.runs.replay import ReplayTotals, ReplayView, load_replay_page
 from dashboard.variants.render_call import render_call
 from envelopes import variants
 from envelopes.schema.receipt import Segment, Variant

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Project, SavedView
-from dashboard.runs.saved_views import MAX_VIEWS
+from dashboard.runs.run_filters import MAX_VIEWS
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import Page, parse_page
 

@@ -1,0 +1,183 @@
+"""Narrows the list of runs by its facets and the saved views, each a filter and a sort under a name.
+
+Facets are every value that occurs, with the number of runs that have it. Counts are over all runs of the project,
+whatever the filter is, and are cached until a facet is added or a minute has passed: grouping the facets of 20,000
+runs on every visit would cost more than the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.db import IntegrityError, transaction
+from django.db.models import Count
+
+from dashboard.filters.language import MAX_CHARACTERS, Query, Term, parse
+from dashboard.models import Project, RunFacet, SavedView
+from dashboard.text.formatting import column_text, format_count
+from dashboard.text.text_markup import printable
+
+MAX_VALUES = 12  # of one kind; the rest can be typed
+CACHE_SECONDS = 60
+
+GROUPS = {
+    "state": "State",
+    "tool": "Tool",
+    "family": "Family",
+    "agent": "Agent",
+    "source": "Source",
+    "model": "Model",
+}
+STATE_LABELS = {
+    "failed": "has failed calls",
+    "cut": "has cut results",
+    "unanswered": "has unanswered calls",
+    "retried": "has retries",
+    "halves": "error flag wrong",
+    "disagree": "logs disagree",
+    "drifted": "has drifted receipts",
+    "child": "is a child run",
+}
+# The term of a state in the search bar, where there is a shorter one.
+STATE_TERMS = {
+    "failed": Term("status", "failed"),
+    "cut": Term("cut", "yes"),
+    "unanswered": Term("status", "unanswered"),
+    "child": Term("child", "yes"),
+}
+
+# By kind: the values that most runs have, each with its count, and the number of values left out.
+FacetCounts: TypeAlias = dict[str, tuple[list[tuple[str, int]], int]]
+MAX_NAME_CHARACTERS = 60
+MAX_VIEWS = 100  # of a project: the page lists all of them
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValue:
+    label: str
+    number: str
+    url: str
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FacetGroup:
+    label: str
+    values: Sequence[FacetValue]
+    left_out: int
+    is_open: bool
+
+
+def load_facet_groups(project: Project, query: Query, filter_url: Callable[[str], str]) -> list[FacetGroup]:
+    """`filter_url` makes an address from a filter's text."""
+    counts = _cached_counts(project)
+    groups = []
+    for kind, label in GROUPS.items():
+        values = []
+        rows, left_out = counts.get(kind, ((), 0))
+        for value, number in rows:
+            term = STATE_TERMS.get(value, Term(kind, value)) if kind == "state" else Term(kind, value)
+            value_label = STATE_LABELS[value] if kind == "state" else printable(value)
+            url = filter_url(query.toggled(term.kind, term.value))
+            values.append(FacetValue(value_label, format_count(number), url, term in query))
+        if values:
+            is_open = kind in ("state", "tool") or any(value.is_current for value in values)
+            groups.append(FacetGroup(label, values, left_out, is_open))
+    return groups
+
+
+def clear_facet_counts(project: Project) -> None:
+    cache.delete(_cache_key(project))
+
+
+def _cached_counts(project: Project) -> FacetCounts:
+    newest = RunFacet.objects.order_by("-pk").values_list("pk", flat=True).first()
+    cached = cache.get(_cache_key(project))
+    if cached is not None and cached[0] == newest:
+        return cast(FacetCounts, cached[1])
+    counts = _count_facets(project)
+    cache.set(_cache_key(project), (newest, counts), CACHE_SECONDS)
+    return counts
+
+
+def _count_facets(project: Project) -> FacetCounts:
+    rows = RunFacet.objects.filter(project=project).values_list("kind", "value").annotate(runs=Count("pk"))
+    counts: dict[str, list[tuple[str, int]]] = {}
+    for kind, value, number in sorted(rows, key=lambda row: (-row[2], row[1])):
+        if kind != "state" or value in STATE_LABELS:
+            counts.setdefault(kind, []).append((value, number))
+    return {kind: (values[:MAX_VALUES], len(values[MAX_VALUES:])) for kind, values in counts.items()}
+
+
+def _cache_key(project: Project) -> str:
+    return f"run-facets:{project.pk}"
+
+
+class ViewRefused(ValueError):
+    """The sentence gives the reason; `name` is what was typed, for the form to show it again."""
+
+    def __init__(self, sentence: str, name: str) -> None:
+        super().__init__(sentence)
+        self.name = name
+
+
+@dataclass(frozen=True)
+class ViewBox:
+    """`current` is the view that the list shows; `can_save` is false where the filter and sort are the default ones."""
+
+    views: Sequence[SavedView]
+    current: SavedView | None
+    can_save: bool
+    refused: ViewRefused | None
+    max_name_characters: int = MAX_NAME_CHARACTERS
+
+
+def load_saved_views(project: Project) -> list[SavedView]:
+    """By name. Sorted here, because databases differ on the order of letters."""
+    return sorted(project.saved_views.all(), key=lambda view: (view.name.casefold(), view.name))
+
+
+def find_view(views: Sequence[SavedView], pk: str) -> SavedView | None:
+    """The view whose id is in the address. Compared as text: an address may contain anything."""
+    return next((view for view in views if str(view.pk) == pk), None)
+
+
+def build_view_box(
+    views: Sequence[SavedView], *, text: str, sort: str, view: str, refused: ViewRefused | None = None
+) -> ViewBox:
+    """Two views may have the same filter: the one that the address names is current, else the first."""
+    same = [saved for saved in views if (saved.query, saved.sort) == (text, sort)]
+    current = find_view(same, view) or next(iter(same), None)
+    can_save = bool(refused) or (current is None and bool(text or sort != "newest"))
+    return ViewBox(views, current, can_save, refused)
+
+
+def create_saved_view(project: Project, user: User, *, name: str, text: str, sort: str) -> SavedView:
+    """Raises ViewRefused."""
+    clean = column_text(" ".join(name.split()), MAX_CHARACTERS)
+    if problem := _find_problem(project, clean, text):
+        raise ViewRefused(problem, name)
+    view = SavedView(project=project, name=clean, query=column_text(text, MAX_CHARACTERS), sort=sort, created_by=user)
+    try:
+        with transaction.atomic():
+            view.save()
+    except IntegrityError:
+        taken = f"There is already a view named “{clean}”: choose another name, or delete it first."
+        raise ViewRefused(taken, name) from None
+    return view
+
+
+def _find_problem(project: Project, name: str, text: str) -> str:
+    if not name:
+        return "A view needs a name."
+    if len(name) > MAX_NAME_CHARACTERS:
+        return f"The name has {len(name)} characters; at most {MAX_NAME_CHARACTERS} are stored."
+    if problems := parse(text).problems:
+        return f"The filter matches nothing, so it is not saved. {problems[0]}"
+    if project.saved_views.count() >= MAX_VIEWS:
+        return f"The project has {MAX_VIEWS} views, which is the limit: delete one first."
+    return ""
