@@ -71,21 +71,22 @@ class GroupedValues:
 def bootstrap_means(values: Sequence[GroupedValues], seed: int) -> list[Interval | None]:
     """Percentile intervals of the mean of each of `values`, all from the same draws of groups.
 
-    None for fewer than two calls, whose mean does not scatter.
+    None for fewer than two calls, whose mean does not scatter. Equal lists are added up once for all `values`: many
+    measures of a comparison are zero in every group, and those of a call share their counts.
     """
-    means: list[list[float]] = [[] for _ in values]
+    lists = [(tuple(grouped.sums), tuple(grouped.counts)) for grouped in values]
+    drawn: dict[tuple[float, ...], list[float]] = {numbers: [] for pair in lists for numbers in pair}
     groups = len(values[0].counts) if values else 0
     generator = random.Random(seed)
     for _ in range(RESAMPLES if groups > 1 else 0):
         draw = itemgetter(*generator.choices(range(groups), k=groups))
-        counts = {id(grouped.counts): sum(draw(grouped.counts)) for grouped in values if grouped.count}
-        for grouped, drawn_means in zip(values, means, strict=True):
-            if count := counts.get(id(grouped.counts), 0):
-                drawn_means.append(sum(draw(grouped.sums)) / count)
-    return [
-        _percentiles(drawn_means) if grouped.count > 1 and drawn_means else None
-        for grouped, drawn_means in zip(values, means, strict=True)
-    ]
+        for numbers, totals in drawn.items():
+            totals.append(sum(draw(numbers)))
+    intervals: dict[tuple[tuple[float, ...], tuple[float, ...]], Interval | None] = {}
+    for sums, counts in set(lists):
+        means = [total / count for total, count in zip(drawn[sums], drawn[counts], strict=True) if count]
+        intervals[sums, counts] = _percentiles(means) if sum(counts) > 1 and means else None
+    return [intervals[pair] for pair in lists]
 
 
 def _percentiles(values: list[float]) -> Interval:
