@@ -120,10 +120,12 @@ PAGE_TEMPLATE = """{% extends "base.html" %}
 PAGE_TEST = """
 import pytest
 
+from tests.dashboard.page_text import parse_page
+
 
 @pytest.mark.django_db
 def test_the_toy_page_opens(alice, client):
-    assert '<p id="toy-runs">0</p>' in client.get("/toy/").content.decode()
+    assert parse_page(client.get("/toy/")).by_id("toy-runs").text == "0"
 """
 
 CHECKS = (

@@ -14,14 +14,15 @@ from tests.conftest import CHECKOUT
 from tests.source import tracked
 
 LOOK_AT_THE_SIGN_IN_PAGE = """
-import re
 import django
 django.setup()
 import dashboard, envelopes
 from django.test import Client
+from selectolax.lexbor import LexborHTMLParser
 print(dashboard.__file__, envelopes.__file__)
 page = Client(SERVER_NAME="localhost").get("/sign-in/")
-assets = re.findall(r'(?:href|src)="(/static/[^"#?]+)', page.content.decode())
+nodes = LexborHTMLParser(page.content.decode()).css('[href^="/static/"], [src^="/static/"]')
+assets = [(node.attributes.get("href") or node.attributes["src"]).partition("#")[0] for node in nodes]
 print(page.status_code, *(Client(SERVER_NAME="localhost").get(asset).status_code for asset in assets))
 """
 

@@ -203,6 +203,11 @@ class Page(Element):
         super().__init__(root)
 
     @property
+    def is_fragment(self) -> bool:
+        """Nothing is around the part that htmx asked for: neither a head nor a header."""
+        return not self.has("head > *, body > header")
+
+    @property
     def title(self) -> str:
         return self.select_one("head > title").text
 
@@ -216,6 +221,17 @@ def parse_page(page: HttpResponse | str | bytes) -> Page:
 def text_of(markup: str) -> str:
     """The text of a piece of markup, with its whitespace, and with marked characters back in their places."""
     return parse_page(f"<div>{markup}").select_one("body").exact  # a body would lose the space before its first tag
+
+
+def assert_harmless(page: Page) -> None:
+    """Asserts that no hostile text of a recording acts on the page, neither as an element nor as a raw character.
+
+    It looks at the markup as well as at the tree: a browser must not get these bytes, whatever a parser makes of them.
+    """
+    assert not page.has("[hx-post], b[hx-get]")
+    assert not any("alert" in script.text for script in page.select("script"))
+    for hostile in ("<script>alert", "\u202e", "\x1b", "\x00"):
+        assert hostile not in page.markup, hostile
 
 
 def _only(elements: list[Element], what: str, within: Element) -> Element:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dashboard.page_text import parse_page, text_of
+from tests.dashboard.page_text import assert_harmless, parse_page, text_of
 
 PAGE = """<!doctype html><html lang="en"><head><title>Runs</title></head><body>
 <nav aria-label="Pages"><a href="/runs/?a=1&amp;b=2" aria-current="page">All <b>runs</b></a><a>no link</a></nav>
@@ -44,3 +44,32 @@ def test_rows_without_their_table_are_rows() -> None:
 def test_what_is_not_there_exactly_once_fails(ask: str) -> None:
     with pytest.raises(AssertionError):
         getattr(parse_page("<p>x</p><p>x</p>"), ask)({"by_role": "link", "by_text": "x"}.get(ask, "p"))
+
+
+def test_an_element_with_its_role_written_out_is_listed_once() -> None:
+    page = parse_page(
+        '<ul role="list"><li role="listitem">a<ol role="list"><li>b</li></ol></li></ul><ul><li>c</li></ul>'
+    )
+    assert [element.text for element in page.all_by_role("list")] == ["ab", "b", "c"]
+    assert [element.text for element in page.all_by_role("listitem")] == ["ab", "b", "c"]
+
+
+def test_a_fragment_has_no_page_around_it() -> None:
+    assert not parse_page(PAGE).is_fragment
+    assert parse_page('<div id="rows"><header>Runs</header></div>').is_fragment
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<p><script>alert(1)</script>",
+        '<b hx-post="/x">x</b>',
+        "<p>\u202e",
+        "<p>\x1b[31m",
+        '<p title="<script>alert(1)</script>">',
+    ],
+)
+def test_a_text_that_acts_on_the_page_is_not_harmless(markup: str) -> None:
+    assert_harmless(parse_page("<p>&lt;script>alert(1)&lt;/script>"))
+    with pytest.raises(AssertionError):
+        assert_harmless(parse_page(markup))

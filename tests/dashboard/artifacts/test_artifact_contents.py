@@ -17,6 +17,7 @@ from dashboard.models import Call
 from dashboard.text.ansi_markup import AnsiStyle, render_ansi_lines
 from envelopes.storage.line_index import IndexFolder
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.page_text import parse_page, text_of
 from tests.dashboard.stored_artifacts import open_page, rows_of, stored
 
 pytestmark = pytest.mark.django_db
@@ -174,7 +175,9 @@ def test_a_line_of_colours_alone_is_drawn_as_one_with_more(line: str) -> None:
 )
 def test_what_belongs_to_one_number_changes_nothing_else(parameters: str, classes: str) -> None:
     (row,) = render_ansi_lines([f"\x1b[{parameters}mx"])
-    assert row == (f'<span class="{classes}">x</span>' if classes else "x")
+    spans = parse_page(f"<div>{row}").select("span")
+    assert [(span.text, " ".join(span.classes)) for span in spans] == ([("x", classes)] if classes else [])
+    assert text_of(row) == "x"
 
 
 @pytest.mark.rendering

@@ -22,6 +22,7 @@ from dashboard.artifacts.retention import apply_retention, plan_retention, share
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call, Observation
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.page_text import parse_page
 from tests.dashboard.stored_artifacts import field_artifact, read_stored, remove_stored, replace_stored, stored
 
 pytestmark = pytest.mark.django_db
@@ -61,8 +62,7 @@ def test_what_only_old_runs_name_goes_and_its_row_says_so(client: Client) -> Non
     old.refresh_from_db()
     assert (old.state, old.removed_at is not None) == ("removed", True)
     client.force_login(create_user("alice", project=old.project))
-    page = client.get(f"/artifacts/{old.pk}/").content.decode()
-    assert "It was removed by retention" in page
+    assert "It was removed by retention" in parse_page(client.get(f"/artifacts/{old.pk}/")).text
 
 
 def test_a_quota_takes_the_oldest_first() -> None:

@@ -12,8 +12,8 @@ from dashboard.evidence.call_evidence import load_evidence
 from dashboard.evidence.lint_findings import build_lint_pane
 from dashboard.models import Run
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
-from tests.dashboard.page_text import Page
-from tests.dashboard.recorded_calls import HOSTILE, assert_harmless, bash, load_call, receipt_text, recorded
+from tests.dashboard.page_text import Page, assert_harmless
+from tests.dashboard.recorded_calls import HOSTILE, bash, load_call, receipt_text, recorded
 
 TOKEN = "ghp_" + "a1B2" * 9
 

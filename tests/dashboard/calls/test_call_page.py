@@ -26,16 +26,8 @@ from tests.dashboard.factories import (
     create_run,
     create_user,
 )
-from tests.dashboard.page_text import Page, parse_page
-from tests.dashboard.recorded_calls import (
-    HOSTILE,
-    assert_harmless,
-    bash,
-    load_call,
-    read_result,
-    receipt_text,
-    recorded,
-)
+from tests.dashboard.page_text import Page, assert_harmless, parse_page
+from tests.dashboard.recorded_calls import HOSTILE, bash, load_call, read_result, receipt_text, recorded
 
 HTMX = {"HX-Request": "true"}
 
@@ -235,7 +227,8 @@ def test_htmx_gets_the_halves_alone(client: Client, run: Run) -> None:
     response = client.get(f"/calls/{call.pk}/?spaces=1", headers=HTMX)
     assert response["Vary"].count("HX-Request") == 1
     page = parse_page(response)
-    assert page.markup.strip().startswith('<div id="halves"')
+    assert page.is_fragment
+    assert [element.get("id") for element in page.select("body > *")] == ["halves"]
     assert page.select_one(".mark-space").exact == "↵\n"
 
 

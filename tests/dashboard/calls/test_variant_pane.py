@@ -7,8 +7,8 @@ from django.test import Client
 
 from dashboard.models import Project, Run, TemplateVariant
 from tests.dashboard.factories import create_project, create_run, create_user
-from tests.dashboard.page_text import Element, Page, parse_page
-from tests.dashboard.recorded_calls import HOSTILE, assert_harmless, bash, load_call, receipt_text
+from tests.dashboard.page_text import Element, Page, assert_harmless, parse_page
+from tests.dashboard.recorded_calls import HOSTILE, bash, load_call, receipt_text
 from tests.dashboard.variants.test_template_variants import save
 
 HTMX = {"HX-Request": "true"}
@@ -43,7 +43,7 @@ def test_one_url_gives_the_fragment_and_the_page(client: Client, run: Run) -> No
     call = bash(run, "hello\n")
     address = f"/calls/{call.pk}/?right=variant-tagged"
     fragment = parse_page(client.get(address, headers=HTMX))
-    assert "<html" not in fragment.markup
+    assert fragment.is_fragment
     assert half(fragment).html == half(parse_page(client.get(address))).html
 
 

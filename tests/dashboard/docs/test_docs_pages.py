@@ -15,6 +15,7 @@ from dashboard.filters.language import KEYS
 from dashboard.text import markdown
 from dashboard.text.markdown import link_addresses, render_document, render_inline
 from tests.dashboard.factories import create_project, create_user
+from tests.dashboard.page_text import assert_harmless, parse_page
 
 TEXT = """# A title
 
@@ -46,9 +47,12 @@ def alice(db: None, client: Client) -> User:
 def test_the_first_heading_is_the_title_and_the_rest_is_rendered() -> None:
     page = render_document("page", TEXT)
     assert (page.title, page.lead) == ("A title", "One line and its end, with code <b>, strong and a page.")
-    assert "<h1" not in page.html
-    assert '<h2 id="part-two">Part <code>two</code>!</h2>' in page.html
-    assert "## not a heading\n&lt;script&gt;" in page.html
+    rendered = parse_page(page.html)
+    (heading,) = rendered.all_by_role("heading")
+    assert (heading.tag, heading["id"], heading.text) == ("h2", "part-two", "Part two!")
+    assert heading.texts("code") == ["two"]
+    assert "## not a heading\n<script>" in rendered.select_one("pre").exact
+    assert not rendered.has("script")
     assert link_addresses(TEXT) == ["/runs/"]
 
 
@@ -59,9 +63,9 @@ def test_an_address_that_leads_elsewhere_stays_text(address: str) -> None:
 
 @pytest.mark.usefixtures("alice")
 def test_the_index_leads_to_every_page_and_every_page_opens(client: Client) -> None:
-    html = client.get("/docs/").content.decode()
+    index = parse_page(client.get("/docs/"))
     for name in markdown.ORDER:
-        assert f'href="/docs/{name}/"' in html
+        assert index.has(f'main a[href="/docs/{name}/"]')
         assert client.get(f"/docs/{name}/").status_code == 200
 
 
@@ -81,11 +85,11 @@ def test_markup_in_a_document_is_text(client: Client, monkeypatch: pytest.Monkey
     monkeypatch.setattr(markdown, "FOLDER", tmp_path)
     monkeypatch.setattr(markdown, "ORDER", ("keys",))
     markdown.document.cache_clear()
-    html = client.get("/docs/keys/").content.decode()
+    page = parse_page(client.get("/docs/keys/"))
     markdown.document.cache_clear()
-    assert "<script>alert" not in html
-    assert "<i>T" not in html
-    assert 'href="javascript' not in html
+    assert_harmless(page)
+    assert page.title.startswith("<i>T</i>")
+    assert not page.has('[href^="javascript"]')
 
 
 def test_the_query_page_names_every_key_and_value_of_the_language() -> None:

@@ -15,7 +15,8 @@ from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
 from dashboard.variants.fingerprints import envelope_sha256
 from dashboard.variants.render_call import render_call
-from tests.dashboard.page_text import text_of
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.recorded_calls import load_call
 
 pytestmark = pytest.mark.django_db
 
@@ -59,12 +60,12 @@ def found_version(changes: dict[str, Any]) -> int:
     return int(changes.get("renderer", {}).get("version", 1))
 
 
-def page_of(client: Client, call: Call) -> str:
-    return client.get(f"/calls/{call.pk}/").content.decode()
+def load(client: Client, address: str) -> Page:
+    return parse_page(client.get(address))
 
 
-def strip_of(client: Client, call: Call) -> str:
-    return " ".join(text_of(client.get(f"/calls/{call.pk}/variants/").content.decode()).split())
+def load_strip(client: Client, call: Call) -> str:
+    return load(client, f"/calls/{call.pk}/variants/").text
 
 
 def test_a_receipt_that_states_its_variant_is_held_against_today(
@@ -73,31 +74,28 @@ def test_a_receipt_that_states_its_variant_is_held_against_today(
     send(call, tmp_path)
     assert check_all(call.project).sent == 1
     assert check_all(call.project).drifted == ()
-    assert "the text would be the same today" in strip_of(operator_client, call)
-    assert 'id="drift"' not in page_of(operator_client, call)
+    assert "the text would be the same today" in load_strip(operator_client, call)
+    assert not load_call(operator_client, call).has("#drift")
 
 
 def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, call: Call, tmp_path: Path) -> None:
-    def load() -> str:
-        return " ".join(text_of(operator_client.get("/renderers/drifted/").content.decode()).split())
-
-    assert "No receipt of this project names the variant that wrote it" in load()
+    address = "/renderers/drifted/"
+    assert "No receipt of this project names the variant that wrote it" in load(operator_client, address).text
     send(call, tmp_path)
-    assert "Not checked yet: run manage.py check_receipts." in load()
+    assert "Not checked yet: run manage.py check_receipts." in load(operator_client, address).text
     check_all(call.project)
-    assert "The last check found no drift." in load()
+    assert "The last check found no drift." in load(operator_client, address).text
 
 
 def test_the_call_says_that_it_drifted_before_any_check_and_leads_to_what_it_would_say_today(
     operator_client: Client, call: Call, tmp_path: Path
 ) -> None:
     send(call, tmp_path, text="other words")
-    html = page_of(operator_client, call)
-    assert html.count('id="drift"') == 1
-    assert "The text changed: the same version writes another text" in " ".join(text_of(html).split())
-    address = f"/calls/{call.pk}/?right=variant-receipt"
-    assert f'<a href="{address}">Today\'s text</a>' in html
-    assert "not seen by the model" in operator_client.get(address).content.decode()
+    drift = load_call(operator_client, call).by_id("drift")
+    assert "The text changed: the same version writes another text" in drift.text
+    link = drift.by_role("link", "Today's text", exact=True)
+    assert link["href"] == f"/calls/{call.pk}/?right=variant-receipt"
+    assert "not seen by the model" in load(operator_client, link["href"]).text
 
 
 @pytest.mark.parametrize(
@@ -115,13 +113,12 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     send(call, tmp_path, **changes)
     assert [drift.reason for drift in check_all(call.project).drifted] == [reason]
     sentence = {"canonical": "The canonical result changed"}.get(reason, f"The {reason} changed")
-    assert sentence in strip_of(operator_client, call)
-    top = " ".join(text_of(page_of(operator_client, call).partition('id="halves"')[0]).split())
-    assert f"Drifted: this receipt was written by external/receipt version {found_version(changes)}" in top
-    assert sentence in top
-    listed = operator_client.get(f"/renderers/drifted/?reason={reason}").content.decode()
-    assert f"/calls/{call.pk}/#drift" in listed
-    assert "/renderers/drifted/" in operator_client.get("/runs/?preset=drifted").content.decode()
+    assert sentence in load_strip(operator_client, call)
+    drift = load_call(operator_client, call).by_id("drift").text
+    assert f"Drifted: this receipt was written by external/receipt version {found_version(changes)}" in drift
+    assert sentence in drift
+    assert load(operator_client, f"/renderers/drifted/?reason={reason}").has(f'a[href="/calls/{call.pk}/#drift"]')
+    assert load(operator_client, "/runs/?preset=drifted").has('a[href="/renderers/drifted/"]')
 
 
 @pytest.mark.parametrize(
@@ -148,6 +145,6 @@ def test_importing_again_keeps_one_fingerprint_and_another_projects_list_is_empt
     send(call, tmp_path, text="other")
     send(call, tmp_path, text="other")
     assert ReceiptFingerprint.objects.count() == 1
-    page = text_of(operator_client.get("/renderers/drifted/?from=x").content.decode())
-    assert "1 receipt of this project names the variant that wrote it." in " ".join(page.split())
-    assert "Not checked yet" in page
+    page = load(operator_client, "/renderers/drifted/?from=x")
+    assert "1 receipt of this project names the variant that wrote it." in page.text
+    assert "Not checked yet" in page.text

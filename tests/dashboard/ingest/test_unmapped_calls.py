@@ -15,6 +15,8 @@ from envelopes.alignment.spans import Span
 from envelopes.families import command, external, registry
 from envelopes.families.base import Family
 from envelopes.families.external import any_agent
+from tests.dashboard.page_text import parse_page
+from tests.dashboard.recorded_calls import load_call
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, write
 
 pytestmark = pytest.mark.django_db
@@ -55,7 +57,7 @@ def test_a_call_that_its_family_cannot_read_is_kept_and_told_once(
     assert "Broken" in report.problems[0]["reason"]
     problem = Problem.objects.get()
     assert json.loads(bytes(problem.raw))["stdout"] == "a\nb"
-    assert "call toolu_1" in operator_client.get("/problems/").content.decode()
+    assert "call toolu_1" in parse_page(operator_client.get("/problems/")).text
     with path.open("ab") as file:
         file.write(encoded(answers("toolu_1", at="2026-03-01T09:00:09Z")) + b"\n")
     assert [problem["line"] for problem in import_paths(project, [path]).problems] == [2]
@@ -97,9 +99,10 @@ def test_an_answer_without_its_call_says_what_is_not_known(
         project, [write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1"), answers("toolu_2")])]
     )
     stray, known = (Call.objects.get(external_id=name) for name in ("toolu_2", "toolu_1"))
-    page = operator_client.get(stray.get_absolute_url()).content.decode()
-    assert ">A call that was not recorded</h1>" in page
-    assert "the tool and its arguments are unknown" in page
-    assert 'aria-label="Arguments' not in page
-    assert 'aria-label="Arguments' in operator_client.get(known.get_absolute_url()).content.decode()
-    assert "<b>not recorded</b>" in operator_client.get(stray.run.get_absolute_url()).content.decode()
+    page = load_call(operator_client, stray)
+    assert page.select_one("h1").text == "A call that was not recorded"
+    assert "the tool and its arguments are unknown" in page.text
+    assert not page.has('[aria-label^="Arguments"]')
+    assert load_call(operator_client, known).has('[aria-label^="Arguments"]')
+    run_page = parse_page(operator_client.get(stray.run.get_absolute_url()))
+    assert run_page.by_text("not recorded", exact=True).tag == "b"

@@ -174,7 +174,7 @@ def test_a_finding_of_the_rules_stands_with_the_receipt(client: Client, run: Run
 @pytest.mark.rendering
 def test_htmx_gets_the_workbench_alone(client: Client, run: Run) -> None:
     page = load(client, f"{PAGE}?call={bash(run, OUTPUT).pk}&budget=100", **HTMX)
-    assert "<html" not in page.markup
+    assert page.is_fragment
     assert page.by_id("workbench").has("#variant-text")
     assert page.by_id("workbench").has("#field-budget")
 
@@ -336,7 +336,7 @@ def test_the_rest_of_a_long_canonical_half_is_one_key_away(client: Client, run: 
     warnings = [f"warning {number} of the build" for number in range(3_000)]
     first = load(client, paste(client, envelope(result=envelope()["result"] | {"warnings": warnings})))
     later = load(client, first.select_one('a[data-key="m"]')["href"], **HTMX)
-    assert "<html" not in later.markup
+    assert later.is_fragment
     end = load(client, later.by_role("link", "Load the next part")["href"])
     assert "Load the next part" not in end.text
     texts = [part.exact for part in (first.by_id("halves"), later, end)]

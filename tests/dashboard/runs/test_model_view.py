@@ -20,7 +20,7 @@ from tests.dashboard.factories import (
     create_receipt,
     create_run,
 )
-from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.page_text import Page, assert_harmless, parse_page
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
@@ -191,7 +191,7 @@ def test_what_is_left_out_is_counted_and_one_step_away(client: Client, run: Run)
     assert (later.text, later["hx-get"], later["hx-trigger"]) == ("5 later", later["href"], "revealed")
     fragment = load(client, run, later["href"], **HTMX)
     assert fragment.by_text("message 45")
-    assert "<html" not in fragment.markup
+    assert fragment.is_fragment
 
 
 @pytest.mark.usefixtures("alice")
@@ -278,9 +278,7 @@ def test_hostile_text_is_text(client: Client, run: Run) -> None:
     create_call(run, line=2, tool=HOSTILE, args={HOSTILE: HOSTILE}, receipt=HOSTILE)
     create_event(run, "compact_boundary", line=9, message=HOSTILE)
     for page in (load(client, run), load(client, run, f"?message={message.pk}")):
-        assert not page.has("[hx-post]")
-        for hostile in ("<script>alert", "\u202e", "\x1b"):
-            assert hostile not in page.markup
+        assert_harmless(page)
 
 
 @pytest.mark.parametrize("query", ["?after=1-0-zz", "?before=%00", "?after=9-9-" + "f" * 32, "?before=-1-0-0"])

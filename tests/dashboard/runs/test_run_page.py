@@ -17,7 +17,7 @@ from dashboard.models import Call, Project, Run, RunCall
 from dashboard.runs.overview import OUTCOMES, load_overview, plain_axis, squeezed_axis
 from dashboard.runs.run_detail import RunDetailParams, RunPage, load_run_page
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user
-from tests.dashboard.page_text import Element, Page, parse_page
+from tests.dashboard.page_text import Element, Page, assert_harmless, parse_page
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
@@ -274,7 +274,7 @@ def test_the_next_rows_come_as_a_fragment_without_the_page_around_them(
     cursor = build(run).calls.next_cursor
     fragment = load(client, run, f"?after={cursor}", **HTMX)
     assert lines(fragment) == [short_pages + 1, short_pages + 2]
-    assert "<html" not in fragment.markup
+    assert fragment.is_fragment
     assert fragment.texts(".row-number") == ["6", "7"]
 
 
@@ -300,7 +300,7 @@ def test_a_live_run_polls_and_is_told_nothing_when_nothing_is_new(client: Client
     assert client.get(f"/runs/{run.pk}/?since=7", headers=HTMX).status_code == 204
     fragment = load(client, run, "?since=6", **HTMX)
     assert lines(fragment) == [1]
-    assert "<html" not in fragment.markup
+    assert fragment.is_fragment
 
 
 @pytest.mark.usefixtures("alice")
@@ -346,9 +346,7 @@ def test_hostile_text_is_text(client: Client, project: Project) -> None:
     )
     create_call(run, line=1, tool=HOSTILE, summary=HOSTILE, status="error")
     page = load(client, run)
-    assert not page.has("[hx-post]")
-    for hostile in ("<script>alert", "\u202e", "\x1b"):
-        assert hostile not in page.markup
+    assert_harmless(page)
 
 
 def test_a_run_of_another_project_does_not_exist(client: Client, run: Run) -> None:

@@ -13,7 +13,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from dashboard.ingest import derive
 from dashboard.models import Project, Run
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_user
-from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.page_text import Page, assert_harmless, parse_page
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
@@ -82,11 +82,10 @@ def test_what_a_tool_said_is_text(client: Client, project: Project) -> None:
     searched = load(client, f"/runs/?q={quote(HOSTILE)}&sort=<script>")
     everything = load(client)
     for page in (searched, everything):
-        assert "<script>alert" not in page.markup
         assert not page.has("[hx-post]")
+        assert "<script>alert" not in page.markup  # whatever a parser makes of it
         assert "<script>alert(1)</script>" in page.text
-    assert "\u202e" not in everything.markup
-    assert "\x1b" not in everything.markup
+    assert_harmless(everything)
 
 
 @pytest.mark.usefixtures("alice")
@@ -220,7 +219,8 @@ def test_the_list_polls_only_while_a_run_is_live_and_only_for_news(client: Clien
     assert client.get(poll, headers=HTMX).status_code == 204
     Run.objects.filter(pk=run.pk).update(revision=7)
     fragment = load(client, poll, **HTMX)
-    assert fragment.markup.lstrip().startswith('<div id="rows"')
+    assert fragment.is_fragment
+    assert [element.get("id") for element in fragment.select("body > *")] == ["rows"]
     Run.objects.filter(pk=run.pk).update(ended_at=timezone.now())
     assert not load(client, poll, **HTMX).has("[hx-trigger]")
 

@@ -136,7 +136,7 @@ def test_htmx_gets_the_gallery_alone(reader: Client) -> None:
 def test_what_does_not_exist_is_not_found(reader: Client, address: str) -> None:
     response = reader.get(address)
     assert response.status_code == 404
-    assert b"<script>" not in response.content
+    assert b"<script>" not in response.content  # of the address: looks at bytes, as a browser gets them
 
 
 def test_names_from_recordings_do_not_reach_the_pages(reader: Client, project: Project) -> None:
