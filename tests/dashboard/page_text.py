@@ -126,8 +126,9 @@ class Element:
 
     def select(self, selector: str) -> list[Element]:
         """The elements inside it that a CSS selector fits, in the order of the page."""
-        # A node that several parts of the selector fit is found as often.
-        nodes = {node.mem_id: node for node in self._node.css(selector) if node != self._node}
+        # A node that several parts of the selector fit is found as often. Comparing nodes would write out their HTML.
+        nodes = {node.mem_id: node for node in self._node.css(selector)}
+        nodes.pop(self._node.mem_id, None)
         return [Element(node) for node in nodes.values()]
 
     def select_one(self, selector: str) -> Element:
