@@ -224,24 +224,22 @@ def load_variant_strip(project: Project, call: Call, query: QueryDict) -> Varian
         reason = f"There is no envelope to write about. {error}"
         return VariantStrip(family=call.family, recorded=None, cells=(), reason=reason)
     offers = offered_variants(project, owner)
-    receipts: list[Receipt | None] = []
-    failures: list[str] = []
+    receipts: list[Receipt | RenderFailed] = []
     for offer in offers:
         try:
             receipts.append(write_receipt(canonical, owner, offer.variant, offer.variant.policy))
-            failures.append("")
         except RenderFailed as error:
-            receipts.append(None)
-            failures.append(str(error))
-    counts = count_all([receipt.text if receipt else "" for receipt in receipts], model=call.run.model)
+            receipts.append(error)
+    texts = [receipt.text if isinstance(receipt, Receipt) else "" for receipt in receipts]
+    counts = count_all(texts, model=call.run.model)
     keys = _variant_keys(call, query, [offer.key for offer in offers])
     recorded = evidence.receipt_tokens if evidence.halves.receipt else None
     cuts = load_cuts(evidence)
     cells = []
-    for offer, key, receipt, tokens, failure in zip(offers, keys, receipts, counts, failures, strict=True):
+    for offer, key, receipt, tokens in zip(offers, keys, receipts, counts, strict=True):
         address = _preview_address(call, owner, key.key)
-        if receipt is None:
-            cells.append(StripCell(key=key, variant=offer.variant, preview=address, failure=failure))
+        if isinstance(receipt, RenderFailed):
+            cells.append(StripCell(key=key, variant=offer.variant, preview=address, failure=str(receipt)))
             continue
         cells.append(
             StripCell(

@@ -38,11 +38,13 @@ def export_call(evidence: CallEvidence, form: str) -> tuple[str, str] | None:
     """Content type and text; None for an unknown form, and for one that this call does not have."""
     match form:
         case "text":
-            text: str | None = _call_text(evidence)
+            blocks = [_title(evidence), *(f"--- {title} ---\n{body}" for title, body, _ in _blocks(evidence))]
+            text: str | None = "\n\n".join(blocks) + "\n"
         case "json":
             text = _call_json(evidence)
         case "markdown":
-            text = _call_markdown(evidence)
+            blocks = [f"## {title}\n\n{_fenced(body, language)}" for title, body, language in _blocks(evidence)]
+            text = "\n\n".join([f"# {_title(evidence)}", *blocks]) + "\n"
         case "compacted":
             text = recap(compact(evidence.envelope, 0).canonical).text
         case _:
@@ -60,16 +62,6 @@ def _body_text(evidence: CallEvidence, form: str) -> str | None:
     except UnsupportedPart:
         return None
     return None if body is None else body.decode()
-
-
-def _call_text(evidence: CallEvidence) -> str:
-    blocks = [_title(evidence), *(f"--- {title} ---\n{text}" for title, text, _ in _blocks(evidence))]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _call_markdown(evidence: CallEvidence) -> str:
-    blocks = [f"## {title}\n\n{_fenced(text, language)}" for title, text, language in _blocks(evidence)]
-    return "\n\n".join([f"# {_title(evidence)}", *blocks]) + "\n"
 
 
 def _call_json(evidence: CallEvidence) -> str:

@@ -20,6 +20,8 @@ from django.urls import reverse
 
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, PastedEnvelope, Project, RunFacet
+from dashboard.text import json_markup
+from dashboard.text.text_markup import FIRST_CHARS, TextChunk
 from dashboard.variants.render_call import CannotRender, load_canonical, load_cuts
 from envelopes.families.base import Family
 from envelopes.lint.model import Shortened
@@ -70,6 +72,11 @@ class PreviewSource:
     @cached_property
     def raw(self) -> bytes:
         return dump_json(self.canonical.to_json())
+
+    @cached_property
+    def window(self) -> TextChunk:
+        """The beginning of the envelope, computed on demand: no option and no change of a draft changes it."""
+        return json_markup.first_chunk(json_markup.indent_json(self.raw), FIRST_CHARS, "data-pointer")
 
 
 def load_source(project: Project, owner: Family, query: Mapping[str, str]) -> PreviewSource:

@@ -139,12 +139,6 @@ class RendererPage:
     paste_limit: int = PASTE_BYTES
 
     @cached_property
-    def canonical(self) -> TextChunk | None:
-        if self.source is None:
-            return None
-        return json_markup.first_chunk(json_markup.indent_json(self.source.raw), FIRST_CHARS, "data-pointer")
-
-    @cached_property
     def samples(self) -> tuple[SampleName, ...]:
         current = self.source.query.get("sample") if self.source else None
         return tuple(SampleName(name=name, is_current=name == current) for name in name_samples(self.family))
@@ -236,13 +230,6 @@ class EditorPage:
     output: DraftOutput
     problem: str = ""
     problem_line: int | None = None
-
-    @cached_property
-    def canonical(self) -> TextChunk | None:
-        """The envelope that a template can use, computed on demand: a change of the draft does not change it."""
-        if self.source is None:
-            return None
-        return json_markup.first_chunk(json_markup.indent_json(self.source.raw), FIRST_CHARS, "data-pointer")
 
 
 def load_editor_page(

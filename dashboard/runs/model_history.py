@@ -9,6 +9,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import TypeAlias
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -93,6 +95,9 @@ class HistoryEntry:
         return any(text.is_bounded for text in self.texts)
 
 
+NewEntry: TypeAlias = "partial[HistoryEntry]"  # with what every kind of entry has
+
+
 @dataclass(frozen=True)
 class HistoryPage:
     """`before` items are left out above, `after` below; `first` and `last` are cursors for the links.
@@ -174,17 +179,23 @@ def _build_entries(
         running = 0 if item.kind == "compaction" else max(0, running + item.tokens)
         next_compaction = compactions[bisect_right(lines, item.cursor.line) :][:1]
         notes = [_compaction_note(compaction) for compaction in next_compaction]
+        line = item.cursor.line
+        is_event = isinstance(item.row, Replacement | Compaction)
+        anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
+        new_entry = partial(
+            HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens, running=running
+        )
         match item.row:
             case Message() as message:
-                entry = _message_entry(run, message, item, running, payloads, notes)
+                entry = _message_entry(new_entry, run, message, payloads, notes)
             case RunCall() as member:
-                entry = _call_entry(member, item, running, payloads, notes)
+                entry = _call_entry(new_entry, member, payloads, notes)
             case RecordedReceipt() as receipt if item.cursor.key in payloads.replayed:
-                entry = _replayed_entry(receipt.call, item, running, payloads.replayed[item.cursor.key], notes)
+                entry = _replayed_entry(new_entry, receipt.call, payloads.replayed[item.cursor.key], notes)
             case RecordedReceipt() as receipt:
-                entry = _receipt_entry(receipt, item, running, payloads, notes)
+                entry = _receipt_entry(new_entry, receipt, payloads, notes)
             case Replacement() | Compaction() as event:
-                entry = _event_entry(event, item, running, notes)
+                entry = _event_entry(new_entry, event, notes)
         entries.append(entry)
     return entries
 
@@ -210,17 +221,11 @@ def _compaction_note(compaction: Compaction) -> EntryNote:
 
 
 def _message_entry(
-    run: Run, message: Message, item: HistoryItem, running: int, payloads: _Payloads, notes: Iterable[EntryNote]
+    new_entry: NewEntry, run: Run, message: Message, payloads: _Payloads, notes: Iterable[EntryNote]
 ) -> HistoryEntry:
     url = f"{reverse('run-model', args=[run.pk])}?message={message.pk}"
-    return HistoryEntry(
-        anchor=f"m-{message.pk}",
-        kind=item.kind,
+    return new_entry(
         heading=message.role,
-        line=item.cursor.line,
-        at=item.at,
-        tokens=item.tokens,
-        running=running,
         texts=preview_parts(payloads.messages.get(message.pk, NO_PAYLOAD)),
         notes=tuple(notes),
         url=url,
@@ -229,21 +234,13 @@ def _message_entry(
     )
 
 
-def _call_entry(
-    member: RunCall, item: HistoryItem, running: int, payloads: _Payloads, notes: Iterable[EntryNote]
-) -> HistoryEntry:
+def _call_entry(new_entry: NewEntry, member: RunCall, payloads: _Payloads, notes: Iterable[EntryNote]) -> HistoryEntry:
     call = member.call
     own_notes = [EntryNote("", "copied from another run's history")] if member.inherited else []
     if not call.receipt_count:
         own_notes.append(EntryNote("warn", "no receipt recorded: nothing answered this call"))
-    return HistoryEntry(
-        anchor=f"c-{call.pk}",
-        kind=item.kind,
+    return new_entry(
         heading=call.tool,
-        line=item.cursor.line,
-        at=item.at,
-        tokens=item.tokens,
-        running=running,
         texts=preview_arguments(payloads.arguments.get(call.pk, NO_PAYLOAD)),
         notes=(*own_notes, *notes),
         url=call.get_absolute_url(),
@@ -253,17 +250,11 @@ def _call_entry(
 
 
 def _receipt_entry(
-    receipt: RecordedReceipt, item: HistoryItem, running: int, payloads: _Payloads, notes: Iterable[EntryNote]
+    new_entry: NewEntry, receipt: RecordedReceipt, payloads: _Payloads, notes: Iterable[EntryNote]
 ) -> HistoryEntry:
     texts = preview_parts(payloads.receipts.get(receipt.observation_id or receipt.pk, NO_PAYLOAD))
-    return HistoryEntry(
-        anchor=f"r-{item.cursor.key}",
-        kind=item.kind,
+    return new_entry(
         heading=receipt.call.tool,
-        line=item.cursor.line,
-        at=item.at,
-        tokens=item.tokens,
-        running=running,
         texts=texts,
         notes=(*_receipt_notes(receipt, texts), *notes),
         url=receipt.call.get_absolute_url(),
@@ -288,17 +279,11 @@ def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> It
 
 
 def _replayed_entry(
-    call: Call, item: HistoryItem, running: int, replayed: ReplayedReceipt, notes: Iterable[EntryNote]
+    new_entry: NewEntry, call: Call, replayed: ReplayedReceipt, notes: Iterable[EntryNote]
 ) -> HistoryEntry:
     """The receipt of a variant: never labelled as seen, and without a link to recorded bytes."""
-    return HistoryEntry(
-        anchor=f"r-{item.cursor.key}",
-        kind=item.kind,
+    return new_entry(
         heading=call.tool,
-        line=item.cursor.line,
-        at=item.at,
-        tokens=item.tokens,
-        running=running,
         texts=preview_texts([("", replayed.text)], limit=PREVIEW_CHARS),
         notes=(EntryNote("accent", replayed.label, replayed.meaning), EntryNote("", replayed.recorded), *notes),
         url=call.get_absolute_url(),
@@ -306,9 +291,7 @@ def _replayed_entry(
     )
 
 
-def _event_entry(
-    event: Replacement | Compaction, item: HistoryItem, running: int, notes: Iterable[EntryNote]
-) -> HistoryEntry:
+def _event_entry(new_entry: NewEntry, event: Replacement | Compaction, notes: Iterable[EntryNote]) -> HistoryEntry:
     if isinstance(event, Replacement):
         receipts = "1 earlier receipt" if event.count == 1 else f"{event.count:,} earlier receipts"
         sentence = f"{receipts} cleared from the context: {event.reason or 'replaced'}"
@@ -317,16 +300,7 @@ def _event_entry(
         sentence += (
             "else above this line; what stayed is not in the count below" if event.is_partial else "above this line"
         )
-    return HistoryEntry(
-        anchor=f"{item.kind}-{item.cursor.line}",
-        kind=item.kind,
-        heading=f"{sentence}.",
-        line=item.cursor.line,
-        at=item.at,
-        tokens=item.tokens,
-        running=running,
-        notes=tuple(notes),
-    )
+    return new_entry(heading=f"{sentence}.", notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
