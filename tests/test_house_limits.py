@@ -15,8 +15,8 @@ from tests.source import docstrings, functions_of_module, imports, module_name, 
 
 SOURCE = ("dashboard", "envelopes")
 # The goals are 280 modules and 31,000 lines. Lower these two with each merge; nothing may raise them.
-MODULES = 273
-CODE_LINES = 30_823  # without blanks, comments and docstrings
+MODULES = 272
+CODE_LINES = 30_778  # without blanks, comments and docstrings
 SMALL_MODULE = 110  # lines; a smaller one with a single importer belongs into it
 SHORT_FUNCTION = 3  # lines, the `def` included
 SHORT_FUNCTIONS_SHARE = 0.10

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_GET
 from dashboard.accounts import OperatorRequest
 from dashboard.calls.call_detail import load_call_page
 from dashboard.calls.call_variants import load_variant_strip
-from dashboard.calls.export import export_call, export_receipt
 from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
+from dashboard.calls.stages import export_call, export_receipt
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.models import Call
 from dashboard.text.images import find_image
