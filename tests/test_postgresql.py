@@ -3,7 +3,8 @@
 That is the write path, every query with its order and its locks, and each page opened once. What a page shows of the
 rows that it read does not depend on the database, so it is tested on SQLite alone: the folders of such tests are not
 in PLACES, and in the others a test is marked `rendering` when it is about markup, windows, files of the store or
-samples that come out of the code. The pages of calls and artifacts are opened by the crawl of the hostile recordings.
+samples that come out of the code, or about where a reader of recordings stops and how much it keeps: that is decided
+before a row is written. The pages of calls and artifacts are opened by the crawl of the hostile recordings.
 """
 
 from __future__ import annotations

@@ -254,6 +254,7 @@ def every_fragment(client: Client, call: Call, half: str) -> str:
     return text
 
 
+@pytest.mark.rendering
 def test_fragments_in_a_row_are_exactly_the_recorded_text(client: Client, run: Run) -> None:
     stdout = "".join(f"{number}: \U0001f600\U0001f600 \r\x07 <b>\n" for number in range(9_000))
     call = bash(run, stdout)
@@ -263,6 +264,7 @@ def test_fragments_in_a_row_are_exactly_the_recorded_text(client: Client, run: R
     assert every_fragment(client, call, "args") == '{\n  "command": "make test"\n}'
 
 
+@pytest.mark.rendering
 def test_one_line_of_5_mb_is_shown_in_windows(client: Client, run: Run) -> None:
     call = bash(run, "x" * 5_000_000)
     response = client.get(f"/calls/{call.pk}/")

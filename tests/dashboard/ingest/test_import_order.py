@@ -250,6 +250,7 @@ def test_an_import_that_another_one_overtakes_goes_on_behind_it(project: Project
     assert Call.objects.count() == 6
 
 
+@pytest.mark.rendering
 def test_what_a_reader_remembers_stays_small_whatever_a_file_says(project: Project, tmp_path: Path) -> None:
     """300 summaries of sessions that never come, and ids, folders and agents of 100 KB each."""
     long = "x" * 100_000

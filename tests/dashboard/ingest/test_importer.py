@@ -83,6 +83,7 @@ def test_a_file_that_grew_adds_what_is_new_and_reads_only_that(project: Project,
     assert Run.objects.get().unanswered_count == 0
 
 
+@pytest.mark.rendering
 def test_a_file_cut_at_any_byte_imports_its_whole_lines_and_the_rest_later(project: Project, tmp_path: Path) -> None:
     """A plan and a repeated line are counted once, in whichever import they are read."""
     lines = [*short_session(), asks("toolu_04", "TodoWrite", {"todos": []}), *short_session()[:2]]
@@ -356,6 +357,7 @@ def test_a_file_in_utf_16_is_refused_with_what_to_do(project: Project, tmp_path:
     ]
 
 
+@pytest.mark.rendering
 def test_a_long_line_is_read_and_a_last_line_without_newline_too(project: Project, tmp_path: Path) -> None:
     big = "x" * 12_000_000
     path = write(
