@@ -4,7 +4,8 @@ Each stage has its size and a link that opens its form: the first two in the lef
 (`?right=wire-gemini`, `?right=compacted`), and by themselves as text (`?as=wire-gemini`). The call and its receipt
 alone can be pasted elsewhere as well: as text, JSON or Markdown. The receipt's text is exact: nothing is added,
 trimmed or re-wrapped. Only a lone surrogate, which no encoding of text can carry, is written as \\udxxx. The JSON
-forms contain the recorded bytes themselves."""
+forms contain the recorded bytes themselves.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Tokens are counted a batch at a time as well. A batch of 200 calls under 3 variants takes about 6 KB: MessagePack
 without field names, then zstd. Digests are the first 8 bytes of SHA-256: enough to see that a text changed, and half
-of a row's size."""
+of a row's size.
+"""
 
 from __future__ import annotations
 

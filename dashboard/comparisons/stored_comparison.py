@@ -1,7 +1,8 @@
 """Comparisons from their form to their stored results, which `dashboard.worker` computes.
 
 A comparison has columns, the rows of its batches and a summary; it can be cancelled, resumed and pinned. Columns name
-the versions of variants at the start of the comparison, and can be loaded as they are rendered today."""
+the versions of variants at the start of the comparison, and can be loaded as they are rendered today.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 `receipt` is another renderer in each family, `tail_first` exists for commands alone. `terse` is a template of the
 project in its latest version, `terse@2` in version 2; a saved version never changes. `recorded` is no variant: it is
-the receipt that the source recorded."""
+the receipt that the source recorded.
+"""
 
 from __future__ import annotations
 
