@@ -8,9 +8,19 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
-    from django.core.management import execute_from_command_line
+    from django.core.management import call_command, execute_from_command_line
+    from django.db import DatabaseError
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except DatabaseError as error:
+        if "migrate" in sys.argv:
+            raise
+        try:
+            call_command("migrate", check_unapplied=True, verbosity=0)  # changes nothing; exits where some are pending
+        except SystemExit:
+            sys.exit(f"CommandError: {error}\nThe store has pending migrations. Run: python manage.py migrate")
+        raise
 
 
 if __name__ == "__main__":

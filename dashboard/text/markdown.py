@@ -7,7 +7,6 @@ The library renders our own files and docstrings only, never anything that was r
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -72,14 +71,7 @@ def render_document(name: str, source: str) -> Document:
 
 def render_inline(text: str) -> str:
     """One paragraph as HTML, without the paragraph itself."""
-    html: str = PARSER.renderInline(text)
-    return html
-
-
-def link_addresses(source: str) -> list[str]:
-    """Every address that the text links to."""
-    inlines: Sequence[Token] = [token for token in PARSER.parse(source) if token.type == "inline"]
-    return [str(child.attrs["href"]) for token in inlines for child in token.children or () if "href" in child.attrs]
+    return str(PARSER.renderInline(text))
 
 
 def _plain_text(inline: Token) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from hashlib import sha256
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -173,3 +174,20 @@ def test_check_deploy_finds_nothing_with_https() -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.rendering
+def test_a_command_on_a_store_without_tables_names_the_command_that_makes_them(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "signin_link", "alice"],
+        cwd=CHECKOUT,
+        env=environment | {"COUNTERFOIL_DATA": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        "CommandError: no such table: auth_user",
+        "The store has pending migrations. Run: python manage.py migrate",
+    ]

@@ -21,10 +21,5 @@ class Command(BaseCommand):
         user = User.objects.filter(username=options["name"], is_active=True).first()
         if user is None:
             raise CommandError(f"There is no user {options['name']!r}. `create_user {options['name']}` creates one.")
-        print_new_link(
-            self.stdout,
-            user,
-            {"user": user.get_username()},
-            base_url=options["base_url"],
-            as_json=options["as_json"],
-        )
+        facts = {"user": user.get_username()}
+        print_new_link(self.stdout, user, facts, base_url=options["base_url"], as_json=options["as_json"])
