@@ -22,6 +22,8 @@ from hypothesis import HealthCheck
 from hypothesis import settings as drawing
 from pytest_django import Settings
 from whitenoise.middleware import WhiteNoiseMiddleware
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from dashboard.models import Project
 from tests.buckets import BUCKET, s3_service
@@ -44,6 +46,10 @@ LONGEST = (
     "tests/browser/test_variant_journey.py",
     "tests/browser/test_artifact_journeys.py",
     "tests/browser/test_peek.py",
+    "tests/browser/test_call_lint.py",
+    "tests/browser/test_chromium.py",
+    "tests/envelopes/transports/test_transports.py",
+    "tests/envelopes/families/test_declared_tools.py",
     "tests/faults/test_hostile_recordings.py",
     "tests/test_house.py",
     "tests/faults/test_odd_files.py",
@@ -53,9 +59,27 @@ LONGEST = (
     "tests/envelopes/storage/test_time_search.py",
     "tests/faults/test_two_imports.py",
     "tests/faults/test_followed_import.py",
-    "tests/envelopes/transports/test_transports.py",
     "tests/dashboard/tools/test_tools_page.py",
 )
+
+# What one worker runs as if it were one file, because it costs to begin: a browser, the clients of the providers.
+TOGETHER = {
+    "tests/browser/": "tests/browser",
+    "tests/envelopes/transports/test_transports.py": "providers",
+    "tests/envelopes/families/test_declared_tools.py": "providers",
+}
+
+
+class ScheduleByCost(LoadFileScheduling):
+    """Gives a whole file to a worker, and what stands in TOGETHER to the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((group for start, group in TOGETHER.items() if nodeid.startswith(start)), nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return ScheduleByCost(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
