@@ -48,7 +48,7 @@ def test_each_change_is_made_alone(source: str, changes: list[str]) -> None:
     assert sorted(one for one in made if "XX" not in one) == changes
 
 
-def test_a_change_is_told_with_its_line_and_what_it_was() -> None:
+def test_a_change_has_its_line_and_the_code_before_and_after() -> None:
     told = [(one.line, one.before, one.after) for one in mutants("a = 1\n\nb = a >= 'c'")]
     assert told == [(1, "1", "2"), (3, "a >= 'c'", "a > 'c'"), (3, "'c'", "'cXX'")]
 

@@ -130,7 +130,7 @@ def test_a_search_is_stopped_and_goes_on_by_a_key(
     troubles[:] = [trouble for trouble in troubles if not trouble.startswith(("htmx:sendAbort", "htmx:afterRequest"))]
 
 
-def test_a_range_is_drawn_by_two_clicks_and_by_keys_and_its_link_sets_it_off_again(
+def test_a_range_is_selected_by_two_clicks_and_by_keys_and_its_link_selects_it_again(
     operator_page: Page, browse: Browse, cut: Artifact
 ) -> None:
     page = operator_page
@@ -157,7 +157,7 @@ def test_a_fragment_of_another_tool_is_understood(operator_page: Page, cut: Arti
     expect_highlighted(operator_page, *range(1_200, 1_204))
 
 
-def test_a_fold_of_json_is_asked_for_when_it_is_opened(
+def test_a_fold_of_json_is_loaded_when_it_is_opened(
     operator_page: Page, browse: Browse, project: Project, settings: Settings, tmp_path: Path
 ) -> None:
     settings.ARTIFACTS = tmp_path / "artifacts"

@@ -14,7 +14,9 @@ TOKEN = "ghp_" + "a1B2" * 9
 LIT = 'CSS.highlights.has("linked") ? [...CSS.highlights.get("linked")].map(String).join("") : ""'
 
 
-def test_a_place_is_lit_up_and_let_go_by_escape(operator_page: Page, project: Project, serious: Serious) -> None:
+def test_a_position_is_highlighted_and_escape_ends_the_highlight(
+    operator_page: Page, project: Project, serious: Serious
+) -> None:
     call = bash(create_run(project), "\x1b[31m🙂 tab\there\n" + "line\n" * 200 + f"token {TOKEN} end\n")
     for query in ("", "?spaces=1"):
         operator_page.goto(f"/calls/{call.pk}/{query}")

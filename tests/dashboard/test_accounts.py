@@ -180,7 +180,7 @@ def test_signing_out_ends_the_session(client: Client, alice: User) -> None:
     assert not is_signed_in(client)
 
 
-def test_who_belongs_to_no_project_is_told_so_and_can_leave(client: Client) -> None:
+def test_a_user_without_a_project_gets_an_explanation_and_can_sign_out(client: Client) -> None:
     client.force_login(create_user("charlie"))
     response = client.get("/runs/")
     assert response.status_code == 403

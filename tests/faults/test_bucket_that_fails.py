@@ -103,7 +103,7 @@ os._exit(0)
 """
 
 
-def test_a_process_forked_after_the_first_call_is_told_so_and_does_not_wait(bucket_address: str) -> None:
+def test_a_process_forked_after_the_first_call_gets_an_error_and_does_not_wait(bucket_address: str) -> None:
     command = [sys.executable, "-c", FORKED, bucket_address]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=True)
     assert "was forked from one that had used the bucket" in done.stdout

@@ -107,7 +107,7 @@ def test_a_value_in_any_slot_of_an_audit_folder_costs_no_good_line(kind: str, pr
     assert_good_calls("r", "c1")
 
 
-def test_odd_lines_are_told_by_number_and_cost_no_good_line(
+def test_odd_lines_are_reported_by_number_and_cost_no_good_line(
     project: Project, tmp_path: Path, operator_client: Client
 ) -> None:
     report = imported(project, between_good_lines(tmp_path, list(LINES.values())))

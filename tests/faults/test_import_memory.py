@@ -67,7 +67,7 @@ def test_memory_does_not_grow_with_a_session_of_400_mb(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_one_line_of_60_mb_is_taken_in(tmp_path: Path) -> None:
+def test_one_line_of_60_mb_is_imported(tmp_path: Path) -> None:
     path = tmp_path / "in" / f"{SESSION}.jsonl"
     path.parent.mkdir()
     path.write_bytes(b"".join(line + b"\n" for line in pair("toolu_1", "x" * 30 * MB)))

@@ -145,7 +145,7 @@ for path, _ in find_recordings([Path(sys.argv[1])]):
 """
 
 
-def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_files_and_folders_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     write(folder / "good" / f"{SESSION}.jsonl", short_session())
     write(folder / "secret.jsonl", short_session()).chmod(0o000)

@@ -85,7 +85,7 @@ def test_what_the_store_says_it_has_not_is_lost_and_other_content_is_no_content(
     assert cause(artifact) == AbsenceCause.MISSING
 
 
-def test_content_of_the_same_size_is_told_by_its_hash_and_of_another_by_that(client: Client, call: Call) -> None:
+def test_content_of_the_same_size_is_compared_by_its_hash_and_of_another_by_size(client: Client, call: Call) -> None:
     artifact = stored(call, b"content\n")
     replace_stored(name_of(artifact), b"CONTENT\n")
     page = open_page(client, artifact)
@@ -98,7 +98,7 @@ def test_content_of_the_same_size_is_told_by_its_hash_and_of_another_by_that(cli
 
 
 @pytest.mark.parametrize("artifact_store", ["folder"], indirect=True)
-def test_content_that_is_too_large_to_be_hashed_for_a_page_is_told_by_its_dates(
+def test_content_that_is_too_large_to_be_hashed_for_a_page_is_compared_by_its_dates(
     client: Client, call: Call, settings: Settings
 ) -> None:
     content = b"\0 bytes" * 300_000
@@ -128,7 +128,7 @@ def test_a_frame_that_is_damaged_spoils_its_own_window_alone(client: Client, cal
     assert "It was changed or damaged in the artifact store" in search.text
 
 
-def test_what_was_never_taken_in_and_what_was_removed_say_so(client: Client, call: Call) -> None:
+def test_content_that_was_never_stored_or_was_removed_is_reported_as_such(client: Client, call: Call) -> None:
     artifact = stored(call, b"content\n", state=Artifact.State.MISSING)
     assert cause(artifact) == AbsenceCause.NOT_IMPORTED
     artifact.state, artifact.removed_at = Artifact.State.REMOVED, timezone.now()

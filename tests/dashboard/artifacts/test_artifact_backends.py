@@ -140,7 +140,7 @@ def test_an_index_of_something_else_or_of_nothing_is_named(store: ArtifactStore)
     assert store.sizes() == {stored.sha256: 5}
 
 
-def test_what_is_no_artifact_is_named(store: ArtifactStore) -> None:
+def test_an_object_that_is_not_an_artifact_is_reported_by_its_name(store: ArtifactStore) -> None:
     replace_stored("notes.txt", b"mine")
     replace_stored("58/x", b"mine")
     assert store.check() == (

@@ -151,7 +151,7 @@ def test_a_colour_goes_on_over_the_lines_before_a_window(client: Client, call: C
     "line",
     ["plain", "\x1b[31mred\x1b[0m", "a\x1b[1;38;5;46mb\x1b[mc\x1b[39m", "\x1b[32m", "\x1b[31m<b>\x1b[4m&\x1b[0m "],
 )
-def test_a_line_of_colours_alone_is_drawn_as_one_with_more(line: str) -> None:
+def test_a_line_of_colours_alone_is_rendered_like_one_with_more(line: str) -> None:
     """The fast path for most lines gives the result of the slow one."""
     style = AnsiStyle(ink="4", weights=frozenset({"bold"}))
     title_sequence = "\x1b]0;x\x07"
@@ -216,7 +216,7 @@ def test_a_table_keeps_line_numbers_and_bounds_its_columns(client: Client, call:
     ],
     ids=["a cell of four lines", "CRLF", "never closed", "inches", "too long"],
 )
-def test_a_cell_over_several_lines_stands_in_the_row_of_its_first(
+def test_a_cell_over_several_lines_is_in_the_row_of_its_first_line(
     client: Client, call: Call, content: bytes, rows: list[list[str]]
 ) -> None:
     page = open_page(client, stored(call, content, path="/x/rows.csv"))
@@ -237,7 +237,7 @@ def test_a_window_of_a_table_keeps_the_heads_of_its_columns(client: Client, call
 
 
 @pytest.mark.rendering
-def test_how_lines_end_is_said_where_it_is_not_as_usual(client: Client, call: Call) -> None:
+def test_unusual_line_ends_are_reported(client: Client, call: Call) -> None:
     assert open_page(client, stored(call, b"a\r\nb\r\n")).facts["Line ends"] == "CRLF"
     assert open_page(client, stored(call, b"a\r\nb\n")).facts["Line ends"] == "CRLF and LF"
     assert "Line ends" not in open_page(client, stored(call, b"10%\r20%\rdone\n")).text

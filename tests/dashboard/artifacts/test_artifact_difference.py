@@ -61,7 +61,7 @@ def test_what_differs_is_shown_with_its_lines(client: Client, run: Run, view: st
     assert "<b>changed</b>" in page.by_role("table").text
 
 
-def test_the_same_content_is_told_by_its_hash(client: Client, run: Run) -> None:
+def test_the_same_content_is_recognised_by_its_hash(client: Client, run: Run) -> None:
     artifact, other = stored(create_call(run), BEFORE), stored(create_call(run), BEFORE)
     assert "the same content, byte for byte" in page_of(client, artifact, f"?with={other.pk}").text
 
@@ -77,7 +77,7 @@ def test_a_large_output_is_compared_as_far_as_the_page_says(client: Client, run:
     assert page.text.count("the first 1.0 MB of 1.1 MB are compared") == 2
 
 
-def test_what_is_no_text_or_not_here_is_said(client: Client, run: Run) -> None:
+def test_binary_or_missing_content_is_reported(client: Client, run: Run) -> None:
     artifact = stored(create_call(run), BEFORE)
     binary = stored(create_call(run), b"\x7fELF" + bytes(range(32)) * 20)
     gone = stored(create_call(run), AFTER, state=Artifact.State.MISSING)

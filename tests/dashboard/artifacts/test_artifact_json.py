@@ -64,7 +64,7 @@ def test_json_is_known_by_what_it_is(client: Client, call: Call, content: bytes,
     assert mode_of(open_page(client, stored(call, content))) == mode
 
 
-def test_small_values_stand_unfolded_with_what_is_in_them(client: Client, call: Call) -> None:
+def test_small_values_are_unfolded_with_their_contents(client: Client, call: Call) -> None:
     value = {"name": "x", "nested": {"list": [1, None, True], "empty": {}}, "text": "<b>\u202e"}
     page = open_page(client, stored(call, json.dumps(value, ensure_ascii=False).encode()))
     for part in ('"name": "x"', '"list":', "0: 1", "1: null", '"empty": {}'):
@@ -132,7 +132,7 @@ def test_lines_of_json_are_lines_each_with_a_fold(client: Client, call: Call) ->
     assert len(page.markup) < 400_000
 
 
-def test_a_line_that_is_asked_for_is_shown_in_the_text(client: Client, call: Call) -> None:
+def test_a_requested_line_is_shown_in_the_text(client: Client, call: Call) -> None:
     artifact = stored(call, json.dumps({"rows": list(range(50))}, indent=1).encode())
     assert rows_of(open_page(client, artifact, "?line=3"))[0] == (3, "  0,")
     assert rows_of(open_page(client, artifact, "?q=rows&hit=4"))[1] == (2, ' "rows": [')

@@ -106,7 +106,7 @@ def test_a_time_that_is_drawn_in_a_colour_is_one(client: Client, log: Artifact) 
     assert "2026-11-22 10:00:00" in open_page(client, log).text
 
 
-def test_a_year_that_no_line_names_is_inferred_and_said_to_be(client: Client, log: Artifact) -> None:
+def test_a_year_that_no_line_names_is_inferred_and_marked_as_inferred(client: Client, log: Artifact) -> None:
     begin = datetime(2026, 12, 31, 22, 30, tzinfo=UTC)
     lines = [f"{begin + timedelta(seconds=10 * number):%b %d %H:%M:%S} tick\n" for number in range(1_500)]
     stamped = field_artifact(create_call(create_run(log.project, "two")), "".join(lines))

@@ -57,7 +57,7 @@ def test_an_artifact_on_its_own_is_described_by_its_record(client: Client, call:
     ("query", "first"),
     [("?line=500", 500), ("?line=9999999", 1_000), ("?line=0", 1), ("?line=x", 1), ("?at=50", 507), ("?offset=7", 2)],
 )
-def test_any_window_can_be_asked_for(client: Client, call: Call, query: str, first: int) -> None:
+def test_any_window_can_be_requested(client: Client, call: Call, query: str, first: int) -> None:
     page = open_page(client, field_artifact(call, LINES), query)
     assert rows_of(page)[0] == (first, f"line {first}")
     assert ("There is no line 9,999,999: the output ends with line 1,000." in page.text) == ("9999999" in query)
@@ -116,7 +116,7 @@ def test_binary_content_is_shown_as_bytes(client: Client, call: Call) -> None:
 
 @pytest.mark.rendering
 @pytest.mark.parametrize("fault", ["gone", "link", "folder", "pipe"])
-def test_what_is_no_regular_file_in_the_store_is_not_read(
+def test_an_irregular_file_in_the_store_is_not_read(
     client: Client, call: Call, settings: Settings, tmp_path: Path, fault: str
 ) -> None:
     artifact = stored(call, b"content")

@@ -99,7 +99,7 @@ def test_a_tool_opens_by_its_arguments(tool: str, args: Any, opening: str | None
         ('{"/a/b c.txt": 1}', False),
     ],
 )
-def test_only_a_path_that_stands_whole_is_a_naming(args: str, is_named: bool) -> None:  # noqa: FBT001
+def test_only_a_whole_path_counts_as_a_mention(args: str, is_named: bool) -> None:  # noqa: FBT001
     assert (parsed("Other", args.encode(), "/a/b c.txt") is not None) is is_named
 
 
@@ -125,7 +125,7 @@ def references_page(artifact: Artifact, begin: int = 0, *, calls_at_once: int) -
 OPENED, MENTIONED = "The model opened it later", "Mentioned later (not opened)"
 
 
-def test_a_later_call_that_opened_it_is_told_from_one_that_named_it(client: Client, run: Run) -> None:
+def test_a_later_call_that_opened_it_is_distinguished_from_one_that_named_it(client: Client, run: Run) -> None:
     create_call(run, args={"command": f"cat {PATH}"})
     artifact = output_of(run)
     create_call(run, args={"command": "ls"})
@@ -165,7 +165,7 @@ def test_a_run_that_goes_on_from_a_copy_counts_as_well(client: Client, run: Run)
     assert listed(open_page(client, artifact), OPENED) == ["call 2 of the run “Gone on with” Read"]
 
 
-def test_calls_far_behind_are_looked_at_when_asked_for(run: Run) -> None:
+def test_calls_far_after_the_output_are_searched_on_request(run: Run) -> None:
     artifact = output_of(run)
     for number in range(1, 8):
         create_call(run, args={"command": f"head -n {number} {PATH}"})
@@ -186,7 +186,7 @@ def test_the_address_names_how_many_later_calls_are_skipped(client: Client, run:
     assert "Searched: calls 2 and later after this one." in page.text
 
 
-def test_what_is_left_out_is_said(client: Client, run: Run) -> None:
+def test_omitted_mentions_are_reported(client: Client, run: Run) -> None:
     artifact = output_of(run)
     for _ in range(SHOWN + 1):
         create_call(run, args={"command": f"cat {PATH}"})

@@ -109,7 +109,7 @@ def test_a_recorded_result_is_never_pruned() -> None:
     assert artifact.state == "present"
 
 
-def test_a_file_that_is_taken_in_while_garbage_is_collected_stays() -> None:
+def test_a_file_that_is_stored_while_garbage_is_collected_stays() -> None:
     """The plan had it without a row; the import commits its row before retention may query."""
     orphan = configured_store().put(io.BytesIO(b"taken in just now"))
     plan = plan_retention()

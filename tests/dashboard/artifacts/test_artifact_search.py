@@ -138,7 +138,7 @@ def test_more_hits_than_a_page_lists_are_counted_and_reached(client: Client, log
         ("", "Enter a text"),
     ],
 )
-def test_what_cannot_be_found_is_said(client: Client, log: Artifact, query: str, message: str) -> None:
+def test_a_search_explains_its_outcome(client: Client, log: Artifact, query: str, message: str) -> None:
     assert message in open_page(client, log, f"find/?{query}").text
 
 

@@ -147,7 +147,7 @@ def test_much_that_is_added_comes_a_window_at_a_time(
         (b"", "The file became shorter while you were reading it: 8 B before, 0 B now."),
     ],
 )
-def test_a_file_that_shrinks_or_is_replaced_is_said_on_the_page(
+def test_a_file_that_shrinks_or_is_replaced_is_reported_on_the_page(
     client: Client, artifact: Artifact, watch: Watch, file: Path, content: bytes, message: str
 ) -> None:
     write(file, b"one\ntwo\n")
@@ -162,7 +162,7 @@ def test_a_file_that_shrinks_or_is_replaced_is_said_on_the_page(
     assert client.get(f"/artifacts/{artifact.pk}/?tail&follow=1").status_code == 200
 
 
-def test_a_file_that_is_taken_away_leaves_what_was_taken_in(
+def test_a_file_that_is_removed_leaves_its_stored_content(
     client: Client, artifact: Artifact, watch: Watch, file: Path
 ) -> None:
     write(file, b"one\n")
@@ -172,7 +172,7 @@ def test_a_file_that_is_taken_away_leaves_what_was_taken_in(
     assert rows_of(open_page(client, artifact)) == [(1, "one")]
 
 
-def test_content_that_is_removed_from_the_store_is_said(
+def test_content_that_is_removed_from_the_store_is_reported(
     client: Client, artifact: Artifact, watch: Watch, file: Path
 ) -> None:
     write(file, b"one\n")
@@ -196,7 +196,7 @@ def test_contents_that_nothing_names_any_more_are_not_kept(artifact: Artifact, w
 
 
 @pytest.mark.parametrize("fault", ["link", "folder", "pipe"])
-def test_only_regular_files_are_taken_in_again(
+def test_only_regular_files_are_stored_again(
     artifact: Artifact, watch: Watch, file: Path, tmp_path: Path, fault: str
 ) -> None:
     secret = tmp_path / "secret"
@@ -247,7 +247,7 @@ def test_a_file_that_outgrows_the_quota_stays_as_it_was(
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_what_a_store_that_is_away_did_not_take_is_taken_in_when_it_is_back(
+def test_files_that_an_unreachable_store_missed_are_stored_when_it_is_back(
     artifact: Artifact, watch: Watch, file: Path, settings: Settings, *, is_over: bool
 ) -> None:
     write(file, b"one\n")

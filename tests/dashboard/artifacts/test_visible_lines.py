@@ -68,7 +68,7 @@ def test_beginning_and_end_around_a_cut_are_marked(client: Client, run: Run, cou
 
 
 @pytest.mark.parametrize("receipt", ["The build ran.", "", receipt_of(["another output"]), PREVIEW.format(PATH, "")])
-def test_of_a_file_that_the_receipt_does_not_show_nothing_is_said(client: Client, run: Run, receipt: str) -> None:
+def test_a_file_that_the_receipt_does_not_show_is_not_mentioned(client: Client, run: Run, receipt: str) -> None:
     page = open_page(client, stored(create_call(run, receipt=receipt), FILE, path=PATH))
     assert not page.has("[data-seen]")
     assert "Next unseen" not in page.text

@@ -63,7 +63,7 @@ def test_a_receipt_in_order_has_no_list(client: Client, run: Run) -> None:
     assert findings(load_call(client, bash(run, TOKEN), "?right=compacted")) == []
 
 
-def test_of_a_long_receipt_the_beginning_is_looked_at_and_said_so(client: Client, run: Run) -> None:
+def test_only_the_beginning_of_a_long_receipt_is_searched_and_the_page_reports_it(client: Client, run: Run) -> None:
     early = bash(run, TOKEN + "\n" + "line of output\n" * 20_000)
     page = load_call(client, early)
     assert len(findings(page)) == 1
@@ -74,7 +74,7 @@ def test_of_a_long_receipt_the_beginning_is_looked_at_and_said_so(client: Client
     assert reach(further) == "The first 262,144 characters of the receipt were checked."
 
 
-def test_what_stands_later_is_found_when_it_is_asked_for(client: Client, run: Run) -> None:
+def test_a_later_finding_is_shown_on_request(client: Client, run: Run) -> None:
     late = bash(run, "line of output\n" * 10_000 + TOKEN)
     page = load_call(client, late)
     assert findings(page) == []

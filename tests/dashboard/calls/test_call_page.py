@@ -43,7 +43,7 @@ def neighbour(page: Page, relation: str) -> str:
     return links[0]["href"] if links else ""
 
 
-def test_both_halves_stand_side_by_side(client: Client, run: Run) -> None:
+def test_both_halves_are_side_by_side(client: Client, run: Run) -> None:
     page = load_call(client, bash(run, "hello\nworld\n"))
     result, receipt = page.select(".halves > .half")
     assert (result["aria-label"], receipt["aria-label"]) == ("What the tool returned", "Recorded as seen by the model")
@@ -69,7 +69,7 @@ def test_the_recorded_result_is_one_key_away_and_lights_up_too(client: Client, r
     assert result.select_one("[data-key=r]").text == "Canonical"
 
 
-def test_the_runtimes_own_words_are_told_apart(client: Client, run: Run) -> None:
+def test_the_runtimes_own_words_are_distinguished(client: Client, run: Run) -> None:
     result = read_result("one\ntwo", 1, 2)
     page = load_call(client, recorded(run, "Read", {"file_path": "/a"}, result, "     1→one\n     2→two\n"))
     segments = page.select_one(".segments")
@@ -104,7 +104,7 @@ def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, ru
     assert cuts.by_role("link")["href"] == f"/artifacts/{call.artifacts.get().pk}/?line=41#L41"
 
 
-def test_a_part_that_was_never_asked_for_is_no_cut(client: Client, run: Run) -> None:
+def test_a_part_that_was_never_requested_is_no_cut(client: Client, run: Run) -> None:
     call = recorded(
         run, "Read", {"file_path": "/a", "offset": 200}, read_result("x\ny", 200, 1_432), "   200→x\n   201→y\n"
     )

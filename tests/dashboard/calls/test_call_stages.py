@@ -152,7 +152,7 @@ def test_an_unknown_form_is_the_receipt(client: Client, run: Run, right: str) ->
 
 
 @pytest.mark.parametrize("right", ["wire-anthropic", "wire-gemini", "compacted"])
-def test_hostile_output_is_text_at_every_stop(client: Client, run: Run, right: str) -> None:
+def test_hostile_output_is_text_at_every_stage(client: Client, run: Run, right: str) -> None:
     call = bash(run, HOSTILE)
     assert_harmless(load_call(client, call, f"?right={right}"))
     form = client.get(f"/calls/{call.pk}/?as={right}")

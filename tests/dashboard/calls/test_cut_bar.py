@@ -84,7 +84,7 @@ def test_without_the_file_the_key_leads_into_what_is_recorded(
         ("", None, "The artifact store cannot be reached", "cannot be read now: the artifact store is unreachable."),
     ],
 )
-def test_a_file_that_left_the_store_is_told_as_its_own_page_tells_it(
+def test_a_file_that_left_the_store_is_described_as_on_its_own_page(
     client: Client, run: Run, settings: Settings, name: str, content: bytes | None, listed: str, absence: str
 ) -> None:
     call, field = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
@@ -131,7 +131,7 @@ def test_of_an_output_on_one_line_the_key_leads_behind_what_the_model_got(client
     assert open_page(client, file).has('.line[data-seen="part"]')
 
 
-def test_where_a_preview_ends_within_a_line_that_is_said(client: Client, run: Run) -> None:
+def test_a_preview_that_ends_within_a_line_is_marked(client: Client, run: Run) -> None:
     call, _ = cut_call(run, "\n".join([*LINES[:10], "line 11 of"]), "\n".join(LINES[:600]))
     sentence = "the model got lines 1–10 of 600; 590 not seen. Of line 11 it got the beginning."
     assert sentence in cuts(load_call(client, call))

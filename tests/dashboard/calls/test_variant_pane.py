@@ -66,7 +66,7 @@ def test_the_key_of_the_variant_and_escape_lead_back_to_the_receipt(client: Clie
     assert current == ["Canonical"], "of the stages only the canonical result is in view"
 
 
-def test_tokens_are_told_against_the_recorded_receipt_and_findings_with_it(client: Client, run: Run) -> None:
+def test_tokens_are_compared_with_the_recorded_receipt_and_findings_as_well(client: Client, run: Run) -> None:
     call = bash(run, "line of output\n" * 100, receipt="x")
     pane = half(load_call(client, call, "?right=variant-canonical_json"))
     assert "more than the receipt that was recorded." in pane.select_one(".share").text
@@ -74,7 +74,7 @@ def test_tokens_are_told_against_the_recorded_receipt_and_findings_with_it(clien
 
 
 @pytest.mark.rendering
-def test_white_space_is_drawn_in_a_variant_too(client: Client, run: Run) -> None:
+def test_white_space_is_marked_in_a_variant_too(client: Client, run: Run) -> None:
     call = bash(run, "hello world\n")
     assert "hello·world" in half(load_call(client, call, "?right=variant-markdown&spaces=1")).text
     toggle = half(load_call(client, call, "?right=variant-markdown")).by_role("link", "white space")

@@ -149,7 +149,7 @@ def test_a_person_gets_a_table_and_may_keep_nothing(project: Project, tmp_path: 
         (("--variants", "receipt,markdown", "--project", "nobody"), "no project 'nobody'"),
     ],
 )
-def test_a_mistake_is_told_in_words(
+def test_a_mistake_is_described_in_words(
     project: Project, tmp_path: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     import_commands(project, tmp_path, ["one"])

@@ -89,7 +89,7 @@ def test_a_comparison_is_started_watched_cancelled_and_resumed(operator_client: 
     ("form", "reason"),
     [({"query": "tool:Nobody"}, "No call matches"), ({"variant": ["recorded"]}, "2 to 8 variants")],
 )
-def test_what_cannot_be_started_is_said_on_the_form(
+def test_a_comparison_that_cannot_start_is_reported_on_the_form(
     operator_client: Client, calls: list[Call], form: dict[str, object], reason: str
 ) -> None:
     response = operator_client.post("/comparisons/new/", form)
@@ -271,7 +271,7 @@ def test_a_long_list_of_calls_goes_on_where_it_ended(operator_client: Client, pr
     assert "No such call" in load(operator_client, calls_href(comparison, 1, tool="Nothing")).text
 
 
-def test_a_comparison_is_made_again_as_it_was_asked_for(operator_client: Client, calls: list[Call]) -> None:
+def test_a_comparison_is_repeated_with_the_same_parameters(operator_client: Client, calls: list[Call]) -> None:
     form = {"query": "tool:Bash", "family": "command", "sample": "3", "seed": "9", "baseline": "receipt"}
     address = operator_client.post("/comparisons/new/", {**form, "variant": ["recorded", "tail_first"]}).url
     page = load(operator_client, load(operator_client, address).by_role("link", "Again", exact=True)["href"])
@@ -283,7 +283,7 @@ def test_a_comparison_is_made_again_as_it_was_asked_for(operator_client: Client,
     assert page.by_id("seed")["value"] == "9"
 
 
-def test_a_variant_that_is_another_today_is_told_without_opening_anything(
+def test_a_variant_that_changed_is_reported_without_opening_anything(
     operator_client: Client, project: Project, calls: list[Call]
 ) -> None:
     def versions() -> str:
@@ -331,7 +331,7 @@ def test_a_pair_walks_the_calls_of_the_list_it_came_from(
     assert hrefs(page, 'a[data-key="k"]') == [listed[-2]]
 
 
-def test_a_pair_says_by_how_much_it_changed_and_lays_its_difference_out_as_asked(
+def test_a_pair_shows_by_how_much_it_changed_and_its_difference_in_the_chosen_layout(
     operator_client: Client, project: Project, calls: list[Call]
 ) -> None:
     comparison, summary = compared(project, ["recorded", "receipt", "canonical_json"])
@@ -350,7 +350,7 @@ def test_a_pair_says_by_how_much_it_changed_and_lays_its_difference_out_as_asked
         assert load(operator_client, address + odd).by_role("heading", "Difference, line by line")
 
 
-def test_a_text_that_changed_since_is_said_to_have_changed(
+def test_a_text_that_changed_since_is_reported_as_changed(
     operator_client: Client, project: Project, calls: list[Call]
 ) -> None:
     comparison, _ = compared(project, ["recorded", "receipt"])

@@ -213,7 +213,7 @@ def work_until_nothing(comparison: Comparison) -> int:
     return count_done(comparison)
 
 
-def test_a_call_that_was_deleted_meanwhile_is_said_to_be_gone(project: Project, calls: list[Call]) -> None:
+def test_a_call_that_was_deleted_meanwhile_is_reported_as_deleted(project: Project, calls: list[Call]) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
     calls[0].delete()
     worker.work_until_idle("worker", comparison)

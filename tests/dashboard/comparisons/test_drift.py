@@ -129,7 +129,7 @@ def test_other_words_under_the_same_version_are_drift_of_the_text(
     assert "the same version writes another text" in exit_status()[1]
 
 
-def test_a_pinned_comparison_is_held_the_same_way_and_says_what_came_of_it(
+def test_a_pinned_comparison_is_checked_the_same_way_and_shows_the_outcome(
     project: Project, calls: list[Call], operator_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def text_on(address: str) -> str:
@@ -171,7 +171,9 @@ def test_a_store_that_cannot_be_read_is_no_drift_either(sent: ReceiptFingerprint
     assert refused.value.returncode == 2
 
 
-def test_pinned_texts_of_deleted_calls_are_told_apart_from_those_that_held(project: Project, calls: list[Call]) -> None:
+def test_pinned_texts_of_deleted_calls_are_distinguished_from_unchanged_texts(
+    project: Project, calls: list[Call]
+) -> None:
     comparison, _ = compared(project, ["recorded", "receipt"])
     stored_comparison.pin(comparison, is_pinned=True)
     calls[0].delete()
@@ -209,7 +211,7 @@ def test_a_variant_that_raises_today_is_drift_of_the_text(
     assert "RuntimeError: no words" in exit_status()[1]
 
 
-def test_a_pinned_version_of_a_template_is_not_held_against_a_later_one(project: Project, calls: list[Call]) -> None:
+def test_a_pinned_version_of_a_template_is_not_compared_with_a_later_one(project: Project, calls: list[Call]) -> None:
     author = create_user("ada", project=project)
     fields = {"name": "brief", "title": "Brief", "characters": "900"}
     save_version(project, family("command"), author, source="{{ summary_text }}", **fields)

@@ -89,6 +89,6 @@ def test_agreement_is_counted_over_pairs_that_both_judged() -> None:
     assert agreement.kappa == pytest.approx(0.4)
 
 
-def test_reviewers_who_only_ever_said_one_thing_have_no_kappa() -> None:
+def test_reviewers_with_a_single_verdict_have_no_kappa() -> None:
     (agreement,) = compute_agreements({"ann": {ONE: "tie"}, "ben": {ONE: "tie"}})
     assert (agreement.alike, agreement.kappa) == (1, None)

@@ -61,7 +61,7 @@ def test_a_version_saved_later_changes_nothing_of_an_older_comparison(
     assert "version 2" in parse_page(operator_client.get(f"/comparisons/{comparison.pk}/")).text
 
 
-def test_two_versions_stand_beside_each_other(project: Project, calls: list[Call]) -> None:
+def test_two_versions_are_side_by_side(project: Project, calls: list[Call]) -> None:
     save(project, "12345")
     save(project, "123")
     _, summary = compared(project, ["terse@1", "terse@2", "terse"])

@@ -140,7 +140,7 @@ def test_the_verdicts_say_in_words_whether_anything_is_decided(
     assert "ties and pairs that are both bad are left out." in verdicts()
 
 
-def test_reviewers_are_held_against_each_other(
+def test_reviewers_are_compared_with_each_other(
     operator_client: Client, project: Project, comparison: Comparison
 ) -> None:
     start(operator_client, comparison)
@@ -154,7 +154,7 @@ def test_reviewers_are_held_against_each_other(
 
 
 @pytest.mark.parametrize(("call", "do", "status"), [("nonsense", "tie", 404), ("", "tie", 404), (None, "love", 422)])
-def test_what_is_no_verdict_is_refused(
+def test_an_invalid_verdict_is_refused(
     operator_client: Client, comparison: Comparison, call: str | None, do: str, status: int
 ) -> None:
     key = call_key(start(operator_client, comparison)) if call is None else call

@@ -48,7 +48,7 @@ def titles(project: Project, text: str) -> list[str]:
         ("logan", []),
     ],
 )
-def test_a_text_is_found_wherever_it_stands(project: Project, text: str, expected: list[str]) -> None:
+def test_a_text_is_found_at_every_position(project: Project, text: str, expected: list[str]) -> None:
     for title in ("Fix the LOGIN page", "login again", "100%_done", "1000 done", "Ünïcode ünïcode", 'say "hi" now'):
         create_run(project, title=title)
     create_run(project, "session-77", title="by its id")

@@ -46,7 +46,7 @@ def taken(folders: Path, recorded: str) -> bytes | None:
         return stream.read()
 
 
-def test_a_file_below_a_named_folder_is_taken_in(folders: Path) -> None:
+def test_a_file_below_a_named_folder_is_stored(folders: Path) -> None:
     assert taken(folders, f"{folders}/root/kept/out.txt") == b"the whole output\n"
     with hold_quota(1) as room:
         assert store_named_file(folders / "recordings" / "session.jsonl", f"{folders}/root/kept/out.txt", room) is None
@@ -199,7 +199,7 @@ def test_a_file_that_becomes_a_link_meanwhile_gives_nothing_from_outside(folders
     assert contents <= {None, b"the whole output\n"}
 
 
-def test_a_file_that_grows_for_ever_is_taken_in_as_it_was(folders: Path) -> None:
+def test_a_file_that_grows_for_ever_is_stored_as_it_was(folders: Path) -> None:
     path = folders / "root/kept/growing.txt"
     path.write_bytes(b"line\n" * 1_000)
     stop = threading.Event()

@@ -86,7 +86,7 @@ def test_a_copied_call_is_one_call_also_where_its_id_is_unique_in_its_session_on
 
 
 @pytest.mark.parametrize("first", ["calls", "answers"])
-def test_answers_in_another_file_than_their_calls_stand_where_the_calls_do(
+def test_answers_in_another_file_than_their_calls_belong_to_the_calls(
     first: str, project: Project, tmp_path: Path
 ) -> None:
     calls = write(tmp_path / f"{SESSION}.jsonl", [user("go", uuid="u1"), asks("toolu_01")])

@@ -114,7 +114,7 @@ def test_a_file_cut_at_any_byte_imports_its_whole_lines_and_the_rest_later(proje
         assert bytes(Source.objects.get(project=other).seen) == bytes(seen), cut
 
 
-def test_what_was_left_of_a_cut_file_is_told(project: Project, session: Path) -> None:
+def test_an_incomplete_last_line_is_reported(project: Project, session: Path) -> None:
     whole = session.read_bytes()
     session.write_bytes(whole[:-40])
     report = take(project, session)
@@ -271,7 +271,7 @@ def persisted(path: str) -> list[dict[str, object] | bytes]:
     return [asks("toolu_01"), answers("toolu_01", "a", result)]
 
 
-def test_an_output_kept_on_disk_beside_the_recording_is_taken_in(project: Project, tmp_path: Path) -> None:
+def test_an_output_saved_beside_the_recording_is_stored(project: Project, tmp_path: Path) -> None:
     beside = tmp_path / SESSION / "tool-results" / "toolu_01.txt"
     beside.parent.mkdir(parents=True)
     beside.write_bytes(b"one\ntwo\nthree")
@@ -282,9 +282,7 @@ def test_an_output_kept_on_disk_beside_the_recording_is_taken_in(project: Projec
 
 
 @pytest.mark.parametrize("name", ["link.txt", "../outside.txt", "..", "folder", "gone.txt", "a\x00b"])
-def test_what_is_no_regular_file_beside_the_recording_stays_missing(
-    name: str, project: Project, tmp_path: Path
-) -> None:
+def test_an_irregular_file_beside_the_recording_stays_missing(name: str, project: Project, tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("secret")
     results = tmp_path / SESSION / "tool-results"
     (results / "folder").mkdir(parents=True)
@@ -311,7 +309,7 @@ def test_a_subagents_file_is_a_child_run(project: Project, tmp_path: Path) -> No
 AUDIT = Path(__file__).resolve().parents[2] / "envelopes" / "recordings" / "audit"
 
 
-def test_the_audit_layout_of_a_plan_executor_is_taken_in_whole(project: Project) -> None:
+def test_the_audit_layout_of_a_plan_executor_is_imported_whole(project: Project) -> None:
     report = take(project, AUDIT)
     assert report.problems == []
     refused, made = Call.objects.filter(external_id__in=["c1", "c2"]).order_by("external_id")

@@ -30,7 +30,7 @@ def content(name: str) -> bytes:
         return stream.read()
 
 
-def test_what_was_over_the_quota_is_taken_in_when_there_is_more(settings: Settings, tmp_path: Path) -> None:
+def test_a_file_over_the_quota_is_stored_when_the_quota_grows(settings: Settings, tmp_path: Path) -> None:
     settings.ARTIFACT_QUOTA_BYTES = 1_500
     path = session(tmp_path / "one", 1, {"a.txt": b"a" * 1_000, "b.txt": b"b" * 1_000, "c.txt": b"c" * 900})
     imported(path)
@@ -51,7 +51,7 @@ def test_what_was_over_the_quota_is_taken_in_when_there_is_more(settings: Settin
     assert not Problem.objects.exists()
 
 
-def test_what_was_over_the_quota_is_taken_in_when_something_else_went(settings: Settings, tmp_path: Path) -> None:
+def test_a_file_over_the_quota_is_stored_when_another_was_removed(settings: Settings, tmp_path: Path) -> None:
     settings.ARTIFACT_QUOTA_BYTES = 1_500
     old = session(tmp_path / "one", 1, {"old.txt": b"x" * 1_000})
     refused = session(tmp_path / "two", 2, {"refused.txt": b"y" * 1_000})
@@ -63,7 +63,7 @@ def test_what_was_over_the_quota_is_taken_in_when_something_else_went(settings: 
     assert states() == {"old.txt": "removed", "refused.txt": "present"}
 
 
-def test_a_file_that_comes_later_is_taken_in_also_beside_a_copy_of_the_recording(tmp_path: Path) -> None:
+def test_a_file_that_comes_later_is_stored_also_beside_a_copy_of_the_recording(tmp_path: Path) -> None:
     path = session(tmp_path / "one", 1, {"a.txt": b"a\n", "b.txt": b"b\n"})
     folder = path.parent / "tool-results"
     folder.rename(tmp_path / "away")
@@ -80,7 +80,7 @@ def test_a_file_that_comes_later_is_taken_in_also_beside_a_copy_of_the_recording
     assert content("a.txt") == b"a\n"
 
 
-def test_a_file_that_grew_after_its_run_was_over_is_taken_in_and_one_that_is_another_is_not(tmp_path: Path) -> None:
+def test_a_file_that_grew_after_its_run_was_over_is_stored_and_another_file_is_not(tmp_path: Path) -> None:
     path = session(
         tmp_path / "one", 1, {"grown.txt": b"one\n", "empty.txt": b"", "other.txt": b"one\n", "cut.txt": b"1\n2\n"}
     )
@@ -98,7 +98,7 @@ def test_a_file_that_grew_after_its_run_was_over_is_taken_in_and_one_that_is_ano
 
 
 @pytest.mark.parametrize("large", [b"content\n", b"line\n" * 400_000], ids=["small", "large"])
-def test_what_the_store_lost_comes_back_when_it_is_asked_for_and_is_the_same(tmp_path: Path, large: bytes) -> None:
+def test_lost_content_is_stored_again_on_request_if_it_is_the_same(tmp_path: Path, large: bytes) -> None:
     path = session(tmp_path / "one", 1, {"a.txt": large, "b.txt": b"b\n"})
     imported(path)
     (sha256,) = set(configured_store().sizes()) - {hash_of("b.txt")}
@@ -141,7 +141,7 @@ def again(path: Path) -> str:
 
 
 @pytest.mark.parametrize("artifact_store", ["bucket"], indirect=True)
-def test_a_store_that_cannot_be_asked_what_it_lost_is_told(
+def test_an_unreachable_store_is_reported_when_artifacts_are_retried(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = session(tmp_path / "one", 1, {"a.txt": b"a\n"})

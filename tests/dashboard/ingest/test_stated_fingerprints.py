@@ -68,7 +68,7 @@ def load_strip(client: Client, call: Call) -> str:
     return load(client, f"/calls/{call.pk}/variants/").text
 
 
-def test_a_receipt_that_states_its_variant_is_held_against_today(
+def test_a_receipt_that_states_its_variant_is_compared_with_todays_text(
     operator_client: Client, call: Call, tmp_path: Path
 ) -> None:
     send(call, tmp_path)

@@ -44,7 +44,7 @@ def broken_bash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("broken_bash")
-def test_a_call_that_its_family_cannot_read_is_kept_and_told_once(
+def test_a_call_that_its_family_cannot_read_is_stored_and_reported_once(
     project: Project, tmp_path: Path, operator_client: Client
 ) -> None:
     path = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_1"), answers("toolu_1"), asks("toolu_2", "Read")])
@@ -92,7 +92,7 @@ def test_a_call_that_even_the_fallback_cannot_read_does_not_stop_the_import(
     assert operator_client.get(f"/calls/{Call.objects.get(external_id='toolu_1').pk}/?as=text").status_code == 200
 
 
-def test_an_answer_without_its_call_says_what_is_not_known(
+def test_an_answer_without_its_call_shows_which_facts_are_unknown(
     project: Project, tmp_path: Path, operator_client: Client
 ) -> None:
     import_paths(

@@ -49,7 +49,7 @@ def count_everything() -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_a_recording_that_nobody_has_seen_is_taken_in_whole(name: str, project: Project, tmp_path: Path) -> None:
+def test_a_recording_of_an_unseen_kind_is_imported_whole(name: str, project: Project, tmp_path: Path) -> None:
     recorded = RECORDINGS[name]
     report = import_paths(project, [laid_out(tmp_path, recorded)])
     assert_every_line_is_told(recorded, report, tmp_path)

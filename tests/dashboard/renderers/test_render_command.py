@@ -94,7 +94,7 @@ def test_a_call_that_is_not_there_is_named(imported: Project) -> None:
             printed(named)
 
 
-def test_an_id_that_stands_in_several_projects_asks_for_ours(project: Project) -> None:
+def test_an_id_that_occurs_in_several_projects_is_refused_with_the_candidates(project: Project) -> None:
     first, second = (create_call(create_run(owner, "one"), "call_0") for owner in (project, create_project("other")))
     with pytest.raises(CommandError, match="several calls") as refused:
         printed("call_0")

@@ -56,7 +56,7 @@ def paste(client: Client, document: dict[str, Any], **options: Any) -> str:
     return str(client.post(f"{PAGE}paste/", {"envelope": json.dumps(document, **options)})["Location"])
 
 
-def test_every_family_stands_in_the_list_with_its_variants_and_its_use(client: Client, run: Run) -> None:
+def test_every_family_is_listed_with_its_variants_and_its_use(client: Client, run: Run) -> None:
     RunFacet.objects.create(run=run, project=run.project, kind="family", value="command", sort_at=run.sort_at, count=7)
     page = load(client, "/renderers/")
     hrefs = {link["href"] for link in page.all_by_role("link")}
@@ -104,14 +104,14 @@ def test_a_budget_in_tokens_is_kept_and_says_what_fell_out(client: Client, run: 
 
 
 @pytest.mark.rendering
-def test_a_budget_that_holds_the_whole_receipt_is_not_said_to_bound_it(client: Client, run: Run) -> None:
+def test_a_budget_above_the_whole_receipt_is_not_reported_as_its_limit(client: Client, run: Run) -> None:
     page = load(client, f"{PAGE}?call={bash(run, OUTPUT).pk}&budget=99999")
     assert "Rendered now" in page.text
     assert "for a budget of" not in page.text
 
 
 @pytest.mark.rendering
-def test_a_field_names_the_budget_from_which_it_stands_whole(client: Client, run: Run) -> None:
+def test_a_field_names_the_budget_from_which_it_is_shown_whole(client: Client, run: Run) -> None:
     call = bash(run, OUTPUT)
     table = load(client, f"{PAGE}?call={call.pk}&budget=60").select_one("table.field-table")
     (row,) = (row for row in table.rows("tbody tr") if row[0] == "/result/stdout_preview")
@@ -166,7 +166,7 @@ def test_a_variant_is_compared_with_another_and_with_itself(client: Client, run:
 
 
 @pytest.mark.rendering
-def test_a_finding_of_the_rules_stands_with_the_receipt(client: Client, run: Run) -> None:
+def test_a_finding_of_the_rules_is_shown_with_the_receipt(client: Client, run: Run) -> None:
     page = load(client, f"{PAGE}?sample=ExecCommand/large&variant=canonical_json")
     assert "escaped_json" in page.by_id("variant-text").texts(".findings code")
 
@@ -233,7 +233,7 @@ def test_the_recorded_receipt_is_not_counted_again(client: Client, run: Run) -> 
         ("budget=" + "9" * 5_000, "is not a whole number"),
     ],
 )
-def test_a_knob_that_cannot_be_read_is_named_and_stands_at_its_default(
+def test_a_parameter_that_cannot_be_parsed_is_named_and_has_its_default(
     client: Client, run: Run, query: str, sentence: str
 ) -> None:
     page = load(client, f"{PAGE}?sample=ExecCommand/success&{query}")
@@ -250,7 +250,7 @@ def test_a_knob_that_cannot_be_read_is_named_and_stands_at_its_default(
         ("pasted=" + "0" * 64, "no longer kept: paste it again"),
     ],
 )
-def test_what_is_not_there_is_said(client: Client, run: Run, query: str, sentence: str) -> None:
+def test_a_missing_source_of_the_preview_is_reported(client: Client, run: Run, query: str, sentence: str) -> None:
     page = load(client, f"{PAGE}?{query}")
     assert sentence in page.text
     assert not page.has("details.source-menu[open]"), "it would lie over what is said"

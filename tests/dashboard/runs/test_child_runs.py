@@ -30,7 +30,7 @@ def links(page: Page) -> list[str]:
 
 
 @pytest.mark.usefixtures("alice")
-def test_a_child_run_stands_below_the_call_that_started_it(client: Client, project: Project, run: Run) -> None:
+def test_a_child_run_is_listed_below_the_call_that_started_it(client: Client, project: Project, run: Run) -> None:
     parent = create_call(run, line=1, tool="Task", summary="call of line 1")
     second = create_call(run, line=2, summary="call of line 2")
     child = create_run(project, title="Look around", parent=run, parent_call=parent.pk, call_count=7, failed_count=1)
@@ -50,7 +50,7 @@ def test_a_child_run_that_no_call_names_is_listed_all_the_same(client: Client, p
 
 
 @pytest.mark.usefixtures("alice")
-def test_a_child_run_that_only_its_call_names_stands_below_it_and_nowhere_else(
+def test_a_child_run_that_only_its_call_names_is_listed_below_it_and_nowhere_else(
     client: Client, project: Project, run: Run
 ) -> None:
     child = create_run(project, title="Look around", parent=run)
@@ -61,7 +61,7 @@ def test_a_child_run_that_only_its_call_names_stands_below_it_and_nowhere_else(
 
 
 @pytest.mark.usefixtures("alice")
-def test_what_a_subagent_started_stands_below_it_whatever_parent_was_recorded(
+def test_runs_that_a_subagent_started_are_below_it_whatever_parent_was_recorded(
     client: Client, project: Project, run: Run
 ) -> None:
     child, deepest, cycle = (create_run(project, name, title=name, parent=run) for name in ("child", "deepest", "me"))

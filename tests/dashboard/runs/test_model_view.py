@@ -54,7 +54,7 @@ def notes(entry: HistoryEntry) -> list[str]:
     return [note.text for note in entry.notes]
 
 
-def test_messages_calls_and_receipts_stand_in_the_order_of_the_recording(run: Run) -> None:
+def test_messages_calls_and_receipts_are_in_the_order_of_the_recording(run: Run) -> None:
     create_message(run, "Please list the files.", line=1)
     receipt_at(2, run, "a.py\nb.py", line=3)
     create_message(run, [{"type": "text", "text": "There are two."}], role="assistant", line=4)
@@ -93,7 +93,7 @@ def test_parts_are_parts_and_unknown_blocks_are_their_json(run: Run) -> None:
         ("inflated", "inflated: longer than what the model saw"),
     ],
 )
-def test_only_an_exact_receipt_is_said_to_have_been_seen(run: Run, fidelity: str, words: str) -> None:
+def test_only_an_exact_receipt_is_marked_as_seen(run: Run, fidelity: str, words: str) -> None:
     receipt_at(1, run, "text", line=2, fidelity=fidelity)
     assert notes(load_history(run).entries[1])[0] == words
 

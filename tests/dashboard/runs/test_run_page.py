@@ -103,7 +103,7 @@ def test_a_run_without_an_end_is_assumed_ended_and_says_why(client: Client, proj
 
 
 @pytest.mark.usefixtures("alice")
-def test_calls_stand_in_the_order_of_the_recording(client: Client, run: Run) -> None:
+def test_calls_are_in_the_order_of_the_recording(client: Client, run: Run) -> None:
     for line in (30, 10, 20):
         create_call(run, line=line, summary=f"call of line {line}")
     assert lines(load(client, run)) == [10, 20, 30]
@@ -150,7 +150,7 @@ def test_time_and_tokens_are_added_up_by_tool_without_a_persons_time(client: Cli
     assert summary.text == "By tool: Bash took 75 % of the tools' time, Grep got 75 % of the tokens"
 
 
-def test_a_path_in_the_runs_own_folder_is_told_without_it(project: Project) -> None:
+def test_a_path_in_the_runs_own_folder_is_shown_relative_to_it(project: Project) -> None:
     run = create_run(project, "at-home", cwd="/home/dev/shop")
     create_call(run, "c1", line=1, summary="read 20 lines of /home/dev/shop/app/cart.py")
     create_call(run, "c2", line=2, summary="read 20 lines of /etc/hosts")
@@ -293,7 +293,7 @@ def test_a_mangled_address_is_answered_with_a_page(client: Client, run: Run, que
 
 
 @pytest.mark.usefixtures("alice")
-def test_a_live_run_polls_and_is_told_nothing_when_nothing_is_new(client: Client, project: Project) -> None:
+def test_a_live_run_polls_and_gets_an_empty_answer_when_nothing_is_new(client: Client, project: Project) -> None:
     run = fill(create_run(project, last_at=timezone.now(), revision=7), 1)
     live = load(client, run).by_id("live")
     assert (live["hx-get"], live["hx-trigger"]) == ("?since=7", "every 2s")

@@ -48,7 +48,9 @@ def test_the_panel_tells_a_run_and_links_to_few_of_its_calls(operator_client: Cl
     assert page.by_role("link", "Peek")["href"] == f"?q=agent%3Aclaude-code&sort=tokens&peek={run.pk.hex}"
 
 
-def test_a_run_with_more_calls_than_bars_is_told_in_its_own_counts(operator_client: Client, project: Project) -> None:
+def test_a_run_with_more_calls_than_bars_is_described_by_its_own_counts(
+    operator_client: Client, project: Project
+) -> None:
     """128 calls are 120 bars; the label counts the calls."""
     run = create_run(project, call_count=128, failed_count=6, cut_count=1, strip="o" * 114 + "e" * 5 + "x")
     label = "128 calls: 6 failed, 1 cut; a bar is the worst of several"
@@ -83,7 +85,7 @@ def test_the_fragment_is_the_panel_of_the_same_address(operator_client: Client, 
 
 @pytest.mark.parametrize("key", ["nonsense", "0c6f2a1e-7d3b-4e58-9a41-5b8f0d2c7e96", "foreign", "\x00", "9" * 5_000])
 @pytest.mark.parametrize("headers", [{}, FRAGMENT])
-def test_a_run_that_is_not_the_projects_is_told_and_the_list_stays(
+def test_a_run_of_another_project_is_reported_and_the_list_stays(
     operator_client: Client, run: Run, key: str, headers: dict[str, str]
 ) -> None:
     foreign = create_run(create_project("other"), title="Secret")

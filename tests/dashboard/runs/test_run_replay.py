@@ -73,7 +73,7 @@ def test_a_recorded_compaction_sets_the_limit(run: Run) -> None:
     assert load_totals(run, "receipt", limit="7").limit == 7
 
 
-def test_a_call_that_nothing_answered_stands_as_it_was_recorded(run: Run) -> None:
+def test_an_unanswered_call_is_replayed_as_it_was_recorded(run: Run) -> None:
     unanswered = Call.objects.order_by("line")[0]
     Call.objects.filter(pk=unanswered.pk).update(status=Call.Status.UNKNOWN)
     replayed = replay(run, "receipt").replay

@@ -77,7 +77,7 @@ def test_exact_tokens_carry_no_sign_of_an_estimate(client: Client, project: Proj
 
 
 @pytest.mark.usefixtures("alice")
-def test_what_a_tool_said_is_text(client: Client, project: Project) -> None:
+def test_the_output_of_a_tool_is_shown_as_text(client: Client, project: Project) -> None:
     create_run(project, title=HOSTILE, agent=HOSTILE[:100], model=HOSTILE[:100], facets={"tool": [HOSTILE]})
     searched = load(client, f"/runs/?q={quote(HOSTILE)}&sort=<script>")
     everything = load(client)
@@ -90,7 +90,7 @@ def test_what_a_tool_said_is_text(client: Client, project: Project) -> None:
 
 @pytest.mark.usefixtures("alice")
 @pytest.mark.parametrize("filter_text", ["\x00", "tool:a\x00b", "\x1b[31m", "status:\x00\x08"])
-def test_control_characters_of_a_filter_are_drawn(client: Client, project: Project, filter_text: str) -> None:
+def test_control_characters_of_a_filter_are_marked(client: Client, project: Project, filter_text: str) -> None:
     create_run(project)
     page = load(client, f"/runs/?q={quote(filter_text)}&after={quote(filter_text)}")
     assert not set(page.markup) & {chr(code) for code in range(32) if chr(code) not in "\n\t"}
@@ -203,7 +203,9 @@ def test_pages_follow_one_another_without_gap_or_repeat(client: Client, project:
 @pytest.mark.usefixtures("alice")
 @pytest.mark.parametrize("after", ["x", "~", "1~2", "0001-01-01T00:00:00+23:59~" + "0" * 32, "\x00", "9" * 400, "é~é"])
 @pytest.mark.parametrize("sort", ["newest", "tokens", "tokens'--", ""])
-def test_a_damaged_cursor_is_told_and_breaks_nothing(client: Client, project: Project, after: str, sort: str) -> None:
+def test_a_damaged_cursor_is_reported_and_breaks_nothing(
+    client: Client, project: Project, after: str, sort: str
+) -> None:
     create_run(project, title="First")
     page = load(client, f"/runs/?sort={quote(sort)}&after={quote(after)}")
     assert "does not exist; these are the first runs" in page.by_role("alert").text

@@ -111,7 +111,7 @@ def test_another_projects_view_is_neither_listed_nor_opened_nor_deleted(operator
         ({"name": "New", "q": "x" * 2_001}, "The filter has 2001 characters"),
     ],
 )
-def test_what_cannot_be_saved_is_said_beside_the_name(
+def test_a_reason_that_prevents_saving_is_shown_beside_the_name(
     operator: Client, project: Project, form: dict[str, str], problem: str
 ) -> None:
     save(project)
@@ -136,7 +136,7 @@ def test_two_projects_may_use_the_same_name(operator: Client, project: Project) 
     assert project.saved_views.get().sort == "newest"
 
 
-def test_a_hostile_name_is_drawn_not_obeyed(operator: Client, project: Project) -> None:
+def test_a_hostile_name_is_shown_as_text(operator: Client, project: Project) -> None:
     operator.post("/runs/views/", {"name": "<script>alert(1)</script>\u202e\x1b\x00", "q": "words"})
     page = load(operator, f"/runs/?view={project.saved_views.get().pk}")
     assert_harmless(page)

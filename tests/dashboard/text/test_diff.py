@@ -53,7 +53,7 @@ def test_any_two_texts_are_rebuilt_from_their_difference() -> None:
         assert ["".join(side) for side in rebuilt(compute_difference(*sides))] == sides
 
 
-def test_words_within_alike_lines_are_told_apart_and_unlike_lines_are_whole() -> None:
+def test_words_within_similar_lines_are_compared_and_other_lines_are_whole() -> None:
     left, right = diff_words("exit status 0 after 12 ms\n", "exit status 7 after 12 ms\n")
     assert [piece.text for piece in left if piece.is_changed] == ["0"]
     assert [piece.text for piece in right if piece.is_changed] == ["7"]
@@ -63,7 +63,7 @@ def test_words_within_alike_lines_are_told_apart_and_unlike_lines_are_whole() ->
     )
 
 
-def test_lines_of_a_block_stand_beside_their_likes() -> None:
+def test_similar_lines_of_a_block_are_side_by_side() -> None:
     assert pair_lines(["alpha one", "beta two"], ["zzz", "alpha 1", "beta 2"]) == [(None, 0), (0, 1), (1, 2)]
 
 
@@ -177,7 +177,7 @@ def test_a_unified_difference_says_what_goes_before_what_comes() -> None:
     ]
 
 
-def test_changed_white_space_is_drawn_without_being_asked_for() -> None:
+def test_changed_white_space_is_marked_by_default() -> None:
     row = rendered("a\tb\n", "a  b\n")[0]
     assert row.left is not None
     assert row.right is not None

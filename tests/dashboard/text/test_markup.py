@@ -27,7 +27,7 @@ from tests.dashboard.page_text import parse_page, text_of
         (273_600_000, "3 d 4 h"),
     ],
 )
-def test_a_duration_is_said_in_its_two_largest_units(ms: int | None, words: str) -> None:
+def test_a_duration_is_written_in_its_two_largest_units(ms: int | None, words: str) -> None:
     assert format_duration(ms) == words
 
 

@@ -38,7 +38,7 @@ def load(client: Client, address: str) -> Page:
     return parse_page(response)
 
 
-def test_every_definition_stands_under_its_first_plane(reader: Client) -> None:
+def test_every_definition_is_listed_under_its_first_plane(reader: Client) -> None:
     page = load(reader, "/tools/")
     planes = {}
     for body in page.select("table.tool-table tbody"):
@@ -94,7 +94,7 @@ def test_every_definition_has_its_page(reader: Client, name: str) -> None:
 
 @pytest.mark.rendering
 @pytest.mark.parametrize("name", list(tools()))
-def test_every_sample_stands_there_under_every_variant(reader: Client, name: str) -> None:
+def test_every_sample_is_shown_under_every_variant(reader: Client, name: str) -> None:
     family, _ = builtin(name)
     samples = render_samples(name)
     assert list(samples)[: len(SORTS)] == list(SORTS)
@@ -165,12 +165,12 @@ def test_a_stranger_sees_no_tools(client: Client, project: Project) -> None:
         ({}, "any JSON"),
     ],
 )
-def test_a_field_is_said_in_words(schema: dict[str, object], description: str) -> None:
+def test_a_field_is_described_in_words(schema: dict[str, object], description: str) -> None:
     assert describe_type(schema) == description
 
 
 @pytest.mark.rendering
-def test_the_definition_stands_there_as_each_provider_is_told_it(reader: Client) -> None:
+def test_the_definition_is_shown_in_the_form_of_each_provider(reader: Client) -> None:
     _, definition = builtin("UseWorkspace")
     for transport in TRANSPORTS:
         address = f"/tools/UseWorkspace/?form={transport.name}"

@@ -185,7 +185,7 @@ def test_a_family_without_a_receipt_or_with_anothers_tools_is_refused(
         ('yield Segment("x" * 20_000, "value")', "wrote 20000 characters, its policy allows 12000"),
     ],
 )
-def test_a_variant_that_fails_says_so_where_it_is_asked(
+def test_a_variant_that_fails_is_reported_where_it_is_requested(
     install: Install, operator_client: Client, project: Project, body: str, sentence: str
 ) -> None:
     install("pkg", "counterfoil.variants", "one = pkg:VARIANT", VARIANT.format(id="faulty", body=body))

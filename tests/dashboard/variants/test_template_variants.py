@@ -85,9 +85,7 @@ def test_the_editor_shows_what_the_template_sees_and_leads_to_the_line_that_is_w
         ("{% for i in (1..1000000000) %}x{% endfor %}", "loop iteration limit reached"),
     ],
 )
-def test_what_is_wrong_in_a_template_is_told_with_its_line(
-    client: Client, run: Run, source: str, sentence: str
-) -> None:
+def test_an_error_in_a_template_is_reported_with_its_line(client: Client, run: Run, source: str, sentence: str) -> None:
     form = {"source": source, "characters": "4000"}
     assert sentence in parse_page(client.post(f"{EDITOR}?sample=ExecCommand/success", form)).text
 

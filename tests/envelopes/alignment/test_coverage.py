@@ -26,7 +26,7 @@ def test_of_a_failed_call_the_error_is_what_counts() -> None:
     assert set(scalar_fields(failed)) >= {"/error/kind", "/error/message"}
 
 
-def test_a_field_is_kept_when_it_is_traced_or_stands_there_as_a_word() -> None:
+def test_a_field_is_retained_when_it_is_traced_or_occurs_as_a_word() -> None:
     canonical = envelope({"path": "/src/app.py", "count": 1234, "mode": "regex", "exit": 7})
     receipt = text_receipt(
         (

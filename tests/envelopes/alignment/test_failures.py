@@ -37,7 +37,9 @@ def recorded(result: JsonValue, receipt: str | None = None, *, is_error: bool | 
         (recorded([{"type": "text", "text": "gone"}], "gone", is_error=True), "gone", "structured"),
     ],
 )
-def test_a_failure_is_told_by_its_flag_or_by_its_sentence(evidence: Evidence, message: str, fidelity: str) -> None:
+def test_a_failure_is_recognised_by_its_flag_or_by_its_sentence(
+    evidence: Evidence, message: str, fidelity: str
+) -> None:
     failure = read_failure(evidence)
     assert failure is not None
     assert failure.complete.error is not None
@@ -54,7 +56,7 @@ def test_a_failure_is_told_by_its_flag_or_by_its_sentence(evidence: Evidence, me
         recorded(None, None),
     ],
 )
-def test_what_is_no_failure_is_left_to_the_family(evidence: Evidence) -> None:
+def test_a_text_other_than_a_failure_is_left_to_the_family(evidence: Evidence) -> None:
     assert read_failure(evidence) is None
 
 

@@ -21,7 +21,7 @@ ONE = SegmentSource("complete", "/one", 0, 9)
 
 
 @pytest.mark.parametrize(("value", "at", "expected"), [("b", 2, Span(2, 3, "/x", 0, 1)), ("b", 0, None), ("", 0, None)])
-def test_a_value_stands_whole_at_its_place_or_is_not_linked(value: str, at: int, expected: Span | None) -> None:
+def test_a_value_is_whole_at_its_position_or_is_not_linked(value: str, at: int, expected: Span | None) -> None:
     assert match_at("a b", at, value, "/x") == expected
 
 
@@ -35,7 +35,7 @@ def test_a_value_stands_whole_at_its_place_or_is_not_linked(value: str, at: int,
         ("", 0, None),
     ],
 )
-def test_a_value_that_stands_twice_is_ambiguous(value: str, start: int, expected: Span | None) -> None:
+def test_a_value_that_occurs_twice_is_ambiguous(value: str, start: int, expected: Span | None) -> None:
     assert match_once("a b a", value, "/x", start=start) == expected
 
 

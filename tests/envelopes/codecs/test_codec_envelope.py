@@ -91,7 +91,7 @@ def test_any_envelope_comes_back_from_holons(canonical: CanonicalResult) -> None
         ({"a": {"x_artifact": True}}, {"a": {"x_artifact": True}, "artifacts": [{"path": "p"}]}),
     ],
 )
-def test_artifacts_stand_beside_what_points_at_them(result: Any, written: Any) -> None:
+def test_artifacts_are_written_beside_the_fields_that_point_at_them(result: Any, written: Any) -> None:
     assert holon.encode(envelope(result, "p")) == {
         "tool_name": "T",
         "status": "success",
@@ -103,7 +103,7 @@ def test_artifacts_stand_beside_what_points_at_them(result: Any, written: Any) -
     )
 
 
-def test_an_object_that_stands_in_two_places_gets_its_artifacts_once() -> None:
+def test_an_object_that_occurs_in_two_positions_gets_its_artifacts_once() -> None:
     shared = {"stdout_artifact": 0}
     canonical = envelope({"first": shared, "second": shared}, "p")
     assert holon.decode(holon.encode(canonical)) == canonical
@@ -195,7 +195,7 @@ def test_a_deferred_call_succeeded_with_that_disposition(fields: dict[str, Any],
         ({"tool_name": "T", "status": "success", "result": 1, "artifacts": [{}]}, "$.artifacts[0]", "missing required"),
     ],
 )
-def test_what_is_no_envelope_is_refused(document: Any, path: str, reason: str) -> None:
+def test_a_value_other_than_an_envelope_is_refused(document: Any, path: str, reason: str) -> None:
     with pytest.raises(Untrusted) as refused:
         holon.decode(document)
     assert refused.value.path == path
@@ -259,7 +259,7 @@ def test_a_block_that_no_part_holds_whole_is_kept_as_its_json(block: dict[str, A
         ({"content": [], "artifacts": [{"name": "a"}]}, "$.artifacts"),
     ],
 )
-def test_what_is_no_list_of_blocks_is_refused(document: Any, path: str) -> None:
+def test_a_value_other_than_a_list_of_blocks_is_refused(document: Any, path: str) -> None:
     with pytest.raises(Untrusted) as refused:
         content_blocks.decode(document)
     assert refused.value.path == path

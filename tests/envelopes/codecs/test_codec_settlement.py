@@ -78,7 +78,7 @@ def test_a_success_needs_none_of_our_own_fields() -> None:
     }
 
 
-def test_a_refused_call_is_told_like_this() -> None:
+def test_a_refused_call_has_this_result() -> None:
     result = calls.to_result(call(), settled("policy_denied", was_coerced=True, deadline_at=AT))
     assert calls.encode(result) == {
         "callId": "c1",
@@ -201,7 +201,7 @@ def test_any_outcome_comes_back_from_its_settlement(outcome: Any) -> None:
     assert outcomes.encode(settlement, canonical_of(settlement, outcome.tool_name), MemorySink()) == outcome
 
 
-def test_a_settlement_of_an_outcome_ends_when_it_is_told_to() -> None:
+def test_a_settlement_of_an_outcome_ends_at_the_given_time() -> None:
     settlement = outcomes.decode(ToolExecutionResult("c1", "T", {}, 1_500, was_coerced=True), ended_at=AT)
     assert (settlement.started_at, settlement.ended_at, settlement.duration_ms) == (
         "2025-12-16T18:11:59.500000+00:00",

@@ -30,7 +30,7 @@ from tests.envelopes.settled import (
 
 
 @pytest.mark.parametrize(("text", "kind"), [(TOOL_CALL, ToolCall), (TOOL_RESULT, ToolResult)])
-def test_the_specifications_own_object_is_read_and_written_as_it_stands(text: str, kind: Any) -> None:
+def test_the_specifications_own_object_is_read_and_written_unchanged(text: str, kind: Any) -> None:
     record = calls.decode(json.loads(text), kind)
     assert json.dumps(calls.encode(record)) == json.dumps(json.loads(text))
     assert not record.extra
@@ -205,7 +205,7 @@ def test_what_does_not_fit_is_refused_with_its_place_in_the_document(
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 1])
-def test_what_is_no_object_is_no_call(document: Any) -> None:
+def test_a_value_other_than_an_object_is_not_a_call(document: Any) -> None:
     with pytest.raises(Untrusted, match="Expected `object`"):
         calls.decode(document, ToolCall)
 

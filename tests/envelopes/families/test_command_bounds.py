@@ -95,7 +95,7 @@ RESULTS = (
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @given(complete=RESULTS)
-def test_any_output_is_told_within_every_limit(variant: str, complete: Any) -> None:
+def test_any_output_has_a_receipt_within_every_limit(variant: str, complete: Any) -> None:
     hold_to_its_limits(complete, variant)
 
 

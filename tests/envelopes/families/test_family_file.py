@@ -363,7 +363,7 @@ def test_a_deleted_cell_has_no_new_source_to_show() -> None:
     assert outcome(recorded("NotebookEdit", deleted))["diff_preview"] is None
 
 
-def test_a_change_by_the_user_is_told_before_the_diff() -> None:
+def test_a_change_by_the_user_is_reported_before_the_diff() -> None:
     text = receipt(read(recorded("Edit", edit("a", "a", "b", ["-a", "+b"], userModified=True))).complete)
     assert text.splitlines()[:4] == [
         "File updated",

@@ -171,7 +171,7 @@ def test_the_outcome_is_one_sentence_that_counts(tool: str, result: JsonValue, s
     assert TOOLS[tool].read(recorded(tool, result)).complete.summary_text == summary
 
 
-def test_what_is_asked_of_a_language_server_is_shown_with_its_answer() -> None:
+def test_the_request_to_a_language_server_is_shown_with_its_answer() -> None:
     answer = {"operation": "hover", "result": "func x()", "filePath": "a.go", "resultCount": 1, "fileCount": 1}
 
     reading = TOOLS["LSP"].read(recorded("LSP", answer))

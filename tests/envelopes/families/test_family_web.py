@@ -65,7 +65,7 @@ def test_search_links_and_texts_are_linked_and_the_reminder_is_not() -> None:
     ]
 
 
-def test_a_search_receipt_with_another_link_keeps_only_what_stands_before_it() -> None:
+def test_a_search_receipt_with_another_link_keeps_only_the_text_before_it() -> None:
     receipt = FOUND_RECEIPT.replace("https://d.example/", "https://other.example/")
 
     assert linked("WebSearch", FOUND, receipt) == [("/query", 'what "is" it')]

@@ -132,7 +132,7 @@ def test_an_update_names_the_fields_and_the_states() -> None:
     assert text == "Work item 1 updated: status\nWas: pending\nState: in_progress"
 
 
-def test_an_item_that_does_not_exist_is_named_by_what_was_asked_for() -> None:
+def test_an_item_that_does_not_exist_is_named_by_the_requested_id() -> None:
     reading = TOOLS["TaskGet"].read(recorded("TaskGet", {"task": None}))
 
     assert reading.complete.status == "success"

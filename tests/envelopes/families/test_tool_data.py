@@ -136,7 +136,7 @@ def test_data_by_reference_was_checked_before_it_was_kept(stored_output: Any) ->
     check_data(returned("WebFetch", None, data_ref=stored_output), builtin("WebFetch")[1])
 
 
-def test_a_result_is_not_held_to_another_tools_schema() -> None:
+def test_a_result_is_not_checked_against_another_tools_schema() -> None:
     with pytest.raises(InvalidCall, match="^tool: 'WebFetch' is not 'WebSearch'"):
         check_data(returned("WebFetch", {}), builtin("WebSearch")[1])
 

@@ -299,7 +299,7 @@ def test_the_inventory_says_of_each_tool_what_a_runtime_has_to_know() -> None:
         assert tool["description"] == defined.description
 
 
-def test_a_stale_inventory_is_told_and_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_inventory_is_reported_and_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "inventory.json"
     monkeypatch.setattr("dashboard.management.commands.tool_inventory.INVENTORY_PATH", file)
     with pytest.raises(CommandError, match="tool_inventory"):

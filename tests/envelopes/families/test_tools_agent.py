@@ -224,7 +224,7 @@ def test_the_presets_of_a_new_agent_take_different_fields(arguments: dict[str, A
     assert (error.kind, (error.details or {})["field"]) == ("invalid_tool_input", field)
 
 
-def test_a_new_agent_is_a_private_child_that_inherits_unless_told_otherwise() -> None:
+def test_a_new_agent_is_a_private_child_that_inherits_by_default() -> None:
     members = parsed("SpawnAgent", {"initial_message": "Go", "preset": None, "workspace_mode": None})
     assert (members["preset"], members["workspace_mode"]) == ("private_child", "inherit")
 

@@ -121,7 +121,7 @@ def test_a_promoted_command_has_the_shape_and_the_receipt_of_the_rfc() -> None:
     )
 
 
-def test_the_error_of_the_rfc_keeps_its_shape_and_is_told_with_what_the_model_may_act_on() -> None:
+def test_the_error_of_the_rfc_keeps_its_shape_and_its_receipt_has_what_the_model_may_act_on() -> None:
     message = "requested working directory is outside the current execution root"
     error = ToolError(
         kind="execution_root_violation",

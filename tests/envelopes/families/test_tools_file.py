@@ -219,5 +219,5 @@ ERRORS = st.builds(
     complete=PATCHES.map(lambda patch: output("ApplyPatch", patch))
     | ERRORS.map(lambda error: failure("ApplyPatch", error))
 )
-def test_any_output_is_told_within_every_limit(complete: Any) -> None:
+def test_any_output_has_a_receipt_within_every_limit(complete: Any) -> None:
     hold_to_its_limits(complete)

@@ -148,7 +148,7 @@ def test_longer_content_is_previewed_and_kept_in_an_artifact_that_the_receipt_na
     assert "first 5000 and last 5000 of 10001 characters" in receipt_text(complete)
 
 
-def test_a_cut_that_the_tool_made_is_said_after_the_content() -> None:
+def test_a_cut_that_the_tool_made_is_reported_after_the_content() -> None:
     assert receipt_text(read(truncated=True)).endswith(
         "\n\nshort\n\nTruncated: yes, the memory goes on; ask for more with max_chars"
     )

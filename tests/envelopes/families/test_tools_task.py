@@ -222,7 +222,7 @@ def test_a_refused_input_is_a_success_with_the_reason_in_it() -> None:
     assert envelope.result["accepted_input"] is False  # type: ignore[call-overload, index]
 
 
-def test_a_refusal_without_a_reason_says_how_the_task_stands() -> None:
+def test_a_refusal_without_a_reason_names_the_state_of_the_task() -> None:
     text = receipt_text(output("TaskInput", InputOffered(task=TESTS, accepted_input=False)))
     assert text.startswith("Input not accepted: task task_7 is running\n")
 
@@ -267,7 +267,7 @@ def test_a_status_never_holds_output() -> None:
     assert {"task_id", "kind", "status", "created_at", "updated_at", "wait_policy", "command"} <= set(task)
 
 
-def test_what_nobody_said_is_left_out() -> None:
+def test_an_unstated_field_is_left_out() -> None:
     task = projected(samples("TaskStatus")["empty"]).canonical.result["task"]  # type: ignore[call-overload, index]
     assert list(task) == ["task_id", "kind", "status", "created_at", "updated_at", "wait_policy"]
 

@@ -166,14 +166,14 @@ def test_the_limit_of_a_list_is_accepted_and_clamped(given: dict[str, Any], used
 @pytest.mark.parametrize(
     "state", ["all", "open", "completed", "current", "queued", "blocked", "waiting_for_operator", "runnable"]
 )
-def test_a_list_may_be_asked_for_by_every_state_of_the_page(state: str) -> None:
+def test_a_list_can_be_requested_by_every_state_of_the_page(state: str) -> None:
     arguments: Any = parsed("ListWorkItems", {"filter": state})
     assert arguments.filter == state
     page = WorkItemPage(context=QueryContext(), filter=arguments.filter, returned=0, total_matching=3, limit=20)
     assert receipt_text(output("ListWorkItems", page)) == f"0 of 3 work items ({state})"
 
 
-def test_a_plan_within_its_budget_is_shown_whole_and_said_to_be_complete() -> None:
+def test_a_plan_within_its_budget_is_shown_whole_and_marked_complete() -> None:
     plan = canonical("GetWorkItem", "success")["result"]["work_item"]["plan_artifact"]
     assert (plan["preview"], plan["preview_complete"]) == ("# Plan\n\n1. Collect receipts\n2. Write them anew\n", True)
     assert "text" not in plan
@@ -199,7 +199,7 @@ def test_the_plan_of_an_item_in_a_list_is_named_without_its_text() -> None:
     assert rows[0]["plan_artifact"] == {"path": "work-items/wi_7/plan.md", "preview_complete": False}
 
 
-def test_a_todo_list_that_was_not_asked_for_is_not_there() -> None:
+def test_a_todo_list_that_was_not_requested_is_absent() -> None:
     reading = WorkItemReading(context=QueryContext(), work_item=ITEM)
     result = projected(output("GetWorkItem", reading)).canonical.result
     assert isinstance(result, dict)

@@ -47,7 +47,7 @@ def test_the_receipt_confirms_with_the_names_that_the_next_call_needs() -> None:
     )
 
 
-def test_an_unknown_workspace_is_told_with_its_field() -> None:
+def test_an_unknown_workspace_is_reported_with_its_field() -> None:
     assert receipt_text(samples("UseWorkspace")["error"]) == (
         "UseWorkspace failed: no workspace is known as ws_ledgr\n"
         "Kind: invalid_tool_input\n"
@@ -92,7 +92,7 @@ def test_input_that_does_not_fit_is_refused_with_its_field(arguments: Any, field
     assert (error.details or {})["field"] == field
 
 
-def test_a_workspace_is_used_direct_unless_told_otherwise_and_names_are_trimmed() -> None:
+def test_a_workspace_is_used_direct_by_default_and_names_are_trimmed() -> None:
     parsed = builtin("UseWorkspace")[1].parse({"path": " /srv/ledger\n", "mode": None})
     assert parsed == UseWorkspaceInput(path="/srv/ledger", mode="direct")
     assert builtin("UseWorkspace")[1].parse({"workspace_id": "agent_home"})
@@ -127,5 +127,5 @@ TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.integers(
         projection_kind=TEXT,
     )
 )
-def test_any_output_is_told_within_every_limit(result: WorkspaceResult) -> None:
+def test_any_output_has_a_receipt_within_every_limit(result: WorkspaceResult) -> None:
     hold_to_its_limits(output("UseWorkspace", result))

@@ -254,7 +254,7 @@ def test_missing_rows_are_one_finding_and_none_where_a_marker_says_so() -> None:
 
 
 @pytest.mark.parametrize("receipt", ["wi_1", "(wi_1)", "a wi_10 and wi_1", "ä wi_1\n"])
-def test_a_handle_is_said_where_it_is_a_word(receipt: str) -> None:
+def test_a_handle_is_named_where_it_is_a_word(receipt: str) -> None:
     rules = (must_mention("row_unsaid", "which rows there are", "/result/rows/*/id"),)
     assert names(pair(receipt, result={"rows": [{"id": "wi_1"}]}), rules) == []
     unsaid = receipt.replace("wi_1", "wi_1_") + " äwi_1 xwi_1 wi_12"
@@ -298,7 +298,7 @@ def test_the_readable_variants_have_no_finding_either(variant: Variant) -> None:
         assert lint(lint_input(projection, receipt), family_of.lint) == ()
 
 
-def test_the_variants_that_send_json_are_told_apart_by_what_they_escape() -> None:
+def test_the_variants_that_send_json_differ_by_what_they_escape() -> None:
     (variant,) = (candidate for candidate in VARIANTS if candidate.id == "canonical_json")
     command = family("command")
     sample = next(candidate for candidate in command.samples if "FAIL: TestResume" in str(candidate.result))

@@ -63,7 +63,7 @@ def test_each_field_has_the_budget_below_which_it_is_gone() -> None:
 
 
 @pytest.mark.parametrize("tokens", [20, 60, 133])
-def test_a_field_stands_whole_at_every_budget_that_was_tried_from_the_one_that_it_names(tokens: int) -> None:
+def test_a_field_is_shown_whole_at_every_tried_budget_from_the_one_that_it_names(tokens: int) -> None:
     measured = sweep(first_rows, CEILING)
     receipt = first_rows(find_limit(first_rows, tokens, measured))
     gone, shortened = dropped_at(measured.thresholds, count_field_characters(receipt))
@@ -97,7 +97,7 @@ def test_a_whole_budget_asks_for_the_whole_receipt() -> None:
     assert first_rows(find_limit(first_rows, measured.whole.tokens, measured)) == first_rows(CEILING)
 
 
-def test_a_renderer_that_breaks_small_budgets_is_asked_for_larger_ones() -> None:
+def test_a_renderer_that_breaks_small_budgets_is_tried_with_larger_ones() -> None:
     def stubborn(characters: int) -> Receipt:
         if characters < 200:
             raise ReceiptTooLong("always 200 characters")

@@ -234,7 +234,7 @@ def test_nothing_goes_while_the_envelope_fits() -> None:
     assert (smaller.dropped, smaller.fits) == ((), True)
 
 
-def test_a_budget_below_what_must_be_kept_is_said_to_be_passed() -> None:
+def test_a_budget_below_the_required_minimum_is_reported_as_exceeded() -> None:
     assert not compact(failure(), 10).fits
 
 

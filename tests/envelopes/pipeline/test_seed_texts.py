@@ -66,7 +66,7 @@ def with_blank_lines(receipt: str) -> str:
 
 
 @each("text", [seeds.ENVELOPE, seeds.INVALID_INPUT, seeds.COMPLETED, seeds.PROMOTED, seeds.OUTSIDE])
-def test_each_envelope_of_the_rfc_is_read_and_written_as_it_stands(text: str) -> None:
+def test_each_envelope_of_the_rfc_is_read_and_written_unchanged(text: str) -> None:
     document = json.loads(text)
     assert json.dumps(CanonicalResult.from_json(document).to_json()) == json.dumps(document)
 
@@ -118,7 +118,7 @@ def test_a_reference_is_a_path_and_nothing_else() -> None:
     assert msgspec.to_builtins(ArtifactRef("/path/to/output.log")) == json.loads(seeds.REFERENCE)
 
 
-def test_two_streams_are_told_apart_by_their_indexes_as_in_the_rfc() -> None:
+def test_two_streams_are_distinguished_by_their_indexes_as_in_the_rfc() -> None:
     example = json.loads(seeds.TWO_STREAMS)
     sink = Named(stdout="/path/to/stdout.log", stderr="/path/to/stderr.log")
     document = ran(sink, stdout=LONG, stderr=LONG)

@@ -107,7 +107,7 @@ def test_of_a_result_of_many_short_fields_only_the_way_to_it_is_left() -> None:
     )
 
 
-def test_a_command_whose_result_is_elsewhere_is_not_said_to_have_no_output() -> None:
+def test_a_command_whose_result_is_elsewhere_is_not_reported_without_output() -> None:
     canonical = lowered(samples("ExecCommand")["large"], 400)[0].canonical
     family = builtin("ExecCommand")[0]
     for name in family.renderers:

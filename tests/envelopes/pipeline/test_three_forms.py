@@ -74,7 +74,7 @@ def handed_on(result: Any) -> set[str]:
 
 
 @each(("tool", "sort"), SUCCEEDED)
-def test_what_the_next_call_needs_stands_verbatim_in_the_receipt(tool: str, sort: str) -> None:
+def test_what_the_next_call_needs_is_verbatim_in_the_receipt(tool: str, sort: str) -> None:
     canonical = projected(samples(tool)[sort]).canonical
     text = receipt_of(canonical).text
     assert not [value for value in handed_on(canonical.result) if value not in text]
@@ -299,7 +299,7 @@ def test_both_halves_of_one_output_come_back_together(tool: str) -> None:
     assert [cut.pointer for cut in pair.cuts] == [cut.pointer for cut in projection.cuts]
 
 
-def test_references_stand_for_outputs_failures_reports_and_logs() -> None:
+def test_references_resolve_to_outputs_failures_reports_and_logs() -> None:
     """RFC-118: a reference is a path; the member with its index names its role (RFC-120, RFC-121)."""
     references: dict[str, set[str]] = {}
     for tool in TOOLS:

@@ -114,7 +114,7 @@ def test_a_call_that_no_gate_stops_runs_with_its_arguments_parsed() -> None:
     assert admitted.input == builtin("ExecCommand")[1].parse({"cmd": "make", "yield_time_ms": 5})
 
 
-def test_the_gates_stand_in_one_order_and_nobody_is_asked_too_early() -> None:
+def test_the_gates_have_one_order_and_no_confirmation_comes_too_early() -> None:
     """Each gate is opened in turn; the next one stops the same call (OD-20)."""
     settings: dict[str, Any] = {
         "state": blocking("ApplyPatch"),
@@ -222,7 +222,7 @@ def test_what_no_repair_makes_fit_is_refused_with_its_first_reason(tool: str, ar
     assert denial.outcome == ToolDenied("c1", tool, "validation", strict.value.error.message)
 
 
-def test_a_loop_is_held_to_its_gates() -> None:
+def test_a_loop_obeys_its_gates() -> None:
     """In a turn, a failure blocks its tool until the turn ends, and a success makes the next call a duplicate."""
     gate, sink = gates(idempotent=frozenset({"MemorySearch"})), MemorySink()
     search = request("MemorySearch", {"query": "x", "limit": "5"})
@@ -246,7 +246,7 @@ def test_a_loop_is_held_to_its_gates() -> None:
     assert isinstance(gate.admit(search), Denied)
 
 
-def test_a_denial_is_told_like_any_other_error() -> None:
+def test_a_denial_is_written_like_any_other_error() -> None:
     for _, settings, refused, _ in STOPPED[1:]:
         error = denied(gates(**settings), refused).settlement.error
         assert error is not None

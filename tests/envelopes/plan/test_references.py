@@ -91,7 +91,7 @@ def test_a_reference_gives(text: str, value: Any) -> None:
         ("$steps.parse" + ".x" * 40, f"more than {MAX_DEPTH} steps"),
     ],
 )
-def test_what_is_no_reference_or_leads_nowhere_is_fatal(text: str, reason: str) -> None:
+def test_an_invalid_or_dangling_reference_is_fatal(text: str, reason: str) -> None:
     with pytest.raises(UnresolvedReference) as raised:
         resolve({"to": [text]}, SCOPE)
     assert reason in raised.value.reason
@@ -137,7 +137,7 @@ def test_any_text_is_a_text_a_value_or_refused(text: str) -> None:
         assert resolve(escaped, SCOPE) == text
 
 
-def test_what_is_no_text_refers_to_nothing() -> None:
+def test_a_value_other_than_text_refers_to_nothing() -> None:
     assert list(find_references({"count": 3, "rows": [None, True, 1.5], "text": "plain"})) == []
 
 
@@ -247,7 +247,9 @@ def test_a_plan_is_read_with_all_that_its_author_may_say() -> None:
         ({"steps": [{**STEP, "dependsOn": ["s5"]}]}, "$.steps[0].dependsOn", "'s5' is not another step"),
     ],
 )
-def test_what_is_no_plan_is_refused_with_its_place(changed: dict[str, Any], path: str, reason: str) -> None:
+def test_an_invalid_plan_is_refused_with_the_position_of_its_fault(
+    changed: dict[str, Any], path: str, reason: str
+) -> None:
     with pytest.raises(Untrusted) as raised:
         read_plan(plan(**changed))
     assert raised.value.path == path

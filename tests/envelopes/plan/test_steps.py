@@ -108,7 +108,9 @@ def test_a_preview_is_the_steps_or_names_the_tool_and_its_first_text(fields: dic
     ("requested", "limit", "timeout"),
     [(None, None, None), (900, None, 900), (None, 500, 500), (900, 500, 500), (1, 500, 1)],
 )
-def test_a_timeout_is_the_shorter_of_what_is_asked_and_allowed(requested: Any, limit: Any, timeout: int | None) -> None:
+def test_a_timeout_is_the_shorter_of_the_requested_and_the_allowed(
+    requested: Any, limit: Any, timeout: int | None
+) -> None:
     limits = {} if limit is None else {"max_timeout_ms": limit}
     assert build_calls(step(args={}, timeoutMs=requested), TOOL, FILES, origin(**limits))[0].timeout_ms == timeout
 
@@ -284,7 +286,7 @@ def test_attempts_end_where_the_plan_or_the_policy_says() -> None:
 @pytest.mark.parametrize(
     ("limits", "clamped"), [({}, False), ({"max_attempts": 2}, True), ({"max_backoff_ms": 9}, True)]
 )
-def test_what_was_asked_for_and_what_holds_are_both_said(limits: dict[str, int], *, clamped: bool) -> None:
+def test_a_decision_has_the_requested_and_the_effective_policy(limits: dict[str, int], *, clamped: bool) -> None:
     decision = decide_retry(
         failed("TIMEOUT"), failing_step(retry=RetryPolicy(max_attempts=4)), Defaults(), Limits(**limits), "commands"
     )

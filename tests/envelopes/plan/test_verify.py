@@ -107,7 +107,7 @@ def test_a_call_that_the_plan_does_not_ask_for_is_named(changed: ToolCall, probl
     assert problem in rebuilt(LISTED, changed, *CALLS[2:]).problems
 
 
-def test_masked_arguments_are_held_to_their_hash() -> None:
+def test_masked_arguments_are_checked_against_their_hash() -> None:
     real = named_hash({**ITEMS[0], "as": 0})
     masked = moved(0, "c2", args={"path": "…", "as": 0}, args_hash=real, redactions=("/path",))
     assert rebuilt(LISTED, masked, *CALLS[2:]).problems == ()

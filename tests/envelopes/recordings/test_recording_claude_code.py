@@ -112,14 +112,14 @@ def test_the_structured_content_of_an_mcp_tool_is_kept() -> None:
     assert json.loads(result.extra) == {"mcpMeta": meta}
 
 
-def test_what_stands_around_a_call_is_a_message_without_it() -> None:
+def test_the_text_around_a_call_is_a_message_without_it() -> None:
     blocks = [{"type": "text", "text": "I look."}, tool_use(), {"type": "thinking", "thinking": "hm"}]
     [around] = only(MessageRecord, read(message("assistant", blocks)))
     assert (around.role, around.key, around.step) == ("assistant", "u1", "msg_1")
     assert json.loads(around.content) == [blocks[0], blocks[2]]
 
 
-def test_messages_whose_ids_were_blacked_out_are_told_apart() -> None:
+def test_messages_whose_ids_were_redacted_are_distinguished() -> None:
     raw = b"".join(message("user", text, uuid="0") for text in ("one", "two", "one", "two"))
     state: dict[str, object] = {}
     first, *rest = [
@@ -194,7 +194,7 @@ def test_microcompaction_supersedes_each_receipt_it_names() -> None:
     assert [record.path for record in only(LineProblem, records)] == ["$.microcompactMetadata.compactedToolIds[1]"]
 
 
-def test_a_replacement_stands_in_the_place_of_a_receipt() -> None:
+def test_a_replacement_supersedes_a_receipt() -> None:
     replacements = [{"kind": "tool-result", "toolUseId": "toolu_1", "replacement": "[cut]"}, {"kind": "tool-result"}, 5]
     records = read(line("content-replacement", replacements=replacements))
     [superseded] = only(SupersedeRecord, records)
@@ -251,7 +251,7 @@ def test_the_name_of_a_file_tells_its_run(path: str, run: str, parent: str | Non
     assert (run_record.run, run_record.parent_run, run_record.title) == (run, parent, "Count the orders")
 
 
-def test_a_run_is_told_again_only_when_more_is_known() -> None:
+def test_a_run_record_is_repeated_only_when_more_is_known() -> None:
     first = message("user", "<command-name>/review</command-name><command-args>PR 6</command-args>", version="2.1.39")
     records = read(first + message("user", "Look at it") + message("user", "And again"))
     assert [(run.title, run.version) for run in only(RunRecord, records)] == [
@@ -377,7 +377,7 @@ def blocks_of(entry: Any, kind: str) -> list[Any]:
 
 
 @pytest.mark.recordings
-def test_every_recorded_call_receipt_and_result_is_read_as_it_stands(recordings_root: Path) -> None:
+def test_every_recorded_call_receipt_and_result_is_read_unchanged(recordings_root: Path) -> None:
     entries = recorded_lines(recordings_root)
     files = dict.fromkeys(file for file, _, _ in entries)
     records = {file: read(file.read_bytes(), str(file.relative_to(recordings_root))) for file in files}
@@ -401,7 +401,7 @@ def test_every_recorded_call_receipt_and_result_is_read_as_it_stands(recordings_
 
 
 @pytest.mark.recordings
-def test_the_calls_that_only_progress_reports_are_told_apart(recordings_root: Path) -> None:
+def test_calls_that_only_progress_reports_name_are_distinguished(recordings_root: Path) -> None:
     files = sorted((recordings_root / "claude-code").rglob("*.jsonl"))
     calls = [call for file in files for call in only(CallRecord, read(file.read_bytes(), str(file)))]
     messages = {call.call for call in calls if call.origin == "message"}

@@ -135,7 +135,7 @@ def test_a_provider_may_call_its_reading_tool_otherwise() -> None:
     assert hint == "The output is too large to show here. Use ReadArtifact to retrieve the full content."
 
 
-def test_what_is_no_outcome_is_refused() -> None:
+def test_a_value_other_than_an_outcome_is_refused() -> None:
     with pytest.raises(AssertionError):
         outcome_to_model_content({"error": "a dict"})  # type: ignore[arg-type]
     with pytest.raises(AssertionError):

@@ -340,7 +340,7 @@ def test_what_is_settled_cannot_be_changed() -> None:
         StoredOutput(artifact_id="a1").summary = "odd"  # type: ignore[misc]
 
 
-def test_what_is_kept_is_told_by_its_names() -> None:
+def test_the_fields_of_a_stored_output_are_keyword_only() -> None:
     with pytest.raises(TypeError):
         StoredOutput("a1")  # type: ignore[call-arg, misc]
 

@@ -261,7 +261,7 @@ def test_a_store_that_cannot_be_listed_has_no_faults_to_tell(store: FileStore) -
             ask()
 
 
-def test_what_is_no_artifact_is_named(store: FileStore) -> None:
+def test_an_object_that_is_not_an_artifact_is_reported_by_its_name(store: FileStore) -> None:
     store.write("stdout", "hello\n")
     (store.root / "notes.txt").write_text("mine")
     (store.root / "58" / "x").write_text("mine")
@@ -273,7 +273,7 @@ def test_what_is_no_artifact_is_named(store: FileStore) -> None:
     )
 
 
-def test_what_each_content_takes_is_told_with_its_indexes_and_for_an_index_alone(store: FileStore) -> None:
+def test_the_size_of_each_content_is_reported_with_its_indexes_and_for_an_index_alone(store: FileStore) -> None:
     small, large = store.put(io.BytesIO(b"hello\n")), store.put(io.BytesIO(LARGE.encode() * 2))
     (store.root / "notes.txt").write_text("mine")
     sizes = store.sizes()

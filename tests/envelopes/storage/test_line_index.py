@@ -103,7 +103,7 @@ def test_half_of_two_other_characters_is_no_line_end() -> None:
         ({}, 1, 0),
     ],
 )
-def test_a_window_begins_where_it_is_asked_for(begin: dict[str, object], first: int, start: int) -> None:
+def test_a_window_begins_at_the_requested_offset(begin: dict[str, object], first: int, start: int) -> None:
     shown = window(NUMBERED, **begin)
     assert (shown.first, shown.start) == (first, start)
     assert shown.data == b"".join(NUMBERED[start:].splitlines(keepends=True)[:400])
@@ -271,5 +271,5 @@ def test_a_place_far_from_any_line_end_is_the_start_of_its_character() -> None:
     assert shown.data.decode().startswith("€€")
 
 
-def test_a_window_into_bytes_that_are_no_characters_begins_where_it_was_asked_for() -> None:
+def test_a_window_into_undecodable_bytes_begins_at_the_requested_offset() -> None:
     assert window(b"\x80" * 200_000, offset=90_001).start == 90_001

@@ -122,7 +122,7 @@ def test_an_expression_that_would_never_end_is_stopped() -> None:
         ("((a{1000}){1000}){1,1000}", True, "repeats too often"),
     ],
 )
-def test_what_cannot_be_searched_for_is_said(text: str, reason: str, *, is_regex: bool) -> None:
+def test_an_invalid_query_is_refused_with_its_reason(text: str, reason: str, *, is_regex: bool) -> None:
     with pytest.raises(BadQuery, match=re.escape(reason)):
         TextQuery.parse(text, is_regex=is_regex)
 

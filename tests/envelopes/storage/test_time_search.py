@@ -102,7 +102,7 @@ def test_lines_without_dated_stamps_are_not_stamped(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "25:00", "2026-13-01", "12", "120-180", "2026-02-30"])
-def test_what_is_no_time_is_none(text: str) -> None:
+def test_an_invalid_time_is_none(text: str) -> None:
     assert detect(log("date", 10)).parse(text) is None
 
 

@@ -66,7 +66,7 @@ def test_what_rfc_8785_refuses_has_exact_bytes_under_a_name_of_its_own(value: An
         [10**5000],
     ],
 )
-def test_what_is_no_json_has_no_hash(value: Any) -> None:
+def test_invalid_json_has_no_hash(value: Any) -> None:
     with pytest.raises(NotCanonical):
         hash_value(value)
 

@@ -14,6 +14,6 @@ def test_a_key_that_holds_a_slash_or_a_tilde_is_found_again() -> None:
     assert resolve(DOCUMENT, pointer) == "deep"
 
 
-def test_a_text_is_asked_for_where_there_may_be_none() -> None:
+def test_a_pointer_to_anything_but_a_text_gives_none() -> None:
     texts = {at: text_at(DOCUMENT, at) for at in ("/rows/0", "/rows/1", "/rows/2", "/none")}
     assert texts == {"/rows/0": "first", "/rows/1": None, "/rows/2": None, "/none": None}

@@ -53,7 +53,7 @@ def test_one_line_that_is_not_shown_is_a_cut() -> None:
 @pytest.mark.parametrize(
     ("head", "shown"), [("a\n", "a\n...\n{0}\n...\nz"), ("a", "a\n...\n{0}\n...\nz"), ("", "...\n{0}\n...\nz")]
 )
-def test_the_marker_stands_on_lines_of_its_own(head: str, shown: str) -> None:
+def test_the_marker_is_on_lines_of_its_own(head: str, shown: str) -> None:
     assert TextPreview(head, "z", BOTH).text == shown.format(BOTH.marker())
 
 

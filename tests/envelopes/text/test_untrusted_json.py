@@ -155,13 +155,13 @@ def test_each_member_keeps_its_own_bytes() -> None:
         b'{"a":NaN,,}',
     ],
 )
-def test_what_is_no_object_is_refused_whichever_path_reads_it(raw: bytes) -> None:
+def test_a_value_other_than_an_object_is_refused_by_every_reader(raw: bytes) -> None:
     with pytest.raises(Untrusted):
         object_slices(raw)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[", b"[1", b"[1,]", b"[1]]", b"[NaN] x", b"[NaN,,1]", b"[NaN 1]"])
-def test_what_is_no_array_is_refused_whichever_path_reads_it(raw: bytes) -> None:
+def test_a_value_other_than_an_array_is_refused_by_every_reader(raw: bytes) -> None:
     with pytest.raises(Untrusted):
         array_slices(raw)
 

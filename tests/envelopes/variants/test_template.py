@@ -116,7 +116,7 @@ def test_the_policy_shortens_what_a_template_wrote() -> None:
         ("x" * 70_000, None, "at most 65,536 are allowed"),
     ],
 )
-def test_what_is_no_template_is_refused_with_its_line(source: str, line: int | None, reason: str) -> None:
+def test_an_invalid_template_is_refused_with_its_line(source: str, line: int | None, reason: str) -> None:
     with pytest.raises(TemplateRefused) as refused:
         check_template(source)
     assert refused.value.line == line
@@ -175,7 +175,7 @@ def test_a_process_that_the_machine_gives_no_time_is_waited_for(templates: Templ
     assert templates.process is process, "it was not replaced"
 
 
-def test_where_no_clock_tells_a_processs_work_the_time_that_passes_stands_for_it(
+def test_elapsed_time_is_used_where_no_clock_measures_a_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_clock(_clock: int) -> float:
