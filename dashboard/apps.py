@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.core.management import CommandError
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.migrations.loader import MigrationLoader
+from django.db.models.signals import pre_migrate
 
 
 class DashboardConfig(AppConfig):
     name = "dashboard"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        pre_migrate.connect(refuse_older_store, sender=self)
+
+
+def refuse_older_store(using: str = DEFAULT_DB_ALIAS, **_: object) -> None:
+    """Raises CommandError for a store of a version from before 0.2.0, which cannot be migrated."""
+    loader = MigrationLoader(connections[using])
+    if any(
+        app == DashboardConfig.name and (app, name) not in loader.disk_migrations
+        for app, name in loader.applied_migrations
+    ):
+        raise CommandError(
+            "This store was written by another version of Counterfoil, and stores migrate only from 0.2.0 on. Set "
+            "COUNTERFOIL_DATA (or DATABASE_URL) to a new, empty place and import the recordings again."
+        )

@@ -2,7 +2,7 @@
 
 Searched are the run itself, the runs that copied its history, and the other runs of its session: the run that started
 it and all that were started in turn. Only the arguments of CALLS_AT_ONCE later calls of a run, and of as many calls of
-the other runs together, are searched, by an index: each costs 6 microseconds. The page links to the calls behind them
+the other runs together, are searched. The page links to the calls behind them
 and names the runs that were left out.
 """
 
@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Any
 from uuid import UUID
 
-from django.db import models
-from django.db.models import Count, F, OuterRef, Q, Subquery, Value
+from django.db.models import Count, OuterRef, Subquery
 
 from dashboard.artifacts.read_commands import ReadCommand, parse_read_command
-from dashboard.models import Artifact, Call, Observation, Run, RunCall
+from dashboard.models import Artifact, Call, Observation, Run, RunCall, load_slices
+from dashboard.models.sources import SLICE_FIELDS
 
 SHOWN = 8  # references on the page
 PARSED = 40  # calls of a run whose arguments are parsed
@@ -31,18 +30,6 @@ LARGEST_ARGS = 64 * 1024  # bytes
 SHORTEST_PATH = 4  # characters: a shorter path is part of too many others
 NEVER = datetime.max.replace(tzinfo=UTC)
 LAST = 2**63 - 1  # an ordinal behind all calls
-
-
-class BytePosition(models.Func):
-    """The position of bytes in a BLOB, from 1; 0 where it does not contain them. Arguments: the BLOB, the bytes."""
-
-    function = "instr"
-    output_field = models.IntegerField()
-
-    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        swapped = self.copy()
-        swapped.set_source_expressions(self.get_source_expressions()[::-1])
-        return swapped.as_sql(compiler, connection, function="position", arg_joiner=" in ", **extra)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,29 +133,26 @@ class _PathSearch:
         self.is_full = False
 
     def in_run(self, run: UUID, after: int, upto: int) -> Iterator[_Match]:
-        """Calls with ordinals in (after, upto]. The database sends only arguments that contain the path's bytes."""
-        data = F("call__observations__data")
-        ascii_spelling, other_spelling = (Value(text, models.BinaryField()) for text in self._spellings)
-        members = (
-            RunCall.objects.filter(
-                run=run,
-                ordinal__gt=after,
-                ordinal__lte=upto,
-                call__observations__surface=Observation.Surface.ARGS,
-                call__observations__selected=True,
-                call__observations__size__lte=LARGEST_ARGS,
-            )
-            .annotate(position=BytePosition(data, ascii_spelling), other=BytePosition(data, other_spelling))
-            .filter(Q(position__gt=0) | Q(other__gt=0))
-            .order_by("ordinal", "pk")
-            .values_list("pk", "call", "ordinal", "call__started_at", "call__tool", "call__observations__data")
+        """Calls with ordinals in (after, upto]. Of arguments that contain the path's bytes, the first are parsed."""
+        members = RunCall.objects.filter(run=run, ordinal__gt=after, ordinal__lte=upto)
+        rows = members.order_by("ordinal", "pk").values_list("call", "pk", "ordinal", "call__started_at", "call__tool")
+        calls = {call: (pk, ordinal, started_at, tool) for call, pk, ordinal, started_at, tool in rows}
+        arguments = Observation.objects.filter(
+            call__in=list(calls), surface=Observation.Surface.ARGS, selected=True, size__lte=LARGEST_ARGS
         )
-        rows = list(members[:PARSED])
-        self.is_full = self.is_full or len(rows) == PARSED
-        for pk, call, ordinal, started_at, tool, args in rows:
-            command = parse_read_command(self._path, tool, bytes(args))
+        slices = {row.call_id: row for row in arguments.only(*SLICE_FIELDS, "call_id")}
+        load_slices(slices.values())
+        parsed = 0
+        for call, (pk, ordinal, started_at, tool) in calls.items():
+            if call not in slices or not any(text in slices[call].data for text in self._spellings):
+                continue
+            parsed += 1
+            self.is_full = self.is_full or parsed == PARSED
+            command = parse_read_command(self._path, tool, slices[call].data)
             if command is not None:
                 yield _Match(pk, call, ordinal, started_at, command)
+            if parsed == PARSED:
+                return
 
 
 def _load_references(matches: list[_Match], own: Call) -> list[Reference]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
@@ -24,7 +25,8 @@ from django.db.models import Max
 from django.utils import timezone
 
 from dashboard.artifacts.stores import LockTimeout, configured_store, hold_lock, uses_bucket
-from dashboard.models import Artifact, Observation
+from dashboard.models import Artifact, Observation, load_slices
+from dashboard.models.sources import DamagedEvidence
 from envelopes.storage.file_store import LOCK, MissingArtifact, StoreUnreachable
 
 SHA256 = re.compile("[0-9a-f]{64}")
@@ -189,8 +191,14 @@ def _check_references() -> Iterator[StoreFinding]:
 
 
 def _check_observations() -> Iterator[StoreFinding]:
-    rows = Observation.objects.order_by("pk").values_list("pk", "sha256", "size", "data")
-    for pk, sha256, size, data in rows.iterator(chunk_size=ROWS_AT_ONCE):
-        raw = bytes(data)
-        if len(raw) != size or hashlib.sha256(raw).hexdigest() != sha256:
-            yield StoreFinding("observation", str(pk), "its bytes are not those that were recorded")
+    rows = Observation.objects.order_by("source", "start", "pk").iterator(chunk_size=ROWS_AT_ONCE)
+    while portion := list(islice(rows, ROWS_AT_ONCE)):
+        with suppress(DamagedEvidence):  # which row it is, is found out below
+            load_slices(portion)
+        for row in portion:
+            try:
+                is_same = len(row.data) == row.size and hashlib.sha256(row.data).hexdigest() == row.sha256
+            except DamagedEvidence:
+                is_same = False
+            if not is_same:
+                yield StoreFinding("observation", str(row.pk), "its bytes are not those that were recorded")

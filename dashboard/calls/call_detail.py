@@ -142,7 +142,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     reach = lint_reach(query)
     evidence = load_evidence(call, query, first=reach)
     artifacts = artifact_summaries(call)
-    events = tuple(Event.objects.filter(call=call.pk).defer("payload").order_by("line", "id")[: MAX_EVENTS + 1])
+    events = tuple(Event.objects.filter(call=call.pk).defer("own_data").order_by("line", "id")[: MAX_EVENTS + 1])
     receipt = build_receipt_pane(evidence, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else receipt_fidelity("absent")
     stages = build_stages(evidence, query)

@@ -12,10 +12,8 @@ import re
 from collections.abc import Sequence
 from uuid import UUID
 
-from django.db.models import BinaryField
-from django.db.models.functions import Substr
-
-from dashboard.models import Observation
+from dashboard.models import Observation, load_slices
+from dashboard.models.sources import SLICE_FIELDS
 from dashboard.text.text_markup import printable
 
 HEAD_BYTES = 600
@@ -32,13 +30,14 @@ _HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 def argument_labels(calls: Sequence[UUID]) -> dict[UUID, str]:
     """The label of each call whose arguments contain a text. Paths are relative to the working folder of the run.
 
-    One query, which reads only the heads of the arguments: for the calls of one page.
+    Two queries, for the calls of one page.
     """
     if not calls:
         return {}
     arguments = Observation.objects.filter(call__in=calls, surface="args", selected=True)
-    rows = arguments.values_list("call_id", Substr("data", 1, HEAD_BYTES, output_field=BinaryField()), "call__run__cwd")
-    labels = {call: shorten_paths(label_arguments(bytes(head)), cwd) for call, head, cwd in rows}
+    rows = list(arguments.select_related("call__run").only(*SLICE_FIELDS, "call__run__cwd"))
+    load_slices(rows)
+    labels = {row.call_id: shorten_paths(label_arguments(row.data[:HEAD_BYTES]), row.call.run.cwd) for row in rows}
     return {call: label for call, label in labels.items() if label}
 
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.models import Artifact, Call, CanonicalProjection, Observation, RecordedReceipt
+from dashboard.models import Artifact, Call, CanonicalProjection, Observation, RecordedReceipt, load_slices
 from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
@@ -152,11 +152,9 @@ class CallEvidence:
 
 
 def load_evidence(call: Call, query: Mapping[str, str], *, first: int | None = None) -> CallEvidence:
-    """Two queries. A call has few observations, so their bytes are loaded too.
-
-    They are sorted here: a database that sorts would carry the payloads through its sorter.
-    """
+    """Three queries. A call has few observations, so their bytes are loaded too."""
     observations = sorted(call.observations.with_source(), key=attrgetter("surface", "line", "pk"))
+    load_slices(observations)
     receipts = sorted(call.receipts.all(), key=attrgetter("seq"))
     return build_evidence(call, tuple(observations), tuple(receipts), query, first=first)
 
@@ -312,7 +310,9 @@ def _split_by_evidence(calls: Sequence[_StoredCall]) -> Iterator[Sequence[_Store
 
 def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, CallEvidence]:
     observations: dict[UUID, list[Observation]] = defaultdict(list)
-    for observation in Observation.objects.filter(call__in=keys).order_by("surface", "line", "id"):
+    rows = list(Observation.objects.filter(call__in=keys).order_by("surface", "line", "id"))
+    load_slices(rows)
+    for observation in rows:
         observations[observation.call_id].append(observation)
     receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
     for receipt in RecordedReceipt.objects.filter(call__in=keys).order_by("seq"):

@@ -17,6 +17,8 @@ from uuid import UUID
 from django.db import connection, models
 from django.db.models.base import ModelState
 
+from dashboard.models.sources import ZstdField
+
 ModelRow = TypeVar("ModelRow", bound=models.Model)
 
 
@@ -69,12 +71,9 @@ def _fields(model: type[models.Model]) -> list[Any]:
 @cache
 def _converters(model: type[models.Model], vendor: str) -> list[Callable[[Any], Any] | None]:
     """For each column how its values are converted for the database; None when they stay as they are."""
-    if vendor != "sqlite":
-        return [None for _ in _fields(model)]
-    types: dict[type[models.Field[Any, Any]], Callable[[Any], Any]] = {
-        models.DateTimeField: _sqlite_time,
-        models.UUIDField: _sqlite_uuid,
-    }
+    types: dict[type[models.Field[Any, Any]], Callable[[Any], Any]] = {ZstdField: ZstdField().get_prep_value}
+    if vendor == "sqlite":
+        types |= {models.DateTimeField: _sqlite_time, models.UUIDField: _sqlite_uuid}
     targets = [field.target_field if field.is_relation else field for field in _fields(model)]
     return [next((convert for kind, convert in types.items() if isinstance(target, kind)), None) for target in targets]
 

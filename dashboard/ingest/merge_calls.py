@@ -11,7 +11,8 @@ import msgspec
 
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
-from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, Source
+from dashboard.ingest.sources import SliceLocator
+from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt
 from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
@@ -80,10 +81,10 @@ def new_call(draft: CallDraft, *, project: int, namespace: str, run: UUID) -> Ca
 class CallMerge:
     """Merges one draft into the rows of its call."""
 
-    def __init__(self, rows: CallRows, source: Source) -> None:
+    def __init__(self, rows: CallRows, locator: SliceLocator) -> None:
         self.rows = rows
         self.call = rows.call
-        self.source = source
+        self.locator = locator
 
     def apply(self, draft: CallDraft, run_ids: dict[str, UUID]) -> None:
         for call in draft.calls:
@@ -112,7 +113,7 @@ class CallMerge:
         self.call.attempt = max(1, min(record.attempt, MAX_ATTEMPT))
         self.call.origin = record.origin
         self.call.line = record.line
-        self.call.source_id = self.source.pk
+        self.call.source_id = self.locator.source.pk
         self.call.run_id = run
 
     def _merge_result(self, record: ResultRecord, run_ids: dict[str, UUID]) -> None:
@@ -171,11 +172,10 @@ class CallMerge:
             id=key,
             call_id=self.call.pk,
             surface=surface,
-            source_id=self.source.pk,
             line=line,
-            data=data,
             sha256=sha256,
-            size=len(data),
+            data=data,
+            **self.locator.columns(data, line),
             fidelity=fidelity,
             observed_at=column_time(at),
             selected=True,

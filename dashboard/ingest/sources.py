@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
-import pyzstd
 
 from dashboard.artifacts.ingest import RESULTS_FOLDER
-from dashboard.models import Observation, Problem, Project, Source, SourceChunk
+from dashboard.ingest.bulk import bulk_insert, unsaved_row
+from dashboard.models import Event, Message, Observation, Problem, Project, Source, SourceFrame
+from dashboard.models.sources import FRAME_BYTES
 from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat, detect_format, find_format
 from envelopes.recordings.base import BYTE_ORDER_MARK, Format, LineProblem, SourceLine, SourcePath, is_blank
@@ -37,8 +38,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
-RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's chunks
-ZSTD_LEVEL = 3
+RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's frames
 NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
 
@@ -111,10 +111,11 @@ def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Sou
     """The source that this file continues, or is a copy of; None for a new one."""
     size = os.fstat(file.fileno()).st_size
     path = column_text(path, PATH_CHARACTERS)
-    for candidate in Source.objects.filter(project=project, path=path).order_by("-id"):
+    sources = Source.objects.filter(project=project, is_partial=False)
+    for candidate in sources.filter(path=path).order_by("-id"):
         if candidate.offset == 0 or _is_prefix(candidate, file, size):
             return candidate
-    for candidate in Source.objects.filter(project=project, head_sha256=head_sha256(head)).order_by("-id")[:50]:
+    for candidate in sources.filter(head_sha256=head_sha256(head)).order_by("-id")[:50]:
         is_same_name = candidate.name == path.rsplit("/", 1)[-1]
         if (is_same_name or candidate.offset == size) and _is_prefix(candidate, file, size):
             return candidate
@@ -264,14 +265,82 @@ def claim(source: Source, *, start: int) -> None:
     source.left_bytes = stored.left_bytes  # another process may have read the beginning of a line
 
 
-def store_raw(source: Source, lines: Sequence[SourceLine]) -> None:
+class SliceLocator:
+    """Finds recorded bytes in the line that they were read from."""
+
+    def __init__(self, source: Source, lines: Sequence[SourceLine]) -> None:
+        self.source = source
+        self._lines = {line.number: line for line in lines}
+
+    def columns(self, data: bytes, line: int) -> dict[str, Any]:
+        """The columns of a SourceSlice with these bytes. Without a source when they are no slice of the line."""
+        source_line = self._lines.get(line)
+        begin = source_line.raw.find(data) if source_line else -1
+        start = source_line.offset + begin if source_line and begin >= 0 else None
+        own_data = data if start is None else None
+        return {"source_id": self.source.pk, "start": start, "size": len(data), "own_data": own_data}
+
+
+def store_frames(source: Source, lines: Sequence[SourceLine]) -> None:
+    """Stores whole lines behind those that are stored. A short last frame is joined with what follows it."""
     if not lines:
         return
-    raw = b"".join(line.raw for line in lines)
-    data = pyzstd.compress(raw, ZSTD_LEVEL)
-    SourceChunk.objects.create(
-        source=source, offset=lines[0].offset, size=len(raw), first_line=lines[0].number, data=data
-    )
+    offset = lines[0].offset
+    pieces, first_line, start = [], lines[0].number, offset
+    last = source.frames.filter(offset__gte=offset - FRAME_BYTES, offset__lt=offset).order_by("-offset").first()
+    if last is not None and last.offset + last.size == offset and last.size < FRAME_BYTES:
+        pieces, first_line, start = [last.data], last.first_line, last.offset
+        last.delete()
+    frames = []
+    size = offset - start
+    for line in lines:
+        if pieces and size + len(line.raw) > FRAME_BYTES:
+            frames.append(_frame(source, start, first_line, pieces))
+            pieces, first_line, start, size = [], line.number, line.offset, 0
+        pieces.append(line.raw)
+        size += len(line.raw)
+    frames.append(_frame(source, start, first_line, pieces))
+    bulk_insert(SourceFrame, frames)
+
+
+def _frame(source: Source, start: int, first_line: int, pieces: Sequence[bytes]) -> SourceFrame:
+    data = b"".join(pieces)
+    return unsaved_row(SourceFrame, source_id=source.pk, offset=start, size=len(data), first_line=first_line, data=data)
+
+
+def trim_source(source: Source) -> None:
+    """Deletes the bytes that no row refers to; the source as well when nothing of it is left.
+
+    A frame that rows of other runs refer to stays at its offset, with zeros for the deleted bytes. Its source is
+    partial from then on: its file, imported again, is a new source.
+    """
+    source.problems.all().delete()
+    slices: list[tuple[int, int]] = []
+    for model in (Observation, Message, Event):
+        rows = model._base_manager.filter(source=source, start__gte=0)
+        slices += [(start or 0, size) for start, size in rows.values_list("start", "size")]
+    slices.sort()
+    position = 0
+    frames = []
+    for frame in source.frames.order_by("offset").defer("data"):
+        end = frame.offset + frame.size
+        data = bytearray(frame.size)
+        is_needed = False
+        while position < len(slices) and slices[position][0] < end:
+            start, size = slices[position]
+            part = slice(start - frame.offset, start - frame.offset + size)
+            data[part] = frame.data[part]
+            is_needed, position = True, position + 1
+        if is_needed:
+            frame.data = bytes(data)
+            frame.save(update_fields=["data"])
+            frames.append(frame.pk)
+    source.frames.exclude(pk__in=frames).delete()
+    if not frames and not source.runs.exists():
+        source.delete()
+        return
+    source.is_partial, source.state, source.left_bytes = True, b"{}", 0
+    source.save(update_fields=["is_partial", "state", "left_bytes"])
 
 
 def store_problems(

@@ -48,6 +48,7 @@ from dashboard.models import (
     RunCall,
     RunFacet,
     Source,
+    load_slices,
 )
 from dashboard.models.runs import derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
@@ -114,9 +115,9 @@ def record(
             sources.save_new(source, is_known=is_known)
         else:
             sources.claim(source, start=batch.start)
-        writing = _BatchWrite(source, files)
+        writing = _BatchWrite(source, batch.lines, files)
         pending_counts = writing.write_runs(batch.records, count)
-        sources.store_raw(source, batch.lines)
+        sources.store_frames(source, batch.lines)
         writing.write_calls(pending_counts())
         sources.store_problems(source, batch.problems, batch.lines, batch.incomplete)
         _advance(source, batch)
@@ -127,8 +128,9 @@ def record(
 class _BatchWrite:
     """Writes the rows of one batch. Each step first reads what is stored, to tell what is new."""
 
-    def __init__(self, source: Source, files: Mapping[str, StoredContent]) -> None:
+    def __init__(self, source: Source, lines: Sequence[SourceLine], files: Mapping[str, StoredContent]) -> None:
         self.source = source
+        self.locator = sources.SliceLocator(source, lines)
         self.files = files
         self.project: int = source.project_id
         self.format = find_format(source.format)
@@ -215,7 +217,7 @@ class _BatchWrite:
                 run = run_ids[draft.owner]
                 call = new_call(draft, project=self.project, namespace=self.format.agent, run=run)
                 self.rows[key] = CallRows(call, is_new=True, observations=[], receipts=[])
-            CallMerge(self.rows[key], self.source).apply(draft, run_ids)
+            CallMerge(self.rows[key], self.locator).apply(draft, run_ids)
 
     def _load_calls(self) -> None:
         calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(self.drafts.calls))
@@ -226,7 +228,9 @@ class _BatchWrite:
         copies = RunCall.objects.filter(call__in=list(calls), run=models.F("call__run"), inherited=True)
         for key in copies.values_list("call_id", flat=True):
             self.rows[key].is_copy = True
-        for observation in Observation.objects.filter(call__in=list(calls)).order_by("line"):
+        observations = list(Observation.objects.filter(call__in=list(calls)).order_by("line"))
+        load_slices(observations)
+        for observation in observations:
             self.rows[observation.call_id].observations.append(observation)
         for receipt in RecordedReceipt.objects.filter(call__in=list(calls)).order_by("seq"):
             self.rows[receipt.call_id].receipts.append(receipt)
@@ -308,9 +312,8 @@ class _BatchWrite:
                 "step": column_text(message.step, 200),
                 "at": column_time(message.at),
                 "line": message.line,
-                "data": message.content,
-                "size": len(message.content),
                 "tokens": 0,
+                **self.locator.columns(message.content, message.line),
             }
             for message in self.drafts.messages
         ]
@@ -330,7 +333,7 @@ class _BatchWrite:
                 "message": column_text(event.message, 500),
                 "at": column_time(event.at),
                 "line": event.line,
-                "payload": event.payload,
+                **self.locator.columns(event.payload, event.line),
             }
         stored = set(Event.objects.filter(pk__in=list(rows)).values_list("pk", flat=True)) if rows else set()
         self.added["events"] += len(rows) - len(stored)
@@ -371,17 +374,19 @@ def _advance(source: Source, batch: SourceBatch) -> None:
 def delete_run(run: Run) -> None:
     """Deletes the run; a call that another run has too moves there.
 
-    A recording that also contains other runs stays as a row that starts at the file's beginning: its raw bytes are
-    deleted, for they contain this run as well. Importing it again skips the others and restores this run.
+    Of its recordings only the bytes stay that rows of other runs refer to. Importing one of them again restores this
+    run.
     """
     with project_write_lock(run.project):
         _move_shared_calls(run)
         files = set(Artifact.objects.stored_files().filter(call__run=run).values_list("sha256", flat=True))
-        sources = list(Source.objects.filter(runs=run))
+        evidence = Observation.objects.filter(call__run=run).values("source")
+        partial = models.Q(is_partial=True, pk__in=evidence)  # of an earlier deletion; this run's calls were copies
+        recordings = list(Source.objects.filter(models.Q(runs=run) | partial).distinct())
         RunFacet.objects.filter(run__parent=run, kind="state", value="child").update(value="top")
         run.delete()
-        for source in sources:
-            _delete_or_rewind(source)
+        for source in recordings:
+            sources.trim_source(source)
         transaction.on_commit(lambda: remove_unreferenced(files))
 
 
@@ -395,15 +400,3 @@ def _move_shared_calls(run: Run) -> None:
         calls = [call for call, call_target in targets.items() if call_target == target]
         for start in range(0, len(calls), IDS_PER_STATEMENT):
             Call.objects.filter(pk__in=calls[start : start + IDS_PER_STATEMENT]).update(run_id=target)
-
-
-def _delete_or_rewind(source: Source) -> None:
-    if not source.runs.exists():
-        source.delete()
-        return
-    source.chunks.all().delete()
-    source.problems.all().delete()
-    rewound = Source(pk=source.pk, project_id=source.project_id, created_at=source.created_at)
-    for name in ("path", "format", "namespace", "inode", "head_sha256"):
-        setattr(rewound, name, getattr(source, name))
-    rewound.save(force_update=True)

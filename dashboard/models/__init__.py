@@ -16,7 +16,7 @@ from dashboard.models.evidence import CanonicalProjection, Observation, Recorded
 from dashboard.models.projects import Membership, Project, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet, SavedView
-from dashboard.models.sources import Problem, Source, SourceChunk
+from dashboard.models.sources import Problem, Source, SourceFrame, SourceSlice, load_slices
 
 __all__ = [
     "Artifact",
@@ -43,7 +43,9 @@ __all__ = [
     "SavedView",
     "SignInLink",
     "Source",
-    "SourceChunk",
+    "SourceFrame",
+    "SourceSlice",
     "TemplateVariant",
     "Verdict",
+    "load_slices",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from dashboard.models.runs import Call
+from dashboard.models.sources import SourceSlice, ZstdField
 
 
 class ObservationQuerySet(models.QuerySet["Observation"]):
@@ -13,11 +14,11 @@ class ObservationQuerySet(models.QuerySet["Observation"]):
         return self.select_related("source").defer("source__state", "source__seen")
 
 
-class Observation(models.Model):
+class Observation(SourceSlice):
     """One source's evidence for one surface of a call: append-only, byte for byte.
 
-    `data` is JSON exactly as it is in the source: never re-encoded, never queried with the database's JSON functions.
-    One observation per surface is `selected`.
+    `data` is JSON exactly as it is in the source, and stored there (design.md section 1a). One observation per
+    surface is `selected`.
     """
 
     class Surface(models.TextChoices):
@@ -27,13 +28,10 @@ class Observation(models.Model):
         TIMING = "timing"
 
     id = models.UUIDField(primary_key=True, editable=False)
-    call = models.ForeignKey(Call, models.CASCADE, related_name="observations")
+    call = models.ForeignKey(Call, models.CASCADE, related_name="observations", db_index=False)
     surface = models.CharField(max_length=8, choices=Surface.choices)
-    source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="observations")
     line = models.BigIntegerField()
-    data = models.BinaryField()
     sha256 = models.CharField(max_length=64)
-    size = models.BigIntegerField()
     fidelity = models.CharField(max_length=20)
     observed_at = models.DateTimeField(null=True)
     selected = models.BooleanField(default=True)
@@ -51,7 +49,7 @@ class RecordedReceipt(models.Model):
     """A text that the model got for a call. An earlier one may have been replaced, or removed by compaction."""
 
     id = models.UUIDField(primary_key=True, editable=False)
-    call = models.ForeignKey(Call, models.CASCADE, related_name="receipts")
+    call = models.ForeignKey(Call, models.CASCADE, related_name="receipts", db_index=False)
     seq = models.IntegerField()
     observation = models.ForeignKey(Observation, models.CASCADE, related_name="receipts", null=True)
     fidelity = models.CharField(max_length=20)
@@ -82,12 +80,9 @@ class CanonicalProjection(models.Model):
     observation = models.ForeignKey(Observation, models.CASCADE, related_name="+", null=True)
     mapping = models.CharField(max_length=100)  # family:agent:version
     policy = models.CharField(max_length=16)
-    data = models.BinaryField()
+    data = ZstdField()
     cuts = models.BinaryField(default=b"[]")
     size = models.BigIntegerField()
-
-    class Meta:
-        indexes = [models.Index(fields=["call"])]
 
     def __str__(self) -> str:
         return f"{self.mapping} of {self.call_id}"

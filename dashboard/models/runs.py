@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.models.projects import Project
+from dashboard.models.sources import SourceSlice
 
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
 
@@ -150,7 +151,7 @@ class Call(models.Model):
 
     id = models.UUIDField(primary_key=True, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="calls")
-    run = models.ForeignKey(Run, models.CASCADE, related_name="own_calls")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="own_calls", db_index=False)
     namespace = models.CharField(max_length=64)
     external_id = models.CharField(max_length=300)
     tool = models.CharField(max_length=200)
@@ -230,7 +231,7 @@ HALVES_DISAGREE = ~UNANSWERED & ((Q(source_error=True) & ~_RESULT_FAILED) | (Q(s
 class RunCall(models.Model):
     """Lists a call in a run; `inherited` when the run copied it from the history of another."""
 
-    run = models.ForeignKey(Run, models.CASCADE, related_name="members")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="members", db_index=False)
     call = models.ForeignKey(Call, models.CASCADE, related_name="memberships")
     ordinal = models.BigIntegerField()  # the line of the call in that run's source
     inherited = models.BooleanField(default=False)
@@ -243,17 +244,15 @@ class RunCall(models.Model):
         return f"{self.call_id} in {self.run_id}"
 
 
-class Message(models.Model):
+class Message(SourceSlice):
     """A message between the calls. `data` is JSON: a string, or a list of blocks."""
 
     id = models.UUIDField(primary_key=True, editable=False)
-    run = models.ForeignKey(Run, models.CASCADE, related_name="messages")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="messages", db_index=False)
     role = models.CharField(max_length=32)
     step = models.CharField(max_length=200, default="")
     at = models.DateTimeField(null=True)
     line = models.BigIntegerField()
-    data = models.BinaryField()
-    size = models.BigIntegerField()
     tokens = models.BigIntegerField(default=0)
 
     class Meta:
@@ -263,16 +262,17 @@ class Message(models.Model):
         return f"{self.role} at line {self.line}"
 
 
-class Event(models.Model):
+class Event(SourceSlice):
+    """A note of a recording beside its messages and calls. `data` is JSON, its payload."""
+
     id = models.UUIDField(primary_key=True, editable=False)
-    run = models.ForeignKey(Run, models.CASCADE, related_name="events")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="events", db_index=False)
     call = models.UUIDField(null=True)
     kind = models.CharField(max_length=100)
     level = models.CharField(max_length=8, default="info")
     message = models.CharField(max_length=500, default="")
     at = models.DateTimeField(null=True)
     line = models.BigIntegerField()
-    payload = models.BinaryField()
 
     class Meta:
         indexes = [models.Index(fields=["run", "line"]), models.Index(fields=["call"])]

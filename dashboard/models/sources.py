@@ -1,15 +1,45 @@
-"""The files that records came from, their raw bytes, and the lines that could not be imported."""
+"""The files that records came from, their raw bytes, and the lines that could not be imported.
+
+The raw bytes are the evidence: what a call's row or a message refers to is a slice of them (`SourceSlice`), stored
+once (design.md section 1a).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+import pyzstd
 from django.db import models
+from django.db.models import OuterRef, Subquery
 
 from dashboard.models.projects import Project
 
 if TYPE_CHECKING:
     from dashboard.models.runs import Run
+
+    BinaryField = models.BinaryField[Any, Any]
+else:
+    BinaryField = models.BinaryField
+
+
+ZSTD_LEVEL = 3
+SLICE_FIELDS = ("source_id", "start", "size", "own_data")  # what `load_slices` needs
+FRAME_BYTES = 131_072  # of a frame; a longer line has a frame of its own
+
+
+class ZstdField(BinaryField):
+    """Bytes that the database stores compressed."""
+
+    def get_prep_value(self, value: Any) -> Any:
+        value = super().get_prep_value(value)
+        return None if value is None else pyzstd.compress(value, ZSTD_LEVEL)
+
+    def from_db_value(self, value: Any, expression: object, connection: object) -> bytes | None:
+        return None if value is None else pyzstd.decompress(value)
 
 
 class Source(models.Model):
@@ -34,6 +64,7 @@ class Source(models.Model):
     ends_open = models.BooleanField(default=False)  # the last line was whole JSON but had no newline yet
     left_bytes = models.BigIntegerField(default=0)  # bytes of an incomplete last line, not imported
     state = models.BinaryField(default=b"{}")  # of the reader between batches, JSON
+    is_partial = models.BooleanField(default=False)  # a run was deleted: only bytes that others refer to are stored
 
     # counts for the report; accepted + rejected + blank = lines:
     accepted = models.BigIntegerField(default=0)
@@ -61,20 +92,93 @@ class Source(models.Model):
         return self.path.rsplit("/", 1)[-1]
 
 
-class SourceChunk(models.Model):
-    """The raw bytes [offset, offset + size) of a source, zstd: agents delete their logs after weeks."""
+class SourceFrameQuerySet(models.QuerySet["SourceFrame"]):
+    def containing(self, rows: models.QuerySet[Any]) -> SourceFrameQuerySet:
+        """The frames that contain the slices of these rows. A slice is within one line, so within one frame."""
+        before = SourceFrame.objects.filter(source=OuterRef("source"), offset__lte=OuterRef("start"))
+        nearest = before.order_by("-offset").values("pk")[:1]
+        return self.filter(pk__in=rows.order_by().annotate(frame=Subquery(nearest)).values("frame"))
 
-    source = models.ForeignKey(Source, models.CASCADE, related_name="chunks")
+
+class SourceFrame(models.Model):
+    """The raw bytes [offset, offset + size) of a source: whole lines, about 128 KiB or one longer line.
+
+    Agents delete their logs after weeks. Frames are found by offset, so they may be cut anew: a batch joins the last
+    frame with what follows it while that is short.
+    """
+
+    source = models.ForeignKey(Source, models.CASCADE, related_name="frames", db_index=False)
     offset = models.BigIntegerField()
     size = models.IntegerField()
     first_line = models.BigIntegerField()
-    data = models.BinaryField()
+    data = ZstdField()
+
+    objects = SourceFrameQuerySet.as_manager()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["source", "offset"], name="one_chunk_at_offset")]
+        constraints = [models.UniqueConstraint(fields=["source", "offset"], name="one_frame_at_offset")]
 
     def __str__(self) -> str:
         return f"{self.source_id} from {self.offset}"
+
+
+class DamagedEvidence(RuntimeError):
+    """The store does not have the recorded bytes that a row refers to; `check_store` lists all such rows."""
+
+
+class SourceSlice(models.Model):
+    """Recorded bytes: `size` bytes of a source from `start` on, or `own_data` where they are no slice of it.
+
+    A call that was put together from several records, or whose format is no text, has bytes of its own.
+    """
+
+    source = models.ForeignKey(Source, models.RESTRICT, null=True, related_name="+")
+    start = models.BigIntegerField(null=True)
+    size = models.BigIntegerField()
+    own_data = ZstdField(null=True)
+
+    class Meta:
+        abstract = True
+
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes; a query unless `load_slices` has loaded them. Raises DamagedEvidence."""
+        load_slices([self])
+        return self.data
+
+
+def load_slices(rows: Iterable[SourceSlice]) -> None:
+    """Loads `data` of stored rows, in one query for each of their models. Raises DamagedEvidence."""
+    addressed: dict[type[SourceSlice], list[SourceSlice]] = defaultdict(list)
+    for row in rows:
+        if "data" in vars(row):
+            continue
+        if row.start is None:
+            vars(row)["data"] = row.own_data or b""
+        else:
+            addressed[type(row)].append(row)
+    for model, slices in addressed.items():
+        stored = model._base_manager.filter(pk__in=[row.pk for row in slices])
+        try:
+            _cut_slices(slices, SourceFrame.objects.containing(stored))
+        except pyzstd.ZstdError as error:
+            raise DamagedEvidence(f"a stored frame cannot be decompressed: {error}") from None
+
+
+def _cut_slices(slices: Collection[SourceSlice], frames: Iterable[SourceFrame]) -> None:
+    by_source: dict[int | None, list[SourceFrame]] = defaultdict(list)
+    for frame in sorted(frames, key=lambda frame: frame.offset):
+        by_source[frame.source_id].append(frame)
+    for row in slices:
+        candidates, start = by_source[row.source_id], row.start or 0
+        index = bisect_right(candidates, start, key=lambda frame: frame.offset) - 1
+        data = b""
+        if index >= 0:
+            begin = start - candidates[index].offset
+            data = candidates[index].data[begin : begin + row.size]
+        if len(data) != row.size:
+            raise DamagedEvidence(f"the recorded bytes of “{row}” are not in the store: run check_store")
+        vars(row)["data"] = data
 
 
 class Problem(models.Model):

@@ -19,7 +19,6 @@ from uuid import UUID
 from django.db.models import (
     Aggregate,
     BigIntegerField,
-    BinaryField,
     Case,
     CharField,
     Count,
@@ -30,9 +29,10 @@ from django.db.models import (
     Sum,
     When,
 )
-from django.db.models.functions import Cast, Substr
+from django.db.models.functions import Cast
 
-from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall
+from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
+from dashboard.models.sources import SLICE_FIELDS
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
@@ -201,7 +201,7 @@ class Timeline:
         order = [name if ascending else f"-{name}" for name in PAGED[kind]]
         rows = self._rows(kind).filter(_is_beside(kind, cursor, ascending=ascending)).order_by(*order)
         if kind == "message":
-            for message in rows.defer("data")[:limit]:
+            for message in rows.defer("own_data")[:limit]:
                 key = HistoryCursor(message.line, RANKS[kind], message.pk)
                 yield HistoryItem(key, message.at, message.tokens or message.size // CHARACTERS_PER_TOKEN, message)
         else:
@@ -308,9 +308,9 @@ def load_observation_payloads(keys: Sequence[UUID]) -> dict[UUID, Payload]:
 
 def _load_payloads(rows: QuerySet[Any], key: str) -> dict[UUID, Payload]:
     """The data, or only the head of one beyond WHOLE_BYTES."""
-    head = Case(
-        When(size__lte=WHOLE_BYTES, then=F("data")),
-        default=Substr("data", 1, HEAD_BYTES, output_field=BinaryField()),
-        output_field=BinaryField(),
-    )
-    return {pk: Payload(bytes(data), size) for pk, size, data in rows.values_list(key, "size", head)}
+    slices = list(rows.only(*SLICE_FIELDS, key))
+    load_slices(slices)
+    return {
+        getattr(row, key): Payload(row.data if row.size <= WHOLE_BYTES else row.data[:HEAD_BYTES], row.size)
+        for row in slices
+    }

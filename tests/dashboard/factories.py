@@ -113,7 +113,7 @@ def create_observation(
         surface=surface,
         source=call.source,
         line=call.line,
-        data=data,
+        own_data=data,
         sha256=sha256,
         size=len(data),
         fidelity=fidelity,
@@ -160,13 +160,13 @@ def create_message(run: Run, content: Any = "Please look.", *, role: str = "user
     number = next(NEXT)
     fields = {"at": START + timedelta(seconds=number), "line": number, "size": len(data)} | fields
     return Message.objects.create(
-        id=derive_id("message", run.pk.bytes, number), run=run, role=role, data=data, **fields
+        id=derive_id("message", run.pk.bytes, number), run=run, role=role, own_data=data, **fields
     )
 
 
 def create_event(run: Run, kind: str = "step.started", *, call: UUID | None = None, **fields: Any) -> Event:
     number = next(NEXT)
-    fields = {"at": START + timedelta(seconds=number), "line": number, "payload": b"{}"} | fields
+    fields = {"at": START + timedelta(seconds=number), "line": number, "own_data": b"{}", "size": 2} | fields
     return Event.objects.create(id=derive_id("event", run.pk.bytes, number), run=run, call=call, kind=kind, **fields)
 
 

@@ -139,7 +139,7 @@ def test_content_that_was_never_stored_or_was_removed_is_reported_as_such(client
 
 def test_a_field_that_is_no_longer_in_its_result_is_changed(call: Call) -> None:
     artifact = field_artifact(call, "text")
-    Observation.objects.update(data=b"{}")
+    Observation.objects.update(own_data=b"{}")
     assert cause(Artifact.objects.get(pk=artifact.pk)) == AbsenceCause.CHANGED
 
 
@@ -161,7 +161,7 @@ def test_a_store_that_cannot_be_reached_has_lost_nothing(
     assert "The artifact store cannot be reached" in parse_page(difference).text  # type: ignore[arg-type]
 
 
-def test_check_store_distinguishes_an_unreachable_store_from_missing_files(
+def test_check_store_tells_a_store_that_is_down_from_files_that_are_gone(
     call: Call, cut_off: Callable[[], None]
 ) -> None:
     artifact = stored(call, b"content\n")
@@ -180,7 +180,7 @@ def test_check_store_distinguishes_an_unreachable_store_from_missing_files(
 def test_rows_are_checked_though_the_store_is_down(call: Call, cut_off: Callable[[], None]) -> None:
     stored(call, b"content\n")
     field_artifact(call, "text")
-    Observation.objects.update(data=b"{}")
+    Observation.objects.update(own_data=b"{}")
     cut_off()
     out = io.StringIO()
     with pytest.raises(SystemExit) as ended:

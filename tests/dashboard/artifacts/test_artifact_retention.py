@@ -119,12 +119,12 @@ def test_a_file_that_is_stored_while_garbage_is_collected_stays() -> None:
     def importing() -> None:
         with shared_store_lock():
             inside.set()
-            assert go_on.wait(120)
+            assert go_on.wait(10)
         connection.close()
 
     importer = threading.Thread(target=importing)
     importer.start()
-    assert inside.wait(120)
+    assert inside.wait(10)
     import_ended_before_query: list[bool] = []
 
     def record(execute: Callable[..., object], sql: str, *parameters: object) -> object:
@@ -190,7 +190,7 @@ def findings() -> list[dict[str, str]]:
 
 def test_bytes_of_a_row_that_changed_are_found() -> None:
     field_artifact(call_at(NEW), "text")
-    Observation.objects.update(data=b"{}")
+    Observation.objects.update(own_data=b"{}")
     out = io.StringIO()
     with pytest.raises(SystemExit):
         call_command("check_store", stdout=out)

@@ -354,7 +354,7 @@ def test_a_text_that_changed_since_is_reported_as_changed(
     operator_client: Client, project: Project, calls: list[Call]
 ) -> None:
     comparison, _ = compared(project, ["recorded", "receipt"])
-    Observation.objects.filter(call=calls[0], surface="receipt").update(data=b'"another"')
+    Observation.objects.filter(call=calls[0], surface="receipt").update(own_data=b'"another"', start=None)
     page = load(operator_client, f"/comparisons/{comparison.pk}/calls/{calls[0].pk}/")
     assert "the comparison measured another one" in page.by_role("region", "Receipt by recorded").text
 

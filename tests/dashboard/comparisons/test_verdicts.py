@@ -200,7 +200,7 @@ def test_verdicts_go_out_with_what_is_needed_to_repeat_them(operator_client: Cli
 def test_no_preference_is_claimed_of_a_text_that_nobody_saw(operator_client: Client, comparison: Comparison) -> None:
     start(operator_client, comparison)
     call = judge(operator_client, comparison, "first")
-    Observation.objects.filter(call=call, surface="receipt").update(data=b'"another"')
+    Observation.objects.filter(call=call, surface="receipt").update(own_data=b'"another"', start=None)
     assert lines(operator_client, comparison, "verdicts")[0]["is_as_judged"] is False
     assert lines(operator_client, comparison, "preferences") == []
 

@@ -14,7 +14,19 @@ from django.test import Client
 
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
-from dashboard.models import Artifact, Call, Observation, Project, Run, RunFacet, Source, SourceChunk
+from dashboard.models import (
+    Artifact,
+    Call,
+    Event,
+    Message,
+    Observation,
+    Project,
+    Run,
+    RunFacet,
+    Source,
+    SourceFrame,
+    load_slices,
+)
 from tests.dashboard.factories import create_project
 from tests.dashboard.ingest.test_import_order import AGENT_LINES, FAMILY, FORK, PARENT_LINES
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, write
@@ -26,6 +38,17 @@ CALLS = 2_000
 
 def stored_files() -> list[str]:
     return sorted(path.name for path in Path(settings.ARTIFACTS).glob("??/*"))
+
+
+def stored_bytes() -> bytes:
+    """Every byte of every recording that is stored."""
+    return b"".join(frame.data for frame in SourceFrame.objects.order_by("source", "offset"))
+
+
+def evidence() -> dict[Any, bytes]:
+    rows = [*Observation.objects.all(), *Message.objects.all(), *Event.objects.all()]
+    load_slices(rows)
+    return {row.pk: row.data for row in rows}
 
 
 def session_with_a_file(folder: Path, session: str, call: str, content: bytes) -> Path:
@@ -50,9 +73,10 @@ def test_a_run_of_2_000_calls_goes_in_a_few_seconds_and_nothing_else_does(projec
     assert dict(Run.objects.values_list("external_id", "call_count")) == {FORK: 501, other: 1}
     assert (Call.objects.count(), Call.objects.filter(run__external_id=FORK).count()) == (502, 501)
     assert Observation.objects.count() == 500 * 3 + 1 + 3
-    assert sorted(Source.objects.values_list("path", flat=True)) == sorted(
-        str(tmp_path / f"{name}.jsonl") for name in (FORK, other)
-    )
+    remains = Source.objects.get(is_partial=True)  # the evidence of the calls that the fork copied is in it
+    assert remains.path == str(tmp_path / f"{SESSION}.jsonl")
+    whole = set(Source.objects.filter(is_partial=False).values_list("path", flat=True))
+    assert whole == {str(tmp_path / f"{name}.jsonl") for name in (FORK, other)}
 
 
 def test_stored_files_that_nothing_refers_to_are_removed(
@@ -91,12 +115,32 @@ def test_importing_again_brings_back_a_run_whose_recording_still_feeds_another(
     assert list(RunFacet.objects.filter(kind="state", value__in=["top", "child"]).values_list("value", flat=True)) == [
         "top"
     ]
-    assert (Call.objects.count(), SourceChunk.objects.count()) == (1, 0)
+    assert (Call.objects.count(), stored_bytes().count(b"toolu_01")) == (1, 0)
     report = import_paths(project, [path])
     assert (report.added["runs"], report.added["calls"], report.lines["accepted"]) == (1, 1, 3)
     child = Run.objects.get(external_id=f"{SESSION}/abc")
     assert child.parent == Run.objects.get(external_id=SESSION)
     assert set(child.facets.filter(kind="state").values_list("value", flat=True)) >= {"child"}
+
+
+@pytest.mark.parametrize("gone", ["parent", "child", "fork"])
+def test_the_evidence_of_other_runs_stays_byte_for_byte_and_no_other_bytes_do(
+    gone: str, project: Project, tmp_path: Path
+) -> None:
+    write(tmp_path / SESSION / "subagents" / "agent-abc.jsonl", AGENT_LINES)
+    write(tmp_path / f"{SESSION}.jsonl", [*PARENT_LINES, asks("toolu_own"), answers("toolu_own", "only of the parent")])
+    fork_lines = [asks("toolu_fork", session=FORK), answers("toolu_fork", "only of the fork", session=FORK)]
+    write(tmp_path / f"{FORK}.jsonl", [*PARENT_LINES, *FAMILY[FORK], *fork_lines])
+    import_paths(project, [tmp_path])
+    before = evidence()
+    delete_run(Run.objects.get(external_id={"parent": SESSION, "child": f"{SESSION}/abc", "fork": FORK}[gone]))
+    after = evidence()
+    assert after == {key: before[key] for key in after}
+    texts = {"parent": b"only of the parent", "fork": b"only of the fork"}
+    assert {name: text in stored_bytes() for name, text in texts.items()} == {name: name != gone for name in texts}
+    for run in list(Run.objects.order_by("pk")):
+        delete_run(run)
+    assert (Source.objects.count(), SourceFrame.objects.count()) == (0, 0)
 
 
 @pytest.mark.parametrize("gone", ["parent", "child", "fork"])

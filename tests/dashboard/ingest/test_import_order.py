@@ -191,7 +191,7 @@ def test_two_streams_of_one_session_without_ids_of_their_lines_lose_no_message(
     for name in ("first", "second"):
         line = {"type": "user", "session_id": SESSION, "message": {"role": "user", "content": f"the {name} question"}}
         import_paths(project, [write(tmp_path / f"{name}.jsonl", [line])])
-    messages = [bytes(data) for data in Message.objects.order_by("data").values_list("data", flat=True)]
+    messages = sorted(message.data for message in Message.objects.all())
     assert messages == [b'"the first question"', b'"the second question"']
 
 
@@ -246,7 +246,7 @@ def test_an_import_that_another_one_overtakes_goes_on_behind_it(project: Project
     assert report.seen == second.seen
     assert report.added + second.added == {"runs": 1, "calls": 6, "results": 5, "receipts": 5}
     source = Source.objects.get()
-    assert sum(source.chunks.values_list("size", flat=True)) == path.stat().st_size
+    assert sum(source.frames.values_list("size", flat=True)) == path.stat().st_size
     assert Call.objects.count() == 6
 
 

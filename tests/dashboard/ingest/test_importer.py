@@ -249,8 +249,8 @@ def test_a_call_that_is_written_twice_keeps_both_arguments(second: str, project:
     """Other spacing is no contradiction; only other content is."""
     again = encoded(asks("toolu_01")).replace(b'{"command": "ls"}', second.encode())
     take(project, write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), again]))
-    stored = Observation.objects.filter(surface="args").order_by("line").values_list("data", "selected")
-    assert [(bytes(data).decode(), chosen) for data, chosen in stored] == [('{"command": "ls"}', True), (second, False)]
+    stored = Observation.objects.filter(surface="args").order_by("line")
+    assert [(row.data.decode(), row.selected) for row in stored] == [('{"command": "ls"}', True), (second, False)]
     assert Call.objects.get().is_disagreeing == ("pwd" in second)
 
 

@@ -13,7 +13,7 @@ from pytest_django import DjangoDbBlocker
 
 from dashboard.accounts import get_or_create_project
 from dashboard.ingest.importer import ImportReport, import_paths
-from dashboard.models import Call, Observation, RecordedReceipt, RunCall
+from dashboard.models import Call, Observation, RecordedReceipt, RunCall, load_slices
 from envelopes.families.registry import is_mapped
 from envelopes.text.tokens import count_tokens
 
@@ -52,8 +52,9 @@ def report(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlock
 
 
 def selected(surface: str) -> dict[str, bytes]:
-    rows = Observation.objects.filter(surface=surface, selected=True).order_by("-line")
-    return {key: bytes(data) for key, data in rows.values_list("call__external_id", "data")}
+    rows = list(Observation.objects.filter(surface=surface, selected=True).order_by("-line").select_related("call"))
+    load_slices(rows)
+    return {row.call.external_id: row.data for row in rows}
 
 
 def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(

@@ -12,7 +12,18 @@ import pytest
 from django.test import Client
 
 from dashboard.ingest.importer import ImportReport, import_paths
-from dashboard.models import Call, Event, Message, Observation, Problem, Project, RecordedReceipt, Run, RunCall
+from dashboard.models import (
+    Call,
+    Event,
+    Message,
+    Observation,
+    Problem,
+    Project,
+    RecordedReceipt,
+    Run,
+    RunCall,
+    load_slices,
+)
 from tests.dashboard.sessions import SESSION, answers, asks, write
 from tests.dashboard.unseen import RECORDINGS, Recorded
 from tests.faults.crawl import faults_of_pages
@@ -98,8 +109,10 @@ def assert_every_tool_use_is_a_call(recorded: Recorded) -> None:
 
 def assert_both_halves_are_as_recorded(recorded: Recorded) -> None:
     stored: dict[tuple[str, str], list[bytes]] = defaultdict(list)
-    for call, surface, data in Observation.objects.values_list("call__external_id", "surface", "data"):
-        stored[call, surface].append(bytes(data))
+    rows = list(Observation.objects.select_related("call"))
+    load_slices(rows)
+    for row in rows:
+        stored[row.call.external_id, row.surface].append(row.data)
     answered = [line for _, _, line in blocks(recorded, "tool_result")]
     for block, entry, line in blocks(recorded, "tool_result"):
         if "content" in block:
