@@ -313,6 +313,7 @@ class _BatchWrite:
                 "at": column_time(message.at),
                 "line": message.line,
                 "tokens": 0,
+                "delivery": message.delivery,
                 **self.locator.columns(message.content, message.line),
             }
             for message in self.drafts.messages

@@ -247,6 +247,14 @@ class RunCall(models.Model):
 class Message(SourceSlice):
     """A message between the calls. `data` is JSON: a string, or a list of blocks."""
 
+    class Delivery(models.TextChoices):
+        """How it reached the model, see `MessageRecord`."""
+
+        SENT = "sent"
+        QUEUED = "queued"
+        WITHHELD = "withheld"
+        UNCLEAR = "unclear"
+
     id = models.UUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="messages", db_index=False)
     role = models.CharField(max_length=32)
@@ -254,6 +262,7 @@ class Message(SourceSlice):
     at = models.DateTimeField(null=True)
     line = models.BigIntegerField()
     tokens = models.BigIntegerField(default=0)
+    delivery = models.CharField(max_length=8, choices=Delivery.choices, default=Delivery.SENT)
 
     class Meta:
         indexes = [models.Index(fields=["run", "line"])]

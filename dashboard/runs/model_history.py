@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString
 from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
+from dashboard.runs.run_marks import QUEUED, QUEUED_MEANING
 from dashboard.runs.timeline import (
     Compaction,
     HistoryCounts,
@@ -58,6 +59,10 @@ class EntryNote:
     tone: str
     text: str
     title: str = ""
+
+
+# How a message reached the model, where it was not sent as it is.
+DELIVERY_NOTES: dict[str, EntryNote] = {Message.Delivery.QUEUED: EntryNote("", QUEUED, QUEUED_MEANING)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -224,10 +229,11 @@ def _message_entry(
     new_entry: NewEntry, run: Run, message: Message, payloads: _Payloads, notes: Iterable[EntryNote]
 ) -> HistoryEntry:
     url = f"{reverse('run-model', args=[run.pk])}?message={message.pk}"
+    delivery = DELIVERY_NOTES.get(message.delivery)
     return new_entry(
         heading=message.role,
         texts=preview_parts(payloads.messages.get(message.pk, NO_PAYLOAD)),
-        notes=tuple(notes),
+        notes=(*([delivery] if delivery else []), *notes),
         url=url,
         url_text="whole message",
         raw_url=f"{url}&raw=1",

@@ -1,6 +1,6 @@
 """The calls of a run, one row each in the order of the source, with the runs of subagents that they started.
 
-One query reads one page of rows, whatever the number of calls, and never a payload.
+One query reads one page of rows, whatever the number of calls, and never a payload of a call.
 
 An agent that writes each subagent's file beside the session records the session as the parent of all of them. Which
 of them another subagent started is known from its call, which names the run.
@@ -8,6 +8,7 @@ of them another subagent started is known from its call, which names the run.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,6 +24,7 @@ from dashboard.filters.queryset import filter_calls
 from dashboard.ingest.derive import halves_disagree, outcome_letter
 from dashboard.models import Call, Run
 from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, TimeBar
+from dashboard.runs.run_marks import RunMark, load_run_marks
 from dashboard.text.formatting import format_duration
 from dashboard.text.params import parse_integer
 from dashboard.text.text_markup import printable
@@ -150,13 +152,18 @@ class CallRow(TypedDict):
     cursor: str
     group: str
     children: tuple[ChildRunRow, ...]
+    marks: Sequence[RunMark]
 
 
 @dataclass(frozen=True)
 class CallRowPage:
-    """`before` rows come before the first one here, `after` behind the last."""
+    """`before` rows come before the first one here, `after` behind the last.
+
+    A row has the marks in front of it, the page those behind its last row.
+    """
 
     rows: tuple[CallRow, ...] = ()
+    marks: Sequence[RunMark] = ()
     before: int = 0
     after: int = 0
     next_cursor: str = ""
@@ -188,7 +195,10 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         before = calls.exclude(is_beyond).count()
         calls = calls.filter(is_beyond)
     start = 0 if cursor else selection.skip
-    page = list(calls[start : start + settings.ROWS_PER_PAGE])
+    page = list(calls[start : start + settings.ROWS_PER_PAGE + 1])
+    end = page[-1].ordinal if len(page) > settings.ROWS_PER_PAGE else None
+    page = page[: settings.ROWS_PER_PAGE]
+    marks = [] if selection.query else load_run_marks(run, page[0].ordinal if page and before else 0, end)
     numbers = _load_numbers(run, page) if selection.query else map(str, range(before + 1, before + 1 + len(page)))
     children_by_call = children.rows_by_call(axis) if children else {}
     labels = argument_labels([call.pk for call in page])
@@ -196,9 +206,12 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
     for call, number, group in zip(page, numbers, _groups(page), strict=True):
         below = children_by_call.get(call.pk) or children_by_call.get(call.child_run or run.pk) or ()
         label = labels.get(call.pk, "")
-        rows.append(_build_row(run, call, number, group, axis, label, selection.url_suffix, tuple(below)))
+        row = _build_row(run, call, number, group, axis, label, selection.url_suffix, tuple(below))
+        ahead = bisect_right(marks, call.ordinal, key=lambda mark: mark.line)
+        row["marks"], marks = marks[:ahead], marks[ahead:]
+        rows.append(row)
     after = max(0, selection.matching - before - len(rows))
-    return CallRowPage(tuple(rows), before, after, rows[-1]["cursor"] if rows and after else "")
+    return CallRowPage(tuple(rows), marks, before, after, rows[-1]["cursor"] if rows and after else "")
 
 
 def _load_numbers(run: Run, page: Sequence[Call]) -> list[str]:
@@ -252,6 +265,7 @@ def _build_row(
         cursor=f"{call.ordinal}-{call.pk.hex}",
         group=group,
         children=children,
+        marks=(),
     )
 
 

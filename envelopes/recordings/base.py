@@ -37,6 +37,7 @@ from envelopes.text.untrusted_json import Untrusted, check_json, object_slices, 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NOTHING = msgspec.Raw()
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
+Delivery: TypeAlias = Literal["sent", "queued", "withheld", "unclear"]
 
 
 class SourceLine(msgspec.Struct, frozen=True, gc=False):
@@ -67,7 +68,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
 
 
 class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="message"):
-    """`content` is JSON: a string, or a list of blocks without the tool blocks. `key` is unique in the run."""
+    """`content` is JSON: a string, or a list of blocks without the tool blocks. `key` is unique in the run.
+
+    `delivery` is how it reached the model: `sent` as it is; `queued` while the agent worked and sent in a wording
+    that is not recorded; `withheld` by the client; `unclear` where the recording leaves it open.
+    """
 
     line: int
     run: str
@@ -76,6 +81,7 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="me
     content: bytes
     step: str | None = None
     at: str | None = None
+    delivery: Delivery = "sent"
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"):

@@ -56,6 +56,7 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     type: str | None = None
     subtype: str | None = None
+    operation: str | None = None
     uuid: str | None = None
     parent_uuid: str | None = None
     session_id: str | None = None

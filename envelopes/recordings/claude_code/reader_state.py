@@ -22,6 +22,8 @@ _RUN_FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
 _TABLE_SIZE = 256  # entries of one table
 _RECENT = 64  # messages
 _ENTRY_CHARACTERS = 1_000
+_QUEUED_MESSAGES = 64
+_QUEUED_CHARACTERS = 64 * 1024  # of one message
 _SLOT = "claude_code"  # keys of the saved state
 _OTHER_SESSIONS = "other_sessions"
 _OTHER_SESSIONS_SIZE = 8
@@ -32,6 +34,7 @@ _SYNTHETIC = "<synthetic>"  # the model's name on messages that the program wrot
 _NOTIFIED = re.compile(rb"<tool-use-id>([\w-]+)</tool-use-id>")
 _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-")
 _IDLE_COMMANDS = frozenset({"/clear", "/exit", "/compact", "/mcp", "/model", "/login", "/resume", "/config"})
+_REPORTS = (b'"<task-notification>', b'"<agent-notification>', b'"<bash-notification>')
 _NO_PROMPT = (
     "<command-",
     "<local-command-",
@@ -42,6 +45,22 @@ _NO_PROMPT = (
     "This session is being continued",
     "[Request interrupted",
 )
+
+
+class QueuedMessage(msgspec.Struct):
+    """A message that the client holds back while a step runs, as JSON; None when it is too long or not recorded.
+
+    `answered` is the step whose tools have answered since: the client sends the queue with those answers, so that a
+    message which is still here at the next step was removed without a line.
+    """
+
+    content: str | None
+    answered: str | None = None
+
+    @property
+    def is_report(self) -> bool:
+        """Written by a background task. A client that sends some of the queue sends what people wrote first."""
+        return (self.content or "").encode().startswith(_REPORTS)
 
 
 class ReaderState(msgspec.Struct):
@@ -58,6 +77,10 @@ class ReaderState(msgspec.Struct):
     `agents`     the run of the subagent that a call spawned, which a stream names only in the call's result
     `contents`   the digest of each message's content, for ids that occur again with other content
     `copied`     the session of each copied call whose id is unique within its session only
+    `step`       the id of the last assistant message
+    `queue`      messages that wait for the end of the step, see `read_queue_operation`
+    `unqueued`   digests of messages that left the queue, for attachments that repeat them
+    `attached`   how many messages an attachment took from the queue before the queue's own line
     """
 
     session: str | None = None
@@ -73,6 +96,10 @@ class ReaderState(msgspec.Struct):
     agents: dict[str, str] = {}
     contents: dict[str, str] = {}
     copied: dict[str, str] = {}
+    step: str = ""
+    queue: list[QueuedMessage] = []
+    unqueued: list[str] = []
+    attached: int = 0
 
     @classmethod
     def load(cls, saved: dict[str, object]) -> ReaderState:
@@ -226,6 +253,63 @@ def follow_up_records(state: ReaderState, record: Record | LineProblem) -> Itera
                 payload=content,
                 at=record.at,
             )
+
+
+def read_queue_operation(state: ReaderState, operation: str, content: bytes) -> bytes | None:
+    """Follows the queue of messages that come in while a step runs. Returns the message that was sent just now.
+
+    `enqueue` has the message. `remove` has none: the client sends the message with the answers of the step. `dequeue`
+    takes a message that follows as a line of its own; `popAll` gives it back to the person.
+    """
+    if operation == "enqueue":
+        text = content.decode() if 0 < len(content) <= _QUEUED_CHARACTERS else None
+        state.queue.append(QueuedMessage(text))
+        del state.queue[:-_QUEUED_MESSAGES]
+        return None
+    if operation == "remove" and state.attached:
+        state.attached -= 1
+        return None
+    removed = _take_queued(state, content)
+    if operation == "popAll" and removed is None:
+        state.queue.clear()
+    if operation != "remove" or removed is None or removed.content is None:
+        return None
+    state.unqueued = [*state.unqueued, _digest(_text_slice(removed.content.encode()))][-_QUEUED_MESSAGES:]
+    return removed.content.encode()
+
+
+def _take_queued(state: ReaderState, content: bytes) -> QueuedMessage | None:
+    """Takes the message with this content from the queue, or without one the next: what people wrote comes first."""
+    if content:
+        fitting = [message for message in state.queue if (message.content or "").encode() == content]
+    else:
+        fitting = sorted(state.queue, key=lambda message: message.is_report)
+    if not fitting:
+        return None
+    state.queue.remove(fitting[0])
+    return fitting[0]
+
+
+def note_step(state: ReaderState, role: str, step: str | None, *, is_answer: bool) -> None:
+    """Notes which step runs, and drops queued messages that were not sent with the answers of an earlier one."""
+    if role == "assistant":
+        state.step = step or ""
+        state.queue = [message for message in state.queue if message.answered in (None, state.step)]
+    elif is_answer:
+        for message in state.queue:
+            message.answered = message.answered or state.step
+
+
+def take_attached(state: ReaderState, content: bytes) -> bool:
+    """Checks whether an attachment repeats a message that the queue sent; if the queue has it still, takes it."""
+    text = _text_slice(content)
+    digest = _digest(text)
+    if digest in state.unqueued:
+        state.unqueued.remove(digest)
+        return True
+    if text and _take_queued(state, text):
+        state.attached += 1
+    return False
 
 
 def find_spawning_call(state: ReaderState, content: bytes) -> str | None:

@@ -14,7 +14,10 @@
    model is not recorded.
 6. `compact_boundary`, `microcompact_boundary` and `content-replacement` lines report receipts that are no longer
    in the model's context, or are replaced there by a shorter text.
-7. Unknown types are events, never problems.
+7. `queue-operation` lines report what came in while a step ran. Releases without that attachment have only them:
+   what was enqueued and then removed went to the model with the answers of the step, in a wording that is not
+   recorded.
+8. Unknown types are events, never problems.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import msgspec
 from envelopes.recordings.base import (
     BYTE_ORDER_MARK,
     NOTHING,
+    Delivery,
     LineProblem,
     MessageRecord,
     Record,
@@ -48,7 +52,10 @@ from envelopes.recordings.claude_code.reader_state import (
     disambiguate,
     follow_up_records,
     message_key,
+    note_step,
+    read_queue_operation,
     remember,
+    take_attached,
 )
 from envelopes.recordings.claude_code.subagents import progress_records, sidechain_records
 from envelopes.schema.result import summarize
@@ -156,6 +163,7 @@ def _message(line: SessionLine) -> Records:
         yield from sidechain_records(line, message)
         return
     yield from line.run_updates(message)
+    note_step(line.state, line.entry.type or "", message.id, is_answer=line.entry.tool_use_result is not NOTHING)
     yield from message_records(line.message_context(line.run), message, line.state)
     if line.entry.is_api_error_message:
         yield line.event("api_error", "the API answered with an error", bytes(message.content))
@@ -172,7 +180,7 @@ def _system(line: SessionLine) -> Records:
         yield line.event(subtype, subtype, line.raw)
 
 
-def _plain_message(line: SessionLine, role: str, content: bytes) -> MessageRecord:
+def _plain_message(line: SessionLine, role: str, content: bytes, delivery: Delivery = "sent") -> MessageRecord:
     return MessageRecord(
         line=line.number,
         run=line.run,
@@ -180,7 +188,21 @@ def _plain_message(line: SessionLine, role: str, content: bytes) -> MessageRecor
         role=role,
         content=content,
         at=line.at,
+        delivery=delivery,
     )
+
+
+def _queue_operation(line: SessionLine) -> Records:
+    operation = line.entry.operation or "queue-operation"
+    yield line.event("queue-operation", operation, line.raw)
+    content = bytes(line.entry.content)
+    if sent := read_queue_operation(line.state, operation, content):
+        message = _plain_message(line, "user", sent, "queued")
+        yield message
+        yield from follow_up_records(line.state, message)
+    elif operation == "enqueue" and line.state.queue[-1].content is None and content:
+        reason = f"a queued message of {len(content):,} bytes: it is not shown where it was sent to the model"
+        yield line.problem("$.content", reason, content, part=True)
 
 
 def _progress(line: SessionLine) -> Records:
@@ -212,7 +234,10 @@ def _attachment(line: SessionLine) -> Records:
     except Untrusted:
         attachment = Attachment()
     if attachment.type == "queued_command" and first_byte(attachment.prompt) in (b'"', b"["):
-        message = _plain_message(line, "user", bytes(attachment.prompt))
+        if take_attached(line.state, bytes(attachment.prompt)):
+            yield line.event("attachment", attachment.type, line.raw, attachment.tool_use_id)
+            return
+        message = _plain_message(line, "user", bytes(attachment.prompt), "queued")
         yield message
         yield from follow_up_records(line.state, message)
     else:
@@ -304,6 +329,7 @@ _TYPES: dict[str, Callable[[SessionLine], Records]] = {
     "ai-title": _title,
     "attachment": _attachment,
     "content-replacement": _replaced,
+    "queue-operation": _queue_operation,
     "file-history-snapshot": _bookkeeping,
     "file-history-delta": _bookkeeping,
 }
