@@ -62,7 +62,17 @@ class EntryNote:
 
 
 # How a message reached the model, where it was not sent as it is.
-DELIVERY_NOTES: dict[str, EntryNote] = {Message.Delivery.QUEUED: EntryNote("", QUEUED, QUEUED_MEANING)}
+DELIVERY_NOTES: dict[str, EntryNote] = {
+    Message.Delivery.QUEUED: EntryNote("", QUEUED, QUEUED_MEANING),
+    Message.Delivery.WITHHELD: EntryNote(
+        "warn", "not sent to the model", "The client wrote this line for the person and kept it from the model."
+    ),
+    Message.Delivery.UNCLEAR: EntryNote(
+        "warn",
+        "perhaps not sent to the model",
+        "The client wrote this line. Whether it sent the line to the model too is not recorded, so it is not counted.",
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -325,6 +335,11 @@ class MessagePage:
     start: int
     end: int
     total: int
+
+    @property
+    def note(self) -> EntryNote | None:
+        """How it reached the model, where it was not sent as it is."""
+        return DELIVERY_NOTES.get(self.message.delivery)
 
     @property
     def previous(self) -> int:

@@ -27,7 +27,7 @@ from django.urls import reverse
 
 from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, RecordedReceipt, Run
-from dashboard.runs.timeline import ReceiptMark, load_compactions
+from dashboard.runs.timeline import NOT_COUNTED, ReceiptMark, load_compactions
 from dashboard.runs.waterfall import CallRowPage
 from dashboard.text.params import parse_integer
 from dashboard.variants.variant_list import (
@@ -256,7 +256,7 @@ class ReplayTotals:
 
 def add_up_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayTotals:
     """Adds up messages and calls in the order of their lines, with recorded and with replayed receipts."""
-    messages = run.messages.values_list("line", "tokens", "size")
+    messages = run.messages.exclude(delivery__in=NOT_COUNTED).values_list("line", "tokens", "size")
     entries: list[tuple[int, int, ReplayCall | None]] = [
         (line, tokens or size // CHARACTERS_PER_TOKEN, None) for line, tokens, size in messages
     ]

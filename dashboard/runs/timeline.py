@@ -27,6 +27,7 @@ from django.db.models import (
     Q,
     QuerySet,
     Sum,
+    Value,
     When,
 )
 from django.db.models.functions import Cast
@@ -45,6 +46,7 @@ PARTIAL_COMPACTION = "partial_compact_boundary"  # some messages before it staye
 WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
 HEAD_BYTES = 64 * 1024
 NO_KEY = UUID(int=0)
+NOT_COUNTED = (Message.Delivery.WITHHELD, Message.Delivery.UNCLEAR)
 RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4}
 KINDS = tuple(RANKS)
 # The columns of line and key. These two kinds are read a page at a time.
@@ -203,7 +205,8 @@ class Timeline:
         if kind == "message":
             for message in rows.defer("own_data")[:limit]:
                 key = HistoryCursor(message.line, RANKS[kind], message.pk)
-                yield HistoryItem(key, message.at, message.tokens or message.size // CHARACTERS_PER_TOKEN, message)
+                tokens = message.tokens or message.size // CHARACTERS_PER_TOKEN
+                yield HistoryItem(key, message.at, 0 if message.delivery in NOT_COUNTED else tokens, message)
         else:
             for member in rows.select_related("call")[:limit]:
                 key = HistoryCursor(member.ordinal, RANKS[kind], member.call_id)
@@ -289,7 +292,8 @@ def _tokens(kind: str) -> Any:
     if kind == "call":
         return F("call__args_bytes") / CHARACTERS_PER_TOKEN
     estimate = F("size") / CHARACTERS_PER_TOKEN
-    return Case(When(tokens__gt=0, then=F("tokens")), default=estimate, output_field=BigIntegerField())
+    withheld = When(delivery__in=NOT_COUNTED, then=Value(0))
+    return Case(withheld, When(tokens__gt=0, then=F("tokens")), default=estimate, output_field=BigIntegerField())
 
 
 def load_message_payloads(keys: Sequence[UUID]) -> dict[UUID, Payload]:

@@ -70,6 +70,7 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     is_meta: bool | None = None
     is_compact_summary: bool | None = None
     is_api_error_message: bool | None = None
+    is_visible_in_transcript_only: bool | None = None
     summary: str | None = None
     leaf_uuid: str | None = None
     custom_title: str | None = None
@@ -147,6 +148,15 @@ class SessionLine(msgspec.Struct, frozen=True):
             result=entry.tool_use_result,
             extra=join_object(slices) if slices else None,
             inherited=self.inherited,
+            delivery="withheld" if self.is_withheld else "sent",
+        )
+
+    @property
+    def is_withheld(self) -> bool:
+        """Kept by the client for the person: an error of the API, or a line of the transcript alone."""
+        entry = self.entry
+        return bool(
+            entry.is_api_error_message or (entry.is_visible_in_transcript_only and not entry.is_compact_summary)
         )
 
     def event(self, kind: str, message: str, payload: bytes, call: str | None = None) -> EventRecord:

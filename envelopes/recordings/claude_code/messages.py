@@ -23,6 +23,7 @@ from envelopes.recordings.base import (
     NOTHING,
     ArtifactRecord,
     CallRecord,
+    Delivery,
     EventRecord,
     LineProblem,
     MessageRecord,
@@ -34,7 +35,7 @@ from envelopes.recordings.base import (
     storable,
     struct_reader,
 )
-from envelopes.recordings.claude_code.reader_state import ReaderState, follow_up_records
+from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState, follow_up_records
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
@@ -83,6 +84,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     extra: bytes | None = None
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
+    delivery: Delivery = "sent"
 
     def problem(self, path: str, reason: str, raw: bytes) -> LineProblem:
         return LineProblem(line=self.line, path=self.path + path, reason=reason, raw=raw, part=True)
@@ -174,6 +176,7 @@ def _surrounding_message(context: MessageContext, message: ApiMessage, content: 
         content=content,
         step=message.id,
         at=context.at,
+        delivery="unclear" if message.model == SYNTHETIC and context.delivery == "sent" else context.delivery,
     )
 
 

@@ -30,7 +30,8 @@ _OTHER_SESSIONS_SIZE = 8
 _TASK_NOTIFICATION = b'"<task-notification>'
 _PLANNING = frozenset({"TodoWrite", "ExitPlanMode", "exit_plan_mode"})
 _SPAWNING = frozenset({"Task", "Agent"})
-_SYNTHETIC = "<synthetic>"  # the model's name on messages that the program wrote itself
+SYNTHETIC = "<synthetic>"  # the model's name on messages that the program wrote itself
+LOCAL_COMMAND = "local_command"  # the subtype of a system line
 _NOTIFIED = re.compile(rb"<tool-use-id>([\w-]+)</tool-use-id>")
 _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-")
 _IDLE_COMMANDS = frozenset({"/clear", "/exit", "/compact", "/mcp", "/model", "/login", "/resume", "/config"})
@@ -190,7 +191,7 @@ def run_updates(
     state: ReaderState, line: int, run: str, *, parent: str | None, prompt: msgspec.Raw, **facts: str | None
 ) -> Iterator[RunRecord]:
     """Yields the file's own run when `facts` or `prompt`, the content of a message, add something to it."""
-    if facts.get("model") == _SYNTHETIC:
+    if facts.get("model") == SYNTHETIC:
         del facts["model"]
     fresh = state.learn(facts)
     title = _first_title(state, prompt)

@@ -17,7 +17,9 @@
 7. `queue-operation` lines report what came in while a step ran. Releases without that attachment have only them:
    what was enqueued and then removed went to the model with the answers of the step, in a wording that is not
    recorded.
-8. Unknown types are events, never problems.
+8. The client keeps from the model: errors of the API that it wrote as the model's messages (`isApiErrorMessage`),
+   and the notices in `system` lines. Releases differ in whether they send what a local command printed.
+9. Unknown types are events, never problems.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from envelopes.recordings.claude_code.messages import message_records, read_mess
 from envelopes.recordings.claude_code.reader_state import (
     CHOSEN,
     GENERATED,
+    LOCAL_COMMAND,
     SUMMARY,
     ReaderState,
     disambiguate,
@@ -175,7 +178,8 @@ def _system(line: SessionLine) -> Records:
     if subtype in _BOUNDARIES:
         yield from _BOUNDARIES[subtype](line)
     elif first_byte(line.entry.content) == b'"':
-        yield _plain_message(line, "system", bytes(line.entry.content))
+        delivery: Delivery = "unclear" if subtype == LOCAL_COMMAND else "withheld"
+        yield _plain_message(line, "system", bytes(line.entry.content), delivery)
     else:
         yield line.event(subtype, subtype, line.raw)
 

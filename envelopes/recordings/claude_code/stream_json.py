@@ -33,6 +33,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
+    LOCAL_COMMAND,
     ReaderState,
     child_run_updates,
     disambiguate,
@@ -211,6 +212,7 @@ def _system(line: StreamLine) -> Records:
             role="system",
             content=bytes(line.entry.content),
             at=line.at,
+            delivery="unclear" if subtype == LOCAL_COMMAND else "withheld",
         )
     else:
         yield line.event(subtype)

@@ -95,3 +95,39 @@ def test_a_mark_is_on_one_page_of_calls_whatever_its_size(
             break
         page = run_page(client, run, more[0]["href"])
     assert texts == ["before all", "after 0", "after 1", "after 2", "after 3"]
+
+
+def reports_an_error(text: str) -> dict[str, Any]:
+    message = {"id": "e1", "role": "assistant", "model": "<synthetic>", "content": [{"type": "text", "text": text}]}
+    return {"type": "assistant", "uuid": "e1", "sessionId": SESSION, "message": message, "isApiErrorMessage": True}
+
+
+def notes(subtype: str, text: str) -> dict[str, Any]:
+    return {"type": "system", "subtype": subtype, "uuid": f"s-{subtype}", "sessionId": SESSION, "content": text}
+
+
+def test_what_the_client_keeps_from_the_model_is_shown_as_not_sent_and_not_counted(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    text = "API Error: 529 overloaded " * 40
+    run = import_session(
+        project,
+        tmp_path,
+        user("list the files", uuid="u1"),
+        reports_an_error(text),
+        notes("informational", text),
+        notes("local_command", f"<local-command-stdout>{text}"),
+        asks("toolu_01"),
+        user("go on", uuid="u2"),
+    )
+    page = model_view(client, run)
+    badges = [entry_at(page, line).texts(".badge") for line in range(1, 7)]
+    not_sent, unclear = ["not sent to the model"], ["perhaps not sent to the model"]
+    assert badges == [[], not_sent, not_sent, unclear, ["no receipt recorded: nothing answered this call"], []]
+    assert [entry_at(page, line).select_one(".gauge .muted").text for line in (2, 3, 4)] == ["+0"] * 3
+    gauges = [entry_at(page, line).select(".gauge span")[0].text for line in (1, 4)]
+    assert gauges[0] == gauges[1]
+    ahead = model_view(client, run, "?after=5-1-" + "f" * 32)
+    assert ahead.texts(".gauge span") == page.texts(".entry:last-child .gauge span")
+    whole = model_view(client, run, entry_at(page, 2).by_role("link", "whole message")["href"].partition("model/")[2])
+    assert whole.texts(".badge") == not_sent

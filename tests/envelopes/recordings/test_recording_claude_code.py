@@ -119,6 +119,22 @@ def test_the_text_around_a_call_is_a_message_without_it() -> None:
     assert json.loads(around.content) == [blocks[0], blocks[2]]
 
 
+@pytest.mark.parametrize(
+    ("raw", "delivery"),
+    [
+        (message("user", "go"), "sent"),
+        (message("assistant", "API Error: 529", isApiErrorMessage=True), "withheld"),
+        (message("user", "for the person", isVisibleInTranscriptOnly=True), "withheld"),
+        (message("user", "summary", isVisibleInTranscriptOnly=True, isCompactSummary=True), "sent"),
+        (line("assistant", message={"model": "<synthetic>", "content": "No response requested."}), "unclear"),
+        (line("system", subtype="informational", content="notice"), "withheld"),
+        (line("system", subtype="local_command", content="<local-command-stdout>"), "unclear"),
+    ],
+)
+def test_a_line_that_the_client_keeps_from_the_model_is_distinguished(raw: bytes, delivery: str) -> None:
+    assert [record.delivery for record in only(MessageRecord, read(raw))] == [delivery]
+
+
 def test_messages_whose_ids_were_redacted_are_distinguished() -> None:
     raw = b"".join(message("user", text, uuid="0") for text in ("one", "two", "one", "two"))
     state: dict[str, object] = {}
