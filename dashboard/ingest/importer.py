@@ -299,7 +299,7 @@ class FileImport:
             entries: list[Record | LineProblem] = [LineProblem(line=line.number, path="$", reason=reason, raw=line.raw)]
         else:
             entries = list(find_format(source.format).read(iter(batch.lines), path, state))
-        problems = [entry for entry in entries if isinstance(entry, LineProblem)]
+        problems = _settle_shared_lines([entry for entry in entries if isinstance(entry, LineProblem)])
         records = [entry for entry in entries if not isinstance(entry, LineProblem)]
         blank = sum(is_blank(line.raw) for line in batch.lines)
         rejected = sum({problem.line: problem.lines for problem in problems if not problem.part}.values())
@@ -347,7 +347,9 @@ class FileImport:
                     files[path] = stored
             except QuotaExceeded as refusal:
                 reason = f"the file that it names was not stored: {refusal}; the line itself was imported"
-                problems.append(LineProblem(line=line, path=f"file {path}", reason=reason, raw=b"", part=True))
+                problems.append(
+                    LineProblem(line=line, path=f"file {path}", reason=reason, raw=b"", part=True, is_lossless=True)
+                )
         return files, problems
 
     def _add_to_report(self, source: Source) -> None:
@@ -370,6 +372,21 @@ class FileImport:
         self.report.files += 1
         self.report.lines.update(lines)
         self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
+
+
+def _settle_shared_lines(problems: list[LineProblem]) -> list[LineProblem]:
+    """Refuses a line that several objects share as a whole only where each of them was refused, and then once."""
+    shared = {problem.line: problem for problem in problems if problem.objects > 1}
+    refused = Counter(problem.line for problem in problems if problem.line in shared and not problem.part)
+    settled = []
+    for problem in problems:
+        if problem.line not in shared or (problem.part and problem is not shared[problem.line]):
+            settled.append(problem)
+        elif refused[problem.line] < shared[problem.line].objects:
+            settled.append(msgspec.structs.replace(problem, part=True))
+        elif problem is not shared[problem.line] and problem.line not in {known.line for known in settled}:
+            settled.append(problem)
+    return settled
 
 
 def _file_size(path: Path) -> int:

@@ -27,7 +27,7 @@ from dashboard.models.sources import FRAME_BYTES
 from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat, detect_format, find_format
 from envelopes.recordings.base import BYTE_ORDER_MARK, Format, LineProblem, SourceLine, SourcePath, is_blank
-from envelopes.text.untrusted_json import Untrusted, parse_json
+from envelopes.text.untrusted_json import Untrusted, parse_json, split_objects
 
 PATH_CHARACTERS = 1_024
 WINDOW_BYTES = 4_096
@@ -165,12 +165,14 @@ def _skip_line(file: BinaryIO, start: bytes) -> bytes:
 
 
 def _is_whole_json(raw: bytes) -> bool:
-    """A last line without a newline is whole when it is one JSON object or array, with NaN in it or not."""
+    """A last line without a newline is whole when it is one JSON object or array, with NaN in it or not, or several."""
     raw = raw.removeprefix(BYTE_ORDER_MARK)
     if not raw.rstrip().endswith((b"}", b"]")):
         return False
     with suppress(msgspec.DecodeError, RecursionError):
         msgspec.json.decode(raw, type=msgspec.Raw)
+        return True
+    if len(split_objects(raw)) > 1:
         return True
     try:
         parse_json(raw)
@@ -350,10 +352,12 @@ def store_problems(
     if source.left_bytes:
         source.problems.filter(is_incomplete=True).delete()
     raw_by_line = {line.number: line.raw for line in lines}
-    rows = [
-        _problem(source, problem.line, problem.path, problem.reason, raw_by_line.get(problem.line, problem.raw))
-        for problem in problems
-    ]
+    rows = []
+    for problem in problems:
+        raw = raw_by_line.get(problem.line, problem.raw)
+        loss = Problem.Loss.PART if problem.part else Problem.Loss.LINE
+        loss = Problem.Loss.NOTHING if problem.is_lossless else loss
+        rows.append(_problem(source, problem.line, problem.path, problem.reason, raw, loss))
     if incomplete is not None:
         size = len(incomplete.raw)
         reason = f"incomplete last line: {size} bytes without their end; it is read when the rest is there"
@@ -377,13 +381,15 @@ def store_notes(calls: Sequence[tuple[str, Observation, str]], source: Source) -
     stale = [pk for pk, *key in stored.values_list("pk", "source_id", "line", "path") if tuple(key) in notes]
     Problem.objects.filter(pk__in=stale).delete()
     Problem.objects.bulk_create(
-        _problem(sources[source_id], line, path, f"{NOT_MAPPED}{note}", bytes(observation.data))
+        _problem(sources[source_id], line, path, f"{NOT_MAPPED}{note}", bytes(observation.data), Problem.Loss.NOTHING)
         for (source_id, line, path), (observation, note) in notes.items()
         if note
     )
 
 
-def _problem(source: Source, line: int, path: str, reason: str, raw: bytes) -> Problem:
+def _problem(
+    source: Source, line: int, path: str, reason: str, raw: bytes, loss: Problem.Loss = Problem.Loss.LINE
+) -> Problem:
     return Problem(
         project_id=source.project_id,
         source=source,
@@ -393,6 +399,7 @@ def _problem(source: Source, line: int, path: str, reason: str, raw: bytes) -> P
         reason=column_text(reason, 1000),
         raw=raw[:RAW_BYTES],
         raw_size=len(raw),
+        loss=loss,
     )
 
 

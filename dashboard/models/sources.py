@@ -184,6 +184,13 @@ def _cut_slices(slices: Collection[SourceSlice], frames: Iterable[SourceFrame]) 
 class Problem(models.Model):
     """A refused line or part of a line. The other lines of the file are imported."""
 
+    class Loss(models.TextChoices):
+        """How much of the line could not be read: the recording has a gap there."""
+
+        LINE = "line"
+        PART = "part"
+        NOTHING = "nothing"
+
     project = models.ForeignKey(Project, models.CASCADE, related_name="problems")
     source = models.ForeignKey(Source, models.CASCADE, related_name="problems", null=True)
     file = models.CharField(max_length=1024)
@@ -192,6 +199,7 @@ class Problem(models.Model):
     reason = models.CharField(max_length=1000)
     raw = models.BinaryField()
     raw_size = models.BigIntegerField()  # of the whole line; `raw` has at most its first 64 KiB
+    loss = models.CharField(max_length=8, choices=Loss.choices, default=Loss.LINE)
     is_incomplete = models.BooleanField(default=False)  # a last line without its end; deleted when the end is written
     created_at = models.DateTimeField(auto_now_add=True)
 

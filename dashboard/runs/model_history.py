@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString
 from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
-from dashboard.runs.run_marks import QUEUED, QUEUED_MEANING
+from dashboard.runs.run_marks import GAP_MEANING, QUEUED, QUEUED_MEANING, Gap
 from dashboard.runs.timeline import (
     Compaction,
     HistoryCounts,
@@ -195,7 +195,7 @@ def _build_entries(
         next_compaction = compactions[bisect_right(lines, item.cursor.line) :][:1]
         notes = [_compaction_note(compaction) for compaction in next_compaction]
         line = item.cursor.line
-        is_event = isinstance(item.row, Replacement | Compaction)
+        is_event = isinstance(item.row, Replacement | Compaction | Gap)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
         new_entry = partial(
             HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens, running=running
@@ -209,6 +209,9 @@ def _build_entries(
                 entry = _replayed_entry(new_entry, receipt.call, payloads.replayed[item.cursor.key], notes)
             case RecordedReceipt() as receipt:
                 entry = _receipt_entry(new_entry, receipt, payloads, notes)
+            case Gap() as gap:
+                note = EntryNote("warn", "perhaps context", GAP_MEANING)
+                entry = new_entry(heading=gap.sentence, notes=(note, *notes), url=gap.url, url_text="Problems")
             case Replacement() | Compaction() as event:
                 entry = _event_entry(new_entry, event, notes)
         entries.append(entry)

@@ -1,17 +1,20 @@
 """The rows between the calls of the Run page: a run's history beside messages, calls and receipts that were sent.
 
-Messages that were queued while a step ran are marks, because they explain why the agent changed its course.
+Messages that were queued while a step ran are marks, because they explain why the agent changed its course. Gaps are
+lines of the recording that could not be read: they may have been part of the context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlencode
 
-from django.db.models import Q
+from django.db.models import Max, Min, Q
 from django.urls import reverse
 
-from dashboard.models import Message, Run
+from dashboard.models import Message, Problem, Run, Source
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.text_markup import printable
 from envelopes.schema.result import summarize
@@ -22,6 +25,7 @@ QUEUED_MEANING = (
     "The recording has the text as it was queued and shows that it left the queue here, with the answers of the step. "
     "How the client worded it for the model is not recorded."
 )
+GAP_MEANING = "If it was a message or a receipt, the model had it, and this page lacks it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +40,87 @@ class RunMark:
     url: str
 
 
+class Gap(NamedTuple):
+    """Neighbouring lines of a file that could not be read, or a part of one; `problem` is the first problem's id."""
+
+    line: int
+    last: int
+    problem: int
+    loss: str
+    is_incomplete: bool
+    file: str
+    source: int
+
+    @property
+    def sentence(self) -> str:
+        if self.is_incomplete:
+            return f"line {self.line} is not complete yet: see Problems"
+        if self.loss == Problem.Loss.PART:
+            return f"a part of line {self.line} could not be read: see Problems"
+        lines = f"line {self.line}" if self.line == self.last else f"lines {self.line} to {self.last}"
+        return f"{lines} could not be read: see Problems"
+
+    @property
+    def url(self) -> str:
+        return f"{reverse('problem-list')}?{urlencode({'file': self.file})}"
+
+
+def load_gaps(run: Run, lines: Q | None = None) -> list[Gap]:
+    """The gaps in the recording of a run, in order.
+
+    Whose line it was is not known where a file has several runs. It counts for each run that is not the child of
+    another in that file, and for a child that has no other file where it lies between the child's lines.
+    """
+    problems = Problem.objects.filter(lines or Q(), source__runs=run).exclude(loss=Problem.Loss.NOTHING)
+    columns = ("line", "line", "pk", "loss", "is_incomplete", "file", "source_id")
+    gaps = [Gap(*row) for row in problems.order_by("line", "pk").values_list(*columns)]
+    if not gaps:
+        return []
+    # A file with other content is another source, and the problems of the one before it are resolved.
+    sources = Source.objects.filter(project=run.project_id, path__in={gap.file for gap in gaps}).order_by()
+    newest = set(sources.values_list("path").annotate(newest=Max("pk")).values_list("newest", flat=True))
+    shared = set(Source.objects.filter(runs=run).filter(runs=run.parent_id).values_list("pk", flat=True))
+    first, last = _line_range(run, has_own_file=Source.objects.filter(runs=run).exclude(pk__in=shared).exists())
+    return _join_neighbours(
+        gap for gap in gaps if gap.source in newest and (gap.source not in shared or first < gap.line < last)
+    )
+
+
+def _line_range(run: Run, *, has_own_file: bool) -> tuple[int, int]:
+    """The first and the last line of a run that another run's file reports; none for a run with its own file."""
+    if has_own_file:
+        return 0, 0
+    edges = run.messages.aggregate(first=Min("line"), last=Max("line")).values()
+    lines = [*edges, *run.members.aggregate(first=Min("ordinal"), last=Max("ordinal")).values()]
+    numbers = [line for line in lines if line is not None]
+    return min(numbers, default=0), max(numbers, default=0)
+
+
+def _join_neighbours(gaps: Iterable[Gap]) -> list[Gap]:
+    """Joins lines that follow each other, and the parts of one line."""
+    joined: list[Gap] = []
+    for gap in gaps:
+        before = joined[-1] if joined else gap
+        follows = before.last + 1 == gap.line and before.loss == gap.loss == Problem.Loss.LINE
+        if joined and before.source == gap.source and (before.last == gap.line or follows) and not gap.is_incomplete:
+            joined[-1] = before._replace(last=gap.line)
+        else:
+            joined.append(gap)
+    return joined
+
+
 def load_run_marks(run: Run, start: int, end: int | None) -> list[RunMark]:
     """The marks from the line `start` to the line before `end`, or all behind it, in order."""
     lines = Q(line__gte=start) if end is None else Q(line__gte=start, line__lt=end)
-    marks = sorted(_load_messages(run, lines), key=lambda mark: mark.line)
+    gaps = [gap for gap in load_gaps(run) if gap.line >= start and (end is None or gap.line < end)]
+    marks = [
+        *_load_messages(run, lines),
+        *(RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url) for gap in gaps),
+    ]
+    marks.sort(key=lambda mark: mark.line)
     if len(marks) <= MAX_MARKS:
         return marks
-    more = RunMark(marks[MAX_MARKS].line, "more", "", "more messages are in the Model view", "", _model_url(run, 0))
+    more = RunMark(marks[MAX_MARKS].line, "more", "", "more of them are in the Model view", "", _model_url(run, 0))
     return [*marks[:MAX_MARKS], more]
 
 

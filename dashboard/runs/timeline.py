@@ -34,6 +34,7 @@ from django.db.models.functions import Cast
 
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.sources import SLICE_FIELDS
+from dashboard.runs.run_marks import Gap, load_gaps
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
@@ -47,7 +48,7 @@ WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
 HEAD_BYTES = 64 * 1024
 NO_KEY = UUID(int=0)
 NOT_COUNTED = (Message.Delivery.WITHHELD, Message.Delivery.UNCLEAR)
-RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4}
+RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4, "gap": 5}
 KINDS = tuple(RANKS)
 # The columns of line and key. These two kinds are read a page at a time.
 PAGED = {"message": ("line", "id"), "call": ("ordinal", "call_id")}
@@ -109,7 +110,7 @@ class Replacement:
     reason: str
 
 
-ItemRow: TypeAlias = Message | RunCall | RecordedReceipt | Replacement | Compaction
+ItemRow: TypeAlias = Message | RunCall | RecordedReceipt | Replacement | Compaction | Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class _Mark(NamedTuple):
     key: str  # hexadecimal
     tokens: int
     at: datetime | None = None
-    row: Replacement | Compaction | None = None
+    row: Replacement | Compaction | Gap | None = None
 
 
 class Timeline:
@@ -158,7 +159,8 @@ class Timeline:
         self._replayed = replayed
         self.compactions = load_compactions(run)
         receipts = _load_receipt_marks(run)
-        self._marks = _build_marks(replayed.replace_marks(receipts) if replayed else receipts, self.compactions)
+        receipts = replayed.replace_marks(receipts) if replayed else receipts
+        self._marks = _build_marks(receipts, self.compactions, load_gaps(run))
 
     def after(self, cursor: HistoryCursor | None, limit: int) -> list[HistoryItem]:
         """The first `limit` items behind the cursor; from the beginning when it is None."""
@@ -247,11 +249,14 @@ def _load_receipt_marks(run: Run) -> list[ReceiptMark]:
     return [ReceiptMark(at_line, key.replace("-", ""), *rest) for at_line, key, *rest in rows]
 
 
-def _build_marks(receipts: Iterable[ReceiptMark], compactions: Sequence[Compaction]) -> list[_Mark]:
+def _build_marks(
+    receipts: Iterable[ReceiptMark], compactions: Sequence[Compaction], gaps: Iterable[Gap]
+) -> list[_Mark]:
     marks = [_Mark(receipt.line, RANKS["receipt"], receipt.key, receipt.tokens) for receipt in receipts]
     marks += _replacements(receipts, [compaction.line for compaction in compactions])
     rank = RANKS["compaction"]
     marks += [_Mark(event.line, rank, event.key.hex, 0, event.at, event) for event in compactions]
+    marks += [_Mark(gap.line, RANKS["gap"], UUID(int=gap.problem).hex, 0, None, gap) for gap in gaps]
     return sorted(marks, key=_sort_key)
 
 

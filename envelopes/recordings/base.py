@@ -32,7 +32,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.schema.timestamps import parse_instant
-from envelopes.text.untrusted_json import Untrusted, check_json, object_slices, parse_json, visible
+from envelopes.text.untrusted_json import Untrusted, check_json, object_slices, parse_json, split_objects, visible
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NOTHING = msgspec.Raw()
@@ -174,6 +174,8 @@ class LineProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="prob
     """A refused line, or a refused part of one (`part`). `path` is a JSON path within it.
 
     `lines` is 1, or the number of lines of a file that is refused as a whole; `raw` is then the first of them.
+    `objects` is more than 1 for a line with several objects, each of which was read by itself. `is_lossless`: the
+    line is imported all the same.
     """
 
     line: int
@@ -181,7 +183,9 @@ class LineProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="prob
     reason: str
     raw: bytes
     part: bool = False
+    is_lossless: bool = False
     lines: int = 1
+    objects: int = 1
 
 
 Record: TypeAlias = (
@@ -274,7 +278,23 @@ def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> It
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue
-        yield SourceLine(line.number, line.offset, raw)
+        yield from _separate_objects(line, raw)
+
+
+def _separate_objects(line: SourceLine, raw: bytes) -> Iterator[SourceLine | LineProblem]:
+    """Yields the line, or each of the objects on it when a writer lost the line ends between them."""
+    objects = split_objects(raw)
+    start = 0
+    for content in objects:
+        start = raw.index(content, start)
+        yield SourceLine(line.number, line.offset + start, content)
+        start += len(content)
+    if len(objects) > 1:
+        number = len(objects)
+        reason = f"{number} JSON objects on one line, without a line end between them; each was read by itself"
+        yield LineProblem(
+            line=line.number, path="$", reason=reason, raw=line.raw, part=True, is_lossless=True, objects=number
+        )
 
 
 def _opens_document(raw: bytes) -> bool:

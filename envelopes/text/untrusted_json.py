@@ -6,6 +6,7 @@
 3. Nesting deeper than 200 and integers longer than 4,300 digits are refused: either would crash a worker later.
 4. `object_slices` and `array_slices` return each value's own bytes, so that what is stored is what was recorded:
    duplicate keys, 1.0 beside 1.00, huge integers. `check_json` applies rules 1 and 3 to bytes that stay undecoded.
+   `split_objects` returns the objects of a line on which two writers met.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
@@ -131,6 +132,30 @@ def array_slices(raw: bytes) -> list[bytes]:
         return [bytes(value) for value in _ARRAY.decode(raw)]
     except (msgspec.MsgspecError, RecursionError):
         return _lenient_array(text.rstrip(_WHITESPACE))
+
+
+def split_objects(raw: bytes) -> list[bytes]:
+    """The JSON objects that two writers put on one line, each as its own bytes; `raw` itself for anything else.
+
+    Cheap for ordinary lines: only one that has a bracket behind a bracket is parsed.
+    """
+    if b"}{" not in raw and b"} {" not in raw:
+        return [raw]
+    with suppress(msgspec.MsgspecError, RecursionError):
+        msgspec.json.decode(raw, type=msgspec.Raw)
+        return [raw]
+    objects: list[bytes] = []
+    try:
+        text = decode_utf8(raw)
+        at = _skip(text, 0)
+        while at < len(text):
+            with _refusing():
+                end = _DECODER.raw_decode(text, at)[1]
+            objects.append(text[at:end].encode())
+            at = _skip(text, end)
+    except Untrusted:
+        return [raw]
+    return objects if all(piece.startswith(b"{") for piece in objects) else [raw]
 
 
 def join_object(members: dict[str, bytes]) -> bytes:

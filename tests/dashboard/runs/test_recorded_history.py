@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Project, Run
+from dashboard.models import Call, Problem, Project, Run
 from tests.dashboard.page_text import Element, Page, parse_page
-from tests.dashboard.sessions import SESSION, answers, asks, user, write
+from tests.dashboard.sessions import SESSION, answers, asks, encoded, user, write
 
 pytestmark = pytest.mark.usefixtures("alice")
 AT = "2026-03-01T09:00:02.000Z"
@@ -131,3 +131,92 @@ def test_what_the_client_keeps_from_the_model_is_shown_as_not_sent_and_not_count
     assert ahead.texts(".gauge span") == page.texts(".entry:last-child .gauge span")
     whole = model_view(client, run, entry_at(page, 2).by_role("link", "whole message")["href"].partition("model/")[2])
     assert whole.texts(".badge") == not_sent
+
+
+def test_a_line_that_could_not_be_read_is_a_gap_where_it_stood(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    run = import_session(
+        project,
+        tmp_path,
+        user("list the files", uuid="u1"),
+        b'{"type":"user","message":',
+        b"\xff\xfe",
+        asks("toolu_01"),
+        {**answers("toolu_01"), "message": {"content": [{"type": "tool_result", "content": "lost"}]}},
+        asks("toolu_02", step="msg_2"),
+        b'{"type":"assistant","mess',
+    )
+    sentences = [
+        "lines 2 to 3 could not be read: see Problems",
+        "a part of line 5 could not be read: see Problems",
+        "line 7 could not be read: see Problems",
+    ]
+    page = model_view(client, run)
+    assert [entry.select_one("h2").text for entry in page.select(".entry[data-kind=gap]")] == sentences
+    assert [entry["data-kind"] for entry in page.select(".entry")] == ["message", "gap", "call", "gap", "call", "gap"]
+    assert run_page(client, run).texts(".run-mark .badge") == sentences
+    problems = parse_page(client.get(page.select(".entry[data-kind=gap]")[0].by_role("link", "Problems")["href"]))
+    assert "line 2" in problems.text
+
+
+def test_an_incomplete_last_line_is_a_gap_until_its_end_is_there(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    path = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), answers("toolu_01")])
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-20])
+    import_paths(project, [path])
+    run = Run.objects.get()
+    assert run_page(client, run).texts(".run-mark .badge") == ["line 2 is not complete yet: see Problems"]
+    path.write_bytes(raw)
+    import_paths(project, [path])
+    assert not run_page(client, run).has(".run-mark")
+    assert not model_view(client, run).has(".entry[data-kind=gap]")
+
+
+def test_a_gap_counts_for_a_subagent_only_between_its_own_lines(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    def side(number: int, text: str) -> dict[str, Any]:
+        return {**user(text, uuid=f"s{number}"), "isSidechain": True, "agentId": "a1"}
+
+    broken = b'{"type":'
+    run = import_session(project, tmp_path, broken, user("go", uuid="u1"), side(1, "x"), broken, side(2, "y"), broken)
+    sentences = [f"line {line} could not be read: see Problems" for line in (1, 4, 6)]
+    assert run_page(client, run).texts(".run-mark .badge") == sentences
+    child = Run.objects.get(parent=run)
+    assert run_page(client, child).texts(".run-mark .badge") == sentences[1:2]
+    path = write(
+        tmp_path / SESSION / "subagents" / "agent-a1.jsonl", [{**user("x", uuid="s1"), "agentId": "a1"}, broken]
+    )
+    import_paths(project, [path])
+    assert run_page(client, child).texts(".run-mark .badge") == ["line 2 could not be read: see Problems"]
+
+
+def test_two_objects_on_one_line_are_both_read_and_leave_no_gap(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    glued = b" ".join(map(encoded, (asks("toolu_01"), answers("toolu_01"))))
+    run = import_session(project, tmp_path, user("go", uuid="u1"), glued.replace(b"} {", b"}{"), glued, b"{} 7")
+    call = Call.objects.get(external_id="toolu_01")
+    assert (call.status, call.line, call.receipt_count) == ("success", 2, 1)
+    reason = "2 JSON objects on one line, without a line end between them; each was read by itself"
+    assert [(problem.line, problem.reason) for problem in Problem.objects.order_by("line")][:2] == [
+        (2, reason),
+        (3, reason),
+    ]
+    assert run_page(client, run).texts(".run-mark .badge") == ["line 4 could not be read: see Problems"]
+    [source] = run.sources.all()
+    assert (source.accepted, source.rejected) == (3, 1)
+
+
+@pytest.mark.parametrize(("refused", "loss"), [((b"{}",), "part"), ((b"{}", b'{"type":"user"}'), "line")])
+def test_of_a_shared_line_only_what_was_refused_is_a_gap(
+    client: Client, project: Project, tmp_path: Path, refused: tuple[bytes, ...], loss: str
+) -> None:
+    objects = [*refused, encoded(asks("toolu_01"))][:2]
+    run = import_session(project, tmp_path, user("go", uuid="u1"), b"".join(objects))
+    assert Problem.objects.exclude(loss="nothing").values_list("loss").get() == (loss,)
+    sentence = {"part": "a part of line 2", "line": "line 2"}[loss]
+    assert run_page(client, run).texts(".run-mark .badge") == [f"{sentence} could not be read: see Problems"]

@@ -20,6 +20,7 @@ from envelopes.text.untrusted_json import (
     object_slices,
     parse_beginning,
     parse_json,
+    split_objects,
     visible,
 )
 
@@ -227,3 +228,19 @@ def test_of_a_long_list_its_first_elements_are_read_and_of_all_else_everything()
 def test_a_list_without_a_sure_place_to_stop_is_read_whole(rows: JsonValue) -> None:
     raw = json.dumps({"rows": rows}).encode()
     assert parse_beginning(raw, ("rows",), room=60, least=80) == {"rows": rows}
+
+
+@pytest.mark.parametrize(
+    ("raw", "objects"),
+    [
+        (b'{"a":1}{"b":NaN}', [b'{"a":1}', b'{"b":NaN}']),
+        (b' {"a":"}{"} {"b":1.00}\t{} ', [b'{"a":"}{"}', b'{"b":1.00}', b"{}"]),
+        (b'{"a":"}{"}', [b'{"a":"}{"}']),
+        (b'{"a":1}{"b":', [b'{"a":1}{"b":']),
+        (b'{"a":1}{} 7', [b'{"a":1}{} 7']),
+        (b"[{}{}]", [b"[{}{}]"]),
+        (b'{"a":1}{}\xff', [b'{"a":1}{}\xff']),
+    ],
+)
+def test_objects_on_one_line_are_separated_where_all_of_it_is_objects(raw: bytes, objects: list[bytes]) -> None:
+    assert split_objects(raw) == objects
