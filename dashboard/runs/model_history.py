@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias
@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString
 from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
-from dashboard.runs.run_marks import GAP_MEANING, QUEUED, QUEUED_MEANING, Gap
+from dashboard.runs.run_marks import GAP_MEANING, LEFT_MEANING, QUEUED, QUEUED_MEANING, Branch, Gap, load_branches
 from dashboard.runs.timeline import (
     Compaction,
     HistoryCounts,
@@ -126,6 +126,7 @@ class HistoryPage:
     first: str
     last: str
     has_lost_cursor: bool = False
+    branch: Branch | None = None
 
 
 @dataclass(frozen=True)
@@ -142,17 +143,22 @@ def load_history(
     after: str = "",
     before: str = "",
     at_end: bool = False,
+    branch_start: int | None = None,
     replayed: ReplayedReceipts | None = None,
     page_chars: int = PAGE_CHARS,
 ) -> HistoryPage:
     """The page behind the cursor `after`, in front of `before`, or the last one."""
     behind, ahead = HistoryCursor.parse(after), HistoryCursor.parse(before)
     backwards = at_end or ahead is not None
-    timeline = Timeline(run, replayed)
+    branches = [] if branch_start is None else load_branches(run)
+    branch = next((branch for branch in branches if branch.start == branch_start), None)
+    timeline = Timeline(run, replayed, branch)
     items = timeline.before(ahead, MAX_ITEMS) if backwards else timeline.after(behind, MAX_ITEMS)
     start = items[0].cursor if items and (backwards or behind) else None
     since = max((event.line for event in timeline.compactions if start and event.line < start.line), default=-1)
     counts = timeline.counts(start, since=since)
+    if branch and since < 0:
+        counts = replace(counts, tokens=counts.tokens + _tokens_before(run, branch))
     entries = _build_entries(run, items, counts, timeline.compactions, _load_payloads(items, replayed))
     fitting = _fitting(entries, page_chars, backwards=backwards)
     return HistoryPage(
@@ -162,7 +168,15 @@ def load_history(
         first=str(items[fitting.start].cursor) if items else "",
         last=str(items[fitting.stop - 1].cursor) if items else "",
         has_lost_cursor=bool((after and behind is None) or (before and ahead is None)),
+        branch=branch,
     )
+
+
+def _tokens_before(run: Run, branch: Branch) -> int:
+    """The tokens of the history that a branch continues."""
+    timeline = Timeline(run)
+    since = max((event.line for event in timeline.compactions if event.line < branch.start), default=-1)
+    return timeline.counts(HistoryCursor(branch.start, 0), since=since).tokens
 
 
 def _load_payloads(items: Sequence[HistoryItem], replayed: ReplayedReceipts | None) -> _Payloads:
@@ -195,7 +209,7 @@ def _build_entries(
         next_compaction = compactions[bisect_right(lines, item.cursor.line) :][:1]
         notes = [_compaction_note(compaction) for compaction in next_compaction]
         line = item.cursor.line
-        is_event = isinstance(item.row, Replacement | Compaction | Gap)
+        is_event = isinstance(item.row, Replacement | Compaction | Gap | Branch)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
         new_entry = partial(
             HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens, running=running
@@ -209,6 +223,9 @@ def _build_entries(
                 entry = _replayed_entry(new_entry, receipt.call, payloads.replayed[item.cursor.key], notes)
             case RecordedReceipt() as receipt:
                 entry = _receipt_entry(new_entry, receipt, payloads, notes)
+            case Branch() as branch:
+                note = EntryNote("", "not in the context after the rewind", LEFT_MEANING)
+                entry = new_entry(heading=branch.sentence, notes=(note,), url=branch.url(run), url_text="what was left")
             case Gap() as gap:
                 note = EntryNote("warn", "perhaps context", GAP_MEANING)
                 entry = new_entry(heading=gap.sentence, notes=(note, *notes), url=gap.url, url_text="Problems")

@@ -27,6 +27,7 @@ from django.urls import reverse
 
 from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, RecordedReceipt, Run
+from dashboard.runs.run_marks import load_branches
 from dashboard.runs.timeline import NOT_COUNTED, ReceiptMark, load_compactions
 from dashboard.runs.waterfall import CallRowPage
 from dashboard.text.params import parse_integer
@@ -261,8 +262,11 @@ def add_up_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayT
         (line, tokens or size // CHARACTERS_PER_TOKEN, None) for line, tokens, size in messages
     ]
     entries += [(call.line, call.args_tokens, call) for call in replay.calls]
+    left = load_branches(run)
+    entries = [entry for entry in entries if not any(branch.has(entry[0]) for branch in left)]
     entries.sort(key=lambda entry: entry[0])
-    compaction = next(iter(load_compactions(run)), None)
+    compactions = [event for event in load_compactions(run) if not any(branch.has(event.line) for branch in left)]
+    compaction = next(iter(compactions), None)
     if limit is None:
         limit = DEFAULT_LIMIT if compaction is None else _tokens_before(entries, compaction.line)
     before = after = HistoryTokens()

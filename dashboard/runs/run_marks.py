@@ -1,31 +1,46 @@
 """The rows between the calls of the Run page: a run's history beside messages, calls and receipts that were sent.
 
 Messages that were queued while a step ran are marks, because they explain why the agent changed its course. Gaps are
-lines of the recording that could not be read: they may have been part of the context.
+lines of the recording that could not be read: they may have been part of the context. Branches were left by a rewind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlencode
+from uuid import UUID
 
+import msgspec
 from django.db.models import Max, Min, Q
 from django.urls import reverse
 
-from dashboard.models import Message, Problem, Run, Source
+from dashboard.models import Event, Message, Problem, Run, Source
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.text_markup import printable
 from envelopes.schema.result import summarize
 
 MAX_MARKS = 100  # on a page of calls
+REWIND = "rewind"
 QUEUED = "queued while a step ran"
 QUEUED_MEANING = (
     "The recording has the text as it was queued and shows that it left the queue here, with the answers of the step. "
     "How the client worded it for the model is not recorded."
 )
+LEFT_MEANING = "The model saw these lines at the time. After the rewind they are not part of its context, nor counted."
 GAP_MEANING = "If it was a message or a receipt, the model had it, and this page lacks it."
+
+
+class _Rewind(msgspec.Struct):
+    """The payload of a rewind's event: the lines that it left, and those that it returned to."""
+
+    left: tuple[int, int]
+    returned: tuple[int, int] | None = None
+
+
+_read_rewind = msgspec.json.Decoder(_Rewind).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +124,55 @@ def _join_neighbours(gaps: Iterable[Gap]) -> list[Gap]:
     return joined
 
 
-def load_run_marks(run: Run, start: int, end: int | None) -> list[RunMark]:
+class Branch(NamedTuple):
+    """The lines from `start` to the one before `end`, which a rewind left: they are no longer in the conversation."""
+
+    start: int
+    end: int
+    at: datetime | None
+    key: UUID
+
+    @property
+    def sentence(self) -> str:
+        lines = f"line {self.start}" if self.start == self.end - 1 else f"lines {self.start} to {self.end - 1}"
+        return f"rewound: {lines} left the conversation at line {self.end}"
+
+    def has(self, line: int) -> bool:
+        return self.start <= line < self.end
+
+    def url(self, run: Run) -> str:
+        return f"{reverse('run-model', args=[run.pk])}?branch={self.start}"
+
+
+def load_branches(run: Run) -> list[Branch]:
+    """The branches that the conversation did not return to, in order; one may lie in another."""
+    branches: dict[tuple[int, int], Branch] = {}
+    rewinds = Event.objects.filter(run=run, kind=REWIND).order_by("line", "id").values_list("payload", "at", "id")
+    for payload, at, key in rewinds:
+        rewind = _read_rewind(bytes(payload))
+        branches.pop(rewind.returned or (0, 0), None)
+        branches[rewind.left] = Branch(*rewind.left, at, key)
+    return sorted(branches.values())
+
+
+def outermost(branches: Sequence[Branch]) -> list[Branch]:
+    """Those that lie in no other; of two that overlap both stay."""
+    return [
+        branch
+        for branch in branches
+        if not any(other.start <= branch.start and branch.end <= other.end and other != branch for other in branches)
+    ]
+
+
+def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | None) -> list[RunMark]:
     """The marks from the line `start` to the line before `end`, or all behind it, in order."""
     lines = Q(line__gte=start) if end is None else Q(line__gte=start, line__lt=end)
-    gaps = [gap for gap in load_gaps(run) if gap.line >= start and (end is None or gap.line < end)]
-    marks = [
-        *_load_messages(run, lines),
-        *(RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url) for gap in gaps),
+    branches = [branch for branch in branches if start <= branch.start and (end is None or branch.start < end)]
+    marks = [*_load_messages(run, lines)]
+    marks += [
+        RunMark(branch.start, "branch", "", branch.sentence, LEFT_MEANING, branch.url(run)) for branch in branches
     ]
+    marks += [RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url) for gap in load_gaps(run, lines)]
     marks.sort(key=lambda mark: mark.line)
     if len(marks) <= MAX_MARKS:
         return marks

@@ -34,7 +34,7 @@ from django.db.models.functions import Cast
 
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.sources import SLICE_FIELDS
-from dashboard.runs.run_marks import Gap, load_gaps
+from dashboard.runs.run_marks import Branch, Gap, load_branches, load_gaps, outermost
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
@@ -48,7 +48,7 @@ WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
 HEAD_BYTES = 64 * 1024
 NO_KEY = UUID(int=0)
 NOT_COUNTED = (Message.Delivery.WITHHELD, Message.Delivery.UNCLEAR)
-RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4, "gap": 5}
+RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4, "gap": 5, "branch": 6}
 KINDS = tuple(RANKS)
 # The columns of line and key. These two kinds are read a page at a time.
 PAGED = {"message": ("line", "id"), "call": ("ordinal", "call_id")}
@@ -110,7 +110,7 @@ class Replacement:
     reason: str
 
 
-ItemRow: TypeAlias = Message | RunCall | RecordedReceipt | Replacement | Compaction | Gap
+ItemRow: TypeAlias = Message | RunCall | RecordedReceipt | Replacement | Compaction | Gap | Branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +148,34 @@ class _Mark(NamedTuple):
     key: str  # hexadecimal
     tokens: int
     at: datetime | None = None
-    row: Replacement | Compaction | Gap | None = None
+    row: Replacement | Compaction | Gap | Branch | None = None
 
 
 class Timeline:
-    """One run's items. A fixed number of queries, whatever is asked for."""
+    """One run's items, or those of `branch`, which a rewind left. A fixed number of queries, whatever is asked for.
 
-    def __init__(self, run: Run, replayed: ReplayedReceipts | None = None) -> None:
+    A branch that was left is one item.
+    """
+
+    def __init__(self, run: Run, replayed: ReplayedReceipts | None = None, branch: Branch | None = None) -> None:
         self._run = run
         self._replayed = replayed
-        self.compactions = load_compactions(run)
-        receipts = _load_receipt_marks(run)
-        receipts = replayed.replace_marks(receipts) if replayed else receipts
-        self._marks = _build_marks(receipts, self.compactions, load_gaps(run))
+        self._branch = branch
+        branches = [other for other in load_branches(run) if other != branch]
+        if branch:
+            branches = [other for other in branches if branch.has(other.start) and branch.has(other.end - 1)]
+        self._left = outermost(branches)
+        self.compactions = [event for event in load_compactions(run) if self._has(event.line)]
+        receipts = replayed.replace_marks(_load_receipt_marks(run)) if replayed else _load_receipt_marks(run)
+        receipts = [receipt for receipt in receipts if self._has(receipt.line)]
+        marks = [mark for mark in _build_marks(receipts, self.compactions, load_gaps(run)) if self._has(mark.line)]
+        rank = RANKS["branch"]
+        marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self._left]
+        self._marks = sorted(marks, key=_sort_key)
+
+    def _has(self, line: int) -> bool:
+        is_inside = self._branch is None or self._branch.has(line)
+        return is_inside and not any(other.has(line) for other in self._left)
 
     def after(self, cursor: HistoryCursor | None, limit: int) -> list[HistoryItem]:
         """The first `limit` items behind the cursor; from the beginning when it is None."""
@@ -197,7 +212,13 @@ class Timeline:
         return HistoryCounts(before, total, max(0, tokens))
 
     def _rows(self, kind: str) -> QuerySet[Any]:
-        return self._run.messages.all() if kind == "message" else self._run.members.all()
+        rows: QuerySet[Any] = self._run.messages.all() if kind == "message" else self._run.members.all()
+        line = PAGED[kind][0]
+        if self._branch:
+            rows = rows.filter(**{f"{line}__gte": self._branch.start, f"{line}__lt": self._branch.end})
+        for other in self._left:
+            rows = rows.exclude(**{f"{line}__gte": other.start, f"{line}__lt": other.end})
+        return rows
 
     def _load_page(
         self, kind: str, cursor: HistoryCursor | None, limit: int, *, ascending: bool

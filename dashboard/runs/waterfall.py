@@ -24,7 +24,7 @@ from dashboard.filters.queryset import filter_calls
 from dashboard.ingest.derive import halves_disagree, outcome_letter
 from dashboard.models import Call, Run
 from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, TimeBar
-from dashboard.runs.run_marks import RunMark, load_run_marks
+from dashboard.runs.run_marks import RunMark, load_branches, load_run_marks
 from dashboard.text.formatting import format_duration
 from dashboard.text.params import parse_integer
 from dashboard.text.text_markup import printable
@@ -198,7 +198,8 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
     page = list(calls[start : start + settings.ROWS_PER_PAGE + 1])
     end = page[-1].ordinal if len(page) > settings.ROWS_PER_PAGE else None
     page = page[: settings.ROWS_PER_PAGE]
-    marks = [] if selection.query else load_run_marks(run, page[0].ordinal if page and before else 0, end)
+    branches = load_branches(run)
+    marks = [] if selection.query else load_run_marks(run, branches, page[0].ordinal if page and before else 0, end)
     numbers = _load_numbers(run, page) if selection.query else map(str, range(before + 1, before + 1 + len(page)))
     children_by_call = children.rows_by_call(axis) if children else {}
     labels = argument_labels([call.pk for call in page])
@@ -209,6 +210,8 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         row = _build_row(run, call, number, group, axis, label, selection.url_suffix, tuple(below))
         ahead = bisect_right(marks, call.ordinal, key=lambda mark: mark.line)
         row["marks"], marks = marks[:ahead], marks[ahead:]
+        if any(branch.has(call.ordinal) for branch in branches):
+            row["flags"] = ", ".join(filter(None, (row["flags"], "rewound")))
         rows.append(row)
     after = max(0, selection.matching - before - len(rows))
     return CallRowPage(tuple(rows), marks, before, after, rows[-1]["cursor"] if rows and after else "")

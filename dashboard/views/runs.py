@@ -105,12 +105,13 @@ def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
             return raw_message(run, key)
         page = load_message_page(run, key, params.integer("from", default=0))
         return render(request, "runs/message.html", {"page": page})
-    switch = load_switch(run, request.GET, "after", "before", "at")
+    switch = load_switch(run, request.GET, "after", "before", "at", "branch")
     history = load_history(
         run,
         after=params.text("after"),
         before=params.text("before"),
         at_end=params.text("at") == "end",
+        branch_start=params.integer("branch", default=None),
         replayed=ReplayedReceipts(run, switch.view.replay) if switch.view else None,
     )
     context = {"run": run, "history": history, "switch": switch}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import blake2s
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ _RUN_FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
 _TABLE_SIZE = 256  # entries of one table
 _RECENT = 64  # messages
 _ENTRY_CHARACTERS = 1_000
+_BRANCH_ENDS = 4  # the last messages of a branch, one of which a return names: some are notices
 _QUEUED_MESSAGES = 64
 _QUEUED_CHARACTERS = 64 * 1024  # of one message
 _SLOT = "claude_code"  # keys of the saved state
@@ -31,6 +33,7 @@ _TASK_NOTIFICATION = b'"<task-notification>'
 _PLANNING = frozenset({"TodoWrite", "ExitPlanMode", "exit_plan_mode"})
 _SPAWNING = frozenset({"Task", "Agent"})
 SYNTHETIC = "<synthetic>"  # the model's name on messages that the program wrote itself
+REWIND = "rewind"  # the kind of an event
 LOCAL_COMMAND = "local_command"  # the subtype of a system line
 _NOTIFIED = re.compile(rb"<tool-use-id>([\w-]+)</tool-use-id>")
 _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-")
@@ -64,6 +67,21 @@ class QueuedMessage(msgspec.Struct):
         return (self.content or "").encode().startswith(_REPORTS)
 
 
+class Prompt(msgspec.Struct, array_like=True):
+    """A prompt below another message; `noted` messages were read with it."""
+
+    uuid: str
+    line: int
+    noted: int
+
+
+class LeftBranch(msgspec.Struct, array_like=True):
+    """The lines from `start` to the one before `end`."""
+
+    start: int
+    end: int
+
+
 class ReaderState(msgspec.Struct):
     """A summary of what was read of one session. The field names are part of stored states.
 
@@ -82,6 +100,9 @@ class ReaderState(msgspec.Struct):
     `queue`      messages that wait for the end of the step, see `read_queue_operation`
     `unqueued`   digests of messages that left the queue, for attachments that repeat them
     `attached`   how many messages an attachment took from the queue before the queue's own line
+    `noted`      how many messages were read
+    `prompts_below` the newest prompt below each message that has one
+    `left`       branches that a rewind left, by their last messages
     """
 
     session: str | None = None
@@ -101,6 +122,9 @@ class ReaderState(msgspec.Struct):
     queue: list[QueuedMessage] = []
     unqueued: list[str] = []
     attached: int = 0
+    noted: int = 0
+    prompts_below: dict[str, Prompt] = {}
+    left: dict[str, LeftBranch] = {}
 
     @classmethod
     def load(cls, saved: dict[str, object]) -> ReaderState:
@@ -130,6 +154,7 @@ class ReaderState(msgspec.Struct):
     def note_message(self, uuid: str) -> str | None:
         """Remembers that `uuid` was read. Returns a summary that named this message before it was read."""
         if len(uuid) <= _ENTRY_CHARACTERS:
+            self.noted += 1
             self.recent.append(uuid)
             del self.recent[:-_RECENT]
         return self.summaries.pop(uuid, None)
@@ -299,6 +324,36 @@ def note_step(state: ReaderState, role: str, step: str | None, *, is_answer: boo
     elif is_answer:
         for message in state.queue:
             message.answered = message.answered or state.step
+
+
+def find_rewind(state: ReaderState, line: int, uuid: str, parent: str) -> tuple[LeftBranch, LeftBranch | None] | None:
+    """Returns the branch that this prompt leaves, and the one that it returns to, if it leaves one.
+
+    A second prompt below one message leaves the branch of the first. A prompt below the end of a branch that was left
+    returns to it.
+    """
+    before = state.prompts_below.get(parent)
+    if before and before.uuid == uuid:
+        return None
+    returned = None if before else state.left.pop(parent, None)
+    size = max(len(parent), len(uuid))
+    if size <= _ENTRY_CHARACTERS:
+        state.prompts_below[parent] = Prompt(uuid, line, state.noted)
+        _drop_oldest(state.prompts_below)
+    if before is None and returned is None:
+        return None
+    left = LeftBranch(before.line if before else returned.end if returned else line, line)
+    ends = state.recent[:-1][-_BRANCH_ENDS:]
+    if before:
+        ends = ends[max(0, len(ends) - (state.noted - 1 - before.noted) - 1) :]
+    state.left.update(dict.fromkeys(ends, left))
+    _drop_oldest(state.left)
+    return left, returned
+
+
+def _drop_oldest(table: dict[str, Any]) -> None:
+    for oldest in list(table)[:-_TABLE_SIZE] if len(table) > _TABLE_SIZE else ():
+        del table[oldest]
 
 
 def take_attached(state: ReaderState, content: bytes) -> bool:

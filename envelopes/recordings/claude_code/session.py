@@ -4,7 +4,7 @@
    content block each, so `message.id` is the step.
 2. A result is on the `user` line of its receipt (see `messages`).
 3. File order is the order of the records; `parentUuid` is interrupted by attachments and used for sidechains
-   only.
+   and rewinds only.
 4. A resumed or forked session begins with the old session's lines. Newer releases keep their `sessionId` or
    write `forkedFrom`: such calls are inherited. Older ones rewrote it: then only the calls' own ids show it,
    and the dashboard joins them when it stores them.
@@ -19,7 +19,9 @@
    recorded.
 8. The client keeps from the model: errors of the API that it wrote as the model's messages (`isApiErrorMessage`),
    and the notices in `system` lines. Releases differ in whether they send what a local command printed.
-9. Unknown types are events, never problems.
+9. Two prompts below one message (`parentUuid`) are a rewind: the lines from the first to the second are a branch that
+   left the conversation. Its event has the lines, as no line of the file states them.
+10. Unknown types are events, never problems.
 """
 
 from __future__ import annotations
@@ -45,14 +47,17 @@ from envelopes.recordings.base import (
     struct_reader,
 )
 from envelopes.recordings.claude_code.line import SessionLine, identify_file, parse_line, read_entry, with_origin
-from envelopes.recordings.claude_code.messages import message_records, read_message
+from envelopes.recordings.claude_code.messages import ApiMessage, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
     CHOSEN,
     GENERATED,
     LOCAL_COMMAND,
+    REWIND,
     SUMMARY,
+    SYNTHETIC,
     ReaderState,
     disambiguate,
+    find_rewind,
     follow_up_records,
     message_key,
     note_step,
@@ -167,9 +172,24 @@ def _message(line: SessionLine) -> Records:
         return
     yield from line.run_updates(message)
     note_step(line.state, line.entry.type or "", message.id, is_answer=line.entry.tool_use_result is not NOTHING)
+    yield from _rewind(line, message)
     yield from message_records(line.message_context(line.run), message, line.state)
     if line.entry.is_api_error_message:
         yield line.event("api_error", "the API answered with an error", bytes(message.content))
+
+
+def _rewind(line: SessionLine, message: ApiMessage) -> Records:
+    """Reports the lines that are no longer in the conversation, because a person went back to before them."""
+    entry = line.entry
+    is_prompt = entry.type == "user" and b'"tool_use_id"' not in bytes(message.content)
+    is_prompt = is_prompt or message.model == SYNTHETIC  # a resumed session goes on with the client's own message
+    if not (is_prompt and entry.uuid and entry.parent_uuid):
+        return
+    if branches := find_rewind(line.state, line.number, entry.uuid, entry.parent_uuid):
+        left, returned = branches
+        payload = {"left": [left.start, left.end], "returned": [returned.start, returned.end] if returned else None}
+        text = f"the person went back: lines {left.start} to {left.end - 1} left the conversation"
+        yield line.event(REWIND, text, msgspec.json.encode(payload))
 
 
 def _system(line: SessionLine) -> Records:

@@ -10,6 +10,9 @@ from django.test import Client
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Problem, Project, Run
+from dashboard.runs.model_history import load_history
+from dashboard.runs.replay import load_replay_page
+from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import Element, Page, parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, user, write
 
@@ -22,7 +25,7 @@ def import_session(project: Project, folder: Path, *lines: dict[str, Any] | byte
     path = folder / f"{SESSION}.jsonl"
     for end in (len(lines) // 2, len(lines)):
         import_paths(project, [write(path, list(lines[:end]))])
-    return Run.objects.get(external_id=SESSION)
+    return Run.objects.get(project=project, external_id=SESSION)
 
 
 def run_page(client: Client, run: Run, query: str = "") -> Page:
@@ -220,3 +223,60 @@ def test_of_a_shared_line_only_what_was_refused_is_a_gap(
     assert Problem.objects.exclude(loss="nothing").values_list("loss").get() == (loss,)
     sentence = {"part": "a part of line 2", "line": "line 2"}[loss]
     assert run_page(client, run).texts(".run-mark .badge") == [f"{sentence} could not be read: see Problems"]
+
+
+def below(parent: str, line: dict[str, Any]) -> dict[str, Any]:
+    return {**line, "parentUuid": parent}
+
+
+def rewound_session() -> list[dict[str, Any] | bytes]:
+    """The person goes back from line 8 to before line 3, and there from line 6 to before line 5."""
+    compacted = {"type": "system", "subtype": "compact_boundary", "uuid": "c1", "sessionId": SESSION, "content": "x"}
+    return [
+        user("start", uuid="u1"),
+        below("u1", asks("toolu_01")),
+        below("a-toolu_01", user("a wrong turn", uuid="u2")),
+        below("u2", asks("toolu_02", step="msg_2")),
+        below("a-toolu_02", user("further wrong", uuid="u3")),
+        below("a-toolu_02", user("less wrong", uuid="u4")),
+        below("u4", compacted),
+        below("a-toolu_01", user("the right way", uuid="u5")),
+        below("u5", asks("toolu_03", step="msg_3")),
+    ]
+
+
+def test_a_branch_that_a_rewind_left_is_folded_and_never_counted(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    run = import_session(project, tmp_path, *rewound_session())
+    page = model_view(client, run)
+    assert [entry["data-kind"] for entry in page.select(".entry")] == ["message", "call", "branch", "message", "call"]
+    assert "wrong" not in page.text
+    fold = page.select_one(".entry[data-kind=branch]")
+    assert fold.select_one("h2").text == "rewound: lines 3 to 7 left the conversation at line 8"
+    gauges = [entry.select(".gauge span")[0].text for entry in page.select(".entry")]
+    assert gauges[1] == gauges[2]
+    assert not page.all_by_text("compacted away later")
+    plain = import_session(create_project("plain"), tmp_path / "plain", *rewound_session()[:2], *rewound_session()[7:])
+    assert load_history(run).entries[-1].running == load_history(plain).entries[-1].running
+    replayed, expected = (load_replay_page(each, {"with": "receipt"}).view.totals for each in (run, plain))
+    assert (replayed.before.tokens, replayed.compacted_at) == (expected.before.tokens, None)
+
+    branch = model_view(client, run, fold.by_role("link", "what was left")["href"].partition("model/")[2])
+    kinds = [entry["data-kind"] for entry in branch.select(".entry")]
+    assert kinds == ["message", "call", "branch", "message", "compaction"]
+    assert "it is not in the context after line 8" in branch.by_role("status").text
+    first = branch.select(".entry")[0].select(".gauge span")[0].text
+    assert int(first.lstrip("≈")) > int(gauges[1].lstrip("≈"))
+    assert branch.texts(".entry[data-kind=branch] h2") == ["rewound: line 5 left the conversation at line 6"]
+
+
+def test_calls_of_a_branch_that_was_left_are_marked_on_the_run_page(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    page = run_page(client, import_session(project, tmp_path, *rewound_session()))
+    assert ["rewound" in row.text for row in page.select(".call-row[id]")] == [False, True, False]
+    assert page.texts(".run-mark .badge") == [
+        "rewound: lines 3 to 7 left the conversation at line 8",
+        "rewound: line 5 left the conversation at line 6",
+    ]

@@ -27,7 +27,7 @@ from tests.envelopes.session_lines import line, message, only, read, tool_result
         (b'{"type":"user","cwd":"\xff"}\n', "$", "not UTF-8 at byte 22: ff"),
         (b'{"type":"user","a":' + b"[" * 300 + b"]" * 300 + b"}\n", "$", "nested deeper than 200"),
         (b'{"type":"user","a":' + b"[" * 9000 + b"]" * 9000 + b"}\n", "$", "nested deeper than 200"),
-        (b'{"type":"user"} {"type":"user"}\n', "$", "more after the end"),
+        (b'{"type":"user"} 7\n', "$", "more after the end"),
         (b'{"type":["user"]}\n', "$.type", "no type"),
         (b'{"uuid":"u"}\n', "$.type", "no type"),
         (message("user", 5), "$.message.content", "expected a string or an array"),
