@@ -17,7 +17,7 @@ import msgspec
 from django.db.models import Max, Min, Q
 from django.urls import reverse
 
-from dashboard.models import Event, Message, Problem, Run, Source
+from dashboard.models import Event, Message, Problem, Run, Source, load_slices
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.text_markup import printable
 from envelopes.schema.result import summarize
@@ -147,11 +147,12 @@ class Branch(NamedTuple):
 def load_branches(run: Run) -> list[Branch]:
     """The branches that the conversation did not return to, in order; one may lie in another."""
     branches: dict[tuple[int, int], Branch] = {}
-    rewinds = Event.objects.filter(run=run, kind=REWIND).order_by("line", "id").values_list("payload", "at", "id")
-    for payload, at, key in rewinds:
-        rewind = _read_rewind(bytes(payload))
+    rewinds = list(Event.objects.filter(run=run, kind=REWIND).order_by("line", "id"))
+    load_slices(rewinds)
+    for event in rewinds:
+        rewind = _read_rewind(event.data)
         branches.pop(rewind.returned or (0, 0), None)
-        branches[rewind.left] = Branch(*rewind.left, at, key)
+        branches[rewind.left] = Branch(*rewind.left, event.at, event.pk)
     return sorted(branches.values())
 
 
@@ -181,8 +182,11 @@ def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | 
 
 
 def _load_messages(run: Run, lines: Q) -> Iterator[RunMark]:
-    for message in run.messages.filter(lines, delivery=Message.Delivery.QUEUED).order_by("line", "id")[: MAX_MARKS + 1]:
-        text = summarize(" ".join(text for _, text in labelled_parts(bytes(message.data))))
+    queued = run.messages.filter(lines, delivery=Message.Delivery.QUEUED).order_by("line", "id")
+    messages = list(queued[: MAX_MARKS + 1])
+    load_slices(messages)
+    for message in messages:
+        text = summarize(" ".join(text for _, text in labelled_parts(message.data)))
         url = _model_url(run, message.line)
         yield RunMark(message.line, "message", printable(text), f"{message.role}, {QUEUED}", QUEUED_MEANING, url)
 
