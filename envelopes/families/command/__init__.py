@@ -17,6 +17,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers=RENDERERS,
+    versions={"receipt": 2, "json_aware": 2, "tail_first": 2},
     tools=TOOLS,
     mappings=MAPPINGS,
     lint=(

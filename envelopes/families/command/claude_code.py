@@ -31,7 +31,13 @@ from envelopes.alignment.failures import (
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity, ToolMapping
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, match_once, match_prefix
-from envelopes.families.command.results import COMMAND_TASK, CommandResult, SavedOutput, command_outcome
+from envelopes.families.command.results import (
+    COMMAND_TASK,
+    CommandResult,
+    SavedOutput,
+    command_outcome,
+    summarize_output,
+)
 from envelopes.schema.result import CompleteOutput, JsonValue, TaskHandle, ToolError
 from envelopes.text.outline import outline_text
 
@@ -142,7 +148,8 @@ def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) 
     result = CommandResult(
         exit_status=int(exited[1]), combined=output, cut_by_source=SOURCE_CUT.search(output) is not None
     )
-    summary = command_outcome(result)
+    printed = summarize_output(result)
+    summary = f"exit {result.exit_status}: {printed}" if printed else command_outcome(result)
     if failure.offset is None or not output:
         links = {} if failure.offset is None else {"": "/result/exit_status"}
         return reading(evidence, result, summary, links=links, fidelity=failure.fidelity)
@@ -296,6 +303,6 @@ def _align_tag(text: str, at: int, tag: str, pointer: str, value: JsonValue) -> 
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=2, read=_read_command, align=_align_command),
-    ToolMapping(agent=AGENT, tools=("BashOutput",), version=1, read=_read_background, align=_align_background),
+    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=3, read=_read_command, align=_align_command),
+    ToolMapping(agent=AGENT, tools=("BashOutput",), version=2, read=_read_background, align=_align_background),
 )

@@ -1,4 +1,4 @@
-"""The command family's receipts: the outcome first, then the streams (RFC-127 to RFC-129).
+"""The command family's receipts: the outcome, as far as one is known, then the streams (RFC-127 to RFC-129).
 
 Process exited with code 2          Batch completed 1/2 commands, 1 failed
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import dropwhile
 from typing import Any, TypeAlias
 
 import msgspec
@@ -115,9 +116,9 @@ def _receipt_renderer(show: Show, *, when_too_long: Show) -> Renderer:
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error:
             return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical))
-        body, tail = list(_outcome(canonical, show)), _artifacts(canonical)
+        body, tail = _without_leading_breaks(_outcome(canonical, show)), _artifacts(canonical)
         if sum(len(segment.text) for segment in [*body, *tail]) > policy.characters:
-            body = list(_outcome(canonical, when_too_long))
+            body = _without_leading_breaks(_outcome(canonical, when_too_long))
         whole = _close_up([*body, *tail])
         return fit(whole[: len(body)], policy, tail=whole[len(body) :])
 
@@ -130,7 +131,7 @@ def _outcome(canonical: CanonicalResult, show: Show) -> Iterator[Segment]:
 
 
 def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> Iterator[Segment]:
-    yield _headline(result)
+    yield from _headline(result)
     yield from member_lines(canonical, NOTE_LINES)
     if result.get("disposition") == "already_running":
         yield from member_lines(canonical, RUNNING_LINES)
@@ -147,19 +148,23 @@ def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> 
         yield label(NO_OUTPUT.get(result.get("disposition", ""), NO_OUTPUT["completed"]))
 
 
-def _headline(result: dict[str, Any]) -> Segment:
+def _headline(result: dict[str, Any]) -> Iterator[Segment]:
+    """Nothing where the recording has no exit code: the output speaks for itself, and the line would cost tokens."""
     match result:
         case {"disposition": "promoted_to_task"}:
-            return headline("Command promoted to background task", "/result/disposition")
+            yield headline("Command promoted to background task", "/result/disposition")
         case {"disposition": "already_running", "initial_output_preview": _}:
-            return headline("Command is still running in the background", "/result/disposition")
+            yield headline("Command is still running in the background", "/result/disposition")
         case {"disposition": "already_running"}:
-            return headline("Command is already running; no second one was started", "/result/disposition")
+            yield headline("Command is already running; no second one was started", "/result/disposition")
         case {"interrupted": True}:
-            return headline("Command was interrupted before it finished", "/result/interrupted")
+            yield headline("Command was interrupted before it finished", "/result/interrupted")
         case {"exit_status": int(code)}:
-            return headline(f"Process exited with code {code}", "/result/exit_status")
-    return headline("Command finished; no exit code was recorded", "/result/exit_status")
+            yield headline(f"Process exited with code {code}", "/result/exit_status")
+
+
+def _without_leading_breaks(segments: Iterable[Segment]) -> list[Segment]:
+    return list(dropwhile(lambda segment: segment.role == "break", segments))
 
 
 def _streams(result: dict[str, Any], pointer: str) -> Iterator[OutputStream]:

@@ -24,6 +24,7 @@ one list. All previews of a batch share one budget, evenly over the streams that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -40,6 +41,7 @@ ItemStatus: TypeAlias = Literal["completed", "failed", "rejected", "skipped"]
 CHARACTERS_PER_TOKEN = 4
 DEFAULT_OUTPUT_TOKENS = 8_000  # spec/tools.md B.1
 MOST_OUTPUT_TOKENS = 64_000
+SEARCHED_CHARACTERS = 2_000  # of each output, for the line that stands for it in a list
 IMAGE_PREVIEW_CHARACTERS = 80  # an image comes as a data URL; more of it is of no use to anybody
 NOTE_CHARACTERS = 1_000
 SOFT_THRESHOLD = 4_000  # characters; a longer command is better kept in a file and run from there
@@ -48,6 +50,7 @@ MOST_ITEMS = 12
 MESSAGE_CHARACTERS = 400
 SKIPPED = "skipped_after_previous_error"
 STATUSES: tuple[ItemStatus, ...] = ("completed", "failed", "rejected", "skipped")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
 
 
 class SavedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +126,10 @@ def output_tokens(requested: int | None) -> int:
 
 
 def command_outcome(result: CommandResult) -> str:
-    """The summary of a command's end, as the RFC words it."""
+    """The summary of a command's end, as the RFC words it; without an exit code, what the command printed.
+
+    Thousands of recorded commands have no exit code: a sentence about that would be the same for all of them.
+    """
     match result:
         case CommandResult(disposition="promoted_to_task"):
             return "command promoted to managed task"
@@ -133,9 +139,21 @@ def command_outcome(result: CommandResult) -> str:
             return "command was interrupted before it finished"
         case CommandResult(exit_status=int(code)):
             return f"command exited with status {code}"
-        case CommandResult(interpretation=str(meaning)):
-            return f"command finished: {meaning}"
-    return "command finished; no exit code was recorded"
+    return summarize_output(result) or result.interpretation or "no output"
+
+
+def summarize_output(result: CommandResult) -> str:
+    """The first line of the output that has a letter or a digit, else the first that is not blank; "" without any.
+
+    JSON begins with a bracket and many reports with a rule, by which nobody would recognise a command. Sequences that
+    colour a terminal are left out.
+    """
+    if result.is_image:
+        return "an image"
+    beginnings = (_ESCAPES.sub("", text[:SEARCHED_CHARACTERS]) for text in _output_texts(result).values())
+    lines = [line.strip() for text in beginnings for line in text.splitlines()]
+    with_words = (line for line in lines if any(char.isalnum() for char in line))
+    return next(with_words, next(filter(None, lines), ""))
 
 
 def batch_outcome(result: BatchResult) -> str:

@@ -107,7 +107,7 @@ def test_the_page_shows_the_numbers_that_were_added_up_and_the_versions(
     assert f"{summary.columns[2].deltas['characters'].change:+,}" in text
     assert "text escaped as JSON" in text
     assert "command/receipt" in text
-    assert "b7ba0365e14843ae" in text
+    assert "30af6d04826fb299" in text
     grid = load(operator_client, f"{comparison.get_absolute_url()}?by=tool&measure=lint&order=2&column=2").by_id("heat")
     assert "Bash" in grid.texts("tbody th")
     assert "Mean lint findings a call" in grid.text

@@ -16,7 +16,7 @@ from envelopes.variants import variants_for
 from tests.dashboard.factories import create_call, create_project, create_run
 from tests.dashboard.sessions import answers, asks, short_session, user, write
 
-LISTED = "Command finished; no exit code was recorded\n\nstdout:\na\nb"
+LISTED = "stdout:\na\nb"
 
 
 @pytest.fixture

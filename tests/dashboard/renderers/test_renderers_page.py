@@ -80,7 +80,7 @@ def test_a_recorded_call_is_found_by_its_address_and_by_the_agents_own_id(client
     for key in (call.pk, "toolu_77"):
         page = load(client, f"{PAGE}?call={key}")
         assert page.has(f'a[href="/calls/{call.pk}/"]')
-        assert receipt_text(page).startswith("Command finished; no exit code was recorded")
+        assert receipt_text(page).startswith("stdout:\n")
 
 
 @pytest.mark.rendering

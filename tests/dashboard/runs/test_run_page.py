@@ -18,6 +18,7 @@ from dashboard.runs.overview import OUTCOMES, load_overview, plain_axis, squeeze
 from dashboard.runs.run_detail import RunDetailParams, RunPage, load_run_page
 from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user
 from tests.dashboard.page_text import Element, Page, assert_harmless, parse_page
+from tests.dashboard.recorded_calls import bash, load_call
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
@@ -100,6 +101,14 @@ def test_the_head_tells_where_the_run_came_from_and_what_it_cost(client: Client,
 def test_a_run_without_an_end_is_assumed_ended_and_says_why(client: Client, project: Project) -> None:
     status = load(client, create_run(project, last_at=START)).by_text("ended (no closing line)")
     assert "No record came for 15 minutes" in status["title"]
+
+
+@pytest.mark.usefixtures("alice")
+def test_rows_and_titles_of_commands_show_what_they_printed(client: Client, run: Run) -> None:
+    calls = [bash(run, text, line=line) for line, text in enumerate(("\n3 passed\nin 2 s\n", '{\n  "ok": 1\n}', ""), 1)]
+    summaries = [row.select_one(".row-summary").text for row in call_rows(load(client, run))]
+    assert summaries == ["make test 3 passed", 'make test "ok": 1', "make test no output"]
+    assert load_call(client, calls[0]).title == "Bash: 3 passed · Counterfoil"
 
 
 @pytest.mark.usefixtures("alice")

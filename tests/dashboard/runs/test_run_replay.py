@@ -53,7 +53,7 @@ def test_the_history_is_recounted_from_its_parts(run: Run) -> None:
     assert totals.after.tokens == around + receipts
     assert totals.after.receipts == receipts
     assert page.calls[-1].after_running == totals.after.tokens
-    assert page.view.replay.versions == ("command/receipt version 1",)
+    assert page.view.replay.versions == ("command/receipt version 2",)
 
 
 def test_where_the_history_passes_the_limit_depends_on_the_variant(run: Run) -> None:

@@ -60,7 +60,7 @@ def linked(evidence: Evidence) -> list[tuple[str, str]]:
     return [(segment.text, segment.source.pointer) for segment in segments if segment.source]
 
 
-def test_a_finished_command_has_no_exit_code_where_none_was_recorded() -> None:
+def test_a_finished_command_has_no_exit_code_and_no_words_about_one_where_none_was_recorded() -> None:
     reading = read(recorded(streams("ok\n")))
     assert reading.fidelity == "structured"
     assert envelope(reading.complete).result == {
@@ -70,7 +70,7 @@ def test_a_finished_command_has_no_exit_code_where_none_was_recorded() -> None:
         "stderr_preview": None,
         "truncated": False,
     }
-    assert receipt(reading.complete) == "Command finished; no exit code was recorded\n\nstdout:\nok\n"
+    assert receipt(reading.complete) == "stdout:\nok\n"
 
 
 def test_a_failed_command_is_a_success_that_shows_its_exit_code() -> None:
@@ -80,6 +80,7 @@ def test_a_failed_command_is_a_success_that_shows_its_exit_code() -> None:
     assert outcome(evidence)["exit_status"] == 2
     assert outcome(evidence)["combined_output_preview"] == "make: *** no rule\n"
     assert receipt(reading.complete).splitlines()[0] == "Process exited with code 2"
+    assert reading.complete.summary_text == "exit 2: make: *** no rule"
 
 
 def test_a_failed_command_shows_every_recorded_line_to_the_model() -> None:
@@ -239,7 +240,7 @@ def test_an_image_is_named_and_not_spelled_out() -> None:
     ("result", "receipt", "status", "text"),
     [
         ("Error: No shell found", "No shell found", "error", "No shell found"),
-        ("", "", "success", "command finished; no exit code was recorded"),
+        ("", "", "success", "no output"),
         ({"unheard": ["of"]}, "x", "success", "unheard:\n  - of"),
         (None, None, "success", "no result was recorded"),
     ],
