@@ -5,6 +5,8 @@ A pane is built whole for the Call page; a later chunk of a half comes by itself
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,11 +16,15 @@ from dashboard.text import json_markup
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.text.text_markup import FIRST_CHARS, NEXT_CHARS, TextChunk, text_chunk
 from envelopes.schema.receipt import Receipt
+from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import text_at
 from envelopes.text.tokens import TokenCount
 
 ARGS_FIRST_CHARS = 8 * 1024
 MAX_FIELDS = 60
+LEAST_LINE = 16  # characters of a line that is looked for in the result
+MAX_SEARCHED = 20_000_000  # characters, of all lines together
+_LINE_NUMBER = re.compile(r"^[0-9]{1,12}(?:→|\t|:)")
 # The attribute that carries the pointer of a value, by document.
 POINTER_ATTRIBUTES = {"canonical": "data-pointer", "recorded": "data-recorded", "args": "data-args"}
 TITLES = {
@@ -70,13 +76,15 @@ class HalfChunk:
 class LinkedShare:
     """Characters of the receipt that are linked to a source.
 
-    `total` counts those examined; `is_whole` is false when only the beginning was.
+    `total` counts those examined; `is_whole` is false when only the beginning was. `is_in_result`: lines that are not
+    linked occur in the result all the same, or there are too many to look for, so that nobody may say who wrote them.
     """
 
     result: int
     args: int
     total: int
     is_whole: bool = True
+    is_in_result: bool = False
 
     @property
     def unlinked(self) -> int:
@@ -195,6 +203,7 @@ def build_receipt_pane(evidence: CallEvidence, *, spaces: bool) -> ReceiptPane |
             args=from_args,
             total=examined,
             is_whole=examined == len(text),
+            is_in_result=_occurs_in_result(receipt, examined, evidence),
         ),
         fields=tuple(fields[:MAX_FIELDS]),
         unlisted_fields=max(0, len(fields) - MAX_FIELDS),
@@ -222,6 +231,30 @@ def _count_characters(receipt: Receipt, examined: int, links: FieldLinks) -> dic
             key = (source.document, source.pointer) if field is None else ("canonical", field)
             counts[key] = counts.get(key, 0) + len(segment.text)
     return counts
+
+
+def _occurs_in_result(receipt: Receipt, examined: int, evidence: CallEvidence) -> bool:
+    """True where a line without a link is in the recorded result, or where looking for all of them takes too long.
+
+    A line of a few characters occurs by chance. Before the line there may be its number.
+    """
+    unlinked = [segment.text for segment in receipt.beginning(examined) if segment.source is None]
+    lines = {line.strip() for text in unlinked if len(text) >= LEAST_LINE for line in text.splitlines()}
+    lines |= {_LINE_NUMBER.sub("", line) for line in lines}
+    long_lines = [line for line in lines if len(line) >= LEAST_LINE]
+    if not long_lines:
+        return False
+    result = "\n".join(_strings(evidence.halves.evidence.result))
+    return len(long_lines) * len(result) > MAX_SEARCHED or any(line in result for line in long_lines)
+
+
+def _strings(value: JsonValue) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict() | list():
+            for child in value.values() if isinstance(value, dict) else value:
+                yield from _strings(child)
 
 
 def _build_field(document: str, pointer: str, characters: int, links: FieldLinks) -> LinkedField:

@@ -7,7 +7,7 @@ A segment carries up to three pointers, one for each document on the page that c
     data-args       in the arguments
 
 `data-at` is the range of characters of that field. A chunk of text is one element of the class `segments`; text in it
-outside of the linked segments was added by the runtime.
+outside of the linked segments was added by the runtime, or its source is not certain.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from envelopes.text.preview import head_tail
 
 MESSAGE_CHARACTERS = 2_000  # error receipts print the whole message, so it is bounded here
 RECORDED_PREFIX = "Error: "
+NAMED_ARGUMENTS = ("file_path", "notebook_path", "path", "url", "query", "pattern")
+LEAST_ARGUMENT = 8  # characters: a shorter text occurs in a sentence by chance
 OPENING, CLOSING = "<tool_use_error>", "</tool_use_error>"
 
 
@@ -142,8 +144,13 @@ def tool_error(agent: str, text: str) -> ToolError:
 
 
 def align_failure(evidence: Evidence, text: str) -> list[Span]:
-    """Links `<tool_use_error>X</tool_use_error>` or `X` in the receipt to a recorded `Error: X`."""
+    """Links `<tool_use_error>X</tool_use_error>` or `X` in the receipt to a recorded `Error: X`.
+
+    Of a failure without a recorded result, the arguments that its sentence repeats are linked.
+    """
     recorded = evidence.result
+    if not evidence.has_result:
+        return _align_named_arguments(evidence, text)
     if not isinstance(recorded, str):
         return []
     at = len(OPENING) if text.startswith(OPENING) else 0
@@ -155,6 +162,22 @@ def align_failure(evidence: Evidence, text: str) -> list[Span]:
         if value and text.startswith(value, at) and (end == len(text) or text.startswith((CLOSING, "\n"), end)):
             return [Span(at, end, "", start, start + len(value))]
     return []
+
+
+def _align_named_arguments(evidence: Evidence, text: str) -> list[Span]:
+    """Links a path, a URL or a query that the sentence contains once, as a whole word."""
+    arguments = evidence.args if isinstance(evidence.args, dict) else {}
+    if len(text) > MESSAGE_CHARACTERS or find_failure_text(evidence) is None:
+        return []
+    spans: list[Span] = []
+    for name in NAMED_ARGUMENTS:
+        value = arguments.get(name)
+        if isinstance(value, str) and len(value) >= LEAST_ARGUMENT:
+            word = rf"(?<![\w/.-]){re.escape(value)}(?![\w/-]|\.\w)"
+            places = [match.span() for match in re.finditer(word, text)]
+            if len(places) == 1 and not any(span.start < places[0][1] and places[0][0] < span.end for span in spans):
+                spans.append(Span(*places[0], f"/{name}", 0, len(value), "args"))
+    return sorted(spans)
 
 
 def error_prefix_length(recorded: str) -> int:

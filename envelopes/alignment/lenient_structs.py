@@ -142,6 +142,9 @@ def tool_mapping(
         recorded = RecordedObject(evidence.result)
         if read_failure(evidence):
             return align_failure(evidence, text)
+        if not evidence.has_result:
+            # Results repeat arguments under the same names, and so do the sentences about them.
+            return link_arguments(align(RecordedObject(evidence.args), text))
         return align(recorded, text) if recorded.has_any(expects) else align_untyped(evidence, text)
 
     return ToolMapping(agent=agent, tools=tools, version=version, read=read_any, align=align_any, lists=lists)
@@ -190,6 +193,18 @@ def link_groups(match: re.Match[str] | None, recorded: RecordedObject, pointer: 
         elif text and isinstance(value, int | float) and scalar_text(value) == text:
             spans.append(Span(start, end, f"{pointer}/{name}"))
     return spans
+
+
+def link_arguments(spans: Iterable[Span], names: Mapping[str, str] | None = None) -> list[Span]:
+    """Turns spans that were found with arguments in place of a result into spans of the arguments.
+
+    `names` has pointers of the result whose argument has another name.
+    """
+    renamed = names or {}
+    return [
+        msgspec.structs.replace(span, pointer=renamed.get(span.pointer, span.pointer), document="args")
+        for span in spans
+    ]
 
 
 def read_untyped(evidence: Evidence) -> Reading:

@@ -18,7 +18,7 @@ from heapq import merge
 from itertools import chain
 
 from envelopes.alignment.failures import align_failure
-from envelopes.alignment.lenient_structs import RecordedObject, align_untyped
+from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, link_arguments
 from envelopes.alignment.mapping import Evidence
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, iterate_lines, match_at, match_numbered
 
@@ -27,6 +27,13 @@ OPENINGS = ("The file ", "File created successfully at: ", "Applied ", "PDF file
 SNIPPET = re.compile(r"(?:Here's the result of running `cat -n` on a snippet of the edited file:)\n")
 SHORTENED = re.compile(r"(?:\.\.\.|…)? ?\[(?:line )?truncated\]\Z")
 MARKS = ("→", "\t")  # between number and line
+# The arguments that a recorded result repeats under another name.
+ARGUMENTS = {
+    "filePath": "file_path",
+    "oldString": "old_string",
+    "newString": "new_string",
+    "replaceAll": "replace_all",
+}
 EDIT_PREVIEW = 50  # MultiEdit prints so many characters of each string
 
 
@@ -42,10 +49,24 @@ def align_read(evidence: Evidence, text: str) -> Iterable[Span]:
 
 def align_change(evidence: Evidence, text: str) -> Iterable[Span]:
     """Links receipts of Edit, MultiEdit and Write."""
+    if not evidence.has_result:
+        return align_failure(evidence, text) or _align_arguments(RecordedObject(evidence.args), text)
     recorded = RecordedObject(evidence.result)
-    path = recorded.text("filePath")
-    if path is None:
+    if recorded.text("filePath") is None:
         return align_failure(evidence, text) or align_untyped(evidence, text)
+    return _change(recorded, text)
+
+
+def _align_arguments(arguments: RecordedObject, text: str) -> list[Span]:
+    """Links what a receipt without a recorded result repeats: the path, and the texts of the edit or of the file."""
+    names = {"content": "content", "edits": "edits", **ARGUMENTS}
+    as_result = RecordedObject({name: arguments.get(argument) for name, argument in names.items()})
+    pointers = {f"/{name}": f"/{argument}" for name, argument in ARGUMENTS.items()}
+    return link_arguments(_change(as_result, text), pointers)
+
+
+def _change(recorded: RecordedObject, text: str) -> Iterable[Span]:
+    path = recorded.text("filePath")
     spans = _path(text, path, "/filePath")
     if not spans:
         return []
