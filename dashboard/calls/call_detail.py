@@ -145,7 +145,8 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     events = tuple(Event.objects.filter(call=call.pk).defer("own_data").order_by("line", "id")[: MAX_EVENTS + 1])
     receipt = build_receipt_pane(evidence, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else receipt_fidelity("absent")
-    stages = build_stages(evidence, query)
+    sent = load_fingerprinted(call)
+    stages = build_stages(evidence, query, is_rendered=any(receipt.is_rendered_from(evidence) for receipt in sent))
     variant = load_variant_pane(project, evidence, query)
     lint = None
     if stages.shows_receipt and variant is None:
@@ -170,7 +171,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         stages=stages,
         variant=variant,
         variants=load_variant_keys(project, evidence, query),
-        drifted=tuple(receipt for receipt in load_fingerprinted(call) if receipt.drift),
+        drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
         cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got),
         superseded=evidence.receipt if is_superseded else None,

@@ -1,5 +1,8 @@
 """The stages of one call: complete output, canonical result, receipt, provider body, and its recap after compaction.
 
+A stage follows the one before, and the page draws an arrow, only where it was made from it: a recorded receipt was
+written by the agent, not rendered from our canonical result.
+
 Each stage has its size and a link that opens its form: the first two in the left half, the others in the right one
 (`?right=wire-gemini`, `?right=compacted`), and by themselves as text (`?as=wire-gemini`). The call and its receipt
 alone can be pasted elsewhere as well: as text, JSON or Markdown. The receipt's text is exact: nothing is added,
@@ -35,7 +38,10 @@ _FENCE = re.compile(r"^[ \t]*(`{3,})", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class CallStage:
-    """`bytes` is None where the call has no such form, and `note` gives the reason. `number`, from 1, is its key."""
+    """`bytes` is None where the call has no such form, and `note` gives the reason. `number`, from 1, is its key.
+
+    `follows`: it was made from the stage before.
+    """
 
     name: str
     title: str
@@ -45,6 +51,7 @@ class CallStage:
     note: str = ""
     is_current: bool = False
     number: int = 0
+    follows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +105,8 @@ class CallStages:
         return self.wire is None and self.compacted is None
 
 
-def build_stages(evidence: CallEvidence, query: QueryDict) -> CallStages:
+def build_stages(evidence: CallEvidence, query: QueryDict, *, is_rendered: bool) -> CallStages:
+    """`is_rendered`: the receipt in view was rendered from the canonical result in view."""
     compacted = compact(evidence.envelope, 0)
     right = query.get("right", "")
     provider = next((transport for transport in TRANSPORTS if right == WIRE + transport.name), None)
@@ -110,9 +118,13 @@ def build_stages(evidence: CallEvidence, query: QueryDict) -> CallStages:
             href=_changed(query, left=None),
             bytes=len(evidence.canonical),
             tokens=evidence.tokens(evidence.canonical.decode()),
+            note="" if evidence.result is not None else "made from what else was recorded",
             is_current=query.get("left") != "recorded" or evidence.result is None,
+            follows=evidence.result is not None,
         ),
-        _receipt_stage(evidence, query, is_current=provider is None and right != COMPACTED),
+        replace(
+            _receipt_stage(evidence, query, is_current=provider is None and right != COMPACTED), follows=is_rendered
+        ),
         _wire_stage(evidence, query, provider),
         _compacted_stage(evidence, query, compacted),
     ]
@@ -178,6 +190,7 @@ def _wire_stage(evidence: CallEvidence, query: QueryDict, provider: Transport | 
         tokens=evidence.receipt_tokens,
         note="not supported" if body.refusal else body.title,
         is_current=body.is_current,
+        follows=not body.refusal,
     )
 
 

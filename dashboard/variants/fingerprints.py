@@ -58,6 +58,11 @@ class FingerprintedReceipt:
         """The name of the variant in addresses."""
         return self.fingerprint.variant.rpartition("/")[2]
 
+    def is_rendered_from(self, evidence: CallEvidence) -> bool:
+        """True where it is the receipt in view, and was rendered from the canonical result in view."""
+        is_in_view = evidence.receipt is not None and evidence.receipt.pk == self.fingerprint.receipt_id
+        return is_in_view and envelope_sha256(evidence.canonical) == self.fingerprint.canonical_sha256
+
 
 def text_bytes(text: str) -> bytes:
     """UTF-8, with lone surrogates, which a receipt may contain and a strict encoding refuses."""

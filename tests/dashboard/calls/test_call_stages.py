@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.models import Project, Run
+from dashboard.models import Project, ReceiptFingerprint, Run
+from dashboard.variants.fingerprints import envelope_sha256
 from envelopes.transports import TRANSPORTS, Transport, transport
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import Page, assert_harmless
@@ -59,6 +60,31 @@ def test_a_receipts_tokens_are_those_of_the_import_where_it_counted_this_text(
     assert stages(page)[2] == f"Receipt 600 B · {tokens}"
     title = page.select(".stages li")[2].select_one("abbr")["title"]
     assert (title == "Counted at import: estimate") is (tokens == "77 tok")
+
+
+def follows(page: Page) -> list[bool]:
+    """For each stage whether an arrow leads to it from the one before."""
+    return ["data-follows" in stage for stage in page.select(".stages li")]
+
+
+def test_an_arrow_leads_to_a_stage_only_where_it_was_made_from_the_one_before(client: Client, run: Run) -> None:
+    call = bash(run, "hello")
+    assert follows(load_call(client, call)) == [False, True, False, True, False]
+    without_result = recorded(run, "Bash", {"command": "ls"}, None, "hello")
+    assert follows(load_call(client, without_result)) == [False, False, False, True, False]
+    assert stages(load_call(client, without_result))[1].startswith("Canonical made from what else was recorded")
+    fingerprint = ReceiptFingerprint.objects.create(
+        receipt=call.receipts.get(),
+        variant="command/receipt",
+        version=1,
+        policy="default",
+        canonical_sha256=envelope_sha256(bytes(call.projections.get().data)),
+        text_sha256="",
+    )
+    assert follows(load_call(client, call)) == [False, True, True, True, False]
+    fingerprint.canonical_sha256 = "0" * 64
+    fingerprint.save()
+    assert follows(load_call(client, call)) == [False, True, False, True, False]
 
 
 def test_a_stop_opens_in_its_half_and_keeps_the_other(client: Client, run: Run) -> None:
