@@ -21,7 +21,7 @@ from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve
-from envelopes.text.preview import head_tail
+from envelopes.text.preview import CutPreview, count_fitting_lines, find_cut, head_tail, split_lines
 
 MARKER_ROOM = 120  # characters for the statement of a cut
 SMALLEST_PREVIEW = 200
@@ -288,19 +288,41 @@ def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment
 
 
 def cut_segment(segment: Segment, budget: int, policy: RenderPolicy) -> list[Segment]:
-    """Head and tail of a text with the cut stated between them; at most `budget` characters besides that."""
-    shorter = head_tail(segment.text, budget, head_share=policy.head_share, unit=policy.cut_at)
-    if shorter.cut is None:
-        return [segment]
-    gap = "" if shorter.head.endswith("\n") or not shorter.head else "\n"
-    first, last = shorter.cut.ends
-    cut = f"[receipt shortened here: first {first} and last {last} of {shorter.cut.total} {shorter.cut.unit}]"
-    parts = [
-        _slice(segment, 0, len(shorter.head)),
-        marker(f"{gap}...\n{cut}\n...\n"),
-        _slice(segment, len(segment.text) - len(shorter.tail), len(segment.text)),
-    ]
+    """Head and tail of a text with the cut stated between them; at most `budget` characters besides that.
+
+    Of a preview that the projection cut already, the new cut takes the place of the old one and counts the whole.
+    """
+    text, before = segment.text, find_cut(segment.text)
+    if before is None:
+        shorter = head_tail(text, budget, head_share=policy.head_share, unit=policy.cut_at)
+        if shorter.cut is None:
+            return [segment]
+        head, tail = len(shorter.head), len(text) - len(shorter.tail)
+        first, last = shorter.cut.ends
+        of = f"{first} and last {last} of {shorter.cut.total} {shorter.cut.unit}"
+    else:
+        head, tail, of = _cut_again(text, before, budget, policy)
+    gap = "" if text[:head].endswith("\n") or not head else "\n"
+    cut = f"[receipt shortened here: first {of}]"
+    parts = [_slice(segment, 0, head), marker(f"{gap}...\n{cut}\n...\n"), _slice(segment, tail, len(text))]
     return [part for part in parts if part.text]
+
+
+def _cut_again(text: str, before: CutPreview, budget: int, policy: RenderPolicy) -> tuple[int, int, str]:
+    """Where the head of a shorter preview ends and its tail starts, and the words of the marker about both."""
+    for_head = budget * policy.head_share // 100
+    head_lines, tail_lines = split_lines(text[: before.head_end]), split_lines(text[before.tail_start :])
+    first = count_fitting_lines(head_lines, for_head)
+    last = count_fitting_lines(tail_lines[::-1], budget - for_head)
+    if policy.cut_at == "lines" and before.unit == "lines" and first + last:
+        head = sum(len(line) for line in head_lines[:first])
+        tail = len(text) - sum(len(line) for line in tail_lines[len(tail_lines) - last :])
+        return head, tail, f"{first} and last {last} of {before.total} lines"
+    head = min(for_head, before.head_end)
+    tail = max(len(text) - (budget - for_head), before.tail_start)
+    ends = f"{head} and last {len(text) - tail}"
+    whole = f"{ends} of {before.total} characters"
+    return head, tail, whole if before.unit == "characters" else f"{ends} characters of {before.total} lines"
 
 
 def _shorten(segments: list[Segment], room: int, policy: RenderPolicy) -> list[Segment]:

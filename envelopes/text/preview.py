@@ -2,6 +2,7 @@
 
     head_tail         a preview of a text: whole lines while they fit (RFC-099, RFC-100)
     clip              the beginning of a text that stands on one line
+    find_cut          the cut of a preview, found by its marker
     shorten           a preview made smaller, its marker still counting in the whole text
     read_file_text    the two ends of a file of any size, which are all that a preview needs (RFC-064)
     preview_command   a command on one line without its scripts and secrets, and its digest (spec/tools.md B.0)
@@ -30,6 +31,9 @@ SCRIPT_NOTE = "[inline script left out]"
 _INLINE_SCRIPT = re.compile(
     r"(\b(?:python[\d.]{0,5}|node|deno|bun|perl|ruby|php|bash|sh|zsh|pwsh)\s+(?:-[\w-]{1,20}\s+){0,4}?-(?:[ce]|[a-z]c)\s+)"
     r"('[^']*'|\"(?:[^\"\\]|\\.)*\")"
+)
+_MARKER = re.compile(
+    r"\.\.\.\n\[output truncated: showing first (\d+) and last (\d+) of (\d+) (lines|characters)\]\n\.\.\.\n"
 )
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?:'([^'\n]{1,80})'|\"([^\"\n]{1,80})\"|\\?([A-Za-z_][\w.-]{0,80}))")
 
@@ -72,6 +76,17 @@ class Cut(msgspec.Struct, frozen=True):
         """The sentence that a receipt prints where the cut is (RFC-100)."""
         head, tail = self.ends
         return f"[output truncated: showing first {head} and last {tail} of {self.total} {self.unit}]"
+
+
+class CutPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """A preview taken apart at its marker: text[:head_end] and text[tail_start:] are the output's own."""
+
+    head_end: int
+    tail_start: int
+    first: int
+    last: int
+    total: int
+    unit: Unit
 
 
 class TextPreview(msgspec.Struct, frozen=True):
@@ -122,6 +137,25 @@ def shorten(text: str, cut: Cut | None, budget: int) -> tuple[str, Cut]:
     preview = head_tail(text, budget)
     assert preview.cut is not None  # the text is longer than its budget
     return preview.text, preview.cut
+
+
+def find_cut(preview: str) -> CutPreview | None:
+    """Finds the marker whose numbers fit the text around it: an output may contain the same words."""
+    for match in _MARKER.finditer(preview):
+        first, last, total = (int(match[group]) for group in (1, 2, 3))
+        head, tail = preview[: match.start()], preview[match.end() :]
+        unit: Unit = "lines" if match[4] == "lines" else "characters"
+        if unit == "lines":
+            fits = head.count("\n") == first and len(split_lines(tail)) == last
+        else:
+            # A head that ends in the middle of a line has got a newline before the marker.
+            fits = len(head) >= first and head[first:] in ("", "\n") and len(tail) == last
+            head = head[:first]
+        if fits:
+            return CutPreview(
+                head_end=len(head), tail_start=match.end(), first=first, last=last, total=total, unit=unit
+            )
+    return None
 
 
 def split_lines(text: str) -> list[str]:

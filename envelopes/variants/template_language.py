@@ -9,6 +9,7 @@ link is better than a false one. `true` and `false` have no source.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from io import StringIO
@@ -30,6 +31,10 @@ BUILTIN_FILTERS = (
     *("default", "size", "first", "last", "map", "where", "reject", "compact", "concat", "reverse", "sort", "uniq"),
     *("sum", "find", "has"),
 )
+_CUT_MARKER = re.compile(
+    r"\.\.\.\n\[output truncated: showing first (\d+) and last (\d+) of (\d+) (lines|characters)\]\n\.\.\.\n"
+)
+_OWN_MARKER = re.compile(r"\[showing (?:first |last )?\d+ of (\d+) (lines|characters)\]")
 MAX_OUTPUT = 400_000  # characters that a template may write
 MAX_LOCALS = 8_000_000  # bytes of its variables
 MAX_ITERATIONS = 200_000  # of nested loops together
@@ -258,22 +263,72 @@ def _strip(value: Any, *, left: bool = True, right: bool = True) -> TrackedText:
     return text.cut(start, len(text.rstrip()) if right else len(text))
 
 
-def _lines(value: Any, count: Any, *, from_end: bool) -> TrackedText:
-    """Whole lines from one end, and a marker with their number when that is not all of them."""
-    text, limit = _text(value), _number(count, 1_000_000)
+class _CutPlace(NamedTuple):
+    """Where a preview was cut: text[:head_end] and text[tail_start:] are lines of the output, `total` counts it all."""
+
+    head_end: int
+    tail_start: int
+    total: int
+    unit: str
+
+
+def _find_cut(text: str) -> _CutPlace | None:
+    """Finds the marker of the projection (`text.preview.find_cut`), or one that a filter here has written.
+
+    An output may contain the same words: the numbers of a projection's marker have to fit the text around it.
+    """
+    at = 0
+    for piece in text.pieces if isinstance(text, TrackedText) else ():
+        if piece.role == "marker" and (own := _OWN_MARKER.search(piece.text)):
+            return _CutPlace(at, at + len(piece.text), int(own[1]), own[2])
+        at += len(piece.text)
+    for match in _CUT_MARKER.finditer(text):
+        first, last, total = (int(match[group]) for group in (1, 2, 3))
+        head, tail = text[: match.start()], text[match.end() :]
+        if match[4] == "lines":
+            fits = head.count("\n") == first and len(_line_ends(tail)) - 1 == last
+        else:
+            fits = len(head) >= first and head[first:] in ("", "\n") and len(tail) == last
+        if fits:
+            return _CutPlace(match.start(), match.end(), total, match[4])
+    return None
+
+
+def _line_ends(text: str) -> list[int]:
     ends = [0]
     while (end := text.find("\n", ends[-1])) >= 0:
         ends.append(end + 1)
-    if ends[-1] < len(text):
-        ends.append(len(text))
-    total = len(ends) - 1
-    if total <= limit:
+    return [*ends, len(text)] if ends[-1] < len(text) else ends
+
+
+def _lines(value: Any, count: Any, *, from_end: bool) -> TrackedText:
+    """Whole lines from one end, and a marker with their number when that is not all of them.
+
+    Of a preview these are lines before or behind its cut, and the marker counts the complete output.
+    """
+    text, limit = _text(value), _number(count, 1_000_000)
+    cut = _find_cut(text)
+    place, part = "last " if from_end else "first ", text
+    if cut is not None:
+        head, tail = text.cut(0, cut.head_end), text.cut(cut.tail_start, len(text))
+        if len(_line_ends(head)) + len(_line_ends(tail)) - 2 <= limit:
+            return text
+        wanted, other = (tail, head) if from_end else (head, tail)
+        part = wanted or other
+        place = place if wanted else ""  # lines of the other end: only their number is certain
+    ends = _line_ends(part)
+    shown = len(ends) - 1
+    if cut is None and shown <= limit:
         return text
-    marker = TrackedPiece(f"[showing {'last' if from_end else 'first'} {limit} of {total} lines]", role="marker")
+    limit = min(limit, shown)
+    lines = part.cut(ends[shown - limit], len(part)) if from_end else part.cut(0, ends[limit])
+    # Where the cut counts characters, a line beside it may be half a line.
+    number, total, unit = (limit, shown, "lines") if cut is None else (limit, cut.total, cut.unit)
+    marker = f"[showing {place}{number if unit == 'lines' else len(lines)} of {total} {unit}]"
     if from_end:
-        line_break = TrackedPiece("\n", role="marker")
-        return TrackedText([marker, line_break, *text.cut(ends[total - limit], len(text)).pieces])
-    return TrackedText([*text.cut(0, ends[limit]).pieces, marker])
+        return TrackedText([TrackedPiece(f"{marker}\n", role="marker"), *lines.pieces])
+    line_break = "\n" if lines[-1:] not in ("", "\n") else ""
+    return TrackedText([*lines.pieces, TrackedPiece(f"{line_break}{marker}", role="marker")])
 
 
 def _join(values: Any, separator: Any = " ") -> TrackedText:

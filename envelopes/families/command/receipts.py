@@ -49,7 +49,7 @@ from envelopes.families.segments import (
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Renderer, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult
-from envelopes.text.preview import split_lines
+from envelopes.text.preview import find_cut, split_lines
 
 TITLES = {
     "initial_output": "Initial output",
@@ -79,9 +79,6 @@ NO_OUTPUT = {
 INDENT = "  "
 _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|[{}\[\],:]|[^\s{}\[\],:\"]+", re.DOTALL)
 _CLOSING = {"{": "}", "[": "]"}
-_MARKER = re.compile(
-    r"\.\.\.\n\[output truncated: showing first (\d+) and last (\d+) of (\d+) (lines|characters)\]\n\.\.\.\n"
-)
 
 
 class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,17 +91,6 @@ class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
 
     def slice(self, start: int, end: int) -> Segment:
         return text_value(self.text[start:end], self.pointer, start, role="preview")
-
-
-class CutPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """A preview taken apart at its marker: text[:head_end] and text[tail_start:] are the output's own."""
-
-    head_end: int
-    tail_start: int
-    first: int
-    last: int
-    total: int
-    unit: str
 
 
 Show: TypeAlias = Callable[[OutputStream], Iterable[Segment]]
@@ -259,24 +245,6 @@ def _tail_first(stream: OutputStream) -> Iterable[Segment]:
     between = f"{break_before}...\n[{stream.title}: its end is above, its first {cut.first} {cut.unit} follow]\n...\n"
     parts = [stream.slice(cut.tail_start, len(stream.text)), marker(between), stream.slice(0, cut.head_end)]
     return _titled(f"{stream.title}, its end first ({order}):", parts)
-
-
-def find_cut(preview: str) -> CutPreview | None:
-    """Finds the marker whose numbers fit the text around it: an output may contain the same words."""
-    for match in _MARKER.finditer(preview):
-        first, last, total = (int(match[group]) for group in (1, 2, 3))
-        head, tail = preview[: match.start()], preview[match.end() :]
-        if match[4] == "lines":
-            fits = head.count("\n") == first and len(split_lines(tail)) == last
-        else:
-            # A head that ends in the middle of a line has got a newline before the marker.
-            fits = len(head) >= first and head[first:] in ("", "\n") and len(tail) == last
-            head = head[:first]
-        if fits:
-            return CutPreview(
-                head_end=len(head), tail_start=match.end(), first=first, last=last, total=total, unit=match[4]
-            )
-    return None
 
 
 def _json_document(stream: OutputStream) -> list[Segment]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from envelopes.families.command.receipts import find_cut
 from envelopes.families.command.results import CommandResult
+from envelopes.text.preview import find_cut
 from tests.envelopes.built_in import output, receipt_text
 
 LOG = "".join(f"line {number}\n" for number in range(1, 4_001))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import sys
@@ -17,6 +18,7 @@ import pytest
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
+from envelopes.text.preview import find_cut, head_tail
 from envelopes.variants.template import (
     TEMPLATE_PROCESS,
     TemplateProcess,
@@ -25,6 +27,7 @@ from envelopes.variants.template import (
     template_variant,
     used_seconds,
 )
+from envelopes.variants.template_language import _find_cut as find_cut_in_template
 
 OUT = "one\ntwo\nthree\n"
 RESULT = {"exit_status": 101, "flag": True, "out": OUT, "items": [{"a": "x"}, {"a": "y"}], "a/b": "slash"}
@@ -88,6 +91,50 @@ def test_every_linked_slice_is_the_characters_that_it_names() -> None:
 
 def test_a_cut_of_a_template_says_how_much_there_was() -> None:
     assert text("{{ result.out | first_lines: 2 }}") == "one\ntwo\n[showing first 2 of 3 lines]"
+
+
+LINES = "".join(f"line {number}\n" for number in range(1, 1_483))
+PREVIEW = head_tail(LINES, 200).text
+HEAD = head_tail(LINES, 200).head
+NO_CUT = "a\n...\n[output truncated: showing first 5 and last 1 of 9 lines]\n...\nb"
+LONG_LINES = head_tail("\n".join(["x" * 40, "y" * 90, "z" * 90]), 120).text  # the ends of 222 characters
+
+
+@pytest.mark.parametrize(
+    ("source", "preview", "expected"),
+    [
+        ("{{ result.out | first_lines: 2 }}", PREVIEW, "line 1\nline 2\n[showing first 2 of 1482 lines]"),
+        ("{{ result.out | last_lines: 1 }}", PREVIEW, "[showing last 1 of 1482 lines]\nline 1482\n"),
+        ("{{ result.out | first_lines: 15 }}", PREVIEW, f"{HEAD}[showing first 13 of 1482 lines]"),
+        ("{{ result.out | first_lines: 3 | last_lines: 1 }}", PREVIEW, "[showing 1 of 1482 lines]\nline 3\n"),
+        ("{{ result.out | first_lines: 3 | first_lines: 1 }}", PREVIEW, "line 1\n[showing first 1 of 1482 lines]"),
+        ("{{ result.out | first_lines: 3 | last_lines: 1 }}", LINES, "[showing 1 of 1482 lines]\nline 3\n"),
+        ("{{ result.out | first_lines: 1483 }}", PREVIEW, PREVIEW),
+        ("{{ result.out | first_lines: 1 }}", LONG_LINES, "x" * 40 + "\n[showing first 41 of 222 characters]"),
+        ("{{ result.out | last_lines: 1 }}", LONG_LINES, "[showing last 60 of 222 characters]\n" + "z" * 60),
+        # The words of a marker whose numbers do not fit are lines like any others.
+        ("{{ result.out | first_lines: 1 }}", NO_CUT, "a\n[showing first 1 of 5 lines]"),
+    ],
+)
+def test_a_marker_of_a_template_counts_the_complete_output(source: str, preview: str, expected: str) -> None:
+    canonical = CanonicalResult(tool_name="X", status="success", summary_text="s", result={"out": preview})
+    assert "".join(segment.text for segment in segments(source, canonical)) == expected
+
+
+def test_a_policy_that_shortens_a_preview_counts_the_complete_output_too() -> None:
+    canonical = CanonicalResult(
+        tool_name="X", status="success", summary_text="s", result={"out": head_tail(LINES, 4_000).text}
+    )
+    written = segments("{{ result.out }}", canonical, characters=500)
+    (marker,) = [segment.text for segment in written if segment.role == "marker"]
+    assert re.fullmatch(r"\.\.\.\n\[receipt shortened here: first \d+ and last \d+ of 1482 lines\]\n\.\.\.\n", marker)
+    assert "output truncated" not in "".join(segment.text for segment in written)
+
+
+def test_a_template_and_the_library_find_the_same_cut() -> None:
+    for preview in (PREVIEW, LONG_LINES, LINES, NO_CUT, "", "...\n"):
+        ours, its = find_cut(preview), find_cut_in_template(preview)
+        assert (ours and (ours.tail_start, ours.total, ours.unit)) == (its and (its.tail_start, its.total, its.unit))
 
 
 def test_roles_follow_what_a_template_says_and_what_it_shows() -> None:
