@@ -41,9 +41,9 @@ def align_read(evidence: Evidence, text: str) -> Iterable[Span]:
     file = RecordedObject(evidence.result).member("file")
     if file.recorded is None:
         return align_failure(evidence, text) or align_untyped(evidence, text)
-    content, first = file.text("content"), file.integer("startLine") or 1
+    content, first = file.text("content"), file.integer("startLine")
     if content:
-        return _numbered(text, content, first)
+        return _numbered(text, content, 1 if first is None else first)
     return [*_path(text, file.text("filePath"), "/file/filePath"), *_cells(text, file)]
 
 

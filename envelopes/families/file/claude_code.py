@@ -74,11 +74,12 @@ def _file_from_result(evidence: Evidence, recorded: RecordedObject) -> Reading:
     file = recorded.member("file")
     kind = KINDS.get(recorded.text("type") or "text", "text")
     content = _notebook_text(file) if kind == "notebook" else file.text("content") or ""
+    start = file.integer("startLine")  # 0 where the call asked for `offset: 0`, which begins at the first line too
     result = FileContent(
         path=file.text("filePath") or RecordedObject(evidence.args).text("file_path") or "a file",
         kind=kind,
         content=content,
-        start_line=file.integer("startLine"),
+        start_line=None if start is None else max(1, start),
         line_count=file.integer("numLines"),
         total_lines=file.integer("totalLines"),
         image=_read_image(file) if kind == "image" else None,
@@ -135,7 +136,7 @@ def _file_from_receipt(evidence: Evidence, receipt: str) -> Reading | None:
     path = RecordedObject(evidence.args).text("file_path")
     if not lines or path is None:
         return None
-    result = FileContent(path=path, content="\n".join(lines), start_line=first, line_count=len(lines))
+    result = FileContent(path=path, content="\n".join(lines), start_line=max(1, first), line_count=len(lines))
     return reading(evidence, result, _summarize_read(result), links={}, fidelity="parsed_from_receipt")
 
 
@@ -192,7 +193,7 @@ MAPPINGS = (
     ToolMapping(
         agent=AGENT,
         tools=("Read",),
-        version=1,
+        version=2,
         read=partial(_read_first, ("file",), _file_from_result, _file_from_receipt),
         align=align_read,
     ),

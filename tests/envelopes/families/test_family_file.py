@@ -125,6 +125,15 @@ def test_a_line_that_was_too_long_to_print_is_linked_as_far_as_it_goes() -> None
     assert [len(text) for text, _ in linked(evidence)] == [2_000, 1]
 
 
+def test_a_read_from_offset_zero_is_numbered_from_zero_and_begins_at_the_first_line() -> None:
+    evidence = recorded("Read", file_of("a\nb", start=0, total=9), "     0→a\n     1→b")
+    assert linked(evidence) == [("a", "/file/content"), ("b", "/file/content")]
+    assert read(evidence).outputs == (OutputField("/file/content", 1, 9),)
+    assert "Lines 1 to 2 of 9" in receipt(read(evidence).complete)
+    from_receipt = recorded("Read", None, "     0→a\n     1→b")
+    assert read(from_receipt).complete.result == FileContent(path="/a.py", content="a\nb", start_line=1, line_count=2)
+
+
 def test_a_read_without_a_result_is_read_from_its_numbered_lines() -> None:
     evidence = recorded("Read", None, "     5→x\n     6→" + REMINDER)
     assert read(evidence).fidelity == "parsed_from_receipt"
