@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.source_cuts import PREVIEW_TAG, OutputPreview, SourceCut, complete_cut, find_output_preview
 from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
 from envelopes.families import FALLBACK
 from envelopes.families.base import Family
@@ -35,10 +36,19 @@ StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the stor
 
 
 class OutputCut(msgspec.Struct, frozen=True):
-    """Which lines of one recorded output field the receipt shows. `cut.shown` counts from 0."""
+    """Which lines of one recorded output field the receipt shows. `cut.shown` counts from 0.
+
+    `source_cuts` are what the source left out of the field itself.
+    """
 
     field: OutputField
     cut: Cut
+    source_cuts: tuple[SourceCut, ...] = ()
+
+    @property
+    def complete(self) -> Cut:
+        """The cut of the complete output, of which the recorded field may be a part."""
+        return complete_cut(self.cut, self.source_cuts) if self.source_cuts else self.cut
 
 
 class Halves(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +56,7 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
 
     `receipt` is aligned: its sources point into the recorded result (`complete`) or the arguments. `aligned` counts
     the characters at its beginning that were aligned, None for all of them; `has_more_links` is true when each part
-    was seen to have links behind those characters.
+    was seen to have links behind those characters. `preview` is set where the receipt is that of a saved output.
 
     >>> halves = read_halves(agent="a", tool="T", args=b"{}", result=None, content=b'"done"', is_error=None)
     >>> halves.family, halves.receipt.text
@@ -60,9 +70,18 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     projection: Projection
     receipt: Receipt | None
     outputs: tuple[OutputCut, ...] = ()
+    preview: OutputPreview | None = None
     note: str = ""
     aligned: int | None = None
     has_more_links: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """True when a part of the output did not reach the model, as far as the halves show it."""
+        if self.receipt is None:
+            return False
+        is_short = any(not output.complete.is_whole for output in self.outputs)
+        return is_short or bool(self.reading.source_cuts) or self.preview is not None
 
 
 class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +236,10 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
     reading = mapping.read(call.evidence)
     projection = Projection(envelope) if envelope else project(reading.complete, owner, owner.projection, call.sink)
     spans, has_more_links = _align(mapping, call, until)
+    preview = _find_preview(call.evidence, reading)
+    seen = [span for part in spans for span in part]
+    if preview and preview.is_inflated:
+        seen = _before(seen, preview.seen_end(call.evidence.receipt_text or ""))
     return Halves(
         family=owner.name,
         mapping=_mapping_name(owner, mapping),
@@ -224,9 +247,8 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
         reading=reading,
         projection=projection,
         receipt=_receipt(call, spans if call.is_linked else []),
-        outputs=_output_cuts(
-            call.evidence, reading, [span for part in spans for span in part], is_whole=until is not None
-        ),
+        outputs=_output_cuts(call.evidence, reading, seen, is_whole=until is not None),
+        preview=preview,
         aligned=until,
         has_more_links=has_more_links,
     )
@@ -289,5 +311,24 @@ def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span], *, is_
         if text:
             own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
             cut = whole_cut(text) if is_whole else find_cut(text, own, start=field.start)
-            cuts.append(OutputCut(field, cut))
+            source_cuts = tuple(gap for gap in reading.source_cuts if gap.pointer == field.pointer)
+            cuts.append(OutputCut(field, cut, source_cuts))
     return tuple(cuts)
+
+
+def _find_preview(evidence: Evidence, reading: Reading) -> OutputPreview | None:
+    """The preview that the receipt is; None where the tool's own output begins like one."""
+    preview = find_output_preview(evidence.receipt_text or "")
+    outputs = [text_at(evidence.result, field.pointer) or "" for field in reading.outputs] if preview else []
+    return None if any(text.lstrip().startswith(PREVIEW_TAG) for text in outputs) else preview
+
+
+def _before(spans: list[Span], end: int) -> list[Span]:
+    """The spans as far as character `end` of the receipt."""
+    return [
+        msgspec.structs.replace(span, end=end, value_end=span.value_start + end - span.start)
+        if span.start < end < span.end
+        else span
+        for span in spans
+        if span.start < end
+    ]

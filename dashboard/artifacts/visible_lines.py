@@ -125,7 +125,9 @@ def _receipt_text(evidence: CallEvidence) -> str:
         recorded = json.loads(evidence.content or b"null")
     except (ValueError, RecursionError):
         return ""
-    return recorded if isinstance(recorded, str) else evidence.receipt_text
+    text = recorded if isinstance(recorded, str) else evidence.receipt_text
+    preview = evidence.halves.preview
+    return text[: preview.seen_end(text)] + text[preview.end :] if preview and preview.is_inflated else text
 
 
 def _find_in_file(receipt: str, content: Content, ends: int) -> VisibleLines | None:

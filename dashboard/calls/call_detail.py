@@ -158,7 +158,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         call=call,
         run=call.run,
         navigation=load_navigation(project, call, query),
-        badges=tuple(_badges(call)),
+        badges=tuple(_badges(evidence)),
         timing=_build_timing(call),
         source=call.source.name if call.source else "",
         failure=_parse_failure(evidence),
@@ -185,17 +185,31 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     )
 
 
-def _badges(call: Call) -> Iterator[CallBadge]:
+def _badges(evidence: CallEvidence) -> Iterator[CallBadge]:
+    call = evidence.call
     if call.exit_status is not None:
         yield CallBadge(text=f"exit {call.exit_status}", tone="bad" if call.exit_status else "good")
     if call.is_waiting:
         yield CallBadge(text="waited for a person", tone="wait")
-    if call.is_cut:
-        yield CallBadge(text="cut before the model", tone="warn")
+    yield from _cut_badges(evidence)
     if halves_disagree(call):
         yield CallBadge(text="error flag wrong", tone="warn")
     if call.is_disagreeing:
         yield CallBadge(text="logs disagree", tone="warn")
+
+
+def _cut_badges(evidence: CallEvidence) -> Iterator[CallBadge]:
+    """By whom the output was cut: the agent on the way to the model, the source before it recorded anything."""
+    call, halves = evidence.call, evidence.halves
+    is_inflated = call.receipt_fidelity == "inflated"
+    is_cut_by_source = call.is_cut and (bool(halves.reading.source_cuts) or call.result_fidelity == "bounded")
+    if is_inflated:
+        yield CallBadge(text="log holds more than the model got", tone="warn")
+    if is_cut_by_source:
+        yield CallBadge(text="cut by the source", tone="warn")
+    is_short = any(not output.cut.is_whole for output in halves.outputs) or halves.preview is not None
+    if call.is_cut and not is_inflated and (is_short or not is_cut_by_source):
+        yield CallBadge(text="cut before the model", tone="warn")
 
 
 def _build_timing(call: Call) -> CallTiming:

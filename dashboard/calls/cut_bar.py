@@ -6,7 +6,8 @@ the complete output, the link to unseen lines leads to that file: the recorded f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dashboard.artifacts.content import AbsenceCause
@@ -15,6 +16,7 @@ from dashboard.artifacts.visible_lines import LONG_BEGINNING, PartialLine, find_
 from dashboard.models import Artifact
 from dashboard.text.formatting import format_size
 from dashboard.text.text_markup import printable
+from envelopes.alignment.source_cuts import SourceCut, SourceCutUnit
 from envelopes.halves import Halves, OutputCut
 from envelopes.schema.receipt import Receipt
 from envelopes.text.pointer import split, text_at
@@ -79,10 +81,12 @@ def build_cut_bars(halves: Halves, artifacts: Sequence[ArtifactSummary], *, got:
         if summary.artifact.pointer
     }
     bars = [_saved_bar(summary) for summary in saved]
+    is_inflated = halves.preview is not None and halves.preview.is_inflated
     for cut in halves.outputs:
         text = text_at(halves.evidence.result, cut.field.pointer) or ""
-        output = _Output(cut, text, receipt, is_saved=bool(saved))
+        output = _Output(cut, text, None if is_inflated else receipt, is_saved=bool(saved))
         bars.append(_output_bar(output, pages.get(cut.field.pointer, ""), got))
+    bars += _other_bars(halves, got)
     with_key = next((bar for bar in bars if bar.leads_to_unseen), None)
     return tuple(replace(bar, has_key=bar is with_key) for bar in bars)
 
@@ -109,18 +113,50 @@ def _saved_bar(summary: ArtifactSummary) -> CutBar:
     )
 
 
-class _Output:
-    """One recorded output, its text, and the line of which the receipt has only the beginning."""
+def _other_bars(halves: Halves, got: str) -> Iterator[CutBar]:
+    """The bars of a preview whose output was not recorded, and of what the source left out of lists and failures."""
+    pointers = {output.field.pointer for output in halves.outputs}
+    others = tuple(gap for gap in halves.reading.source_cuts if gap.pointer not in pointers)
+    if halves.preview and not halves.outputs:
+        end = halves.preview.seen_end(halves.receipt.text if halves.receipt else "")
+        size = f"{end - halves.preview.start:,} characters"
+        yield _bar_without_lines("preview", f"{got} a preview of {size}. The complete output was saved to a file.")
+    elif others:
+        name = split(others[0].pointer)[-1] if others[0].pointer else "result"
+        yield _bar_without_lines(name, f"{got} a part of it. {describe_source_cuts(others)}")
 
-    def __init__(self, output: OutputCut, text: str, receipt: Receipt, *, is_saved: bool) -> None:
+
+def _bar_without_lines(name: str, sentence: str) -> CutBar:
+    return CutBar(
+        name=printable(name),
+        sentence=sentence,
+        domain="",
+        stretches=(),
+        is_cut=True,
+        url="",
+        link="",
+        leads_to_unseen=False,
+    )
+
+
+class _Output:
+    """One recorded output, its text, and the line of which the receipt has only the beginning.
+
+    `cut` is that of the recorded field, `complete` that of the complete output. `receipt` is None where the model got
+    less than it holds.
+    """
+
+    def __init__(self, output: OutputCut, text: str, receipt: Receipt | None, *, is_saved: bool) -> None:
         self.field, self.cut, self.text, self.is_saved = output.field, output.cut, text, is_saved
+        self.complete, self.source_cuts = output.complete, output.source_cuts
         self.lines_before = output.field.first_line - 1
         # Agents count the nothing behind a last newline as a line; here it is none.
         total = output.field.total_lines or 0
-        if self.lines_before + output.cut.total == total - 1 and text.endswith("\n"):
+        if self.lines_before + self.complete.total == total - 1 and text.endswith("\n"):
             total -= 1
-        self.total_lines = max(total, self.lines_before + output.cut.total)
-        spans = () if output.cut.is_whole else shown_spans(receipt, output.field.pointer)
+        self.total_lines = max(total, self.lines_before + self.complete.total)
+        spans = [] if output.cut.is_whole or receipt is None else shown_spans(receipt, output.field.pointer)
+        self.is_linked = bool(spans) or receipt is None
         self.partial: PartialLine | None = find_partial_line(text, spans, output.cut)
 
 
@@ -139,8 +175,8 @@ def _output_bar(output: _Output, page: str, got: str) -> CutBar:
         name=printable(name),
         sentence=_sentence(output, got),
         domain=domain,
-        stretches=_stretches(output) if domain or not output.cut.is_whole else (),
-        is_cut=not output.cut.is_whole or output.is_saved,
+        stretches=_stretches(output) if domain or not output.complete.is_whole else (),
+        is_cut=not output.complete.is_whole or output.is_saved,
         url=url,
         link=link,
         leads_to_unseen=bool(url),
@@ -148,17 +184,47 @@ def _output_bar(output: _Output, page: str, got: str) -> CutBar:
 
 
 def _sentence(output: _Output, got: str) -> str:
-    cut, before, partial = output.cut, output.lines_before, output.partial
+    cut, before, partial = output.complete, output.lines_before, output.partial
     if cut.is_whole:
         end = ", as far as it was recorded." if output.is_saved else "."
         return f"{got} all {cut.total:,} lines{end}" if cut.total != 1 else f"{got} its one line{end}"
+    if not output.cut.shown and not output.is_linked:
+        return f"None of the {output.cut.total:,} recorded lines was found in the receipt."
+    if any(gap.unit != "lines" for gap in output.source_cuts):
+        least = f"{got} {cut.shown_count:,} of at least {cut.total:,} lines."
+        return f"{least} {describe_source_cuts(output.source_cuts)}"
+    source = f" {describe_source_cuts(output.source_cuts)}" if output.source_cuts else ""
     if partial and cut.total == 1:
         return f"{got} the first {partial.end:,} of {len(output.text):,} characters of its one line."
     beginning = f" Of line {partial.line + before:,} it got the beginning." if partial else ""
     if not cut.shown:
         return f"{got} none of {cut.total:,} lines{' whole' if partial else ''}.{beginning}"
     ranges = _name_ranges([(start + before + 1, end + before) for start, end in cut.shown])
-    return f"{got} {ranges} of {cut.total:,}; {cut.dropped_count:,} {UNSEEN}.{beginning}"
+    return f"{got} {ranges} of {before + cut.total:,}; {cut.dropped_count:,} {UNSEEN}.{beginning}{source}"
+
+
+def describe_source_cuts(cuts: Sequence[SourceCut]) -> str:
+    """Describes what the source left out of both halves, a sentence for each kind."""
+    sizes = Counter({(cut.unit, cut.is_limit): 0 for cut in cuts})
+    for cut in cuts:
+        sizes[cut.unit, cut.is_limit] += cut.count or 0
+    return " ".join(_describe_source_cut(unit, size, is_limit=is_limit) for (unit, is_limit), size in sizes.items())
+
+
+def _describe_source_cut(unit: SourceCutUnit, size: int, *, is_limit: bool) -> str:
+    lines = "1 line" if size == 1 else f"{size:,} lines"
+    if is_limit and unit == "lines":
+        return f"The tool stopped at its own limit: the call asked for {lines} more."
+    if is_limit:
+        return f"The tool stopped at its own limit; how many more {unit} there are was not recorded."
+    match unit:
+        case "characters" | "lines":
+            return f"The source cut {size:,} {unit} out of it, which are in neither half."
+        case "line ends":
+            return f"The source cut off the end of {lines}."
+        case "long lines":
+            return f"The tool left out {lines} as too long."
+    return "The source recorded only a part of it."
 
 
 def _name_ranges(ranges: list[tuple[int, int]]) -> str:
@@ -171,11 +237,13 @@ def _name_ranges(ranges: list[tuple[int, int]]) -> str:
 
 def _domain(output: _Output) -> str:
     """The part of the file that the call did not ask for; empty where it asked for all of it."""
-    unrequested = output.total_lines - output.cut.total
+    unrequested = output.total_lines - output.complete.total
     if output.field.total_lines is None or unrequested <= 0:
         return ""
-    last = output.lines_before + output.cut.total
+    last = output.lines_before + output.complete.total
     requested = f"{output.field.first_line:,}–{last:,} of {output.total_lines:,}"
+    if not output.field.is_asked:
+        return f"The recording has lines {requested}."
     return f"The call asked for lines {requested}; the other {unrequested:,} were not asked for."
 
 
@@ -188,8 +256,8 @@ def _stretches(output: _Output) -> tuple[CutStretch, ...]:
             CutStretch(x="0", width=f"{share:.2f}", kind="seen", title=title),
             CutStretch(x=f"{share:.2f}", width=f"{WIDTH - share:.2f}", kind="unseen", title=f"the rest: {UNSEEN}"),
         )
-    ranges = [(start, end, "seen") for start, end in output.cut.shown]
-    ranges += [(start, end, "unseen") for start, end in output.cut.gaps]
+    ranges = [(start, end, "seen") for start, end in output.complete.shown]
+    ranges += [(start, end, "unseen") for start, end in output.complete.gaps]
     stretches = []
     for start, end, kind in sorted(ranges)[:MAX_DRAWN_RANGES]:
         start, end = start + output.lines_before, end + output.lines_before

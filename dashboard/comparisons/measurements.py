@@ -179,8 +179,7 @@ def _measure_recorded(call: CallInput, fields: dict[str, str]) -> MeasuredText |
     links = FieldLinks(halves.reading.links, halves.reading.slices)
     findings, _ = lint_recorded_receipt(halves, call.missing)
     dropped = dropped_fields(fields, halves.receipt, links.resolve)
-    is_cut = any(not output.cut.is_whole for output in halves.outputs)
-    return _measure(halves.receipt, dropped, tuple(finding.rule for finding in findings), is_cut=is_cut)
+    return _measure(halves.receipt, dropped, tuple(finding.rule for finding in findings), is_cut=halves.is_cut)
 
 
 def _measure(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, is_cut: bool) -> MeasuredText:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dashboard.models import Call
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fidelity:
@@ -50,7 +52,7 @@ RECEIPT = {
         Fidelity(
             name="inflated",
             heading="Recorded, but the model saw less",
-            got="The log's copy, larger than what the model saw, holds",
+            got="At most, the model got",
             badge="inflated: longer than what the model saw",
             means="The agent told the model that the output was too large and showed it a preview, yet wrote the "
             "full text into its log. The model got the preview, not all of this.",
@@ -89,7 +91,7 @@ RESULT = {
             name="bounded",
             heading="Bounded result",
             badge="shortened by the source",
-            means="The source kept a structured result that it had already shortened itself.",
+            means="The tool or its agent shortened this result before it was recorded. The rest is in neither half.",
             tone="warn",
         ),
         Fidelity(
@@ -115,6 +117,15 @@ RESULT = {
         ),
     )
 }
+
+
+def describe_seen_lines(call: Call) -> str:
+    """How many lines of a cut output the model got; empty where the recording has no lines to count."""
+    if not call.output_lines:
+        return ""
+    seen = f"at most {call.seen_lines:,}" if call.receipt_fidelity == "inflated" else f"{call.seen_lines:,}"
+    least = "at least " if call.result_fidelity == "bounded" else ""
+    return f"{seen} of {least}{call.output_lines:,} lines"
 
 
 def receipt_fidelity(name: str) -> Fidelity:

@@ -95,9 +95,10 @@ def _columns(call: Call, halves: Halves, observations: dict[str, Observation], t
     error = canonical.error
     fidelity = _result_fidelity(halves, observations)
     exit_status = column_int(canonical.result.get("exit_status")) if isinstance(canonical.result, dict) else None
-    total = sum(output.cut.total for output in halves.outputs)
+    is_inflated = "receipt" in observations and observations["receipt"].fidelity == "inflated"
+    total = sum(output.complete.total for output in halves.outputs)
     # Without a receipt nothing was seen and nothing was cut: the call is unanswered, or its receipt was not recorded.
-    seen = sum(output.cut.shown_count for output in halves.outputs) if halves.receipt else 0
+    seen = sum(output.complete.shown_count for output in halves.outputs) if halves.receipt else 0
     return {
         "family": halves.family,
         "status": canonical.status if is_answered else Call.Status.UNKNOWN,
@@ -114,15 +115,16 @@ def _columns(call: Call, halves: Halves, observations: dict[str, Observation], t
         "receipt_lines": text.count("\n") + 1 if text else 0,
         "output_lines": total,
         "seen_lines": seen,
-        # An output of which the source recorded only the beginning was cut, even when the receipt has all of that.
-        "is_cut": halves.receipt is not None and (total > seen or fidelity == "bounded"),
+        # An output of which the source recorded only a part was cut, even when the receipt has all of that.
+        # The log of an inflated receipt holds more than the model got.
+        "is_cut": halves.is_cut or (halves.receipt is not None and (fidelity == "bounded" or is_inflated)),
     }
 
 
 def _result_fidelity(halves: Halves, observations: dict[str, Observation]) -> str:
     if "result" in observations:
         own = observations["result"].fidelity
-        return halves.reading.fidelity if own == "structured" else own
+        return halves.reading.fidelity if own == "structured" or halves.reading.fidelity == "bounded" else own
     return "parsed_from_receipt" if halves.reading.fidelity == "parsed_from_receipt" else "absent"
 
 

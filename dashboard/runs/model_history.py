@@ -18,7 +18,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from dashboard.evidence.fidelity import receipt_fidelity
+from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
 from dashboard.runs.run_marks import GAP_MEANING, LEFT_MEANING, QUEUED, QUEUED_MEANING, Branch, Gap, load_branches
@@ -308,7 +308,8 @@ def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> It
     if any(text.label == IMAGE for text in texts):
         yield EntryNote("", "images not counted", "The tokens beside this receipt are of its text alone.")
     if call.is_cut:
-        yield EntryNote("warn", f"cut before the model: {call.seen_lines:,} of {call.output_lines:,} lines")
+        lines = describe_seen_lines(call)
+        yield EntryNote("warn", f"cut before the model{f': {lines}' if lines else ''}")
     if receipt.superseded_line is not None:
         reason = receipt.superseded_reason or "replaced"
         yield EntryNote("warn", f"cleared from the context at line {receipt.superseded_line}: {reason}")

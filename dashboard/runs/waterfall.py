@@ -36,7 +36,7 @@ MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page
 ROW_FIELDS = (
     *("tool", "step", "attempt", "origin", "child_run", "status", "summary", "exit_status", "source_error"),
     *("started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_superseded", "is_cut"),
-    *("tokens", "seen_lines", "output_lines"),
+    *("tokens", "seen_lines", "output_lines", "result_fidelity"),
 )
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 
@@ -259,7 +259,7 @@ def _build_row(
         flags=", ".join(_flags(call)),
         label=unless_repeated(label, summary),
         summary=summary,
-        cut=f"{call.seen_lines:,} / {call.output_lines:,}" if call.is_cut else "",
+        cut=_cut_column(call) if call.is_cut else "",
         tokens=f"{call.tokens:,}",
         duration=format_duration((call.duration_ms or 0) - (call.wait_ms or 0) if is_work_known else None),
         time=_describe_time(call, axis),
@@ -270,6 +270,12 @@ def _build_row(
         children=children,
         marks=(),
     )
+
+
+def _cut_column(call: Call) -> str:
+    if not call.output_lines:
+        return "a part"
+    return f"{call.seen_lines:,} / {call.output_lines:,}{'+' if call.result_fidelity == 'bounded' else ''}"
 
 
 def _flags(call: Call) -> Iterable[str]:

@@ -15,7 +15,8 @@ import re
 
 import msgspec
 
-from envelopes.alignment.mapping import Evidence, Reading, ResultFidelity
+from envelopes.alignment.mapping import Evidence, Reading, ResultFidelity, bounded_fidelity
+from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span
 from envelopes.schema.result import CompleteOutput, ToolError, summarize
 from envelopes.text.preview import head_tail
@@ -91,7 +92,9 @@ def read_failure(evidence: Evidence) -> Reading | None:
         error=tool_error(evidence.agent, failure.text),
     )
     links = {} if failure.offset is None else {"": "/error/message"}
-    return Reading(build=lambda: complete, fidelity=failure.fidelity, links=links)
+    cuts = find_source_cuts(failure.text, "", "stream")
+    fidelity = bounded_fidelity(failure.fidelity, cuts)
+    return Reading(build=lambda: complete, fidelity=fidelity, links=links, source_cuts=cuts)
 
 
 def _read_coded_error(evidence: Evidence) -> Reading | None:

@@ -17,7 +17,15 @@ import msgspec
 
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
-from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
+from envelopes.alignment.mapping import (
+    Evidence,
+    OutputField,
+    Reading,
+    ResultFidelity,
+    ToolMapping,
+    bounded_fidelity,
+)
+from envelopes.alignment.source_cuts import SourceCut, find_receipt_cuts, find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.schema.result import CompleteOutput, JsonValue, summarize
 from envelopes.text.outline import outline_text, scalar_text
@@ -158,10 +166,17 @@ def reading(
     links: Mapping[str, str],
     outputs: tuple[OutputField, ...] = (),
     fidelity: ResultFidelity = "structured",
+    source_cuts: tuple[SourceCut, ...] = (),
 ) -> Reading:
     """The reading of a success. `outcome` describes it in one sentence and becomes the summary."""
     complete = _success(evidence, result, outcome)
-    return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs)
+    return Reading(
+        build=lambda: complete,
+        fidelity=bounded_fidelity(fidelity, source_cuts),
+        links=links,
+        outputs=outputs,
+        source_cuts=source_cuts,
+    )
 
 
 def lazy_reading(
@@ -210,9 +225,15 @@ def link_arguments(spans: Iterable[Span], names: Mapping[str, str] | None = None
 def read_untyped(evidence: Evidence) -> Reading:
     """Reads a result of no known type: a string, other JSON, the receipt where no result was recorded, or nothing."""
     if isinstance(evidence.result, str):
-        text, links, outputs = evidence.result, {"": "/result/text"}, (OutputField(""),)
+        text = evidence.result
         return reading(
-            evidence, RecordedText(text), _first_line(text), links=links, outputs=outputs, fidelity="stringified"
+            evidence,
+            RecordedText(text),
+            _first_line(text),
+            links={"": "/result/text"},
+            outputs=(OutputField(""),),
+            fidelity="stringified",
+            source_cuts=find_source_cuts(text, "", "stream"),
         )
     if evidence.result is not None:
         text = outline_text(evidence.result)
@@ -220,9 +241,9 @@ def read_untyped(evidence: Evidence) -> Reading:
         return reading(evidence, RecordedText(text), outcome, links={"": "/result/text"})
     text = evidence.receipt_text or ""
     outcome = _first_line(text) or f"{evidence.tool}: no result was recorded"
-    return reading(
-        evidence, RecordedText(text), outcome, links={}, fidelity="parsed_from_receipt" if text else "absent"
-    )
+    fidelity: ResultFidelity = "parsed_from_receipt" if text else "absent"
+    cuts = find_receipt_cuts(text)
+    return reading(evidence, RecordedText(text), outcome, links={}, fidelity=fidelity, source_cuts=cuts)
 
 
 def align_untyped(evidence: Evidence, text: str) -> list[Span]:

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span
 from envelopes.schema.result import CompleteOutput, JsonValue
 
@@ -43,13 +44,14 @@ class OutputField(msgspec.Struct, frozen=True):
 
     `first_line` and `total_lines` locate the field in a larger file (a Read of lines 200 to 400 of 1,432):
     both count lines, `first_line` from 1. The first `start` characters are a prefix that the source added
-    (`Error: `) and do not belong to the output.
+    (`Error: `) and do not belong to the output. `is_asked`: the arguments of the call chose these lines of the file.
     """
 
     pointer: str
     first_line: int = 1
     total_lines: int | None = None
     start: int = 0
+    is_asked: bool = False
 
 
 class FieldSlice(msgspec.Struct, frozen=True):
@@ -67,6 +69,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `links` maps pointers into the recorded result to pointers into the canonical envelope. A link also covers
     what is below it: `/filenames` -> `/result/filenames` includes `/filenames/3`.
 
+    `source_cuts` are parts of the output that neither the recorded result nor the receipt contains.
+
     `build` makes the complete output when `complete` is first used: a page that has the stored envelope needs
     the links alone, and typing the twenty thousand items of a list takes longer than the rest of the page.
     """
@@ -76,10 +80,16 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     links: Mapping[str, str] = {}
     outputs: tuple[OutputField, ...] = ()
     slices: tuple[FieldSlice, ...] = ()
+    source_cuts: tuple[SourceCut, ...] = ()
 
     @cached_property
     def complete(self) -> CompleteOutput:
         return self.build()
+
+
+def bounded_fidelity(fidelity: ResultFidelity, source_cuts: tuple[SourceCut, ...]) -> ResultFidelity:
+    """The fidelity of a recorded result that its source shortened; one that was not recorded keeps its own."""
+    return "bounded" if source_cuts and fidelity in ("structured", "stringified") else fidelity
 
 
 class ItemLinks(Mapping[str, str]):

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from envelopes.alignment.source_cuts import find_output_preview
 from envelopes.schema.receipt import Document, Segment, SegmentSource
 from envelopes.text.preview import Cut
 
@@ -241,8 +242,6 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]], value: str) -> list[tuple[i
     return merged
 
 
-_PERSISTED = re.compile(r"\s*<persisted-output>\n.*?\nPreview \(first [^)\n]*\):\n", re.DOTALL)
-_PERSISTED_END = re.compile(r"(?:\n\.\.\.)?\n</persisted-output>\s*\Z")
 # No \s* in front of the first marker: on a text of blanks the match would take quadratic time.
 _CUT = re.compile(
     r"\.\.\. \[\d+ (?:lines?|characters?) truncated\] \.\.\."
@@ -271,10 +270,8 @@ def _match_whole(region: str, value: str, pointer: str) -> list[Span]:
 
 
 def _match_persisted(region: str, value: str, pointer: str) -> list[Span]:
-    head, foot = _PERSISTED.match(region), _PERSISTED_END.search(region)
-    if head is None or foot is None or head.end() > foot.start():
-        return []
-    return _match_head(region, head.end(), foot.start(), value, pointer)
+    preview = find_output_preview(region)
+    return _match_head(region, preview.start, preview.end, value, pointer) if preview else []
 
 
 def _match_head_and_tail(region: str, value: str, pointer: str) -> list[Span]:

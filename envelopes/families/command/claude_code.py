@@ -29,8 +29,9 @@ from envelopes.alignment.failures import (
     read_failure,
 )
 from envelopes.alignment.lenient_structs import RecordedObject, reading
-from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ResultFidelity, ToolMapping
-from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, match_once, match_prefix
+from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ToolMapping, bounded_fidelity
+from envelopes.alignment.source_cuts import SourceCut, find_output_preview, find_source_cuts
+from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, match_once, match_prefix, whole_cut
 from envelopes.families.command.results import (
     COMMAND_TASK,
     CommandResult,
@@ -44,14 +45,8 @@ from envelopes.text.outline import outline_text
 AGENT = "claude-code"
 STREAMS = ("stdout", "stderr")
 EXIT_CODE = re.compile(r"Exit code (-?[0-9]{1,10})(?:\n|$)")
-SOURCE_CUT = re.compile(r"\n\n\.\.\. \[\d+ (?:lines|characters) truncated\] \.\.\.(?:\n|$)")
 INLINE_CUT = re.compile(r"\n\n\.\.\. \[(\d+) (lines|characters) truncated\] \.\.\.(?:\n\n|\Z)")
 BACKGROUND = re.compile(r"Command [\w ()-]{0,80}background[\w ]{0,80} with ID: (?P<id>[\w-]+)")
-PERSISTED = re.compile(
-    r"<persisted-output>\nOutput too large \([^)]*\)\. Full output saved to: (?P<path>[^\n]+)\n\n"
-    r"Preview \(first [^)]*\):\n(?P<preview>.*?)(?:\n\.\.\.)?\n</persisted-output>",
-    re.DOTALL,
-)
 JS_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -79,13 +74,14 @@ def _read_background(evidence: Evidence) -> Reading:
     if not recorded.has_any(STREAMS):
         return read_failure(evidence) or _read_text(evidence)
     status = recorded.text("status") or "unknown"
+    cuts = _find_stream_cuts(recorded)
     result = CommandResult(
         disposition="already_running" if status == "running" else "completed",
         exit_status=recorded.integer("exitCode"),
         stdout=recorded.text("stdout") or "",
         stderr=recorded.text("stderr") or "",
         task=TaskHandle(kind=COMMAND_TASK, task_id=recorded.text("shellId") or "", status=status),
-        cut_by_source=_is_cut(recorded),
+        cut_by_source=bool(cuts),
     )
     links = {
         **_link_streams(result),
@@ -93,7 +89,8 @@ def _read_background(evidence: Evidence) -> Reading:
         **({"/shellId": "/result/task_handle/task_id"} if recorded.text("shellId") else {}),
         **({"/status": "/result/task_handle/status"} if recorded.text("status") else {}),
     }
-    return reading(evidence, result, command_outcome(result), links=links, outputs=_output_fields(recorded))
+    outputs = _output_fields(recorded)
+    return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
 
 
 def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
@@ -101,6 +98,7 @@ def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
     task = recorded.text("backgroundTaskId")
     saved = recorded.text("persistedOutputPath")
     saved_size = recorded.integer("persistedOutputSize") if saved else None
+    cuts = _find_stream_cuts(recorded)
     result = CommandResult(
         disposition="promoted_to_task" if task else "completed",
         stdout=recorded.text("stdout") or "",
@@ -110,11 +108,10 @@ def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
         is_image=bool(recorded.flag("isImage")),
         task=TaskHandle(kind=COMMAND_TASK, task_id=task) if task else None,
         saved_output=SavedOutput(path=saved, size=saved_size) if saved else None,
-        cut_by_source=_is_cut(recorded),
+        cut_by_source=bool(cuts),
     )
-    fidelity: ResultFidelity = "bounded" if result.cut_by_source else "structured"
     if result.interrupted and evidence.is_error:
-        return _read_interrupted(evidence, result, fidelity)
+        return _read_interrupted(evidence, result, cuts)
     # Only what was recorded has a place in the canonical result.
     links = _link_streams(result) | {
         pointer: f"/result/{field}"
@@ -129,44 +126,47 @@ def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
         if is_recorded
     }
     outputs = () if result.is_image else _output_fields(recorded)
-    return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, fidelity=fidelity)
+    return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
 
 
-def _read_interrupted(evidence: Evidence, result: CommandResult, fidelity: ResultFidelity) -> Reading:
+def _read_interrupted(evidence: Evidence, result: CommandResult, cuts: tuple[SourceCut, ...]) -> Reading:
     message = "command was interrupted before it finished"
     streams = {name: text for name in STREAMS if (text := getattr(result, name))}
     error = ToolError(kind="cancelled", message=message, details=streams or None, retryable=True)
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
     links = {f"/{name}": "/error/details" for name in streams} | {"/interrupted": "/error/kind"}
     outputs = tuple(OutputField(f"/{name}") for name in streams)
-    return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs)
+    fidelity = bounded_fidelity("structured", cuts)
+    return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs, source_cuts=cuts)
 
 
 def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) -> Reading:
     """A non-zero exit is a verdict of the command's domain inside a success (design.md section 1)."""
     output = failure.text[exited.end() :]
-    result = CommandResult(
-        exit_status=int(exited[1]), combined=output, cut_by_source=SOURCE_CUT.search(output) is not None
-    )
+    cuts = _find_failure_cuts(evidence, failure)
+    result = CommandResult(exit_status=int(exited[1]), combined=output, cut_by_source=bool(cuts))
     printed = summarize_output(result)
     summary = f"exit {result.exit_status}: {printed}" if printed else command_outcome(result)
     if failure.offset is None or not output:
         links = {} if failure.offset is None else {"": "/result/exit_status"}
-        return reading(evidence, result, summary, links=links, fidelity=failure.fidelity)
+        return reading(evidence, result, summary, links=links, fidelity=failure.fidelity, source_cuts=cuts)
     line = FieldSlice("", failure.offset, failure.offset + exited.end(), "/result/exit_status")
     outputs = (OutputField("", start=line.end),) if output.strip() else ()
     links = {"": "/result/combined_output_preview"}
-    read = reading(evidence, result, summary, links=links, outputs=outputs, fidelity=failure.fidelity)
+    read = reading(evidence, result, summary, links=links, outputs=outputs, fidelity=failure.fidelity, source_cuts=cuts)
     return msgspec.structs.replace(read, slices=(line,))
 
 
 def _read_text(evidence: Evidence) -> Reading:
     """Reads a string that is no failure, JSON of an unknown shape, or the receipt's text alone."""
+    cuts = find_source_cuts(evidence.result, "", "stream") if isinstance(evidence.result, str) else ()
     if isinstance(evidence.result, str):
-        result = CommandResult(combined=evidence.result)
+        result = CommandResult(combined=evidence.result, cut_by_source=bool(cuts))
         links = {"": "/result/combined_output_preview"} if evidence.result else {}
         outputs, summary = (OutputField(""),), command_outcome(result)
-        return reading(evidence, result, summary, links=links, outputs=outputs, fidelity="stringified")
+        return reading(
+            evidence, result, summary, links=links, outputs=outputs, fidelity="stringified", source_cuts=cuts
+        )
     if evidence.result is not None:
         result = CommandResult(combined=outline_text(evidence.result))
         return reading(evidence, result, command_outcome(result), links={})
@@ -176,12 +176,15 @@ def _read_text(evidence: Evidence) -> Reading:
     if background := BACKGROUND.match(receipt):
         task = TaskHandle(kind=COMMAND_TASK, task_id=background["id"])
         result = CommandResult(disposition="promoted_to_task", task=task)
-    elif persisted := PERSISTED.match(receipt):
-        saved = SavedOutput(path=persisted["path"])
-        result = CommandResult(combined=persisted["preview"], saved_output=saved, cut_by_source=True)
+    elif preview := find_output_preview(receipt):
+        saved, text = SavedOutput(path=preview.path), receipt[preview.start : preview.end]
+        result = CommandResult(combined=text, saved_output=saved, cut_by_source=True)
     else:
-        result = CommandResult(combined=receipt, cut_by_source=SOURCE_CUT.search(receipt) is not None)
-    return reading(evidence, result, command_outcome(result), links={}, fidelity="parsed_from_receipt")
+        cuts = find_source_cuts(receipt, "", "stream")
+        result = CommandResult(combined=receipt, cut_by_source=bool(cuts))
+    return reading(
+        evidence, result, command_outcome(result), links={}, fidelity="parsed_from_receipt", source_cuts=cuts
+    )
 
 
 def _link_streams(result: CommandResult) -> dict[str, str]:
@@ -194,13 +197,21 @@ def _output_fields(recorded: RecordedObject) -> tuple[OutputField, ...]:
     return tuple(OutputField(f"/{name}") for name in STREAMS if (recorded.text(name) or "").strip())
 
 
-def _is_cut(recorded: RecordedObject) -> bool:
+def _find_stream_cuts(recorded: RecordedObject) -> tuple[SourceCut, ...]:
     """Later releases keep 30,000 characters of stdout and name the file with the rest."""
-    streams = [recorded.text(name) or "" for name in STREAMS]
+    streams = {f"/{name}": recorded.text(name) or "" for name in STREAMS}
+    cuts = [cut for pointer, text in streams.items() for cut in find_source_cuts(text, pointer, "stream")]
     size = recorded.integer("persistedOutputSize")
-    if size is not None and size > sum(len(text.encode("utf-8", "replace")) for text in streams):
-        return True
-    return any(SOURCE_CUT.search(text) for text in streams)
+    if size is not None and size > sum(len(text.encode("utf-8", "replace")) for text in streams.values()):
+        end = whole_cut(streams["/stdout"]).total
+        cuts.append(SourceCut(pointer="/stdout", unit="output", start=end, end=end, lines=1))
+    return tuple(cuts)
+
+
+def _find_failure_cuts(evidence: Evidence, failure: FailureText) -> tuple[SourceCut, ...]:
+    """The cut counts the lines of the recorded string, which begins with `Error: `, or else those of the sentence."""
+    text = evidence.result if isinstance(evidence.result, str) and failure.offset is not None else failure.text
+    return find_source_cuts(text, "", "stream", start=failure.offset or 0)
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
@@ -258,10 +269,10 @@ def _align_output(composed: ComposedText, text: str) -> list[Span]:
     length = len(composed.text)
     if text.startswith(composed.text) and text[length : length + 1] in ("", "\n"):
         return composed.spans(0, 0, length)
-    if persisted := PERSISTED.match(text):
-        preview = persisted["preview"]
-        is_head = preview and composed.text.startswith(preview)
-        return composed.spans(persisted.start("preview"), 0, len(preview)) if is_head else []
+    if preview := find_output_preview(text):
+        shown = text[preview.start : preview.end]
+        is_head = shown and composed.text.startswith(shown)
+        return composed.spans(preview.start, 0, len(shown)) if is_head else []
     # Before the marker the receipt must be the beginning of the output, behind it its end.
     cuts = list(INLINE_CUT.finditer(text))
     head = _common_length(text, composed.text) if cuts else 0

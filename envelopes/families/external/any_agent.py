@@ -6,6 +6,7 @@ from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
@@ -58,9 +59,7 @@ def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
     structured_pointer, structured = _find_structured_content(evidence.result)
     if structured_pointer:
         links[structured_pointer] = "/result/structured_content"
-    outputs = tuple(
-        OutputField(f"{pointer}/{index}/text") for index, block in enumerate(recorded) if block.text("text")
-    )
+    texts = {f"{pointer}/{index}/text": text for index, block in enumerate(recorded) if (text := block.text("text"))}
     count = f"{len(blocks)} content {'block' if len(blocks) == 1 else 'blocks'}"
     characters = sum(len(block.text or "") for block in blocks)
     return reading(
@@ -68,7 +67,8 @@ def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
         ContentBlocks(content=blocks, structured_content=structured),
         f"{evidence.tool} returned {count}, {characters} characters of text",
         links=links,
-        outputs=outputs,
+        outputs=tuple(map(OutputField, texts)),
+        source_cuts=tuple(cut for at, text in texts.items() for cut in find_source_cuts(text, at, "server")),
     )
 
 
@@ -112,4 +112,4 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     return match_json(text, structured, structured_pointer) if structured_pointer else []
 
 
-FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=1, read=_read, align=_align)
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=2, read=_read, align=_align)

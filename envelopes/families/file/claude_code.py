@@ -16,13 +16,19 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from envelopes.alignment.failures import read_failure
 from envelopes.alignment.lenient_structs import RecordedObject, read_struct, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.source_cuts import SourceCut, find_source_cuts
+from envelopes.alignment.spans import whole_cut
 from envelopes.families.file.alignment import NUMBERED, align_change, align_notebook_edit, align_read
 from envelopes.families.file.results import ChangeAction, FileChange, FileContent, FileImage, Hunk, ReadKind
+from envelopes.schema.result import JsonValue
 
 AGENT = "claude-code"
+MAX_DIGITS = 12
 KINDS: dict[str, ReadKind] = {
     "text": "text",
     "image": "image",
@@ -89,10 +95,56 @@ def _file_from_result(evidence: Evidence, recorded: RecordedObject) -> Reading:
     if result.size is not None:
         names = {**names, "originalSize": "size"}
     links = {f"/file/{name}": f"/result/{field}" for name, field in names.items() if file.get(name) is not None}
-    outputs: tuple[OutputField, ...] = ()
-    if content and kind == "text":
-        outputs = (OutputField("/file/content", result.start_line or 1, result.total_lines),)
-    return reading(evidence, result, _summarize_read(result), links=links, outputs=outputs)
+    if not content or kind != "text":
+        return reading(evidence, result, _summarize_read(result), links=links)
+    lines = _requested_lines(evidence)
+    first = result.start_line or 1
+    output = OutputField("/file/content", first, result.total_lines, is_asked=bool(lines and lines.is_part))
+    cuts = find_source_cuts(content, "/file/content", "file")
+    if lines and (missing := lines.missing_behind(first, result)):
+        end = whole_cut(content).total
+        limit = SourceCut(
+            pointer="/file/content", unit="lines", count=missing, start=end, end=end, lines=missing, is_limit=True
+        )
+        cuts = (*cuts, limit)
+    return reading(evidence, result, _summarize_read(result), links=links, outputs=(output,), source_cuts=cuts)
+
+
+class _RequestedLines(msgspec.Struct, frozen=True):
+    """The lines of a file that a call asked for, from `first`, which counts from 1; `count` None: all of them."""
+
+    first: int
+    count: int | None
+
+    @property
+    def is_part(self) -> bool:
+        return self.first > 1 or self.count is not None
+
+    def missing_behind(self, first: int, result: FileContent) -> int:
+        """How many of them are behind the lines that the tool returned, from its `first`."""
+        if result.total_lines is None or result.line_count is None:
+            return 0
+        last = result.total_lines if self.count is None else min(self.first + self.count - 1, result.total_lines)
+        return max(0, last - (first + result.line_count - 1))
+
+
+def _requested_lines(evidence: Evidence) -> _RequestedLines | None:
+    """None where the arguments were not recorded, or name lines in another form than a number."""
+    if not isinstance(evidence.args, dict):
+        return None
+    numbers = [_read_number(evidence.args.get(name)) for name in ("offset", "limit")]
+    given = [evidence.args.get(name) is not None for name in ("offset", "limit")]
+    if given != [number is not None for number in numbers]:
+        return None
+    offset, limit = numbers
+    return _RequestedLines(max(1, offset or 1), limit)
+
+
+def _read_number(value: JsonValue) -> int | None:
+    """A number; a model may write one as a text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MAX_DIGITS:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _summarize_read(result: FileContent) -> str:
@@ -136,8 +188,11 @@ def _file_from_receipt(evidence: Evidence, receipt: str) -> Reading | None:
     path = RecordedObject(evidence.args).text("file_path")
     if not lines or path is None:
         return None
-    result = FileContent(path=path, content="\n".join(lines), start_line=max(1, first), line_count=len(lines))
-    return reading(evidence, result, _summarize_read(result), links={}, fidelity="parsed_from_receipt")
+    content = "\n".join(lines)
+    result = FileContent(path=path, content=content, start_line=max(1, first), line_count=len(lines))
+    cuts = find_source_cuts(content, "", "file")
+    summary = _summarize_read(result)
+    return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
 def _change_from_result(evidence: Evidence, recorded: RecordedObject) -> Reading:

@@ -16,7 +16,8 @@ from envelopes.alignment.lenient_structs import (
     tool_mapping,
 )
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
-from envelopes.alignment.spans import Span, match_excerpt, match_items
+from envelopes.alignment.source_cuts import PREVIEW_HEAD, SourceCut, SourceCutUnit, find_source_cuts
+from envelopes.alignment.spans import Span, match_excerpt, match_items, whole_cut
 from envelopes.families.search.results import FileMatches, SymbolAnswer, TextMatches
 
 _mapping = partial(tool_mapping, agent="claude-code")
@@ -44,7 +45,7 @@ LSP_NAMES = {
     "fileCount": "file_count",
 }
 
-_PREVIEWED = r"(?:\A|\A<persisted-output>\n[^\n]*\n\nPreview \(first [^)\n]*\):\n)"
+_PREVIEWED = rf"(?:\A{PREVIEW_HEAD}|\A)"
 _PAGES = r"(?:limit: (?P<appliedLimit>\d+))?(?:, )?(?:offset: (?P<appliedOffset>\d+))?"
 _FOUND_FILES = re.compile(rf"{_PREVIEWED}Found (?P<numFiles>\d+) files?(?: {_PAGES})?\n")
 _PAGINATION = re.compile(rf"\n\n\[Showing results with pagination = {_PAGES}\]\s*\Z")
@@ -59,8 +60,30 @@ def _read_grep(evidence: Evidence, recorded: RecordedObject) -> Reading:
     content = recorded.text("content")
     mode = recorded.text("mode") or ("files_with_matches" if content is None else "content")
     result = read_struct(TextMatches, recorded, GREP_NAMES, mode=mode)
-    outputs = () if content is None else (OutputField("/content"),)
-    return reading(evidence, result, _summarize_grep(result, evidence), links=link_names(GREP_NAMES), outputs=outputs)
+    return reading(
+        evidence,
+        result,
+        _summarize_grep(result, evidence),
+        links=link_names(GREP_NAMES),
+        outputs=() if content is None else (OutputField("/content"),),
+        source_cuts=_find_grep_cuts(evidence, recorded, result),
+    )
+
+
+def _find_grep_cuts(evidence: Evidence, recorded: RecordedObject, result: TextMatches) -> tuple[SourceCut, ...]:
+    """The lines that were too long, and what is behind a limit that the call did not set itself."""
+    cuts = () if result.content is None else find_source_cuts(result.content, "/content", "matches")
+    args = RecordedObject(evidence.args)
+    is_own_limit = (
+        result.applied_limit is not None and isinstance(evidence.args, dict) and args.get("head_limit") is None
+    )
+    if not is_own_limit and not recorded.flag("truncated"):
+        return cuts
+    if result.content is None:
+        return (*cuts, SourceCut(pointer="/filenames", unit="files", is_limit=True))
+    end = whole_cut(result.content).total
+    unit: SourceCutUnit = "files" if result.mode == "count" else "matches"
+    return (*cuts, SourceCut(pointer="/content", unit=unit, start=end, end=end, lines=1, is_limit=True))
 
 
 def _summarize_grep(result: TextMatches, evidence: Evidence) -> str:
@@ -105,7 +128,8 @@ def _read_glob(evidence: Evidence, recorded: RecordedObject) -> Reading:
     pattern = RecordedObject(evidence.args).text("pattern")
     count = len(result.filenames) if result.file_count is None else result.file_count
     summary = f"{_count(count, 'file') if count else 'No file'} found" + (f" for {pattern!r}" if pattern else "")
-    return reading(evidence, result, summary, links=link_names(GLOB_NAMES))
+    cuts = (SourceCut(pointer="/filenames", unit="files", is_limit=True),) if result.truncated else ()
+    return reading(evidence, result, summary, links=link_names(GLOB_NAMES), source_cuts=cuts)
 
 
 def _align_glob(recorded: RecordedObject, text: str) -> Iterator[Span]:
@@ -127,7 +151,7 @@ def _align_lsp(recorded: RecordedObject, text: str) -> list[Span]:
 MAPPINGS = (
     _mapping(
         tools=("Grep",),
-        version=1,
+        version=2,
         expects=("mode", "filenames", "content", "numFiles"),
         read=_read_grep,
         align=_align_grep,
@@ -135,7 +159,7 @@ MAPPINGS = (
     ),
     _mapping(
         tools=("Glob",),
-        version=1,
+        version=2,
         expects=("filenames", "numFiles"),
         read=_read_glob,
         align=_align_glob,

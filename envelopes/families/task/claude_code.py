@@ -15,6 +15,7 @@ from envelopes.alignment.lenient_structs import (
     tool_mapping,
 )
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
+from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.task.results import TaskRead, TaskStopped, read_outcome
 
@@ -60,7 +61,14 @@ def _read_output(evidence: Evidence, recorded: RecordedObject) -> Reading:
         "/task/output": "/result/task/output_preview",
         "/task/result": f"/result/task/{'output_preview' if is_repeated else 'result_summary'}",
     }
-    return reading(evidence, result, read_outcome(result), links=links, outputs=(OutputField("/task/output"),))
+    return reading(
+        evidence,
+        result,
+        read_outcome(result),
+        links=links,
+        outputs=(OutputField("/task/output"),),
+        source_cuts=find_source_cuts(task.text("output") or "", "/task/output", "task"),
+    )
 
 
 def _align_output(recorded: RecordedObject, text: str) -> list[Span]:
@@ -109,7 +117,7 @@ def _align_stop(recorded: RecordedObject, text: str) -> list[Span]:
 
 MAPPINGS = (
     _mapping(
-        tools=("TaskOutput", "AgentOutputTool"), version=1, expects=("task",), read=_read_output, align=_align_output
+        tools=("TaskOutput", "AgentOutputTool"), version=2, expects=("task",), read=_read_output, align=_align_output
     ),
     _mapping(
         tools=("TaskStop", "KillShell", "KillBash"),

@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
+from envelopes.alignment.source_cuts import PREVIEW_TAG, find_output_preview
 from envelopes.recordings.base import (
     NOTHING,
     ArtifactRecord,
@@ -39,7 +40,7 @@ from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
-_PERSISTED = b'"<persisted-output>'
+_PERSISTED, _PERSISTED_WITHIN = b'"<persisted-output>', 64  # bytes; the text may be the first part of a list
 _SAVED_TO = re.compile(r"<persisted-output>\s.*?saved to: ([^\n]+)")
 _PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around it
 _LARGEST = 2**53  # milliseconds or bytes
@@ -261,7 +262,9 @@ def _result_fidelity(result: msgspec.Raw, meta: ResultMeta) -> ResultFidelity:
 def _receipt_fidelity(content: bytes, preview: str) -> ReceiptFidelity:
     if not content:
         return "absent"
-    return "inflated" if len(preview) > _PREVIEW_CHARACTERS else "recorded"
+    shown = find_output_preview(preview)
+    is_inflated = shown.is_inflated if shown else len(preview) > _PREVIEW_CHARACTERS
+    return "inflated" if is_inflated else "recorded"
 
 
 def _duration_ms(meta: ResultMeta) -> int | None:
@@ -274,12 +277,15 @@ def _duration_ms(meta: ResultMeta) -> int | None:
 
 def _persisted_preview(content: bytes) -> str:
     """The receipt's text when it is the preview of an output that was saved to a file, else empty."""
-    if not content.startswith(_PERSISTED):
+    if _PERSISTED not in content[:_PERSISTED_WITHIN]:
         return ""
     try:
-        return str(parse_json(content))
+        parts = parse_json(content)
     except Untrusted:
         return ""
+    first = parts[0] if isinstance(parts, list) and parts else parts
+    text = first.get("text") if isinstance(first, dict) else first
+    return text if isinstance(text, str) and text.startswith(PREVIEW_TAG) else ""
 
 
 def _artifact_sizes(meta: ResultMeta, preview: str) -> dict[str, int | None]:

@@ -160,7 +160,11 @@ def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, ru
 
 def test_a_part_that_was_never_requested_is_no_cut(client: Client, run: Run) -> None:
     call = recorded(
-        run, "Read", {"file_path": "/a", "offset": 200}, read_result("x\ny", 200, 1_432), "   200→x\n   201→y\n"
+        run,
+        "Read",
+        {"file_path": "/a", "offset": 200, "limit": 2},
+        read_result("x\ny", 200, 1_432),
+        "   200→x\n   201→y\n",
     )
     cuts = load_call(client, call).select_one(".cuts").text
     assert "The call asked for lines 200–201 of 1,432; the other 1,430 were not asked for." in cuts

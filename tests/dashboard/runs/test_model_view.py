@@ -198,7 +198,7 @@ def test_what_is_left_out_is_counted_and_one_step_away(client: Client, run: Run)
 def test_a_long_text_is_bounded_by_the_page_and_never_looks_like_a_cut(client: Client, run: Run) -> None:
     message = create_message(run, "y" * 20_000, line=1)
     page = load(client, run)
-    bound = "This page shows 8,192 of 20,000 characters; the runtime cut nothing here."
+    bound = "This page shows 8,192 of 20,000 characters; the page shortened it, not the runtime."
     assert page.texts(".viewer-bound") == [bound, "Show all of it"]
     assert page.select_one(".history pre").exact == "y" * 8_192
     whole = load(client, run, page.by_role("link", "Show all of it")["href"].partition("model/")[2])

@@ -190,6 +190,38 @@ def test_a_kept_output_is_linked_by_its_preview_and_its_path() -> None:
     assert (cut.shown_count, cut.total) == (1, 3)
 
 
+LOG = "a line of the log\n" * 290
+
+
+@pytest.mark.parametrize(
+    ("result", "is_error", "unit"),
+    [
+        (f"Error: Exit code 1\n{LOG}\n\n... [39012 characters truncated] ...\n\n{LOG}", True, "characters"),
+        (f"Error: {LOG}\n\n... [39012 characters truncated] ...\n\n{LOG}", True, "characters"),
+        (streams(f"{LOG}\n\n... [40 lines truncated] ..."), False, "lines"),
+        (streams(LOG, persistedOutputPath="/t/1.txt", persistedOutputSize=99_000), False, "output"),
+    ],
+)
+def test_a_cut_in_both_halves_is_one_by_the_source(result: JsonValue, *, is_error: bool, unit: str) -> None:
+    evidence = recorded(result, str(result).removeprefix("Error: "), is_error=is_error)
+    assert [cut.unit for cut in read(evidence).source_cuts] == [unit]
+    assert read(evidence).fidelity == "bounded"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "Error: Exit code 1\nexpected '\n\n... [40 lines truncated] ...\n\n' in the output",
+        streams(f"{LOG}\n\n... [40 lines truncated] ...\n\nwas printed by a test"),
+        streams("one\n\n... [40 lines truncated] ..."),
+    ],
+)
+def test_a_command_that_prints_such_a_mark_is_not_cut(result: JsonValue) -> None:
+    evidence = recorded(result, None, is_error=isinstance(result, str))
+    assert read(evidence).source_cuts == ()
+    assert read(evidence).fidelity != "bounded"
+
+
 def test_a_receipt_cut_in_the_middle_is_linked_at_both_ends() -> None:
     result = streams("1\n2\n3\n4\n5", "w")
     assert linked(recorded(result, "1\n\n... [3 lines truncated] ...\n\n5\nw")) == [

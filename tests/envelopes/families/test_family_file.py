@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import to_segments
 from envelopes.families.file import FAMILY
 from envelopes.families.file.results import FileChange, FileContent, Hunk
@@ -23,15 +24,8 @@ REMINDER = "\n\n<system-reminder>\nBe careful.\n</system-reminder>"
 
 
 def recorded(tool: str, result: JsonValue, receipt: str | None = None, **more: Any) -> Evidence:
-    return Evidence(
-        agent="claude-code",
-        tool=tool,
-        args={"file_path": "/a.py"},
-        result=result,
-        has_result=result is not None,
-        receipt_text=receipt,
-        **more,
-    )
+    known: dict[str, Any] = {"args": {"file_path": "/a.py"}, "has_result": result is not None, **more}
+    return Evidence(agent="claude-code", tool=tool, result=result, receipt_text=receipt, **known)
 
 
 def file_of(content: str, start: int = 1, total: int | None = None) -> dict[str, JsonValue]:
@@ -126,12 +120,54 @@ def test_a_line_that_was_too_long_to_print_is_linked_as_far_as_it_goes() -> None
 
 
 def test_a_read_from_offset_zero_is_numbered_from_zero_and_begins_at_the_first_line() -> None:
-    evidence = recorded("Read", file_of("a\nb", start=0, total=9), "     0→a\n     1→b")
+    evidence = recorded("Read", file_of("a\nb", start=0, total=9), "     0→a\n     1→b", args={"offset": 0, "limit": 2})
     assert linked(evidence) == [("a", "/file/content"), ("b", "/file/content")]
-    assert read(evidence).outputs == (OutputField("/file/content", 1, 9),)
+    assert read(evidence).outputs == (OutputField("/file/content", 1, 9, is_asked=True),)
     assert "Lines 1 to 2 of 9" in receipt(read(evidence).complete)
     from_receipt = recorded("Read", None, "     0→a\n     1→b")
     assert read(from_receipt).complete.result == FileContent(path="/a.py", content="a\nb", start_line=1, line_count=2)
+
+
+LIMIT: dict[str, Any] = {"pointer": "/file/content", "unit": "lines", "start": 3, "end": 3, "is_limit": True}
+
+
+@pytest.mark.parametrize(
+    ("args", "start", "is_asked", "missing"),
+    [
+        ({}, 1, False, 7),
+        ({"limit": 3}, 1, True, 0),
+        ({"limit": "3"}, 1, True, 0),
+        ({"offset": 5, "limit": 3}, 5, True, 0),
+        ({"offset": 0, "limit": 3}, 0, True, 0),
+        ({"offset": 5}, 5, True, 3),
+        ({"offset": 5, "limit": 5}, 5, True, 2),
+        ({"limit": 50}, 1, True, 7),
+        ({"limit": None}, 1, False, 7),
+        ({"limit": "many"}, 1, False, 0),
+        (None, 1, False, 0),
+    ],
+)
+def test_what_a_read_left_out_by_its_own_limit_is_a_cut_and_what_nobody_asked_for_is_none(
+    args: JsonValue, start: int, *, is_asked: bool, missing: int
+) -> None:
+    reading = read(recorded("Read", file_of("a\nb\nc", start=start, total=10), args=args))
+    assert [field.is_asked for field in reading.outputs] == [is_asked]
+    cuts = (SourceCut(**LIMIT, count=missing, lines=missing),) if missing else ()
+    assert (reading.source_cuts, reading.fidelity) == (cuts, "bounded" if missing else "structured")
+
+
+def test_lines_that_the_tool_cut_off_are_no_whole_lines_of_the_file() -> None:
+    content = f"a\n{'x' * 2_000}... [truncated]\nb"
+    printed = "".join(f"{number:6}→{line}\n" for number, line in enumerate(content.split("\n"), 1))
+    for evidence in (recorded("Read", file_of(content), printed), recorded("Read", None, printed)):
+        assert [(cut.unit, cut.start) for cut in read(evidence).source_cuts] == [("line ends", 1)]
+    assert read(recorded("Read", file_of(content), printed)).fidelity == "bounded"
+
+
+def test_a_file_that_speaks_of_truncation_is_not_cut() -> None:
+    content = "x" * 5_000 + "\n\n... [9 characters truncated] ...\n\n" + "y" * 5_000 + "\nend ... [truncated]\n"
+    reading = read(recorded("Read", file_of(content), content))
+    assert (reading.source_cuts, reading.fidelity) == ((), "structured")
 
 
 def test_a_read_without_a_result_is_read_from_its_numbered_lines() -> None:

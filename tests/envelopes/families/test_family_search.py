@@ -30,6 +30,41 @@ def receipt_text(tool: str, result: JsonValue) -> str:
     return render(canonical, FAMILY, FAMILY.rendering).text
 
 
+@pytest.mark.parametrize(
+    ("tool", "args", "result", "cuts"),
+    [
+        ("Glob", {}, {"filenames": ["a"], "numFiles": 1, "truncated": True}, [("files", "/filenames")]),
+        ("Glob", {}, {"filenames": ["a"], "numFiles": 1, "truncated": False}, []),
+        ("Grep", {}, {"mode": "content", "content": "a:1:x", "appliedLimit": 250}, [("matches", "/content")]),
+        ("Grep", {}, {"mode": "count", "content": "a:1", "appliedLimit": 250}, [("files", "/content")]),
+        ("Grep", {}, {"mode": "files_with_matches", "filenames": ["a"], "appliedLimit": 9}, [("files", "/filenames")]),
+        ("Grep", {"head_limit": 5}, {"mode": "content", "content": "a:1:x", "appliedLimit": 5}, []),
+        ("Grep", None, {"mode": "content", "content": "a:1:x", "appliedLimit": 5}, []),
+        ("Grep", {}, {"mode": "content", "content": "a:1:x", "truncated": True}, [("matches", "/content")]),
+        (
+            "Grep",
+            {},
+            {"mode": "content", "content": "a:1:x\na:2:[Omitted long matching line]"},
+            [("long lines", "/content")],
+        ),
+        ("Grep", {}, {"mode": "content", "content": "a:1:(Results are truncated.)\na:2:x... [truncated]"}, []),
+    ],
+)
+def test_a_search_that_stopped_at_a_limit_of_its_own_is_cut(
+    tool: str, args: JsonValue, result: JsonValue, cuts: list[tuple[str, str]]
+) -> None:
+    reading = TOOLS[tool].read(Evidence(agent="claude-code", tool=tool, args=args, result=result, has_result=True))
+    assert [(cut.unit, cut.pointer) for cut in reading.source_cuts] == cuts
+    assert reading.fidelity == ("bounded" if cuts else "structured")
+
+
+def test_a_listing_without_a_result_shows_by_itself_that_it_was_cut() -> None:
+    text = "a.go\n(Results are truncated. Consider using a more specific path or pattern.)"
+    reading = TOOLS["Glob"].read(Evidence(agent="claude-code", tool="Glob", args={}, receipt_text=text))
+    assert [cut.unit for cut in reading.source_cuts] == ["files"]
+    assert reading.fidelity == "parsed_from_receipt"
+
+
 LINES = "a.go:1:func x()\nb.go:7:\tx()"
 
 

@@ -1,0 +1,169 @@
+"""Cuts that a source made before it recorded anything, which comparing the halves cannot find, and inflated receipts.
+
+What an agent or a tool leaves out of an output is in neither half. It writes one of these marks in its place:
+
+    stream   ... [39012 characters truncated] ...  between the halves, 5,000 characters each, of a long failure
+             ... [40 lines truncated] ...          behind the first 30,000 characters, or between two halves of them
+    task     [Truncated. Full output: /tmp/b1]     before the end of a task's output; or as for a stream
+    server   [OUTPUT TRUNCATED - exceeded …]       behind the beginning of what an MCP server returned
+    file     ... [truncated]                       behind the first 2,000 characters of a line
+    matches  [Omitted long matching line]          in place of a line that ripgrep does not print
+    receipt  <persisted-output>                    around the first 2,000 characters of an output saved to a file
+             (Results are truncated. …)            behind a listing of 100 files
+
+Files and outputs may contain these texts themselves, so a mark is one only in this form and at this place. Sizes are
+compared loosely, because names in a published log were replaced by shorter or longer ones. A receipt with a preview
+that is longer than the agent makes one is inflated: the agent logged the whole output and sent the preview.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from envelopes.text.preview import Cut
+
+SourceCutUnit: TypeAlias = Literal["characters", "lines", "line ends", "long lines", "files", "matches", "output"]
+CutPlace: TypeAlias = Literal["stream", "task", "server", "file", "matches"]
+
+LEAST_HALF = 2_500  # characters on each side of a mark; the agent leaves 5,000 or more
+LOPSIDED = 2  # the longer half around a mark has at most so many times the characters of the shorter one
+PREVIEW_CHARACTERS = 2_000  # the agent's preview of a saved output, up to the last line break in them
+INFLATED_CHARACTERS = 2_500
+PREVIEW_TAG = "<persisted-output>"
+PREVIEW_HEAD = rf"\s*{PREVIEW_TAG}\n[^\n]*saved to: (?P<path>[^\n]+)\n\nPreview \(first [^)\n]*\):\n"
+_PREVIEW_HEAD = re.compile(PREVIEW_HEAD)
+_PREVIEW_FOOT, _MORE = "\n</persisted-output>", "\n..."
+_LISTING_LIMIT = "\n(Results are truncated. Consider using a more specific path or pattern.)"
+
+_TRUNCATED = re.compile(
+    r"\n\n\.\.\. \[(?P<count>\d{1,12}) (?P<unit>lines|characters) truncated\] \.\.\."
+    r"(?:(?:\nShell cwd was reset to [^\n]*)?\s*\Z|\n\n)"
+)
+_SAVED_TASK = re.compile(r"\A\s*\[Truncated\. Full output: [^\n]*\]\n\n")
+_TOKEN_LIMIT = re.compile(
+    r"(?:\A|\n\n)\[OUTPUT TRUNCATED - exceeded \d+ token limit\]\n\nThe tool output was truncated[^\n]*\Z"
+)
+_LINE_END = re.compile(r"^[^\n]{1000,2500}(?:\.\.\.|…) ?\[truncated\]$", re.MULTILINE)
+_LONG_LINE = re.compile(
+    r"^(?:[^\n]*[:-])?\[Omitted long (?:matching line|context line|line with \d+ matches)\]$", re.MULTILINE
+)
+# For each place: a text without which no mark is there, the mark, and the unit of what it replaces.
+_MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
+    "stream": ((" truncated] ...", _TRUNCATED, "characters"),),
+    "task": (("[Truncated. ", _SAVED_TASK, "output"), (" truncated] ...", _TRUNCATED, "characters")),
+    "server": (("[OUTPUT TRUNCATED ", _TOKEN_LIMIT, "output"),),
+    "file": (("[truncated]", _LINE_END, "line ends"),),
+    "matches": (("[Omitted long ", _LONG_LINE, "long lines"),),
+}
+
+
+class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an output that is in neither half.
+
+    `pointer` is the recorded field that lacks it, `count` the size in `unit`, None where the source did not record it.
+    The lines [start, end) of that field, from 0, are the mark and the lines that it breaks off. They stand for `lines`
+    lines of the complete output, or more where `count` is no number of lines. `is_limit`: a tool stopped at its own
+    limit, which the arguments of the call did not set.
+    """
+
+    pointer: str
+    unit: SourceCutUnit
+    count: int | None = None
+    start: int = 0
+    end: int = 0
+    lines: int = 0
+    is_limit: bool = False
+
+
+class OutputPreview(msgspec.Struct, frozen=True):
+    """Characters [start, end) of a receipt are the preview of an output that was saved to the file `path`."""
+
+    path: str
+    start: int
+    end: int
+
+    @property
+    def is_inflated(self) -> bool:
+        return self.end - self.start > INFLATED_CHARACTERS
+
+    def seen_end(self, receipt: str) -> int:
+        """The character at which the agent ended the preview that it sent."""
+        if not self.is_inflated:
+            return self.end
+        limit = self.start + PREVIEW_CHARACTERS
+        line_end = receipt.rfind("\n", self.start, limit)
+        return line_end if line_end - self.start > PREVIEW_CHARACTERS // 2 else limit
+
+
+def find_output_preview(receipt: str) -> OutputPreview | None:
+    """The preview in a receipt that is one; reminders of the runtime may follow it."""
+    head = _PREVIEW_HEAD.match(receipt) if PREVIEW_TAG in receipt[:200] else None
+    if head is None:
+        return None
+    foot = receipt.rfind(_PREVIEW_FOOT, head.end())
+    end = foot if foot >= 0 else len(receipt)
+    if receipt.endswith(_MORE, head.end(), end):
+        end -= len(_MORE)
+    return OutputPreview(head["path"], head.end(), end)
+
+
+def find_receipt_cuts(receipt: str) -> tuple[SourceCut, ...]:
+    """The cuts that a receipt other than a preview shows by itself, where no result was recorded."""
+    if receipt.endswith(_LISTING_LIMIT):
+        return (SourceCut(pointer="", unit="files", is_limit=True),)
+    return find_source_cuts(receipt, "", "stream")
+
+
+def find_source_cuts(text: str, pointer: str, place: CutPlace, *, start: int = 0) -> tuple[SourceCut, ...]:
+    """The cuts that marks of this place show in a recorded text, from character `start`."""
+    return tuple(
+        _cut_at(mark, text, pointer, unit)
+        for hint, pattern, unit in _MARKS[place]
+        if hint in text
+        for mark in pattern.finditer(text, start)
+        if pattern is not _TRUNCATED or _is_between_halves(mark.start() - start, len(text) - mark.end())
+    )
+
+
+def _is_between_halves(before: int, behind: int) -> bool:
+    """Checks that a mark is behind a long beginning, or between two long texts of about the same length."""
+    if behind == 0:
+        return before >= LEAST_HALF
+    return min(before, behind) >= LEAST_HALF and max(before, behind) <= LOPSIDED * min(before, behind)
+
+
+def _cut_at(mark: re.Match[str], text: str, pointer: str, unit: SourceCutUnit) -> SourceCut:
+    groups = mark.groupdict()
+    count = int(groups["count"]) if "count" in groups else 1 if unit in ("line ends", "long lines") else None
+    is_lines = groups.get("unit") == "lines"
+    first, total = text.count("\n", 0, mark.start()), text.count("\n") + (not text.endswith("\n"))
+    return SourceCut(
+        pointer=pointer,
+        unit="lines" if is_lines else unit,
+        count=count,
+        start=first,
+        end=min(total, first + 1 + text.count("\n", mark.start(), mark.end())),
+        lines=max(1, count or 0) if is_lines else 1,
+    )
+
+
+def complete_cut(cut: Cut, source_cuts: Iterable[SourceCut]) -> Cut:
+    """The cut of the complete output, from that of a recorded field and what the source left out of it."""
+    total, shown = cut.total, cut.shown
+    for gap in sorted(source_cuts, key=lambda source_cut: source_cut.start, reverse=True):
+        growth = gap.lines - (gap.end - gap.start)
+        total, shown = total + growth, tuple(_without(shown, gap, growth))
+    return Cut(cut.unit, total, shown)
+
+
+def _without(shown: tuple[tuple[int, int], ...], gap: SourceCut, growth: int) -> Iterator[tuple[int, int]]:
+    """The ranges without the lines of `gap`, those behind it moved by `growth`."""
+    for start, end in shown:
+        if start < gap.start:
+            yield start, min(end, gap.start)
+        if end > gap.end:
+            yield max(start, gap.end) + growth, end + growth

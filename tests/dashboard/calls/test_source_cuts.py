@@ -1,0 +1,221 @@
+"""Cuts that a source made itself: an imported session's columns, Call page, Runs filter, Run page and Model view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from django.test import Client
+
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Call, Project
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.recorded_calls import load_call
+from tests.dashboard.sessions import SESSION, answers, asks, write
+
+pytestmark = pytest.mark.usefixtures("alice")
+
+LOG = "a line of the log\n" * 290  # 5,220 characters
+PREVIEW = (
+    "<persisted-output>\nOutput too large (70KB). Full output saved to: /t/1.txt\n\n"
+    "Preview (first 2KB):\n{}\n...\n</persisted-output>"
+)
+LISTING_LIMIT = "(Results are truncated. Consider using a more specific path or pattern.)"
+
+
+def numbered(content: str, first: int = 1) -> str:
+    return "\n".join(f"{number:6}→{line}" for number, line in enumerate(content.split("\n"), first))
+
+
+def file_of(content: str, start: int = 1, total: int = 0) -> dict[str, Any]:
+    count = content.count("\n") + 1
+    file = {"filePath": "/a.py", "content": content, "numLines": count, "startLine": start}
+    return {"type": "text", "file": file | {"totalLines": total or count}}
+
+
+def stdout(text: str) -> dict[str, Any]:
+    return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
+
+
+class Answered(NamedTuple):
+    tool: str
+    args: dict[str, Any]
+    receipt: str
+    result: Any
+    is_error: bool = False
+
+
+class Shown(NamedTuple):
+    """What the columns of a cut call and its page have: seen lines, lines of the output, fidelity, badges, sentence."""
+
+    seen: int
+    lines: int
+    fidelity: str
+    badges: list[str]
+    sentence: str
+
+
+BY_SOURCE, ON_THE_WAY = "cut by the source", "cut before the model"
+INFLATED = "log holds more than the model got"
+FAILURE = f"Exit code 1\n{LOG}be\n\n... [39012 characters truncated] ...\n\nhind\n{LOG[:-1]}"
+STREAM = f"{LOG}be\n\n... [40 lines truncated] ..."
+CODE = "\n".join(f"line {number}" for number in range(1, 31))
+LONG_FILE = "\n".join(f"line {number}" for number in range(1, 2_001))
+LONG_LINE = f"a\n{'x' * 2_000}... [truncated]\nb"
+OUTPUT = "\n".join(f"line {number} of the output" for number in range(1, 301))
+MATCHES = {"mode": "content", "content": "a:1:x", "numFiles": 0, "appliedLimit": 1}
+
+CUT = {
+    "a failing command": (
+        Answered("Bash", {"command": "make"}, FAILURE, f"Error: {FAILURE}", is_error=True),
+        Shown(
+            581,
+            582,
+            "bounded",
+            [BY_SOURCE],
+            "the model got 581 of at least 582 lines. The source cut 39,012 "
+            "characters out of it, which are in neither half.",
+        ),
+    ),
+    "a long stream": (
+        Answered("Bash", {"command": "make"}, STREAM, stdout(STREAM)),
+        Shown(
+            290,
+            330,
+            "bounded",
+            [BY_SOURCE],
+            "the model got lines 1–290 of 330; 40 not seen. The source cut 40 "
+            "lines out of it, which are in neither half.",
+        ),
+    ),
+    "a long line": (
+        Answered("Read", {"file_path": "/a.py"}, numbered(LONG_LINE), file_of(LONG_LINE)),
+        Shown(
+            2, 3, "bounded", [BY_SOURCE], "the model got 2 of at least 3 lines. The source cut off the end of 1 line."
+        ),
+    ),
+    "the default limit": (
+        Answered("Read", {"file_path": "/a.py"}, numbered(LONG_FILE), file_of(LONG_FILE, total=5_432)),
+        Shown(
+            2_000,
+            5_432,
+            "bounded",
+            [BY_SOURCE],
+            "the model got lines 1–2,000 of 5,432; 3,432 not seen. The tool "
+            "stopped at its own limit: the call asked for 3,432 lines more.",
+        ),
+    ),
+    "a long listing": (
+        Answered(
+            "Glob", {"pattern": "*"}, f"/a\n{LISTING_LIMIT}", {"filenames": ["/a"], "numFiles": 1, "truncated": True}
+        ),
+        Shown(
+            0,
+            0,
+            "bounded",
+            [BY_SOURCE],
+            "the model got a part of it. The tool stopped at its own limit; how many "
+            "more files there are was not recorded.",
+        ),
+    ),
+    "a limited search": (
+        Answered("Grep", {"pattern": "x"}, "a:1:x\n\n[Showing results with pagination = limit: 1]", MATCHES),
+        Shown(
+            1,
+            2,
+            "bounded",
+            [BY_SOURCE],
+            "the model got 1 of at least 2 lines. The tool stopped at its own limit; "
+            "how many more matches there are was not recorded.",
+        ),
+    ),
+    "a subagent's preview": (
+        Answered("Bash", {"command": "make"}, PREVIEW.format("one\ntwo"), None),
+        Shown(
+            0,
+            0,
+            "parsed_from_receipt",
+            [ON_THE_WAY],
+            "the model got a preview of 7 characters. The complete output was saved to a file.",
+        ),
+    ),
+    "an inflated receipt": (
+        Answered("Bash", {"command": "make"}, PREVIEW.format(OUTPUT), stdout(OUTPUT)),
+        Shown(91, 300, "structured", [INFLATED], "At most, the model got lines 1–91 of 300; 209 not seen."),
+    ),
+}
+
+
+def take(project: Project, folder: Path, answered: Answered) -> Call:
+    """Imports a session with the one call."""
+    answer = answers("toolu_01", answered.receipt, answered.result, is_error=answered.is_error)
+    if answered.result is None:
+        del answer["toolUseResult"]
+    lines = [asks("toolu_01", answered.tool, answered.args), answer]
+    import_paths(project, [write(folder / f"{SESSION}.jsonl", lines)])
+    return Call.objects.get()
+
+
+def open_page(client: Client, address: str) -> Page:
+    return parse_page(client.get(address))
+
+
+def is_listed(client: Client, call: Call, query: str) -> bool:
+    return open_page(client, f"/runs/?q={query}").has(f'a[href^="/runs/{call.run_id}/"]')
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_cut_by_the_source_is_on_every_page(client: Client, project: Project, tmp_path: Path, name: str) -> None:
+    answered, shown = CUT[name]
+    call = take(project, tmp_path, answered)
+    assert (call.seen_lines, call.output_lines, call.result_fidelity) == shown[:3]
+    assert call.is_cut
+    page = load_call(client, call)
+    badges = [badge.text for badge in page.select("header .badge")]
+    assert [badge for badge in badges if badge in (BY_SOURCE, ON_THE_WAY, INFLATED)] == shown.badges
+    sentences = page.select_one(".cuts").text
+    assert shown.sentence in sentences
+    assert " all " not in sentences
+    assert "asked for lines" not in sentences
+    assert (is_listed(client, call, "cut:yes"), is_listed(client, call, "cut:no")) == (True, False)
+    assert "cut before the model" in open_page(client, f"/runs/{call.run_id}/model/").text
+
+
+@pytest.mark.parametrize(
+    ("args", "content", "first", "total"),
+    [
+        ({"offset": 0}, CODE, 0, 0),
+        ({"limit": 30}, CODE, 1, 200),
+        ({}, f"{LOG}\n\n... [9 characters truncated] ...\n\n{LOG}<persisted-output>", 1, 0),
+        ({}, "return text[:9] + '… [truncated]'\nx ... [truncated]", 1, 0),
+    ],
+    ids=["from offset 0", "with a limit", "words about cuts", "lines that end so"],
+)
+def test_a_file_that_was_read_as_the_call_asked_is_not_cut(
+    client: Client,
+    project: Project,
+    tmp_path: Path,
+    args: dict[str, Any],
+    content: str,
+    first: int,
+    total: int,
+) -> None:
+    count = content.count("\n") + 1
+    read = Answered("Read", {"file_path": "/a.py", **args}, numbered(content, first), file_of(content, first, total))
+    call = take(project, tmp_path, read)
+    assert (call.is_cut, call.result_fidelity) == (False, "structured")
+    assert (call.seen_lines, call.output_lines) == (count, count)
+    page = load_call(client, call)
+    assert f"the model got all {count:,} lines." in page.select_one(".cuts").text
+    assert ("The call asked for lines 1–30 of 200" in page.text) == bool(total)
+    assert not is_listed(client, call, "cut:yes")
+
+
+def test_a_receipt_that_cannot_be_linked_is_not_said_to_hold_nothing(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    call = take(project, tmp_path, Answered("Read", {"file_path": "/a.py"}, "a summary", file_of(CODE)))
+    sentences = load_call(client, call).select_one(".cuts").text
+    assert "None of the 30 recorded lines was found in the receipt." in sentences
+    assert "the model got none" not in sentences
