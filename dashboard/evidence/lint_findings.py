@@ -35,6 +35,7 @@ RULE_LABELS = {
     "marker_without_size": "cut without its size",
     "escaped_json": "text escaped as JSON",
     "repeated_text": "repeats a text",
+    "preview_differs": "preview of something else",
     "headline_late": "outcome after parts of the result",
     "artifact_unnamed": "file not mentioned",
     "error_incomplete": "error not mentioned in full",

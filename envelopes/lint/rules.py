@@ -13,6 +13,7 @@ and reports nothing where it cannot be sure.
     success_said          the receipt reports success of a call that failed
     empty_receipt         the receipt is empty and the result is not
     repeated_text         a long text is in the receipt twice
+    preview_differs       a preview is no part of the output that it claims to show
 
 and for receipts of this library's renderers only, because others were never meant to follow these:
 
@@ -27,6 +28,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from envelopes.alignment.source_cuts import find_output_preview
 from envelopes.lint.model import Finding, LintInput, Rule, Shortened, Sighting, is_own
 from envelopes.schema.receipt import Document, Segment, TextPart
 from envelopes.text.credentials import find_secrets
@@ -269,6 +271,40 @@ def _repeated_text(call: LintInput) -> Iterator[Sighting]:
             )
 
 
+def _preview_differs(call: LintInput) -> Iterator[Sighting]:
+    """Compares a recorded preview with the recorded outputs, and one of a renderer with the field that it names."""
+    if call.is_recorded:
+        yield from _recorded_preview_differs(call)
+        return
+    strings = dict(call.strings)
+    for at, segment in call.segment_starts:
+        source = segment.source
+        if segment.role != "preview" or source is None or source.document != "canonical" or source.start is None:
+            continue
+        text = strings.get(source.pointer)
+        if text is not None and segment.text not in text and not _is_escaped(segment.text, text):
+            sentence = "This preview is no part of the field that it names."
+            yield Sighting(sentence=sentence, pointer=source.pointer, span=(at, at + len(segment.text)))
+
+
+def _is_escaped(shown: str, text: str) -> bool:
+    """Checks whether a variant may have written a text with escapes, which is compared by its words alone."""
+    return all(piece.strip() in text for piece in re.split(r'\\.|&\w+;|["<>&\n]', shown))
+
+
+def _recorded_preview_differs(call: LintInput) -> Iterator[Sighting]:
+    preview = find_output_preview(call.receipt.text)
+    outputs = [(field, text_at(call.complete, field.pointer) or "") for field in call.cuts]
+    if preview is None or not outputs or any(len(split_lines(text)) < field.cut.total for field, text in outputs):
+        return
+    span = preview.start, preview.end
+    is_linked = any(segment.source is not None and span[0] <= at < span[1] for at, segment in call.segment_starts)
+    shown = call.receipt.text[slice(*span)].strip()
+    if shown and not is_linked and not any(shown in value for _, value in call.strings):
+        sentence = "This preview is no part of the recorded output that it claims to show."
+        yield Sighting(sentence=sentence, pointer=outputs[0][0].pointer, document="complete", span=span)
+
+
 def _headline_late(call: LintInput) -> Iterator[Sighting]:
     """Lines of tags or a name may precede the headline; lines of the result may not."""
     is_behind_results = False
@@ -343,6 +379,7 @@ SHARED: tuple[Rule, ...] = (
     Rule(name="marker_without_size", severity="warning", find=_marker_without_size),
     Rule(name="escaped_json", severity="warning", find=_escaped_json),
     Rule(name="repeated_text", severity="warning", find=_repeated_text),
+    Rule(name="preview_differs", severity="error", find=_preview_differs),
     Rule(name="headline_late", severity="warning", find=_unless_recorded(_headline_late)),
     Rule(name="artifact_unnamed", severity="warning", find=_unless_recorded(_artifact_unnamed), needs_all=True),
     Rule(name="error_incomplete", severity="warning", find=_unless_recorded(_error_incomplete), needs_all=True),

@@ -70,6 +70,18 @@ CUT = {"cuts": (Shortened("/result/stdout_preview", FIVE_OF_NINE),), "result": {
 SHOWN = field("first line of it\n", "/result/stdout_preview", "preview")
 TASK = {"task_handle": {"task_id": "task_123"}}
 
+PREVIEW = (
+    "<persisted-output>\nOutput too large (25.8KB). Full output saved to: /t/1.txt\n\n"
+    "Preview (first 2KB):\n{}\n...\n</persisted-output>"
+)
+
+
+def previewed(stdout: str, total: int = 0) -> dict[str, Any]:
+    """A recorded output of which the receipt links nothing; `total` are its lines, where it is not here whole."""
+    cut = Cut("lines", total or stdout.count("\n"), ())
+    return {"complete": {"stdout": stdout}, "cuts": (Shortened("/stdout", cut, "complete"),)}
+
+
 BROKEN: dict[str, LintInput] = {
     "escaped_json": pair('{"stdout": "first line of it\\nsecond \\"line\\" of it"}', result={"stdout_preview": OUTPUT}),
     "exit_status_missing": pair("Process exited with code 10", result={"exit_status": 1}),
@@ -82,6 +94,9 @@ BROKEN: dict[str, LintInput] = {
     "success_said": pair("File has been updated successfully.", error=REFUSED, is_recorded=True),
     "empty_receipt": pair("", result={"exit_status": 0}),
     "repeated_text": pair("r" * 250 + "\nResult:\n" + "r" * 250, result={"text": "r" * 250}),
+    "preview_differs": pair(
+        field("another line", "/result/stdout_preview", "preview"), result={"stdout_preview": OUTPUT}
+    ),
     "headline_late": pair(
         field("README.md", "/result/stdout_preview"), "\n", own("Process exited with code 0", "headline")
     ),
@@ -112,6 +127,15 @@ IN_ORDER: dict[str, LintInput] = {
     "a failure in other words": pair("The user doesn't want to proceed.", error=REFUSED, is_recorded=True),
     "nothing to say about nothing": pair("", is_recorded=True, complete={"stdout": ""}),
     "one text in two fields": pair("r" * 250 + "\n" + "r" * 250, result={"a": "r" * 250, "b": "r" * 250}),
+    "a preview of the recorded output": pair(PREVIEW.format("one"), is_recorded=True, **previewed("zero\none\ntwo\n")),
+    "a preview of an output that is not here whole": pair(
+        PREVIEW.format("two"), is_recorded=True, **previewed("zero\none\n", total=3)
+    ),
+    "a preview without an output": pair(PREVIEW.format("one"), is_recorded=True, complete={"filenames": ["a"]}),
+    "a preview with escapes": pair(
+        Segment("first &lt; it", "preview", SegmentSource("canonical", "/result/text", 0, 10)),
+        result={"text": "first < it"},
+    ),
     "a tag before the headline": pair("<result>\n", own("command finished", "headline")),
 }
 
@@ -124,6 +148,14 @@ def test_each_rule_finds_what_it_is_for_and_nothing_else_speaks(rule: str) -> No
 @pytest.mark.parametrize("case", list(IN_ORDER))
 def test_what_is_in_order_is_left_alone(case: str) -> None:
     assert names(IN_ORDER[case]) == []
+
+
+def test_a_recorded_preview_of_another_output_is_found() -> None:
+    call = pair(PREVIEW.format("three"), is_recorded=True, **previewed("zero\none\ntwo\n"))
+    (finding,) = lint(call)
+    assert (finding.rule, finding.severity, finding.pointer) == ("preview_differs", "error", "/stdout")
+    assert finding.span is not None
+    assert call.receipt.text[slice(*finding.span)] == "three"
 
 
 def test_a_finding_says_where_and_how_bad_it_is_in_a_sentence() -> None:
