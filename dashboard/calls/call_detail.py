@@ -37,6 +37,7 @@ from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_rea
 from dashboard.filters.language import parse
 from dashboard.ingest.derive import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
+from dashboard.models.runs import Outcome, describe_outcome
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from envelopes.text.untrusted_json import parse_json
@@ -88,7 +89,7 @@ class EvidenceOption:
 class CallAttempt:
     key: UUID
     number: int
-    status: str
+    outcome: str
     is_current: bool
 
 
@@ -112,7 +113,9 @@ class CallPage:
     call: Call
     run: Run
     navigation: CallNavigation
+    outcome: CallBadge
     badges: tuple[CallBadge, ...]
+    envelope_note: str
     timing: CallTiming
     source: str
     failure: CallFailure | None
@@ -158,7 +161,9 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         call=call,
         run=call.run,
         navigation=load_navigation(project, call, query),
+        outcome=_outcome_badge(call),
         badges=tuple(_badges(evidence)),
+        envelope_note=_envelope_note(call),
         timing=_build_timing(call),
         source=call.source.name if call.source else "",
         failure=_parse_failure(evidence),
@@ -185,10 +190,24 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     )
 
 
+def _outcome_badge(call: Call) -> CallBadge:
+    if call.outcome == Outcome.UNANSWERED:
+        return CallBadge(text="running" if call.run.is_live else "no answer recorded", tone="warn")
+    return CallBadge(text=call.outcome_words, tone=Outcome(call.outcome).tone)
+
+
+def _envelope_note(call: Call) -> str:
+    """The envelope's own status, where it is another word than the outcome."""
+    if call.status == Call.Status.SUCCESS and call.outcome == Outcome.FAILED:
+        end = f"reported exit {call.exit_status}" if call.exit_status else "returned a result"
+        return f"success: the tool ran and {end}"
+    if call.exit_status and call.outcome == Outcome.SUCCEEDED:
+        return f"success: exit {call.exit_status} is an answer of this command, no failure"
+    return ""
+
+
 def _badges(evidence: CallEvidence) -> Iterator[CallBadge]:
     call = evidence.call
-    if call.exit_status is not None:
-        yield CallBadge(text=f"exit {call.exit_status}", tone="bad" if call.exit_status else "good")
     if call.is_waiting:
         yield CallBadge(text="waited for a person", tone="wait")
     yield from _cut_badges(evidence)
@@ -244,8 +263,8 @@ def _flag_note(call: Call) -> str:
         return ""
     if not call.source_error:
         return "The log marks this call as no error, but the recorded result is an error."
-    if call.exit_status:
-        return f"Exit code {call.exit_status}: the agent was told that this failed."
+    if call.exit_status or call.outcome not in (Outcome.SUCCEEDED, Outcome.FAILED):
+        return ""
     return "The log marks this call as an error, but the recorded result is a success."
 
 
@@ -298,8 +317,8 @@ def _load_attempts(call: Call) -> tuple[CallAttempt, ...]:
         return ()
     same_step = call.run.own_calls.filter(step=call.step, tool=call.tool).order_by("attempt", "line")
     attempts = tuple(
-        CallAttempt(key=pk, number=number, status=status, is_current=pk == call.pk)
-        for pk, number, status in same_step.values_list("pk", "attempt", "status")
+        CallAttempt(key=pk, number=number, outcome=describe_outcome(outcome, exit_status), is_current=pk == call.pk)
+        for pk, number, outcome, exit_status in same_step.values_list("pk", "attempt", "outcome", "exit_status")
     )
     return attempts if any(attempt.number > 1 for attempt in attempts) else ()
 

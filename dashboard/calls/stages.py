@@ -316,14 +316,15 @@ def _call_json(evidence: CallEvidence) -> str:
         "recorded": evidence.result or b"null",
         "receipt": evidence.content or b"null",
     }
-    members = [f'"call":{_quoted(call.external_id)}', f'"tool":{_quoted(call.tool)}']
+    words = {"call": call.external_id, "tool": call.tool, "outcome": call.outcome_words}
+    members = [f'"{name}":{_quoted(text)}' for name, text in words.items()]
     members += [f'"{name}":{raw.decode()}' for name, raw in recorded.items()]
     return "{" + ",".join(members) + "}\n"
 
 
 def _title(evidence: CallEvidence) -> str:
     call = evidence.call
-    return " · ".join(part for part in (call.tool, call.status, call.summary, call.external_id) if part)
+    return " · ".join(part for part in (call.tool, call.outcome_words, call.summary, call.external_id) if part)
 
 
 def _blocks(evidence: CallEvidence) -> list[tuple[str, str, str]]:

@@ -22,7 +22,7 @@ from typing import Literal
 
 from dashboard.filters import queryset
 from dashboard.models import Call, Project, Run
-from dashboard.models.runs import CallQuerySet, RunQuerySet
+from dashboard.models.runs import CallQuerySet, Outcome, RunQuerySet
 from dashboard.text.formatting import column_text
 
 MAX_CHARACTERS = 2_000
@@ -35,6 +35,7 @@ STATES = ("failed", "cut", "unanswered", "retried", "halves", "disagree", "drift
 KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
     "runs": {
         "status": ("failed", "ok", "unanswered", "live", "ended", "idle"),
+        "outcome": tuple(Outcome.values),
         "state": (*STATES, "child"),
         "cut": ("yes", "no"),
         "child": ("any", "yes", "no"),
@@ -46,6 +47,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
     },
     "calls": {
         "status": ("failed", "ok", "unanswered", "waiting"),
+        "outcome": tuple(Outcome.values),
         "state": STATES,
         "cut": ("yes", "no"),
         "tool": None,
@@ -55,7 +57,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
 # A run or a call has only one value of these at a time.
 SINGLE: dict[Over, frozenset[str]] = {
     "runs": frozenset({"cut", "child", "agent", "source"}),
-    "calls": frozenset({"cut", "tool", "family", "status"}),
+    "calls": frozenset({"cut", "tool", "family", "status", "outcome"}),
 }
 EXCLUSIVE = (
     frozenset({"failed", "ok"}),

@@ -22,6 +22,7 @@ from dashboard.models.runs import (
     IDLE_BEFORE_ASSUMED_ENDED,
     UNANSWERED,
     CallQuerySet,
+    Outcome,
     RunQuerySet,
     derive_id,
 )
@@ -51,7 +52,7 @@ class FilterTerm(Protocol):
 
 Facet = tuple[str, str]
 
-FACETS = frozenset({"tool", "family", "agent", "source", "model", "state"})
+FACETS = frozenset({"tool", "family", "outcome", "agent", "source", "model", "state"})
 # Terms that are another name of a facet.
 FACET_ALIASES: dict[Facet, Facet] = {
     ("status", "failed"): ("state", "failed"),
@@ -190,7 +191,7 @@ def _run_condition(term: FilterTerm, idle_before: datetime) -> Q:
 
 CALL_CONDITIONS: dict[Facet, Q] = {
     ("status", "failed"): FAILED,
-    ("status", "ok"): ~FAILED & ~UNANSWERED,
+    ("status", "ok"): Q(outcome=Outcome.SUCCEEDED),
     ("status", "unanswered"): UNANSWERED,
     ("status", "waiting"): Q(is_waiting=True),
     ("state", "failed"): FAILED,
@@ -216,7 +217,7 @@ def filter_calls(calls: CallQuerySet, terms: Iterable[FilterTerm]) -> CallQueryS
 def _call_condition(term: FilterTerm) -> Q:
     if condition := CALL_CONDITIONS.get((term.kind, term.value)):
         return condition
-    if term.kind in ("tool", "family"):
+    if term.kind in ("tool", "family", "outcome"):
         return Q(**{term.kind: term.value})
     text = term.value
     return (

@@ -22,19 +22,27 @@ from django.db.models import Q
 
 from dashboard.ingest.bulk import bulk_insert, unsaved_row
 from dashboard.models import Artifact, Call, CanonicalProjection, Observation, Run, RunCall, RunFacet
-from dashboard.models.runs import derive_id
+from dashboard.models.runs import Outcome, decide_outcome, derive_id
 from dashboard.text.formatting import column_int, column_text, milliseconds_between
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.text.pointer import join, text_at
-from envelopes.text.untrusted_json import dump_json
+from envelopes.text.untrusted_json import dump_json, parse_json
 
 ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
 REFUSED_KINDS = frozenset({"write_denied"})
 ARTIFACT_CHARACTERS = 8_000  # a longer output gets a page of its own
 STRIP_LETTERS = 120
-SEVERITY = "owucex"  # the letters of a strip; in a long run each stands for many calls and shows the worst of them
+SEVERITY = "oswuckirtex"  # letters of a strip; in a long run each stands for many calls and shows the worst of them
+STOPPED: dict[str, str] = {
+    Outcome.UNANSWERED: "u",
+    Outcome.SKIPPED: "s",
+    Outcome.CANCELLED: "k",
+    Outcome.INTERRUPTED: "i",
+    Outcome.REFUSED: "r",
+    Outcome.TIMED_OUT: "t",
+}
 
 
 class VirtualSink:
@@ -91,19 +99,31 @@ def derive(call: Call, observations: dict[str, Observation]) -> Derived:
 
 def _columns(call: Call, halves: Halves, observations: dict[str, Observation], text: str) -> dict[str, Any]:
     canonical = halves.projection.canonical
+    members = canonical.result if isinstance(canonical.result, dict) else {}
     is_answered = "result" in observations or "receipt" in observations or call.source_error is not None
     error = canonical.error
     fidelity = _result_fidelity(halves, observations)
-    exit_status = column_int(canonical.result.get("exit_status")) if isinstance(canonical.result, dict) else None
+    exit_status = column_int(members.get("exit_status"))
+    status = canonical.status if is_answered else Call.Status.UNKNOWN
+    error_kind = column_text(error.kind, 100) if error and is_answered else ""
     is_inflated = "receipt" in observations and observations["receipt"].fidelity == "inflated"
     total = sum(output.complete.total for output in halves.outputs)
     # Without a receipt nothing was seen and nothing was cut: the call is unanswered, or its receipt was not recorded.
     seen = sum(output.complete.shown_count for output in halves.outputs) if halves.receipt else 0
     return {
         "family": halves.family,
-        "status": canonical.status if is_answered else Call.Status.UNKNOWN,
+        "status": status,
+        "outcome": decide_outcome(
+            status=status,
+            error_kind=error_kind,
+            exit_status=exit_status,
+            source_error=call.source_error,
+            recorded_end=_recorded_end(observations.get("timing")),
+            is_exit_an_answer=bool(exit_status and members.get("interpretation")),
+            is_interrupted=members.get("interrupted") is True,
+        ),
         "summary": column_text(canonical.summary_text, 200),
-        "error_kind": column_text(error.kind, 100) if error and is_answered else "",
+        "error_kind": error_kind,
         "retryable": error.retryable if error and is_answered else None,
         "exit_status": exit_status if exit_status is not None and abs(exit_status) < 2**31 else None,
         "is_waiting": call.tool in ASKING_TOOLS or bool(error and error.kind in REFUSED_KINDS),
@@ -119,6 +139,13 @@ def _columns(call: Call, halves: Halves, observations: dict[str, Observation], t
         # The log of an inflated receipt holds more than the model got.
         "is_cut": halves.is_cut or (halves.receipt is not None and (fidelity == "bounded" or is_inflated)),
     }
+
+
+def _recorded_end(settlement: Observation | None) -> str:
+    """The status word in the rest of a recorded settlement."""
+    recorded = parse_json(bytes(settlement.data)) if settlement else None
+    word = recorded.get("status") if isinstance(recorded, dict) else None
+    return word if isinstance(word, str) else ""
 
 
 def _result_fidelity(halves: Halves, observations: dict[str, Observation]) -> str:
@@ -203,6 +230,7 @@ class CallKind(NamedTuple):
     tool: str
     family: str
     status: str
+    outcome: str
     source_error: bool | None
     exit_status: int | None
     is_cut: bool
@@ -214,7 +242,7 @@ class CallKind(NamedTuple):
 
     @property
     def has_failed(self) -> bool:
-        return self.status == Call.Status.ERROR or bool(self.source_error) or bool(self.exit_status)
+        return self.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 STAT_COLUMNS = (*CallKind._fields[1:], "tokens", "receipt_characters")
@@ -323,15 +351,16 @@ def _sum_kinds(kinds: Sequence[tuple[CallKind, int]]) -> dict[str, int]:
         "own_call_count": total(lambda kind: not kind.inherited and kind.origin == "message"),
         "progress_call_count": total(lambda kind: kind.origin == "progress"),
         "failed_count": total(lambda kind: kind.has_failed),
+        "refused_count": total(lambda kind: kind.outcome == Outcome.REFUSED),
         "cut_count": total(lambda kind: kind.is_cut),
         "unanswered_count": total(lambda kind: kind.status == Call.Status.UNKNOWN),
     }
 
 
 def outcome_letter(call: Call | CallKind) -> str:
-    """o succeeded, e failed, c cut, x failed and cut, w waited for a person, u unanswered."""
-    if call.status == Call.Status.UNKNOWN:
-        return "u"
+    """o succeeded, c cut, w waited for a person, e failed, x failed and cut, and the first of STOPPED otherwise."""
+    if call.outcome in STOPPED:
+        return STOPPED[call.outcome]
     if call.has_failed:
         return "x" if call.is_cut else "e"
     if call.is_cut:
@@ -371,6 +400,7 @@ def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tu
             "halves": halves_disagree(call),
             "disagree": call.is_disagreeing,
         }
+        facets["outcome", call.outcome] += count
         facets["tool", column_text(call.tool, 200)] += count
         facets["family", call.family] += count
         facets.update({("state", state): count for state, holds in states.items() if holds})

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from dashboard.models.projects import Project
 from dashboard.models.sources import SourceSlice
+from envelopes.schema.settlement import CODES, SKIPPED_KINDS
 
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
 
@@ -65,7 +66,8 @@ class Run(models.Model):
     call_count = models.IntegerField(default=0)  # its own and inherited ones
     own_call_count = models.IntegerField(default=0)
     progress_call_count = models.IntegerField(default=0)  # reported only by a parent's progress lines
-    failed_count = models.IntegerField(default=0)
+    failed_count = models.IntegerField(default=0)  # with those that timed out
+    refused_count = models.IntegerField(default=0)
     cut_count = models.IntegerField(default=0)
     unanswered_count = models.IntegerField(default=0)
     token_count = models.BigIntegerField(default=0)  # of the current receipts
@@ -109,7 +111,7 @@ class Run(models.Model):
 class RunFacet(models.Model):
     """One value by which runs are filtered, with the run's sort stamp, so that an index gives a filtered list in order.
 
-    Kinds: tool, family, state (failed, cut, unanswered, retried, child, disagree), agent, source, model.
+    Kinds: tool, family, outcome, state (failed, cut, unanswered, retried, child, disagree), agent, source, model.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="facets")
@@ -141,8 +143,70 @@ class CallQuerySet(models.QuerySet["Call"]):
         return self.select_related("run", "source").defer("run__plan", "source__state", "source__seen")
 
 
+class Outcome(models.TextChoices):
+    """How a call ended, in the word that every page, copy and export uses; a command's exit status may follow it."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REFUSED = "refused"  # by a person or a rule
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    SKIPPED = "skipped"
+    INTERRUPTED = "interrupted"
+    UNANSWERED = "unanswered"
+
+    @property
+    def word(self) -> str:
+        return self.value.replace("_", " ")
+
+    @property
+    def tone(self) -> str:
+        """Red is for what failed by itself."""
+        if self in (Outcome.FAILED, Outcome.TIMED_OUT):
+            return "bad"
+        return "good" if self is Outcome.SUCCEEDED else "warn"
+
+
+_OUTCOMES_OF_KINDS = {"cancelled": Outcome.CANCELLED, "interrupted": Outcome.INTERRUPTED}
+_OUTCOMES_OF_CODES = {"POLICY_DENIED": Outcome.REFUSED, "TIMEOUT": Outcome.TIMED_OUT, "CANCELLED": Outcome.CANCELLED}
+_RECORDED_ENDS = {"timeout": Outcome.TIMED_OUT, "cancelled": Outcome.CANCELLED, "skipped": Outcome.SKIPPED}
+
+
+def decide_outcome(
+    *,
+    status: str,
+    error_kind: str = "",
+    exit_status: int | None = None,
+    source_error: bool | None = None,
+    recorded_end: str = "",
+    is_exit_an_answer: bool = False,
+    is_interrupted: bool = False,
+) -> Outcome:
+    """The outcome of a call from the envelope's status, its error, and what the source itself recorded of the end.
+
+    `recorded_end` is the source's own status word. `is_exit_an_answer`: the family knows this exit status as a result,
+    as grep's 1. `is_interrupted`: the command was stopped before it finished.
+    """
+    if recorded := _RECORDED_ENDS.get(recorded_end):
+        return recorded
+    if status == Call.Status.UNKNOWN:
+        return Outcome.UNANSWERED
+    if status == Call.Status.ERROR:
+        if error_kind in SKIPPED_KINDS:
+            return Outcome.SKIPPED
+        by_code = _OUTCOMES_OF_CODES.get(CODES.get(error_kind, ""), Outcome.FAILED)
+        return _OUTCOMES_OF_KINDS.get(error_kind, by_code)
+    if is_interrupted:
+        return Outcome.CANCELLED
+    is_failed = not is_exit_an_answer and (bool(exit_status) or bool(source_error))
+    return Outcome.FAILED if is_failed else Outcome.SUCCEEDED
+
+
 class Call(models.Model):
-    """One tool call. `status` follows from the recorded evidence; `unknown` when there is no answer."""
+    """One tool call. `outcome` is the word for how it ended, `status` that of its envelope.
+
+    Both follow from the recorded evidence; without an answer they are `unanswered` and `unknown`.
+    """
 
     class Status(models.TextChoices):
         SUCCESS = "success"
@@ -168,6 +232,7 @@ class Call(models.Model):
     error_kind = models.CharField(max_length=100, default="")
     retryable = models.BooleanField(null=True)
     exit_status = models.IntegerField(null=True)
+    outcome = models.CharField(max_length=12, choices=Outcome.choices, default=Outcome.UNANSWERED)
     source_error = models.BooleanField(null=True)  # the source's own flag, never overwritten
     is_disagreeing = models.BooleanField(default=False)  # sources gave different content for one surface
 
@@ -209,7 +274,12 @@ class Call(models.Model):
 
     @property
     def has_failed(self) -> bool:
-        return self.status == self.Status.ERROR or bool(self.source_error) or bool(self.exit_status)
+        return self.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
+
+    @property
+    def outcome_words(self) -> str:
+        """The outcome with a command's exit status: "failed, exit 1"."""
+        return describe_outcome(self.outcome, self.exit_status)
 
     @property
     def wait_ms(self) -> int | None:
@@ -221,9 +291,14 @@ class Call(models.Model):
         return None if self.tool_ms is None else max(0, self.duration_ms - self.tool_ms)
 
 
+def describe_outcome(outcome: str, exit_status: int | None = None) -> str:
+    word = Outcome(outcome).word
+    return f"{word}, exit {exit_status}" if exit_status else word
+
+
 # The rules of Call.has_failed and ingest.derive.halves_disagree as database conditions.
 _RESULT_FAILED = Q(status=Call.Status.ERROR) | (Q(exit_status__isnull=False) & ~Q(exit_status=0))
-FAILED = Q(source_error=True) | _RESULT_FAILED
+FAILED = Q(outcome__in=(Outcome.FAILED, Outcome.TIMED_OUT))
 UNANSWERED = Q(status=Call.Status.UNKNOWN)
 HALVES_DISAGREE = ~UNANSWERED & ((Q(source_error=True) & ~_RESULT_FAILED) | (Q(source_error=False) & _RESULT_FAILED))
 

@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 
 from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
+from dashboard.models.runs import Outcome
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
 from dashboard.runs.run_marks import GAP_MEANING, LEFT_MEANING, QUEUED, QUEUED_MEANING, Branch, Gap, load_branches
 from dashboard.runs.timeline import (
@@ -303,8 +304,8 @@ def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> It
     fidelity = receipt_fidelity(receipt.fidelity)
     call = receipt.call
     yield EntryNote(fidelity.tone, fidelity.badge, fidelity.means)
-    if call.status == Call.Status.ERROR:
-        yield EntryNote("bad", "failed")
+    if call.outcome != Outcome.SUCCEEDED:
+        yield EntryNote(Outcome(call.outcome).tone, call.outcome_words)
     if any(text.label == IMAGE for text in texts):
         yield EntryNote("", "images not counted", "The tokens beside this receipt are of its text alone.")
     if call.is_cut:

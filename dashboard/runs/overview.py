@@ -26,7 +26,7 @@ from django.conf import settings
 
 from dashboard.ingest.derive import STRIP_LETTERS, outcome_letter
 from dashboard.models import Call, Run
-from dashboard.models.runs import FAILED, UNANSWERED
+from dashboard.models.runs import FAILED
 
 MILLISECOND = timedelta(milliseconds=1)
 LONG_GAP_MS = 60_000
@@ -36,7 +36,7 @@ LEAST_DRAWN = 0.005  # percent; less is rounded to nothing
 WORTH_SQUEEZING = 60  # percent of the run in which no tool ran
 TimeSpan = tuple[int, int]  # begin and end, in milliseconds since the axis starts
 STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
-OUTCOME_COLUMNS = ("is_waiting", "is_cut", "status", "source_error", "exit_status")
+OUTCOME_COLUMNS = ("is_waiting", "is_cut", "outcome")
 MAX_DRAWN = 5_000  # calls; the page gives the number of those left out
 MAX_FAILED = 24
 MAX_TOOLS = 10  # the others are one row
@@ -139,7 +139,7 @@ def _squeeze(gaps: Sequence[TimeSpan], last: int, width: float) -> tuple[tuple[i
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OutcomeMark:
     """`name` is the `data-outcome` of the stylesheet; `word` counts calls, `sentence` describes one of them.
 
     `top` is where the bar begins: bars of trouble are taller, so that the colour is not the only signal.
@@ -153,12 +153,17 @@ class Outcome:
 
 # By the letters of `ingest.derive`; the legend of a run lists them in this order.
 OUTCOMES = {
-    "o": Outcome("ok", "ok", "answered", 8),
-    "w": Outcome("waiting", "waited for a person", "waited for a person", 6),
-    "c": Outcome("cut", "cut", "cut before the model", 3),
-    "e": Outcome("failed", "failed", "failed", 0),
-    "x": Outcome("failed", "failed and cut", "failed, and cut before the model", 0),
-    "u": Outcome("unanswered", "unanswered", "unanswered", 5),
+    "o": OutcomeMark("ok", "ok", "succeeded", 8),
+    "w": OutcomeMark("waiting", "waited for a person", "waited for a person", 6),
+    "c": OutcomeMark("cut", "cut", "cut before the model", 3),
+    "e": OutcomeMark("failed", "failed", "failed", 0),
+    "x": OutcomeMark("failed", "failed and cut", "failed, and cut before the model", 0),
+    "t": OutcomeMark("failed", "timed out", "timed out", 0),
+    "r": OutcomeMark("stopped", "refused", "refused", 3),
+    "k": OutcomeMark("stopped", "cancelled", "cancelled", 4),
+    "i": OutcomeMark("stopped", "interrupted", "interrupted", 4),
+    "s": OutcomeMark("stopped", "skipped", "skipped", 6),
+    "u": OutcomeMark("unanswered", "unanswered", "unanswered", 5),
 }
 
 
@@ -173,12 +178,13 @@ class OutcomeStrip:
 
 
 def build_strip(run: Run) -> OutcomeStrip:
-    return _draw_strip(run.strip, run.call_count, run.failed_count, run.cut_count, run.unanswered_count)
+    counts = (run.failed_count, run.refused_count, run.cut_count, run.unanswered_count)
+    return _draw_strip(run.strip, run.call_count, counts)
 
 
 @lru_cache(4096)  # most runs of a store look alike
-def _draw_strip(letters: str, calls: int, failed: int, cut: int, unanswered: int) -> OutcomeStrip:
-    """The label is the strip in words: 12 ok, 2 failed, 1 cut."""
+def _draw_strip(letters: str, calls: int, counts: tuple[int, int, int, int]) -> OutcomeStrip:
+    """The label is the strip in words: 12 ok, 2 failed, 1 cut. `counts`: failed, refused, cut and unanswered calls."""
     paths: dict[str, str] = {}
     words: Counter[str] = Counter()
     for index, letter in enumerate(letters):
@@ -187,8 +193,8 @@ def _draw_strip(letters: str, calls: int, failed: int, cut: int, unanswered: int
         words[outcome.word] += 1
     label = ", ".join(f"{number} {word}" for word, number in words.most_common()) or "no calls"
     if calls > len(letters) == STRIP_LETTERS:
-        counts = ((failed, "failed"), (cut, "cut"), (unanswered, "unanswered"))
-        troubles = ", ".join(f"{number:,} {word}" for number, word in counts if number)
+        named = zip(counts, ("failed", "refused", "cut", "unanswered"), strict=True)
+        troubles = ", ".join(f"{number:,} {word}" for number, word in named if number)
         label = f"{calls:,} calls{': ' if troubles else ''}{troubles}; a bar is the worst of several"
     return OutcomeStrip(label, max(STEP, len(letters) * STEP), tuple(paths.items()))
 
@@ -328,9 +334,9 @@ def _segments(count: int) -> Iterable[PageSegment]:
 
 
 def _load_failed(run: Run, points: Sequence[CallPoint]) -> Iterable[FailedCall]:
-    positions = [index for index, point in enumerate(points) if point.letter in "ex"]
+    positions = [index for index, point in enumerate(points) if point.letter in "ext"]
     if positions:
-        failed = Call.objects.in_run(run).filter(FAILED & ~UNANSWERED).values_list("id", "tool")[:MAX_FAILED]
+        failed = Call.objects.in_run(run).filter(FAILED).values_list("id", "tool")[:MAX_FAILED]
         for (key, tool), position in zip(failed, positions, strict=False):
             yield FailedCall(str(key), position, position + 1, tool)
 

@@ -18,7 +18,7 @@ from django.conf import settings
 from dashboard.evidence.argument_labels import argument_labels, unless_repeated
 from dashboard.filters.language import MAX_CHARACTERS, STATES, Query, Term, parse
 from dashboard.models import Call, Project, Run, Source
-from dashboard.models.runs import FAILED, UNANSWERED
+from dashboard.models.runs import FAILED
 from dashboard.runs.overview import OutcomeStrip, RunOverview, build_strip, load_overview
 from dashboard.runs.replay import AS_RECORDED, ReplaySwitch, replace_tokens
 from dashboard.runs.waterfall import (
@@ -241,7 +241,7 @@ def load_peek(project: Project, run_id: UUID | None, close_url: str) -> Peek:
     if run is None:
         return Peek(close_url)
     calls = Call.objects.in_run(run)
-    failed = list(calls.filter(FAILED & ~UNANSWERED)[:MAX_PEEKED_CALLS])
+    failed = list(calls.filter(FAILED)[:MAX_PEEKED_CALLS])
     biggest = list(calls.filter(tokens__gt=0).order_by("-tokens", "memberships__ordinal", "id")[:MAX_PEEKED_CALLS])
     labels = argument_labels([call.pk for call in (*failed, *biggest)])
     return Peek(close_url, run, build_strip(run), _peeked(run, failed, labels), _peeked(run, biggest, labels))

@@ -18,6 +18,7 @@ from django.db.models import Count
 
 from dashboard.filters.language import MAX_CHARACTERS, Query, Term, parse
 from dashboard.models import Project, RunFacet, SavedView
+from dashboard.models.runs import Outcome
 from dashboard.text.formatting import column_text, format_count
 from dashboard.text.text_markup import printable
 
@@ -26,6 +27,7 @@ CACHE_SECONDS = 60
 
 GROUPS = {
     "state": "State",
+    "outcome": "Outcome",
     "tool": "Tool",
     "family": "Family",
     "agent": "Agent",
@@ -42,6 +44,9 @@ STATE_LABELS = {
     "drifted": "has drifted receipts",
     "child": "is a child run",
 }
+# Outcomes that nearly all runs have, or that a state counts already.
+SHOWN_AS_STATES = frozenset(("outcome", value) for value in ("succeeded", "failed", "unanswered"))
+LABELS = {("outcome", outcome.value): outcome.word for outcome in Outcome}
 # The term of a state in the search bar, where there is a shorter one.
 STATE_TERMS = {
     "failed": Term("status", "failed"),
@@ -81,7 +86,7 @@ def load_facet_groups(project: Project, query: Query, filter_url: Callable[[str]
         rows, left_out = counts.get(kind, ((), 0))
         for value, number in rows:
             term = STATE_TERMS.get(value, Term(kind, value)) if kind == "state" else Term(kind, value)
-            value_label = STATE_LABELS[value] if kind == "state" else printable(value)
+            value_label = STATE_LABELS[value] if kind == "state" else printable(LABELS.get((kind, value), value))
             url = filter_url(query.toggled(term.kind, term.value))
             values.append(FacetValue(value_label, format_count(number), url, term in query))
         if values:
@@ -108,7 +113,7 @@ def _count_facets(project: Project) -> FacetCounts:
     rows = RunFacet.objects.filter(project=project).values_list("kind", "value").annotate(runs=Count("pk"))
     counts: dict[str, list[tuple[str, int]]] = {}
     for kind, value, number in sorted(rows, key=lambda row: (-row[2], row[1])):
-        if kind != "state" or value in STATE_LABELS:
+        if (kind != "state" or value in STATE_LABELS) and (kind, value) not in SHOWN_AS_STATES:
             counts.setdefault(kind, []).append((value, number))
     return {kind: (values[:MAX_VALUES], len(values[MAX_VALUES:])) for kind, values in counts.items()}
 

@@ -40,7 +40,16 @@ NEWEST = "newest"
 # What a row is built from; a whole run has twice as many columns, and reading them takes a tenth of the page's time.
 LISTED_FIELDS = (
     *("title", "external_id", "agent", "model", "source_format", "parent_id", "ended_at", "last_at", "strip"),
-    *("call_count", "failed_count", "cut_count", "unanswered_count", "token_count", "token_certainty", "duration_ms"),
+    *(
+        "call_count",
+        "failed_count",
+        "refused_count",
+        "cut_count",
+        "unanswered_count",
+        "token_count",
+        "token_certainty",
+        "duration_ms",
+    ),
     *("sort_at", "revision"),
 )
 Cursor: TypeAlias = tuple[object, UUID]  # of the last row that was shown: its value in the sort, its id
@@ -109,7 +118,8 @@ class Preset:
 
 PRESETS = (
     Preset("all", "All runs", "Every run but those of subagents", ""),
-    Preset("errors", "Errors", "A call failed", "status:failed"),
+    Preset("errors", "Errors", "A call failed or timed out", "status:failed"),
+    Preset("refused", "Refused", "A person or a rule refused a call", "outcome:refused"),
     Preset("cut", "Cut before the model", "The model got a part of an output", "cut:yes"),
     Preset("biggest", "Biggest receipts", "Most tokens first", "", "tokens"),
     # Uses the `state:retried` facet written at import; no join on calls.
@@ -123,7 +133,7 @@ PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
 
 
 class PresetLink(NamedTuple):
-    """`key` is its key on the keyboard."""
+    """`key` is its key on the keyboard: 1 to 9, then 0."""
 
     preset: Preset
     is_current: bool
@@ -243,7 +253,7 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
             for head in COLUMN_HEADS
         ],
         presets=[
-            PresetLink(preset, (preset.query, preset.sort) == (params.text, params.sort), str(number))
+            PresetLink(preset, (preset.query, preset.sort) == (params.text, params.sort), str(number % 10))
             for number, preset in enumerate(PRESETS, start=1)
         ],
         digest=digest,

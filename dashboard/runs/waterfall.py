@@ -23,7 +23,8 @@ from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_calls
 from dashboard.ingest.derive import halves_disagree, outcome_letter
 from dashboard.models import Call, Run
-from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, TimeBar
+from dashboard.models.runs import Outcome
+from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, OutcomeMark, TimeBar
 from dashboard.runs.run_marks import RunMark, load_branches, load_run_marks
 from dashboard.text.formatting import format_duration
 from dashboard.text.params import parse_integer
@@ -34,7 +35,7 @@ ORIGIN_FLAGS = {"progress": ["only in progress"], "answer": ["only its answer"]}
 MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page
 # What a row is built from, half of a call's columns.
 ROW_FIELDS = (
-    *("tool", "step", "attempt", "origin", "child_run", "status", "summary", "exit_status", "source_error"),
+    *("tool", "step", "attempt", "origin", "child_run", "status", "outcome", "summary", "exit_status", "source_error"),
     *("started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_superseded", "is_cut"),
     *("tokens", "seen_lines", "output_lines", "result_fidelity"),
 )
@@ -254,7 +255,7 @@ def _build_row(
         key=str(call.pk),
         url=f"/calls/{call.pk}/{url_suffix}",  # to reverse 50 addresses takes as long as the query
         outcome=outcome.name,
-        state=outcome.sentence,
+        state=_describe_state(run, call, outcome),
         tool=printable(call.tool) or "not recorded",
         flags=", ".join(_flags(call)),
         label=unless_repeated(label, summary),
@@ -276,6 +277,15 @@ def _cut_column(call: Call) -> str:
     if not call.output_lines:
         return "a part"
     return f"{call.seen_lines:,} / {call.output_lines:,}{'+' if call.result_fidelity == 'bounded' else ''}"
+
+
+def _describe_state(run: Run, call: Call, mark: OutcomeMark) -> str:
+    """The outcome in words; a call without an answer is running while its run is live."""
+    if call.outcome == Outcome.UNANSWERED:
+        return "running" if run.is_live else call.outcome_words
+    if mark.name == "waiting":
+        return f"{call.outcome_words}, {mark.sentence}"
+    return f"{call.outcome_words}, cut before the model" if call.is_cut else call.outcome_words
 
 
 def _flags(call: Call) -> Iterable[str]:

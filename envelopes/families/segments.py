@@ -309,7 +309,7 @@ def cut_segment(segment: Segment, budget: int, policy: RenderPolicy) -> list[Seg
 
 
 def _cut_again(text: str, before: CutPreview, budget: int, policy: RenderPolicy) -> tuple[int, int, str]:
-    """Where the head of a shorter preview ends and its tail starts, and the words of the marker about both."""
+    """The end of the head of a shorter preview, the start of its tail, and the words of the marker about both."""
     for_head = budget * policy.head_share // 100
     head_lines, tail_lines = split_lines(text[: before.head_end]), split_lines(text[before.tail_start :])
     first = count_fitting_lines(head_lines, for_head)

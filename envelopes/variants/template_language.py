@@ -264,7 +264,7 @@ def _strip(value: Any, *, left: bool = True, right: bool = True) -> TrackedText:
 
 
 class _CutPlace(NamedTuple):
-    """Where a preview was cut: text[:head_end] and text[tail_start:] are lines of the output, `total` counts it all."""
+    """The place of a cut: text[:head_end] and text[tail_start:] are the output's own, `total` counts all of it."""
 
     head_end: int
     tail_start: int

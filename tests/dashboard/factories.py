@@ -26,7 +26,7 @@ from dashboard.models import (
     RunFacet,
     Source,
 )
-from dashboard.models.runs import derive_id
+from dashboard.models.runs import decide_outcome, derive_id
 
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 NEXT = count(1)
@@ -84,6 +84,8 @@ def create_call(
     external_id = external_id or f"toolu_{number:04d}"
     fields = {"tool": "Bash", "family": "command", "status": "success", "line": number} | fields
     fields.setdefault("started_at", START + timedelta(seconds=number))
+    names = ("status", "error_kind", "exit_status", "source_error")
+    fields.setdefault("outcome", decide_outcome(**{name: fields[name] for name in names if name in fields}))
     key = derive_id("call", run.project_id, "test", external_id)
     call = Call.objects.create(
         id=key, project=run.project, run=run, namespace="test", external_id=external_id, **fields

@@ -37,6 +37,7 @@ from envelopes.families.command.results import (
     CommandResult,
     SavedOutput,
     command_outcome,
+    explain_exit,
     summarize_output,
 )
 from envelopes.schema.result import CompleteOutput, JsonValue, TaskHandle, ToolError
@@ -45,6 +46,7 @@ from envelopes.text.outline import outline_text
 AGENT = "claude-code"
 STREAMS = ("stdout", "stderr")
 EXIT_CODE = re.compile(r"Exit code (-?[0-9]{1,10})(?:\n|$)")
+TIMED_OUT = re.compile(r"Command timed out after \d")
 INLINE_CUT = re.compile(r"\n\n\.\.\. \[(\d+) (lines|characters) truncated\] \.\.\.(?:\n\n|\Z)")
 BACKGROUND = re.compile(r"Command [\w ()-]{0,80}background[\w ]{0,80} with ID: (?P<id>[\w-]+)")
 JS_SPACE = (
@@ -141,12 +143,25 @@ def _read_interrupted(evidence: Evidence, result: CommandResult, cuts: tuple[Sou
 
 
 def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) -> Reading:
-    """A non-zero exit is a verdict of the command's domain inside a success (design.md section 1)."""
+    """A non-zero exit is a verdict of the command's domain inside a success (design.md section 1).
+
+    A command that the agent stopped at its time limit has no verdict: it is an error.
+    """
     output = failure.text[exited.end() :]
+    stopped = read_failure(evidence) if TIMED_OUT.match(output) else None
+    if stopped is not None:
+        outputs = () if failure.offset is None else (OutputField("", start=failure.offset + exited.end()),)
+        return msgspec.structs.replace(stopped, outputs=outputs)
     cuts = _find_failure_cuts(evidence, failure)
-    result = CommandResult(exit_status=int(exited[1]), combined=output, cut_by_source=bool(cuts))
+    command = RecordedObject(evidence.args).text("command") or ""
+    result = CommandResult(
+        exit_status=int(exited[1]),
+        combined=output,
+        interpretation=explain_exit(command, int(exited[1]), output),
+        cut_by_source=bool(cuts),
+    )
     printed = summarize_output(result)
-    summary = f"exit {result.exit_status}: {printed}" if printed else command_outcome(result)
+    summary = f"exit {result.exit_status}: {printed}" if printed else result.interpretation or command_outcome(result)
     if failure.offset is None or not output:
         links = {} if failure.offset is None else {"": "/result/exit_status"}
         return reading(evidence, result, summary, links=links, fidelity=failure.fidelity, source_cuts=cuts)

@@ -25,6 +25,7 @@ one list. All previews of a batch share one budget, evenly over the streams that
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -50,6 +51,9 @@ MOST_ITEMS = 12
 MESSAGE_CHARACTERS = 400
 SKIPPED = "skipped_after_previous_error"
 STATUSES: tuple[ItemStatus, ...] = ("completed", "failed", "rejected", "skipped")
+_SEPARATORS = frozenset({"|", "||", "|&", "&", "&&", ";", "(", ")"})
+_SEARCHES = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "pgrep"})
+_ANSWERS = {"diff": "Files differ", "cmp": "Files differ", "test": "Condition is false", "[": "Condition is false"}
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
 
 
@@ -154,6 +158,29 @@ def summarize_output(result: CommandResult) -> str:
     lines = [line.strip() for text in beginnings for line in text.splitlines()]
     with_words = (line for line in lines if any(char.isalnum() for char in line))
     return next(with_words, next(filter(None, lines), ""))
+
+
+def explain_exit(command: str, status: int, output: str) -> str | None:
+    """Explains an exit status of 1 that is an answer and no failure; None where that is not certain.
+
+    The status is that of the last program. A search that found nothing prints nothing, so whatever ran before it did
+    not fail; the other programs count only where they are the whole command.
+    """
+    if status != 1 or "\n" in command.strip():
+        return None
+    try:
+        lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+        lexer.commenters = ""
+        words = list(lexer)
+    except ValueError:
+        return None
+    last: list[str] = []
+    for word in words:
+        last = [] if word in _SEPARATORS else [*last, word]
+    program = last[0].rpartition("/")[2] if last else ""
+    if program in _SEARCHES or last[:2] == ["git", "grep"]:
+        return None if output.strip() else "No matches found"
+    return _ANSWERS.get(program) if len(last) == len(words) else None
 
 
 def batch_outcome(result: BatchResult) -> str:

@@ -81,66 +81,6 @@ def test_the_runtimes_own_words_are_distinguished(client: Client, run: Run) -> N
     assert page.select_one(".share").text.endswith("come from the result; the rest was added by the runtime.")
 
 
-def test_a_receipt_without_a_result_says_that_there_is_nothing_to_link(client: Client, run: Run) -> None:
-    page = load_call(client, recorded(run, "Bash", {"command": "x"}, None, "\x07"))
-    note = "This recording kept only this text; there is no separate result to link it to."
-    assert page.select_one(".share").text == note
-
-
-@pytest.mark.parametrize(
-    ("tool", "args", "receipt", "linked", "share"),
-    [
-        (
-            "Edit",
-            {"file_path": "/srv/app/a.py", "old_string": "x", "new_string": "y"},
-            "The file /srv/app/a.py has been updated. Here's the result of running `cat -n`:",
-            [("/file_path", "/srv/app/a.py")],
-            "13 of 79 characters come from the arguments.",
-        ),
-        (
-            "Write",
-            {"file_path": "/a.py", "content": "import os\nprint(1)"},
-            "The file /a.py has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"
-            "     1→import os\n     2→print(1)\n",
-            [("/file_path", "/a.py"), ("/content", "import os"), ("/content", "print(1)")],
-            "22 of 137 characters come from the arguments.",
-        ),
-        (
-            "WebSearch",
-            {"query": "json canonicalization"},
-            'Web search results for query: "json canonicalization"\n\nNo links found.',
-            [("/query", "json canonicalization")],
-            "21 of 70 characters come from the arguments.",
-        ),
-        (
-            "Read",
-            {"file_path": "/srv/app/b.py"},
-            "<tool_use_error>File does not exist: /srv/app/b.py. Did you mean /srv/app/b.pyi?</tool_use_error>",
-            [("/file_path", "/srv/app/b.py")],
-            "13 of 97 characters come from the arguments.",
-        ),
-        ("Read", {"file_path": "/srv/app/b.py"}, "     1→# /srv/app/b.py\n", [], ""),
-        ("Bash", {"command": "cat notes.txt"}, "cat notes.txt", [], ""),
-    ],
-)
-def test_without_a_result_only_what_repeats_the_arguments_is_linked(
-    client: Client, run: Run, tool: str, args: Any, receipt: str, linked: list[tuple[str, str]], share: str
-) -> None:
-    page = load_call(client, recorded(run, tool, args, None, receipt))
-    assert [(link["data-args"], link.exact) for link in page.select(".segments .linked")] == linked
-    note = "This recording kept only this text; there is no separate result to link it to."
-    assert page.select_one(".share").text == f"{note} {share}".strip()
-
-
-def test_text_that_the_result_contains_is_never_called_the_runtimes_own(client: Client, run: Run) -> None:
-    result = read_result("import os\nprint('a line of the file')", 1, 2)
-    other_numbers = "     7→import os\n     8→print('a line of the file')\n"
-    page = load_call(client, recorded(run, "Read", {"file_path": "/a"}, result, other_numbers))
-    share = page.select_one(".share").text
-    assert share.endswith("the text is not linked, because its place in the result is not certain.")
-    assert "runtime" not in share
-
-
 def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, run: Run) -> None:
     lines = [f"line {number} of a long output" for number in range(1, 1_001)]
     preview = "\n".join(lines[:40])
@@ -181,11 +121,11 @@ def test_the_page_claims_no_more_than_the_source_knows(client: Client, run: Run,
     assert (receipt.select_one("h2").text == "The model saw") == (fidelity == "exact")
 
 
-def test_a_failed_command_shows_its_exit_code_beside_the_status(client: Client, run: Run) -> None:
+def test_a_failed_command_shows_its_exit_code_beside_its_outcome(client: Client, run: Run) -> None:
     call = recorded(run, "Bash", {"command": "false"}, "Error: Exit code 1\nno", "Exit code 1\nno", source_error=True)
     page = load_call(client, call)
-    assert page.texts(".call-title > .badge") == ["success", "exit 1", "logged as error"]
-    assert page.by_text("Exit code 1: the agent was told that this failed.")
+    assert page.texts(".call-title > .badge") == ["failed, exit 1"]
+    assert page.facts["Envelope"] == "success: the tool ran and reported exit 1"
     links = [(linked["data-pointer"], linked["data-at"]) for linked in page.select(".linked[data-recorded='']")]
     assert links == [("/result/exit_status", "7-19"), ("/result/combined_output_preview", "19-21")]
 
@@ -242,7 +182,7 @@ def test_attempts_and_events_and_the_child_run_are_there(client: Client, run: Ru
     call = bash(run, "second", step="s1", attempt=2, child_run=child.pk)
     create_event(run, "bash_progress", call=call.pk, message="halfway")
     page = load_call(client, call)
-    assert page.facts["Attempt"] == "1 success 2 success"
+    assert page.facts["Attempt"] == "1 succeeded 2 succeeded"
     assert page.select_one(".events").rows("tbody tr")[0][2:] == ["bash_progress", "halfway"]
     assert page.by_role("link", "Look into it")["href"] == f"/runs/{child.pk}/"
 

@@ -135,7 +135,7 @@ def test_a_row_tells_its_outcome_size_time_and_cut_in_words(client: Client, run:
     )
     (row,) = call_rows(load(client, run))
     assert row.select_one("b").text == "Grep"
-    assert row.select_one(".row-status").text == "cut before the model"
+    assert row.select_one(".row-status").text == "succeeded, cut before the model"
     assert row.select_one(".row-summary").text == "waited 3.0 s echo hello Found 194 lines"
     assert (row.texts("em"), row.texts("code")) == (["waited 3.0 s"], ["echo hello"])
     cells = [row.select_one(f".row-{name}").text for name in ("cut", "tokens", "duration")]

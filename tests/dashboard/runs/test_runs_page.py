@@ -281,4 +281,4 @@ def test_every_preset_has_a_key_of_its_own(client: Client, project: Project) -> 
     presets = load(client).select('.presets a[data-hotkey="click"]')
     keys = [(link["data-key"], link["data-key-help"]) for link in presets]
     assert keys[:2] == [("1", "All runs"), ("2", "Errors")]
-    assert len({key for key, _ in keys}) == len(keys) == 9
+    assert len({key for key, _ in keys}) == len(keys) == 10

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.families.command.results import CommandResult
+from envelopes.families.command.results import CommandResult, command_outcome
 from envelopes.text.preview import find_cut
 from tests.envelopes.built_in import output, receipt_text
 
@@ -82,3 +82,15 @@ def test_a_marker_that_the_command_wrote_does_not_part_its_output() -> None:
     text = receipt_text(output("ExecCommand", ran(stdout=f"begin\n{false}{LOG}end\n")), "tail_first")
     assert text.index("end\n") < text.index("begin\n")
     assert "of 4005 lines, then the first" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "summary"),
+    [
+        ({"stdout": " \n---\n"}, "---"),
+        ({"stdout": "data:image/png;base64,AA", "is_image": True}, "an image"),
+        ({"interpretation": "no match"}, "no match"),
+    ],
+)
+def test_a_summary_without_an_exit_code_is_what_came_back(fields: dict[str, Any], summary: str) -> None:
+    assert command_outcome(ran(exit_status=None, **fields)) == summary

@@ -1,0 +1,133 @@
+"""How a call ended, in one word: on the Call page, in lists, in copies and in filters."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from dashboard.filters.language import parse
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Call, Project, Run
+from dashboard.models.runs import Outcome
+from tests.dashboard.page_text import parse_page
+from tests.dashboard.recorded_calls import load_call, recorded
+from tests.dashboard.sessions import answers, asks, user, write
+
+REFUSAL = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+STREAMS = {"stdout": "", "stderr": "", "interrupted": False, "isImage": False}
+# Tool, arguments, receipt, result, error flag; then the words, their colour, and the value of the filter.
+CALLS: dict[str, tuple[str, Any, str, Any, bool, str, str, str]] = {
+    "ran": ("Bash", "ls", "a", {**STREAMS, "stdout": "a"}, False, "succeeded", "good", "succeeded"),
+    "exit": ("Bash", "go vet", "Exit code 1\nno", "Error: Exit code 1\nno", True, "failed, exit 1", "bad", "failed"),
+    "missing": ("Read", {"file_path": "/a"}, "File does not exist.", "Error: File does not exist.", True)
+    + ("failed", "bad", "failed"),
+    "person": ("Bash", "rm -r /", REFUSAL, "User rejected tool use", True, "refused", "warn", "refused"),
+    "rule": ("Bash", "rm", "Permission to use Bash has been denied.")
+    + ("Error: Permission to use Bash has been denied.", True, "refused", "warn", "refused"),
+    "hook": ("Bash", "rm", "PreToolUse:Bash hook error: no", "Error: PreToolUse:Bash hook error: no", True)
+    + ("refused", "warn", "refused"),
+    "sibling": ("Read", {"file_path": "/a"}, "<tool_use_error>Sibling tool call errored</tool_use_error>")
+    + ("Error: Sibling tool call errored", True, "cancelled", "warn", "cancelled"),
+    "late": ("Bash", "sleep 99", "Exit code 143\nCommand timed out after 2m 0.0s\nhalf")
+    + ("Error: Exit code 143\nCommand timed out after 2m 0.0s\nhalf", True, "timed out", "bad", "timed_out"),
+    "grep": ("Bash", "cd src && git log | /usr/bin/grep x", "Exit code 1", "Error: Exit code 1", True)
+    + ("succeeded, exit 1", "good", "succeeded"),
+    "open": ("Bash", "sleep", "", None, False, "unanswered", "warn", "unanswered"),
+}
+
+
+@pytest.fixture
+def calls(project: Project, alice: User, tmp_path: Path) -> dict[str, Call]:
+    lines: list[Any] = [user("go", uuid="u1")]
+    for name, (tool, args, receipt, result, is_error, *_) in CALLS.items():
+        lines.append(asks(f"toolu_{name}", tool, {"command": args} if isinstance(args, str) else args))
+        if result is not None:
+            lines.append(answers(f"toolu_{name}", receipt, result, is_error=is_error))
+    import_paths(project, [write(tmp_path / "session.jsonl", lines)])
+    return {call.external_id.removeprefix("toolu_"): call for call in Call.objects.all()}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_one_word_names_the_outcome_on_every_page_and_in_every_copy(
+    client: Client, calls: dict[str, Call], name: str
+) -> None:
+    call, (*_, words, tone, _) = calls[name], CALLS[name]
+    badge = load_call(client, call).select_one("[data-outcome-words]")
+    assert badge.text == ("no answer recorded" if words == "unanswered" else words)
+    assert badge["data-tone"] == tone
+    copies = {
+        form: client.get(f"/calls/{call.pk}/?as={form}").content.decode() for form in ("text", "markdown", "json")
+    }
+    assert json.loads(copies["json"])["outcome"] == words
+    assert f" · {words} · " in copies["text"].splitlines()[0]
+    assert f" · {words} · " in copies["markdown"].splitlines()[0]
+    row = parse_page(client.get(f"/runs/{call.run_id}/")).by_id(f"c-{call.pk}")
+    assert row.select_one(".row-status").text == words
+    assert (row["data-outcome"] == "failed") is (tone == "bad")
+
+
+def test_filters_presets_and_counts_keep_failures_apart_from_refusals(
+    client: Client, project: Project, calls: dict[str, Call]
+) -> None:
+    def matching(text: str) -> set[str]:
+        return {call.external_id.removeprefix("toolu_") for call in parse(text, over="calls").calls_in(project)}
+
+    for outcome in Outcome.values:
+        assert matching(f"outcome:{outcome}") == {name for name, row in CALLS.items() if row[-1] == outcome}
+    assert matching("status:failed") == {"exit", "missing", "late"}
+    assert matching("status:ok") == {"ran", "grep"}
+    run = Run.objects.get()
+    assert (run.failed_count, run.refused_count, run.unanswered_count) == (3, 3, 1)
+    assert run.strip == "oeerrrktou"
+    assert parse_page(client.get(f"/runs/{run.pk}/")).facts["Refused"] == "3"
+    assert list(parse("outcome:refused").runs(project)) == [run]
+    assert list(parse("outcome:skipped").runs(project)) == []
+    sidebar = parse_page(client.get("/runs/"))
+    assert sidebar.by_role("link", "Refused")["href"] == "?preset=refused"
+    assert sidebar.has('a[href="?q=outcome%3Atimed_out"]')
+
+
+def test_a_call_without_an_answer_is_running_while_its_run_is_live(client: Client, calls: dict[str, Call]) -> None:
+    Run.objects.update(ended_at=None, last_at=timezone.now() - timedelta(seconds=5))
+    call = calls["open"]
+    assert load_call(client, call).select_one("[data-outcome-words]").text == "running"
+    row = parse_page(client.get(f"/runs/{call.run_id}/")).by_id(f"c-{call.pk}")
+    assert row.select_one(".row-status").text == "running"
+
+
+def test_the_envelopes_own_status_is_a_detail(client: Client, calls: dict[str, Call]) -> None:
+    facts = {name: load_call(client, call).facts.get("Envelope") for name, call in calls.items()}
+    assert {name: fact for name, fact in facts.items() if fact} == {
+        "exit": "success: the tool ran and reported exit 1",
+        "grep": "success: exit 1 is an answer of this command, no failure",
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "outcome"),
+    [
+        ("grep -rn 'a b' src | grep -v x", "", "succeeded"),
+        ("git grep missing", "", "succeeded"),
+        ("grep x no-such-file", "grep: no-such-file: No such file or directory", "failed"),
+        ("grep x f || exit 1", "", "failed"),
+        ("grep x f; make", "", "failed"),
+        ("diff a b", "1c1", "succeeded"),
+        ("make && diff a b", "make: error", "failed"),
+        ("test -f a", "", "succeeded"),
+        ("grep 'unbalanced", "", "failed"),
+        ("grep x f\nmake", "", "failed"),
+    ],
+)
+def test_an_exit_status_is_an_answer_only_where_the_family_is_certain(
+    client: Client, project: Project, alice: User, calls: dict[str, Call], command: str, output: str, outcome: str
+) -> None:
+    text = f"Exit code 1\n{output}".rstrip("\n")
+    call = recorded(Run.objects.get(), "Bash", {"command": command}, f"Error: {text}", text, source_error=True)
+    assert call.outcome == outcome
