@@ -82,9 +82,11 @@ def build_cut_bars(halves: Halves, artifacts: Sequence[ArtifactSummary], *, got:
     }
     bars = [_saved_bar(summary) for summary in saved]
     is_inflated = halves.preview is not None and halves.preview.is_inflated
+    is_linked = any(shown_spans(receipt, cut.field.pointer) for cut in halves.outputs)
     for cut in halves.outputs:
         text = text_at(halves.evidence.result, cut.field.pointer) or ""
-        output = _Output(cut, text, None if is_inflated else receipt, is_saved=bool(saved))
+        shown = None if is_inflated else receipt
+        output = _Output(cut, text, shown, is_saved=bool(saved), is_linked=is_linked)
         bars.append(_output_bar(output, pages.get(cut.field.pointer, ""), got))
     bars += _other_bars(halves, got)
     with_key = next((bar for bar in bars if bar.leads_to_unseen), None)
@@ -143,11 +145,15 @@ class _Output:
     """One recorded output, its text, and the line of which the receipt has only the beginning.
 
     `cut` is that of the recorded field, `complete` that of the complete output. `receipt` is None where the model got
-    less than it holds.
+    less than it holds. Not `is_linked`: nothing of the receipt could be linked to any output, so that it is not known
+    what it has of them.
     """
 
-    def __init__(self, output: OutputCut, text: str, receipt: Receipt | None, *, is_saved: bool) -> None:
-        self.field, self.cut, self.text, self.is_saved = output.field, output.cut, text, is_saved
+    def __init__(
+        self, output: OutputCut, text: str, receipt: Receipt | None, *, is_saved: bool, is_linked: bool
+    ) -> None:
+        self.field, self.cut, self.text = output.field, output.cut, text
+        self.is_saved, self.is_linked = is_saved, is_linked
         self.complete, self.source_cuts = output.complete, output.source_cuts
         self.lines_before = output.field.first_line - 1
         # Agents count the nothing behind a last newline as a line; here it is none.
@@ -156,7 +162,6 @@ class _Output:
             total -= 1
         self.total_lines = max(total, self.lines_before + self.complete.total)
         spans = [] if output.cut.is_whole or receipt is None else shown_spans(receipt, output.field.pointer)
-        self.is_linked = bool(spans) or receipt is None
         self.partial: PartialLine | None = find_partial_line(text, spans, output.cut)
 
 
@@ -189,7 +194,7 @@ def _sentence(output: _Output, got: str) -> str:
         end = ", as far as it was recorded." if output.is_saved else "."
         return f"{got} all {cut.total:,} lines{end}" if cut.total != 1 else f"{got} its one line{end}"
     if not output.cut.shown and not output.is_linked:
-        return f"None of the {output.cut.total:,} recorded lines was found in the receipt."
+        return f"The recorded output ({_count_lines(output.cut.total)}) was not found in the receipt."
     if any(gap.unit != "lines" for gap in output.source_cuts):
         least = f"{got} {cut.shown_count:,} of at least {cut.total:,} lines."
         return f"{least} {describe_source_cuts(output.source_cuts)}"
@@ -197,10 +202,16 @@ def _sentence(output: _Output, got: str) -> str:
     if partial and cut.total == 1:
         return f"{got} the first {partial.end:,} of {len(output.text):,} characters of its one line."
     beginning = f" Of line {partial.line + before:,} it got the beginning." if partial else ""
+    if cut.total == 1 and not partial:
+        return f"{got} nothing of its one line."
     if not cut.shown:
         return f"{got} none of {cut.total:,} lines{' whole' if partial else ''}.{beginning}"
     ranges = _name_ranges([(start + before + 1, end + before) for start, end in cut.shown])
     return f"{got} {ranges} of {before + cut.total:,}; {cut.dropped_count:,} {UNSEEN}.{beginning}{source}"
+
+
+def _count_lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count:,} lines"
 
 
 def describe_source_cuts(cuts: Sequence[SourceCut]) -> str:
@@ -212,7 +223,7 @@ def describe_source_cuts(cuts: Sequence[SourceCut]) -> str:
 
 
 def _describe_source_cut(unit: SourceCutUnit, size: int, *, is_limit: bool) -> str:
-    lines = "1 line" if size == 1 else f"{size:,} lines"
+    lines = _count_lines(size)
     if is_limit and unit == "lines":
         return f"The tool stopped at its own limit: the call asked for {lines} more."
     if is_limit:

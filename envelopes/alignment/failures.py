@@ -95,7 +95,7 @@ def read_failure(evidence: Evidence) -> Reading | None:
         error=tool_error(evidence.agent, failure.text),
     )
     links = {} if failure.offset is None else {"": "/error/message"}
-    cuts = find_source_cuts(failure.text, "", "stream")
+    cuts = find_source_cuts(failure.text, "", "failure")
     fidelity = bounded_fidelity(failure.fidelity, cuts)
     return Reading(build=lambda: complete, fidelity=fidelity, links=links, source_cuts=cuts)
 

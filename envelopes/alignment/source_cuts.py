@@ -2,10 +2,12 @@
 
 What an agent or a tool leaves out of an output is in neither half. It writes one of these marks in its place:
 
-    stream   ... [39012 characters truncated] ...  between the halves, 5,000 characters each, of a long failure
-             ... [40 lines truncated] ...          behind the first 30,000 characters, or between two halves of them
+    failure  ... [39012 characters truncated] ...  between the halves, 5,000 characters each, of a long failure
+    stream   ... [40 lines truncated] ...          behind the first 30,000 characters, or between two halves of them
     task     [Truncated. Full output: /tmp/b1]     before the end of a task's output; or as for a stream
     server   [OUTPUT TRUNCATED - exceeded …]       behind the beginning of what an MCP server returned
+             result (… characters) exceeds …       in place of all of it; in place of a failure as well
+    notebook Outputs are too large to include. …   in place of the outputs of a cell
     file     ... [truncated]                       behind the first 2,000 characters of a line
     matches  [Omitted long matching line]          in place of a line that ripgrep does not print
     receipt  <persisted-output>                    around the first 2,000 characters of an output saved to a file
@@ -27,7 +29,7 @@ import msgspec
 from envelopes.text.preview import Cut
 
 SourceCutUnit: TypeAlias = Literal["characters", "lines", "line ends", "long lines", "files", "matches", "output"]
-CutPlace: TypeAlias = Literal["stream", "task", "server", "file", "matches"]
+CutPlace: TypeAlias = Literal["failure", "stream", "task", "server", "notebook", "file", "matches"]
 
 LEAST_HALF = 2_500  # characters on each side of a mark; the agent leaves 5,000 or more
 LOPSIDED = 2  # the longer half around a mark has at most so many times the characters of the shorter one
@@ -47,6 +49,11 @@ _SAVED_TASK = re.compile(r"\A\s*\[Truncated\. Full output: [^\n]*\]\n\n")
 _TOKEN_LIMIT = re.compile(
     r"(?:\A|\n\n)\[OUTPUT TRUNCATED - exceeded \d+ token limit\]\n\nThe tool output was truncated[^\n]*\Z"
 )
+_SAVED_RESULT = re.compile(
+    r"\A(?:Error: )?result \([\d,]+ characters[^)\n]*\) exceeds maximum allowed tokens\. Output has been saved to "
+    r"[\s\S]*"
+)
+_LARGE_OUTPUTS = re.compile(r"\AOutputs are too large to include\. Use [\s\S]*")
 _LINE_END = re.compile(r"^[^\n]{1000,2500}(?:\.\.\.|…) ?\[truncated\]$", re.MULTILINE)
 _LONG_LINE = re.compile(
     r"^(?:[^\n]*[:-])?\[Omitted long (?:matching line|context line|line with \d+ matches)\]$", re.MULTILINE
@@ -55,7 +62,9 @@ _LONG_LINE = re.compile(
 _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
     "stream": ((" truncated] ...", _TRUNCATED, "characters"),),
     "task": (("[Truncated. ", _SAVED_TASK, "output"), (" truncated] ...", _TRUNCATED, "characters")),
-    "server": (("[OUTPUT TRUNCATED ", _TOKEN_LIMIT, "output"),),
+    "failure": ((" exceeds maximum allowed ", _SAVED_RESULT, "output"), (" truncated] ...", _TRUNCATED, "characters")),
+    "server": (("[OUTPUT TRUNCATED ", _TOKEN_LIMIT, "output"), (" exceeds maximum allowed ", _SAVED_RESULT, "output")),
+    "notebook": (("too large to include", _LARGE_OUTPUTS, "output"),),
     "file": (("[truncated]", _LINE_END, "line ends"),),
     "matches": (("[Omitted long ", _LONG_LINE, "long lines"),),
 }
@@ -115,7 +124,7 @@ def find_receipt_cuts(receipt: str) -> tuple[SourceCut, ...]:
     """The cuts that a receipt other than a preview shows by itself, where no result was recorded."""
     if receipt.endswith(_LISTING_LIMIT):
         return (SourceCut(pointer="", unit="files", is_limit=True),)
-    return find_source_cuts(receipt, "", "stream")
+    return find_source_cuts(receipt, "", "failure")
 
 
 def find_source_cuts(text: str, pointer: str, place: CutPlace, *, start: int = 0) -> tuple[SourceCut, ...]:

@@ -96,7 +96,8 @@ def _file_from_result(evidence: Evidence, recorded: RecordedObject) -> Reading:
         names = {**names, "originalSize": "size"}
     links = {f"/file/{name}": f"/result/{field}" for name, field in names.items() if file.get(name) is not None}
     if not content or kind != "text":
-        return reading(evidence, result, _summarize_read(result), links=links)
+        cuts = _find_notebook_cuts(file) if kind == "notebook" else ()
+        return reading(evidence, result, _summarize_read(result), links=links, source_cuts=cuts)
     lines = _requested_lines(evidence)
     first = result.start_line or 1
     output = OutputField("/file/content", first, result.total_lines, is_asked=bool(lines and lines.is_part))
@@ -108,6 +109,15 @@ def _file_from_result(evidence: Evidence, recorded: RecordedObject) -> Reading:
         )
         cuts = (*cuts, limit)
     return reading(evidence, result, _summarize_read(result), links=links, outputs=(output,), source_cuts=cuts)
+
+
+def _find_notebook_cuts(file: RecordedObject) -> tuple[SourceCut, ...]:
+    return tuple(
+        cut
+        for number, cell in enumerate(file.items("cells"))
+        for output in cell.items("outputs")
+        for cut in find_source_cuts(output.text("text") or "", f"/file/cells/{number}/outputs", "notebook")
+    )
 
 
 class _RequestedLines(msgspec.Struct, frozen=True):

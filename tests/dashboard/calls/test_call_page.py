@@ -98,19 +98,6 @@ def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, ru
     assert cuts.by_role("link")["href"] == f"/artifacts/{call.artifacts.get().pk}/?line=41#L41"
 
 
-def test_a_part_that_was_never_requested_is_no_cut(client: Client, run: Run) -> None:
-    call = recorded(
-        run,
-        "Read",
-        {"file_path": "/a", "offset": 200, "limit": 2},
-        read_result("x\ny", 200, 1_432),
-        "   200→x\n   201→y\n",
-    )
-    cuts = load_call(client, call).select_one(".cuts").text
-    assert "The call asked for lines 200–201 of 1,432; the other 1,430 were not asked for." in cuts
-    assert "the model got all 2 lines" in cuts
-
-
 @pytest.mark.parametrize("fidelity", ["exact", "recorded", "inflated", "reconstructed", "masked"])
 def test_the_page_claims_no_more_than_the_source_knows(client: Client, run: Run, fidelity: ReceiptFidelity) -> None:
     call = bash(run, "hello\n")

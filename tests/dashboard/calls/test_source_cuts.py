@@ -186,11 +186,12 @@ def test_a_cut_by_the_source_is_on_every_page(client: Client, project: Project, 
     ("args", "content", "first", "total"),
     [
         ({"offset": 0}, CODE, 0, 0),
-        ({"limit": 30}, CODE, 1, 200),
+        ({"limit": 30}, CODE, 1, 230),
+        ({"offset": 200, "limit": 30}, CODE, 200, 1_432),
         ({}, f"{LOG}\n\n... [9 characters truncated] ...\n\n{LOG}<persisted-output>", 1, 0),
         ({}, "return text[:9] + '… [truncated]'\nx ... [truncated]", 1, 0),
     ],
-    ids=["from offset 0", "with a limit", "words about cuts", "lines that end so"],
+    ids=["from offset 0", "with a limit", "lines in the middle", "words about cuts", "lines that end so"],
 )
 def test_a_file_that_was_read_as_the_call_asked_is_not_cut(
     client: Client,
@@ -208,7 +209,8 @@ def test_a_file_that_was_read_as_the_call_asked_is_not_cut(
     assert (call.seen_lines, call.output_lines) == (count, count)
     page = load_call(client, call)
     assert f"the model got all {count:,} lines." in page.select_one(".cuts").text
-    assert ("The call asked for lines 1–30 of 200" in page.text) == bool(total)
+    asked = f"The call asked for lines {first}–{first + 29} of {total:,}; the other {total - 30:,} were not asked for."
+    assert (asked in page.text) == bool(total)
     assert not is_listed(client, call, "cut:yes")
 
 
@@ -217,5 +219,5 @@ def test_a_receipt_that_cannot_be_linked_is_not_said_to_hold_nothing(
 ) -> None:
     call = take(project, tmp_path, Answered("Read", {"file_path": "/a.py"}, "a summary", file_of(CODE)))
     sentences = load_call(client, call).select_one(".cuts").text
-    assert "None of the 30 recorded lines was found in the receipt." in sentences
+    assert "The recorded output (30 lines) was not found in the receipt." in sentences
     assert "the model got none" not in sentences

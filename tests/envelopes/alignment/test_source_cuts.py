@@ -17,6 +17,9 @@ from envelopes.text.preview import Cut
 HALF = "a line of the log\n" * 278  # 5,004 characters, 278 lines
 LONG = "x" * 2_000
 LIMIT = "[OUTPUT TRUNCATED - exceeded 25000 token limit]\n\nThe tool output was truncated. Use pagination."
+SAVED = (
+    "Error: result (71,204 characters) exceeds maximum allowed tokens. Output has been saved to /t/m.txt.\nFormat: JSON"
+)
 PREVIEW = "<persisted-output>\nOutput too large (25.8KB). Full output saved to: /t/1.txt\n\nPreview (first 2KB):\n{}"
 MarkedLines = tuple[str, int | None, int, int, int]
 
@@ -41,6 +44,9 @@ def marks(text: str, place: CutPlace, start: int = 0) -> list[MarkedLines]:
         ("task", "[Truncated. Full output: /tmp/b1.output]\n\nthe end", ("output", None, 0, 3, 1)),
         ("task", f"{HALF}be\n\n... [40 lines truncated] ...", ("lines", 40, 278, 281, 40)),
         ("server", f"one\n\n{LIMIT}", ("output", None, 0, 5, 1)),
+        ("server", SAVED, ("output", None, 0, 2, 1)),
+        ("failure", SAVED.removeprefix("Error: "), ("output", None, 0, 2, 1)),
+        ("notebook", "Outputs are too large to include. Use Bash with: cat", ("output", None, 0, 1, 1)),
         ("server", LIMIT, ("output", None, 0, 3, 1)),
         ("file", f"one\n{LONG}... [truncated]\nthree", ("line ends", 1, 1, 2, 1)),
         ("file", f"{LONG}… [truncated]", ("line ends", 1, 0, 1, 1)),
@@ -68,6 +74,9 @@ def test_a_mark_counts_in_its_form_and_at_its_place(place: CutPlace, text: str, 
         ("file", f"{LONG}... [truncated] and goes on"),
         ("server", f"{HALF}\n\n... [9 characters truncated] ...\n\n{HALF}"),
         ("server", f"the words of {LIMIT}\n\nin the middle"),
+        ("server", f"It printed:\n{SAVED}"),
+        ("stream", SAVED),
+        ("notebook", "The words: Outputs are too large to include. Use Bash"),
         ("task", "what [Truncated. Full output: /tmp/b1] means\n\n"),
         ("matches", "a.md:3:ripgrep prints [Omitted long matching line] for one\n"),
     ],

@@ -164,6 +164,14 @@ def test_lines_that_the_tool_cut_off_are_no_whole_lines_of_the_file() -> None:
     assert read(recorded("Read", file_of(content), printed)).fidelity == "bounded"
 
 
+def test_the_outputs_of_a_notebook_that_were_too_large_are_cut() -> None:
+    large = {"output_type": "stream", "text": "Outputs are too large to include. Use Bash with: cat a.ipynb"}
+    cells: JsonValue = [{"cell_id": "1", "source": "x"}, {"cell_id": "2", "source": "y", "outputs": [large]}]
+    reading = read(recorded("Read", {"type": "notebook", "file": {"filePath": "/a.ipynb", "cells": cells}}))
+    assert [cut.pointer for cut in reading.source_cuts] == ["/file/cells/1/outputs"]
+    assert reading.fidelity == "bounded"
+
+
 def test_a_file_that_speaks_of_truncation_is_not_cut() -> None:
     content = "x" * 5_000 + "\n\n... [9 characters truncated] ...\n\n" + "y" * 5_000 + "\nend ... [truncated]\n"
     reading = read(recorded("Read", file_of(content), content))
