@@ -171,7 +171,9 @@ def lint_recorded(
 
 
 def parse_parts(content: JsonValue) -> tuple[RecordedPart, ...]:
-    """The parts of a recorded receipt in order: texts, images, and other parts as JSON."""
+    """The parts of a recorded receipt in order: texts, images, and other parts as JSON. Null is an empty text."""
+    if content is None:
+        return ("",)
     if isinstance(content, list):
         return tuple(map(_parse_part, content))
     return (content if isinstance(content, str) else _other_part(content),)

@@ -99,6 +99,11 @@ class Run(models.Model):
         return self.ended_at is None and self.last_at is not None and not self._is_idle(timezone.now())
 
     @property
+    def is_reported(self) -> bool:
+        """Known only from progress lines of the run that started it, which have none of its own messages."""
+        return 0 < self.call_count == self.progress_call_count
+
+    @property
     def status(self) -> str:
         if self.ended_at is not None:
             return "ended"

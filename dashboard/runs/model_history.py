@@ -22,7 +22,17 @@ from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.models.runs import Outcome
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
-from dashboard.runs.run_marks import GAP_MEANING, LEFT_MEANING, QUEUED, QUEUED_MEANING, Branch, Gap, load_branches
+from dashboard.runs.run_marks import (
+    GAP_MEANING,
+    LEFT_MEANING,
+    QUEUED,
+    QUEUED_MEANING,
+    REMOVAL_MEANING,
+    Branch,
+    Gap,
+    Removal,
+    load_branches,
+)
 from dashboard.runs.timeline import (
     Compaction,
     HistoryCounts,
@@ -210,7 +220,7 @@ def _build_entries(
         next_compaction = compactions[bisect_right(lines, item.cursor.line) :][:1]
         notes = [_compaction_note(compaction) for compaction in next_compaction]
         line = item.cursor.line
-        is_event = isinstance(item.row, Replacement | Compaction | Gap | Branch)
+        is_event = isinstance(item.row, Replacement | Compaction | Gap | Branch | Removal)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
         new_entry = partial(
             HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens, running=running
@@ -227,6 +237,10 @@ def _build_entries(
             case Branch() as branch:
                 note = EntryNote("", "not in the context after the rewind", LEFT_MEANING)
                 entry = new_entry(heading=branch.sentence, notes=(note,), url=branch.url(run), url_text="what was left")
+            case Removal() as removal:
+                entry = new_entry(
+                    heading=removal.sentence, notes=(EntryNote("warn", "unknown", REMOVAL_MEANING), *notes)
+                )
             case Gap() as gap:
                 note = EntryNote("warn", "perhaps context", GAP_MEANING)
                 entry = new_entry(heading=gap.sentence, notes=(note, *notes), url=gap.url, url_text="Problems")

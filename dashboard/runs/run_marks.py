@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -24,12 +24,16 @@ from envelopes.schema.result import summarize
 
 MAX_MARKS = 100  # on a page of calls
 REWIND = "rewind"
+MICROCOMPACTION = "microcompact_boundary"
 QUEUED = "queued while a step ran"
 QUEUED_MEANING = (
     "The recording has the text as it was queued and shows that it left the queue here, with the answers of the step. "
     "How the client worded it for the model is not recorded."
 )
 LEFT_MEANING = "The model saw these lines at the time. After the rewind they are not part of its context, nor counted."
+REMOVAL_MEANING = (
+    "The microcompaction names calls of which nothing is recorded here. What the model had of them is not known."
+)
 GAP_MEANING = "If it was a message or a receipt, the model had it, and this page lacks it."
 
 
@@ -38,6 +42,12 @@ class _Rewind(msgspec.Struct):
 
     left: tuple[int, int]
     returned: tuple[int, int] | None = None
+
+
+class _Microcompaction(msgspec.Struct, rename="camel"):
+    """The ids in a line of a microcompaction."""
+
+    microcompact_metadata: dict[str, Any]
 
 
 _read_rewind = msgspec.json.Decoder(_Rewind).decode
@@ -165,6 +175,39 @@ def outermost(branches: Sequence[Branch]) -> list[Branch]:
     ]
 
 
+class Removal(NamedTuple):
+    """Receipts that a microcompaction removed and that the run does not have."""
+
+    line: int
+    receipts: int
+    at: datetime | None
+    key: UUID
+
+    @property
+    def sentence(self) -> str:
+        receipts = "a receipt" if self.receipts == 1 else f"{self.receipts:,} receipts"
+        return f"{receipts} cleared from the context that this recording does not contain"
+
+
+def load_removals(run: Run) -> list[Removal]:
+    events = list(Event.objects.filter(run=run, kind=MICROCOMPACTION))
+    load_slices(events)
+    ids_by_event = {event: _removed_ids(event.data) for event in events}
+    named = set().union(*ids_by_event.values())
+    members = run.members.filter(call__external_id__in=named) if named else run.members.none()
+    known = set(members.values_list("call__external_id", flat=True)) if named else set()
+    removals = [Removal(event.line, len(ids - known), event.at, event.pk) for event, ids in ids_by_event.items()]
+    return sorted(removal for removal in removals if removal.receipts)
+
+
+def _removed_ids(line: bytes) -> set[str]:
+    try:
+        metadata = msgspec.json.decode(line, type=_Microcompaction).microcompact_metadata
+    except ValueError:
+        return set()
+    return {call for call in metadata.get("compactedToolIds") or () if isinstance(call, str)}
+
+
 def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | None) -> list[RunMark]:
     """The marks from the line `start` to the line before `end`, or all behind it, in order."""
     lines = Q(line__gte=start) if end is None else Q(line__gte=start, line__lt=end)
@@ -173,6 +216,12 @@ def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | 
     marks += [
         RunMark(branch.start, "branch", "", branch.sentence, LEFT_MEANING, branch.url(run)) for branch in branches
     ]
+    removals = [
+        removal for removal in load_removals(run) if start <= removal.line and (end is None or removal.line < end)
+    ]
+    for removal in removals:
+        url = _model_url(run, removal.line)
+        marks.append(RunMark(removal.line, "removal", "", removal.sentence, REMOVAL_MEANING, url))
     marks += [RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url) for gap in load_gaps(run, lines)]
     marks.sort(key=lambda mark: mark.line)
     if len(marks) <= MAX_MARKS:

@@ -34,7 +34,7 @@ from django.db.models.functions import Cast
 
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.sources import SLICE_FIELDS
-from dashboard.runs.run_marks import Branch, Gap, load_branches, load_gaps, outermost
+from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches, load_gaps, load_removals, outermost
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
@@ -48,7 +48,7 @@ WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
 HEAD_BYTES = 64 * 1024
 NO_KEY = UUID(int=0)
 NOT_COUNTED = (Message.Delivery.WITHHELD, Message.Delivery.UNCLEAR)
-RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4, "gap": 5, "branch": 6}
+RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4, "gap": 5, "branch": 6, "removal": 7}
 KINDS = tuple(RANKS)
 # The columns of line and key. These two kinds are read a page at a time.
 PAGED = {"message": ("line", "id"), "call": ("ordinal", "call_id")}
@@ -110,7 +110,7 @@ class Replacement:
     reason: str
 
 
-ItemRow: TypeAlias = Message | RunCall | RecordedReceipt | Replacement | Compaction | Gap | Branch
+ItemRow: TypeAlias = Message | RunCall | RecordedReceipt | Replacement | Compaction | Gap | Branch | Removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class _Mark(NamedTuple):
     key: str  # hexadecimal
     tokens: int
     at: datetime | None = None
-    row: Replacement | Compaction | Gap | Branch | None = None
+    row: Replacement | Compaction | Gap | Branch | Removal | None = None
 
 
 class Timeline:
@@ -168,7 +168,10 @@ class Timeline:
         self.compactions = [event for event in load_compactions(run) if self._has(event.line)]
         receipts = replayed.replace_marks(_load_receipt_marks(run)) if replayed else _load_receipt_marks(run)
         receipts = [receipt for receipt in receipts if self._has(receipt.line)]
-        marks = [mark for mark in _build_marks(receipts, self.compactions, load_gaps(run)) if self._has(mark.line)]
+        rank = RANKS["removal"]
+        marks = [_Mark(removal.line, rank, removal.key.hex, 0, removal.at, removal) for removal in load_removals(run)]
+        marks += _build_marks(receipts, self.compactions, load_gaps(run))
+        marks = [mark for mark in marks if self._has(mark.line)]
         rank = RANKS["branch"]
         marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self._left]
         self._marks = sorted(marks, key=_sort_key)

@@ -135,8 +135,8 @@ class Receipt(msgspec.Struct, frozen=True, dict=True):
 
 
 def image_part(media_type: str, data: str) -> ImagePart:
-    """A part of base64 text, which has four characters for three bytes."""
-    return ImagePart(media_type, data, len(data) * 3 // 4)
+    """A part of base64 text, which has four characters for three bytes; the padding at its end stands for none."""
+    return ImagePart(media_type, data, len(data.rstrip("=")) * 3 // 4)
 
 
 def text_part(text: str, segments: tuple[Segment, ...]) -> TextPart:

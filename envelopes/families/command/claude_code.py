@@ -96,7 +96,7 @@ def _read_background(evidence: Evidence) -> Reading:
 
 
 def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
-    """An interruption is a failure where the agent flagged it as one; what ran until then is in `details`."""
+    """An interrupted command is cancelled or timed out, whatever the agent's flag; its output is in `details`."""
     task = recorded.text("backgroundTaskId")
     saved = recorded.text("persistedOutputPath")
     saved_size = recorded.integer("persistedOutputSize") if saved else None
@@ -112,7 +112,7 @@ def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
         saved_output=SavedOutput(path=saved, size=saved_size) if saved else None,
         cut_by_source=bool(cuts),
     )
-    if result.interrupted and evidence.is_error:
+    if result.interrupted and not task:
         return _read_interrupted(evidence, result, cuts)
     # Only what was recorded has a place in the canonical result.
     links = _link_streams(result) | {
@@ -132,9 +132,11 @@ def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
 
 
 def _read_interrupted(evidence: Evidence, result: CommandResult, cuts: tuple[SourceCut, ...]) -> Reading:
-    message = "command was interrupted before it finished"
     streams = {name: text for name in STREAMS if (text := getattr(result, name))}
-    error = ToolError(kind="cancelled", message=message, details=streams or None, retryable=True)
+    has_timed_out = any(TIMED_OUT.match(text.removeprefix("<error>")) for text in streams.values())
+    kind = "command_timed_out" if has_timed_out else "cancelled"
+    message = "command timed out" if has_timed_out else "command was interrupted before it finished"
+    error = ToolError(kind=kind, message=message, details=streams or None, retryable=True)
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
     links = {f"/{name}": "/error/details" for name in streams} | {"/interrupted": "/error/kind"}
     outputs = tuple(OutputField(f"/{name}") for name in streams)
@@ -329,6 +331,6 @@ def _align_tag(text: str, at: int, tag: str, pointer: str, value: JsonValue) -> 
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=3, read=_read_command, align=_align_command),
+    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=4, read=_read_command, align=_align_command),
     ToolMapping(agent=AGENT, tools=("BashOutput",), version=2, read=_read_background, align=_align_background),
 )

@@ -4,7 +4,7 @@
    tool failed, and absent in some subagents' files.
 2. The receipt is `tool_result.content` as recorded. Releases up to 2.1.37 could write the full text behind a
    `<persisted-output>` preview although the model saw only the preview: a receipt that is longer than such a
-   preview can be is inflated.
+   preview can be is inflated. A `tool_result` without content is an empty receipt.
 3. Releases that cap `stdout` name the file with the rest (`persistedOutputPath`): the result is bounded.
 """
 
@@ -239,8 +239,8 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, result:
         line=context.line,
         run=context.run,
         call=call,
-        content=content or b"null",
-        fidelity=_receipt_fidelity(content, preview),
+        content=content or b'""',
+        fidelity=_receipt_fidelity(preview),
         at=context.at,
     )
     for path, size in _artifact_sizes(meta, preview).items():
@@ -259,9 +259,7 @@ def _result_fidelity(result: msgspec.Raw, meta: ResultMeta) -> ResultFidelity:
             return "structured"
 
 
-def _receipt_fidelity(content: bytes, preview: str) -> ReceiptFidelity:
-    if not content:
-        return "absent"
+def _receipt_fidelity(preview: str) -> ReceiptFidelity:
     shown = find_output_preview(preview)
     is_inflated = shown.is_inflated if shown else len(preview) > _PREVIEW_CHARACTERS
     return "inflated" if is_inflated else "recorded"

@@ -280,3 +280,100 @@ def test_calls_of_a_branch_that_was_left_are_marked_on_the_run_page(
         "rewound: lines 3 to 7 left the conversation at line 8",
         "rewound: line 5 left the conversation at line 6",
     ]
+
+
+def reports_progress(call: str, message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "progress",
+        "uuid": f"p-{message['uuid']}",
+        "sessionId": SESSION,
+        "parentToolUseID": call,
+        "data": {"type": "agent_progress", "agentId": "a1", "prompt": "count", "message": message},
+    }
+
+
+def test_a_subagent_known_from_progress_alone_states_that_its_messages_are_missing(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    sentence = "its own messages are not recorded"
+    lines = [
+        asks("toolu_01", "Task", {"prompt": "count"}),
+        reports_progress("toolu_01", asks("toolu_02")),
+        reports_progress("toolu_01", answers("toolu_02")),
+    ]
+    run = import_session(project, tmp_path, *lines)
+    child = Run.objects.get(parent=run)
+    assert sentence in run_page(client, child).by_role("note").text
+    assert sentence in model_view(client, child).by_role("note").text
+    assert "its own messages not recorded" in run_page(client, run).select_one(".child-row").text
+    assert not run_page(client, run).has("[role=note]")
+    own = [{**line, "agentId": "a1"} for line in (user("count", uuid="c1"), asks("toolu_02"), answers("toolu_02"))]
+    import_paths(project, [write(tmp_path / SESSION / "subagents" / "agent-a1.jsonl", own)])
+    assert not run_page(client, child).has("[role=note]")
+
+
+def test_a_microcompaction_of_unknown_receipts_leaves_its_mark(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    ids = ["toolu_01", "toolu_gone", "toolu_lost"]
+    run = import_session(
+        project,
+        tmp_path,
+        asks("toolu_01"),
+        answers("toolu_01"),
+        {
+            "type": "system",
+            "subtype": "microcompact_boundary",
+            "uuid": "m1",
+            "sessionId": SESSION,
+            "microcompactMetadata": {"compactedToolIds": ids},
+        },
+    )
+    sentence = "2 receipts cleared from the context that this recording does not contain"
+    page = model_view(client, run)
+    assert page.texts(".entry[data-kind=removal] h2") == [sentence]
+    [replaced] = page.texts(".entry[data-kind=replacement] h2")
+    assert replaced == "1 earlier receipt cleared from the context: microcompact."
+    assert run_page(client, run).texts(".run-mark .badge") == [sentence]
+
+
+def test_a_tool_result_without_content_is_an_empty_receipt(client: Client, project: Project, tmp_path: Path) -> None:
+    silent = {"stdout": "", "stderr": "", "interrupted": False}
+    answer = answers("toolu_01", result=silent)
+    del answer["message"]["content"][0]["content"]
+    run = import_session(project, tmp_path, asks("toolu_01"), answer, asks("toolu_02"), answers("toolu_02", "", silent))
+    calls = [Call.objects.get(external_id=f"toolu_0{number}") for number in (1, 2)]
+    columns = ("status", "receipt_fidelity", "receipt_count", "receipt_characters", "tokens", "is_cut")
+    assert [[getattr(call, column) for column in columns] for call in calls] == [
+        ["success", "recorded", 1, 0, 0, False]
+    ] * 2
+    receipts = model_view(client, run).select("[data-kind=receipt]")
+    assert [receipt.texts("p.muted") for receipt in receipts] == [["Empty."]] * 2
+    assert client.get(calls[0].get_absolute_url(), follow=True).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("stderr", "flag", "kind"),
+    [
+        ("", {"is_error": False}, "cancelled"),
+        ("", {"is_error": True}, "cancelled"),
+        ("Command timed out after 2m 0s", {"is_error": False}, "command_timed_out"),
+    ],
+)
+def test_an_interrupted_command_is_no_success(
+    project: Project, tmp_path: Path, stderr: str, flag: dict[str, bool], kind: str
+) -> None:
+    result = {"stdout": "1\n2", "stderr": stderr, "interrupted": True, "isImage": False}
+    import_session(project, tmp_path, asks("toolu_01"), answers("toolu_01", "1\n2", result, **flag))
+    call = Call.objects.get()
+    assert (call.status, call.error_kind, call.source_error) == ("error", kind, flag["is_error"])
+
+
+@pytest.mark.parametrize(("data", "size"), [("QQ==", "1 B"), ("QUE=", "2 B"), ("QUFB", "3 B")])
+def test_the_padding_of_an_image_is_not_counted(
+    client: Client, project: Project, tmp_path: Path, data: str, size: str
+) -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    asked = asks("toolu_01", "Read", {"file_path": "/a.png"})
+    run = import_session(project, tmp_path, asked, answers("toolu_01", [image]))
+    assert f"image/png, {size}" in model_view(client, run).select_one("[data-kind=receipt]").text

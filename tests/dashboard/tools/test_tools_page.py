@@ -189,3 +189,16 @@ def test_the_schema_alone_has_its_conditions(reader: Client) -> None:
     assert "oneOf" in page.text
     assert "Rules between fields are left out" not in page.text
     assert "Rules between fields" not in load(reader, "/tools/TaskList/?form=anthropic").text
+
+
+def test_a_tool_of_an_agent_is_not_the_built_in_tool_of_its_name(reader: Client, project: Project) -> None:
+    for agent, number in (("claude-code", 5), ("my-runtime", 2)):
+        run = create_run(project, agent=agent)
+        RunFacet.objects.create(
+            run=run, project=project, kind="tool", value="TaskList", sort_at=run.sort_at, count=number
+        )
+    page = parse_page(reader.get("/tools/TaskList/"))
+    uses = [link for link in page.all_by_role("link") if "tool%3ATaskList" in link["href"]]
+    assert "q=tool%3ATaskList+-agent%3Aclaude-code" in uses[0]["href"]
+    assert "2 calls" in page.text
+    assert "5 calls" not in page.text

@@ -66,9 +66,9 @@ def test_the_fidelity_of_a_result_follows_what_was_kept(
     assert (result.result, result.fidelity) == (result_json, fidelity)
 
 
-def test_a_receipt_without_content_is_absent() -> None:
+def test_a_tool_result_without_content_is_an_empty_receipt() -> None:
     [receipt] = only(ReceiptRecord, read(message("user", [{"type": "tool_result", "tool_use_id": "toolu_1"}])))
-    assert (receipt.content, receipt.fidelity) == (b"null", "absent")
+    assert (receipt.content, receipt.fidelity) == (b'""', "recorded")
 
 
 @pytest.mark.parametrize(("length", "fidelity"), [(2000, "recorded"), (4000, "inflated")])
