@@ -37,7 +37,7 @@ MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page
 ROW_FIELDS = (
     *("tool", "step", "attempt", "origin", "child_run", "status", "outcome", "summary", "exit_status", "source_error"),
     *("started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_superseded", "is_cut"),
-    *("tokens", "seen_lines", "output_lines", "result_fidelity"),
+    *("tokens", "seen_lines", "output_lines", "result_fidelity", "receipt_fidelity"),
 )
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 
@@ -276,7 +276,9 @@ def _build_row(
 def _cut_column(call: Call) -> str:
     if not call.output_lines:
         return "a part"
-    return f"{call.seen_lines:,} / {call.output_lines:,}{'+' if call.result_fidelity == 'bounded' else ''}"
+    most = "≤ " if call.receipt_fidelity == "inflated" else ""
+    more = "+" if call.result_fidelity == "bounded" else ""
+    return f"{most}{call.seen_lines:,} / {call.output_lines:,}{more}"
 
 
 def _describe_state(run: Run, call: Call, mark: OutcomeMark) -> str:

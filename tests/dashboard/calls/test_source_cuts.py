@@ -47,11 +47,12 @@ class Answered(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What the columns of a cut call and its page have: seen lines, lines of the output, fidelity, badges, sentence."""
+    """Columns of a cut call, its `row` on the Run page, and the badges and a sentence of its own page."""
 
     seen: int
     lines: int
     fidelity: str
+    row: str
     badges: list[str]
     sentence: str
 
@@ -66,83 +67,49 @@ LONG_LINE = f"a\n{'x' * 2_000}... [truncated]\nb"
 OUTPUT = "\n".join(f"line {number} of the output" for number in range(1, 301))
 MATCHES = {"mode": "content", "content": "a:1:x", "numFiles": 0, "appliedLimit": 1}
 
+LISTED = {"filenames": ["/a"], "numFiles": 1, "truncated": True}
+
+CUT_CHARACTERS = "The source cut 39,012 characters out of it, which are in neither half."
+CUT_LINES = "The source cut 40 lines out of it, which are in neither half."
+CUT_END = "The source cut off the end of 1 line."
+LINES_MORE = "3,432 not seen. The tool stopped at its own limit: the call asked for 3,432 lines more."
+MORE = "The tool stopped at its own limit; how many more {} there are was not recorded."
+SAVED = "The complete output was saved to a file."
+
 CUT = {
     "a failing command": (
         Answered("Bash", {"command": "make"}, FAILURE, f"Error: {FAILURE}", is_error=True),
-        Shown(
-            581,
-            582,
-            "bounded",
-            [BY_SOURCE],
-            "the model got 581 of at least 582 lines. The source cut 39,012 "
-            "characters out of it, which are in neither half.",
-        ),
+        Shown(581, 582, "bounded", "581 / 582+", [BY_SOURCE], f"581 of at least 582 lines. {CUT_CHARACTERS}"),
     ),
     "a long stream": (
         Answered("Bash", {"command": "make"}, STREAM, stdout(STREAM)),
-        Shown(
-            290,
-            330,
-            "bounded",
-            [BY_SOURCE],
-            "the model got lines 1–290 of 330; 40 not seen. The source cut 40 "
-            "lines out of it, which are in neither half.",
-        ),
+        Shown(290, 330, "bounded", "290 / 330+", [BY_SOURCE], f"lines 1–290 of 330; 40 not seen. {CUT_LINES}"),
     ),
     "a long line": (
         Answered("Read", {"file_path": "/a.py"}, numbered(LONG_LINE), file_of(LONG_LINE)),
-        Shown(
-            2, 3, "bounded", [BY_SOURCE], "the model got 2 of at least 3 lines. The source cut off the end of 1 line."
-        ),
+        Shown(2, 3, "bounded", "2 / 3+", [BY_SOURCE], f"2 of at least 3 lines. {CUT_END}"),
     ),
     "the default limit": (
         Answered("Read", {"file_path": "/a.py"}, numbered(LONG_FILE), file_of(LONG_FILE, total=5_432)),
-        Shown(
-            2_000,
-            5_432,
-            "bounded",
-            [BY_SOURCE],
-            "the model got lines 1–2,000 of 5,432; 3,432 not seen. The tool "
-            "stopped at its own limit: the call asked for 3,432 lines more.",
-        ),
+        Shown(2_000, 5_432, "bounded", "2,000 / 5,432+", [BY_SOURCE], f"lines 1–2,000 of 5,432; {LINES_MORE}"),
     ),
     "a long listing": (
-        Answered(
-            "Glob", {"pattern": "*"}, f"/a\n{LISTING_LIMIT}", {"filenames": ["/a"], "numFiles": 1, "truncated": True}
-        ),
-        Shown(
-            0,
-            0,
-            "bounded",
-            [BY_SOURCE],
-            "the model got a part of it. The tool stopped at its own limit; how many "
-            "more files there are was not recorded.",
-        ),
+        Answered("Glob", {"pattern": "*"}, f"/a\n{LISTING_LIMIT}", LISTED),
+        Shown(0, 0, "bounded", "a part", [BY_SOURCE], f"a part of it. {MORE.format('files')}"),
     ),
     "a limited search": (
         Answered("Grep", {"pattern": "x"}, "a:1:x\n\n[Showing results with pagination = limit: 1]", MATCHES),
-        Shown(
-            1,
-            2,
-            "bounded",
-            [BY_SOURCE],
-            "the model got 1 of at least 2 lines. The tool stopped at its own limit; "
-            "how many more matches there are was not recorded.",
-        ),
+        Shown(1, 2, "bounded", "1 / 2+", [BY_SOURCE], f"1 of at least 2 lines. {MORE.format('matches')}"),
     ),
     "a subagent's preview": (
         Answered("Bash", {"command": "make"}, PREVIEW.format("one\ntwo"), None),
-        Shown(
-            0,
-            0,
-            "parsed_from_receipt",
-            [ON_THE_WAY],
-            "the model got a preview of 7 characters. The complete output was saved to a file.",
-        ),
+        Shown(0, 0, "parsed_from_receipt", "a part", [ON_THE_WAY], f"a preview of 7 characters. {SAVED}"),
     ),
     "an inflated receipt": (
         Answered("Bash", {"command": "make"}, PREVIEW.format(OUTPUT), stdout(OUTPUT)),
-        Shown(91, 300, "structured", [INFLATED], "At most, the model got lines 1–91 of 300; 209 not seen."),
+        Shown(
+            91, 300, "structured", "≤ 91 / 300", [INFLATED], "At most, the model got lines 1–91 of 300; 209 not seen."
+        ),
     ),
 }
 
@@ -179,6 +146,8 @@ def test_a_cut_by_the_source_is_on_every_page(client: Client, project: Project, 
     assert " all " not in sentences
     assert "asked for lines" not in sentences
     assert (is_listed(client, call, "cut:yes"), is_listed(client, call, "cut:no")) == (True, False)
+    rows = open_page(client, f"/runs/{call.run_id}/").select(f"#c-{call.pk} .row-cut")
+    assert [row.text for row in rows] == [shown.row]
     assert "cut before the model" in open_page(client, f"/runs/{call.run_id}/model/").text
 
 

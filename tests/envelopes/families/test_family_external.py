@@ -35,6 +35,25 @@ def receipt_text(result: JsonValue) -> str:
     return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
 
 
+LIMIT = "[OUTPUT TRUNCATED - exceeded 25000 token limit]\n\nThe tool output was truncated. Use pagination."
+SAVED = "Error: result (71,204 characters) exceeds maximum allowed tokens. Output has been saved to /t/m.txt."
+
+
+@pytest.mark.parametrize(
+    ("texts", "cut"),
+    [
+        (["one", f"two\n\n{LIMIT}"], ["/1/text"]),
+        (["one", LIMIT], ["/1/text"]),
+        ([SAVED], ["/0/text"]),
+        ([f"The server explains: {SAVED}", "... [truncated]"], []),
+    ],
+)
+def test_what_the_client_cut_out_of_the_answer_of_a_server_is_cut(texts: list[str], cut: list[str]) -> None:
+    reading = FALLBACK_MAPPING.read(recorded([{"type": "text", "text": text} for text in texts]))
+    assert [source_cut.pointer for source_cut in reading.source_cuts] == cut
+    assert reading.fidelity == ("bounded" if cut else "structured")
+
+
 @pytest.mark.parametrize(
     ("agent", "tool", "known"),
     [

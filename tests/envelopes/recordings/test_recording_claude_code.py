@@ -74,11 +74,12 @@ def test_a_tool_result_without_content_is_an_empty_receipt() -> None:
 @pytest.mark.parametrize(("length", "fidelity"), [(2000, "recorded"), (4000, "inflated")])
 def test_a_preview_that_is_longer_than_a_preview_is_inflated(length: int, fidelity: str) -> None:
     head = "<persisted-output>\nOutput too large (25.8KB). Full output saved to: /home/ann/out.txt\n\n"
-    records = read(message("user", [tool_result(content=head + "x" * length)]))
-    assert [receipt.fidelity for receipt in only(ReceiptRecord, records)] == [fidelity]
-    assert [(artifact.path, artifact.role) for artifact in only(ArtifactRecord, records)] == [
-        ("/home/ann/out.txt", "output")
-    ]
+    text = head + "x" * length
+    for content in (text, [{"type": "text", "text": text}]):
+        records = read(message("user", [tool_result(content=content)]))
+        assert [receipt.fidelity for receipt in only(ReceiptRecord, records)] == [fidelity]
+        artifacts = [(artifact.path, artifact.role) for artifact in only(ArtifactRecord, records)]
+        assert artifacts == [("/home/ann/out.txt", "output")]
 
 
 def test_a_path_named_twice_is_one_artifact_and_has_its_size() -> None:
