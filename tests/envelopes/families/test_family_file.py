@@ -172,12 +172,6 @@ def test_the_outputs_of_a_notebook_that_were_too_large_are_cut() -> None:
     assert reading.fidelity == "bounded"
 
 
-def test_a_file_that_speaks_of_truncation_is_not_cut() -> None:
-    content = "x" * 5_000 + "\n\n... [9 characters truncated] ...\n\n" + "y" * 5_000 + "\nend ... [truncated]\n"
-    reading = read(recorded("Read", file_of(content), content))
-    assert (reading.source_cuts, reading.fidelity) == ((), "structured")
-
-
 def test_a_read_without_a_result_is_read_from_its_numbered_lines() -> None:
     evidence = recorded("Read", None, "     5→x\n     6→" + REMINDER)
     assert read(evidence).fidelity == "parsed_from_receipt"
