@@ -12,7 +12,7 @@ from dashboard.models.comparisons import (
     Review,
     Verdict,
 )
-from dashboard.models.evidence import CanonicalProjection, Observation, RecordedReceipt
+from dashboard.models.evidence import CanonicalProjection, Observation, RecordedReceipt, RequestUsage
 from dashboard.models.projects import Membership, Project, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet, SavedView
@@ -35,6 +35,7 @@ __all__ = [
     "Project",
     "RecordedReceipt",
     "ReceiptFingerprint",
+    "RequestUsage",
     "RetiredTemplate",
     "Review",
     "Run",
