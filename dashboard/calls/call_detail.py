@@ -1,8 +1,8 @@
 """The Call page: one call's payloads and facts, with links to the calls before and after it in the reader's list.
 
 `?from=run&run=<id>` names that list: the calls of the run (a fork shows calls that it inherited), or those of the
-call's own run where none is named. `q`, the filter of the run's page, stays in every link, and so does how the halves
-are shown (`left`, `spaces`).
+call's own run where none is named. The receipts are those of the same run. `q`, the filter of the run's page, stays in
+every link, and so does how the halves are shown (`left`, `spaces`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,10 @@ class CallNavigation:
 
 @dataclass(frozen=True, kw_only=True)
 class CallPage:
-    """`left` is the canonical or the recorded result. `disagreeing` are surfaces that sources reported differently."""
+    """`left` is the canonical or the recorded result. `disagreeing` are surfaces that sources reported differently.
+
+    `other_run` is the run of the receipts in view where the reader's run has none of this call.
+    """
 
     call: Call
     run: Run
@@ -132,6 +135,7 @@ class CallPage:
     lint: LintPane | None
     cuts: tuple[CutBar, ...]
     superseded: RecordedReceipt | None
+    other_run: Run | None
     receipts: tuple[EvidenceOption, ...]
     disagreeing: dict[str, tuple[EvidenceOption, ...]]
     attempts: tuple[CallAttempt, ...]
@@ -156,11 +160,12 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         missing = {summary.artifact.path for summary in artifacts if summary.is_lost}
         lint = build_lint_pane(evidence, missing, reach)
     shows_recorded = query.get("left") == "recorded" and evidence.result is not None
-    is_superseded = evidence.receipt is not None and evidence.receipt.superseded_line is not None
+    navigation = load_navigation(project, call, query)
+    receipt_run = evidence.receipts[0].run_id if evidence.receipts else navigation.run.pk
     return CallPage(
         call=call,
         run=call.run,
-        navigation=load_navigation(project, call, query),
+        navigation=navigation,
         outcome=_outcome_badge(call),
         badges=tuple(_badges(evidence)),
         envelope_note=_envelope_note(call),
@@ -179,7 +184,8 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
         cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got),
-        superseded=evidence.receipt if is_superseded else None,
+        superseded=evidence.receipt if evidence.receipt and evidence.receipt.is_superseded else None,
+        other_run=None if receipt_run == navigation.run.pk else project.runs.filter(pk=receipt_run).first(),
         receipts=_receipt_options(evidence),
         disagreeing=_disagreeing_surfaces(evidence),
         attempts=_load_attempts(call),
@@ -277,7 +283,7 @@ def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
         EvidenceOption(
             key=receipt.observation_id,
             label=f"Receipt {receipt.seq}",
-            detail=receipt.superseded_reason if receipt.superseded_line is not None else "current",
+            detail=receipt.superseded_reason if receipt.is_superseded else "current",
             at=receipt.at,
             is_current=current is not None and current.pk == receipt.observation_id,
         )
@@ -288,10 +294,9 @@ def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
 
 def _disagreeing_surfaces(evidence: CallEvidence) -> dict[str, tuple[EvidenceOption, ...]]:
     """Receipts that followed each other in time do not disagree."""
-    later_receipts = {receipt.observation_id for receipt in evidence.receipts if receipt.seq > 1}
     options: dict[str, list[Observation]] = {surface: [] for surface in SURFACES}
     for observation in evidence.observations:
-        if observation.surface in options and observation.pk not in later_receipts:
+        if observation.surface in options and observation.pk not in evidence.replacements:
             options[observation.surface].append(observation)
     return {
         surface: tuple(_observation_option(observation, evidence.chosen.get(surface)) for observation in observations)

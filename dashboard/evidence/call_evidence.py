@@ -2,8 +2,9 @@
 
 Several sources may report the same surface, and an earlier receipt may have been replaced. The query string chooses
 observations by id (`?args= ?result= ?receipt=`); without it the selected ones are in view, and of receipts the one
-that is current. `load_call_inputs` loads many calls for a comparison: envelopes are bounded in size, evidence may be a
-hundred times as large, so it is loaded for a few calls at a time.
+that is current in the run that the reader came from (`?run=`), or in the call's own run. `load_call_inputs` loads many
+calls for a comparison: envelopes are bounded in size, evidence may be a hundred times as large, so it is loaded for a
+few calls at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.models import Artifact, Call, CanonicalProjection, Observation, RecordedReceipt, load_slices
+from dashboard.models import (
+    Artifact,
+    Call,
+    CanonicalProjection,
+    Observation,
+    RecordedReceipt,
+    load_slices,
+    receipts_in,
+    select_receipt,
+)
 from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
@@ -34,8 +44,9 @@ SURFACES = ("args", "result", "receipt")
 class CallEvidence:
     """`chosen` has the observation of each surface that is in view.
 
-    `stored` are all projections of the call by id, None where they are still to be loaded. `first` is the number of
-    characters of the receipt that are aligned with their sources, None for all.
+    `receipts` are those of one run; `replacements` are observations that followed another receipt in any run. `stored`
+    are all projections of the call by id, None where they are still to be loaded. `first` is the number of characters
+    of the receipt that are aligned with their sources, None for all.
     """
 
     call: Call
@@ -44,6 +55,7 @@ class CallEvidence:
     chosen: Mapping[str, Observation]
     stored: tuple[CanonicalProjection, ...] | None = None
     first: int | None = None
+    replacements: frozenset[UUID | None] = frozenset()
 
     @property
     def args(self) -> bytes:
@@ -168,14 +180,28 @@ def build_evidence(
     *,
     first: int | None = None,
 ) -> CallEvidence:
-    """The same from loaded rows in the same order; without `stored`, projections are loaded when needed."""
+    """The same from loaded rows in the same order; without `stored`, projections are loaded when needed.
+
+    A copy of the call in another run may have another receipt: the call's columns, unsaved, are then those of it.
+    """
     chosen = {}
+    replacements = frozenset(receipt.observation_id for receipt in receipts if receipt.seq > 1)
+    receipts = tuple(receipts_in(receipts, _parse_run(query.get("run", "")) or call.run_id))
+    if receipts and receipts[0].run_id != call.run_id:
+        select_receipt(receipts).show_in(call)
     for surface in SURFACES:
         candidates = [observation for observation in observations if observation.surface == surface]
         observation = _choose_observation(surface, candidates, receipts, query.get(surface, ""))
         if observation is not None:
             chosen[surface] = observation
-    return CallEvidence(call, observations, receipts, chosen, stored, first)
+    return CallEvidence(call, observations, receipts, chosen, stored, first, replacements)
+
+
+def _parse_run(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _choose_observation(
@@ -185,8 +211,7 @@ def _choose_observation(
     if named is not None:
         return named
     if surface == "receipt" and receipts:
-        current = [receipt for receipt in receipts if receipt.superseded_at is None and receipt.superseded_line is None]
-        latest = (current or receipts)[-1]
+        latest = select_receipt(receipts)
         return next((observation for observation in candidates if observation.pk == latest.observation_id), None)
     selected = (observation for observation in candidates if observation.selected)
     return next(selected, candidates[0] if candidates else None)

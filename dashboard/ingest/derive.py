@@ -21,7 +21,7 @@ import msgspec
 from django.db.models import Q
 
 from dashboard.ingest.bulk import bulk_insert, unsaved_row
-from dashboard.models import Artifact, Call, CanonicalProjection, Observation, Run, RunCall, RunFacet
+from dashboard.models import Artifact, Call, CanonicalProjection, Observation, RecordedReceipt, Run, RunCall, RunFacet
 from dashboard.models.runs import Outcome, decide_outcome, derive_id
 from dashboard.text.formatting import column_int, column_text, milliseconds_between
 from envelopes.families.registry import family
@@ -58,24 +58,57 @@ class VirtualSink:
         return ArtifactRef(path)
 
 
+class DerivedReceipt(NamedTuple):
+    """A receipt's text and the columns that follow from it and from the call's other evidence."""
+
+    text: str
+    columns: dict[str, Any]
+
+
 @dataclass
 class Derived:
-    """Everything that follows from one call's evidence. The tokens of `receipt_text` are counted for a whole batch."""
+    """Everything that follows from one call's evidence. The tokens of the receipts are counted for a whole batch."""
 
     columns: dict[str, Any]
     projection: CanonicalProjection
     artifacts: list[Artifact] = field(default_factory=list)
-    receipt_text: str = ""
+    receipts: dict[UUID, DerivedReceipt] = field(default_factory=dict)  # by observation; the call's own one is first
     note: str = ""  # the part of the evidence that no mapping could read, and that is shown only as recorded
     subject: Observation | None = None  # the observation that the projection is of
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts whose tokens are counted; an empty one for a call without a receipt."""
+        return [receipt.text for receipt in self.receipts.values()] or [""]
 
-def derive(call: Call, observations: dict[str, Observation]) -> Derived:
-    """`observations` has the selected one of each surface. Never raises on odd evidence."""
+
+def derive(call: Call, observations: dict[str, Observation], others: Iterable[Observation] = ()) -> Derived:
+    """`observations` has the selected one of each surface, `others` are the call's receipts beside the selected one.
+
+    Never raises on odd evidence.
+    """
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
-    args = observations.get("args")
-    halves = read_halves(
+    halves = _read_halves(call, observations, sink)
+    subject = result or receipt or observations.get("args")
+    receipts = {receipt.pk: _derive_receipt(halves, observations)} if receipt else {}
+    for other in others:
+        replaced = observations | {"receipt": other}
+        receipts[other.pk] = _derive_receipt(_read_halves(call, replaced, VirtualSink(call.pk)), replaced)
+    own = receipts[receipt.pk] if receipt else DerivedReceipt("", _receipt_columns(halves, observations, ""))
+    return Derived(
+        columns=_columns(call, halves, observations, own),
+        projection=_projection(call, halves, subject),
+        artifacts=[] if result is None else _artifacts(call, halves, result, sink),
+        receipts=receipts,
+        note=halves.note,
+        subject=subject,
+    )
+
+
+def _read_halves(call: Call, observations: dict[str, Observation], sink: VirtualSink) -> Halves:
+    args, result, receipt = (observations.get(surface) for surface in ("args", "result", "receipt"))
+    return read_halves(
         agent=call.namespace,
         tool=call.tool,
         args=bytes(args.data) if args else b"null",
@@ -85,31 +118,41 @@ def derive(call: Call, observations: dict[str, Observation]) -> Derived:
         sink=sink,
         is_linked=False,
     )
-    subject = result or receipt or args
+
+
+def _derive_receipt(halves: Halves, observations: dict[str, Observation]) -> DerivedReceipt:
     text = halves.receipt.text if halves.receipt else ""
-    return Derived(
-        columns=_columns(call, halves, observations, text),
-        projection=_projection(call, halves, subject),
-        artifacts=[] if result is None else _artifacts(call, halves, result, sink),
-        receipt_text=text,
-        note=halves.note,
-        subject=subject,
-    )
+    return DerivedReceipt(text, _receipt_columns(halves, observations, text))
 
 
-def _columns(call: Call, halves: Halves, observations: dict[str, Observation], text: str) -> dict[str, Any]:
+def _receipt_columns(halves: Halves, observations: dict[str, Observation], text: str) -> dict[str, Any]:
+    total = sum(output.complete.total for output in halves.outputs)
+    # Without a receipt nothing was seen and nothing was cut: the call is unanswered, or its receipt was not recorded.
+    seen = sum(output.complete.shown_count for output in halves.outputs) if halves.receipt else 0
+    is_bounded = _result_fidelity(halves, observations) == "bounded"
+    is_inflated = "receipt" in observations and observations["receipt"].fidelity == "inflated"
+    return {
+        "characters": len(text),
+        "lines": text.count("\n") + 1 if text else 0,
+        "output_lines": total,
+        "seen_lines": seen,
+        # An output of which the source recorded only a part was cut, even when the receipt has all of that.
+        # The log of an inflated receipt holds more than the model got.
+        "is_cut": halves.is_cut or (halves.receipt is not None and (is_bounded or is_inflated)),
+    }
+
+
+def _columns(
+    call: Call, halves: Halves, observations: dict[str, Observation], receipt: DerivedReceipt
+) -> dict[str, Any]:
     canonical = halves.projection.canonical
     members = canonical.result if isinstance(canonical.result, dict) else {}
     is_answered = "result" in observations or "receipt" in observations or call.source_error is not None
     error = canonical.error
-    fidelity = _result_fidelity(halves, observations)
+    own = receipt.columns
     exit_status = column_int(members.get("exit_status"))
     status = canonical.status if is_answered else Call.Status.UNKNOWN
     error_kind = column_text(error.kind, 100) if error and is_answered else ""
-    is_inflated = "receipt" in observations and observations["receipt"].fidelity == "inflated"
-    total = sum(output.complete.total for output in halves.outputs)
-    # Without a receipt nothing was seen and nothing was cut: the call is unanswered, or its receipt was not recorded.
-    seen = sum(output.complete.shown_count for output in halves.outputs) if halves.receipt else 0
     return {
         "family": halves.family,
         "status": status,
@@ -129,15 +172,11 @@ def _columns(call: Call, halves: Halves, observations: dict[str, Observation], t
         "is_waiting": call.tool in ASKING_TOOLS or bool(error and error.kind in REFUSED_KINDS),
         "args_bytes": observations["args"].size if "args" in observations else 0,
         "result_bytes": observations["result"].size if "result" in observations else 0,
-        "result_fidelity": fidelity,
+        "result_fidelity": _result_fidelity(halves, observations),
         "receipt_fidelity": observations["receipt"].fidelity if "receipt" in observations else "absent",
-        "receipt_characters": len(text),
-        "receipt_lines": text.count("\n") + 1 if text else 0,
-        "output_lines": total,
-        "seen_lines": seen,
-        # An output of which the source recorded only a part was cut, even when the receipt has all of that.
-        # The log of an inflated receipt holds more than the model got.
-        "is_cut": halves.is_cut or (halves.receipt is not None and (fidelity == "bounded" or is_inflated)),
+        "receipt_characters": own["characters"],
+        "receipt_lines": own["lines"],
+        **{name: own[name] for name in ("output_lines", "seen_lines", "is_cut")},
     }
 
 
@@ -246,6 +285,7 @@ class CallKind(NamedTuple):
 
 
 STAT_COLUMNS = (*CallKind._fields[1:], "tokens", "receipt_characters")
+RECEIPT_COLUMNS = [1 + STAT_COLUMNS.index(name) for name in ("is_cut", "tokens", "receipt_characters")]
 stat_columns: Callable[[Call], tuple[Any, ...]] = attrgetter(*STAT_COLUMNS)
 
 
@@ -283,8 +323,17 @@ def refresh_related(calls: Collection[UUID], detached: Collection[UUID], *, but:
 def _load_stats(run: Run) -> RunStats:
     """Reads plain values instead of instances: every batch of a growing run repeats this."""
     members = RunCall.objects.filter(run=run).order_by("ordinal", "id")
-    rows: Any = members.values_list("inherited", *(f"call__{column}" for column in STAT_COLUMNS))
-    return compute_stats(run, rows.iterator(chunk_size=2_000))
+    rows: Any = members.values_list("call_id", "inherited", *(f"call__{column}" for column in STAT_COLUMNS))
+    copies = RecordedReceipt.objects.shown_in(run)
+    return compute_stats(run, (_as_in_run(columns, copies.get(key)) for key, *columns in rows.iterator(2_000)))
+
+
+def _as_in_run(columns: list[Any], receipt: RecordedReceipt | None) -> tuple[Any, ...]:
+    """The columns of a call, those of its receipt as this run has it; None where they are the call's own."""
+    if receipt is not None:
+        columns[RECEIPT_COLUMNS[0]] = receipt.is_cut
+        columns[RECEIPT_COLUMNS[1]], columns[RECEIPT_COLUMNS[2]] = receipt.tokens, receipt.characters
+    return tuple(columns)
 
 
 def _facets_by_key(run: Run) -> dict[tuple[str, str], RunFacet]:
@@ -391,8 +440,6 @@ def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tu
     run_facets = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
     facets = Counter({(kind, value): 1 for kind, value in run_facets if value})
     facets["state", "child" if run.parent_id else "top"] = 1
-    if run.drop_count:
-        facets["context", "uncertain"] = run.drop_count
     for call, count in kinds:
         states = {
             "failed": call.has_failed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
 from dashboard.ingest.sources import SliceLocator
-from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt
+from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, receipts_in, select_receipt
 from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
@@ -51,12 +52,23 @@ class CallRows:
 
     @property
     def selected(self) -> dict[str, Observation]:
-        """One observation per surface; of the receipts the current one, or the last when all were superseded."""
+        """One observation per surface; of the receipts of the call's own run the current one."""
         selected = {row.surface: row for row in self.observations if row.selected and row.surface != "receipt"}
-        current = [row for row in self.receipts if row.superseded_at is None and row.superseded_line is None]
-        if receipts := current or self.receipts:
-            selected.update(("receipt", row) for row in self.observations if row.pk == receipts[-1].observation_id)
+        if receipts := receipts_in(self.receipts, self.call.run_id):
+            shown = select_receipt(receipts).observation_id
+            selected.update(("receipt", row) for row in self.observations if row.pk == shown)
         return selected
+
+    def other_receipts(self, selected: Observation | None) -> list[Observation]:
+        """The receipts beside the selected one: replaced ones, their replacements, and those of other runs."""
+        keys = {receipt.observation_id for receipt in self.receipts} - {selected and selected.pk}
+        return [row for row in self.observations if row.pk in keys]
+
+    def set_columns(self, receipt: RecordedReceipt, columns: dict[str, Any]) -> None:
+        if any(getattr(receipt, name) != value for name, value in columns.items()):
+            vars(receipt).update(columns)
+            if receipt not in self.new_receipts and receipt not in self.changed_receipts:
+                self.changed_receipts.append(receipt)
 
     def surface(self, name: str) -> list[Observation]:
         return [row for row in self.observations if row.surface == name]
@@ -94,9 +106,9 @@ class CallMerge:
         for result in draft.results:
             self._merge_result(result, run_ids)
         for receipt in draft.receipts:
-            self._merge_receipt(receipt)
+            self._merge_receipt(receipt, run_ids[receipt.run])
         for superseded in draft.superseded:
-            self._supersede(superseded)
+            self._supersede(superseded, run_ids[superseded.run])
         self._select_observations()
         self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
 
@@ -135,38 +147,50 @@ class CallMerge:
         if record.child_run is not None:
             self.call.child_run = run_ids.get(record.child_run) or self.call.child_run
 
-    def _merge_receipt(self, record: ReceiptRecord) -> None:
+    def _merge_receipt(self, record: ReceiptRecord, run: UUID) -> None:
+        """The first text that a run's recording has for the call is the receipt; another one is evidence beside it."""
         self.call.ended_at = self.call.ended_at or column_time(record.at)
         if record.fidelity == "absent":
             return
-        observation, is_new = self._observe("receipt", record.content, record.fidelity, record.line, record.at)
-        if not is_new or self.rows.receipts:
+        observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at)
+        if any(receipt.run_id == run for receipt in self.rows.receipts):
             return
-        receipt = self._add_receipt(observation, record.line, record.at)
+        receipt = self._add_receipt(observation, run, record.line, record.at)
         if record.extra and (fingerprint := read_fingerprint(self.call.project_id, receipt, record)):
             self.rows.fingerprints.append(fingerprint)
 
-    def _supersede(self, record: SupersedeRecord) -> None:
-        for receipt in self.rows.receipts:
-            if receipt.superseded_line is None and receipt.line < record.line:
-                receipt.superseded_at = column_time(record.at)
-                receipt.superseded_line = record.line
-                receipt.superseded_reason = column_text(record.reason, 200)
-                if receipt not in self.rows.new_receipts:
-                    self.rows.changed_receipts.append(receipt)
-                self.call.is_superseded = True
+    def _supersede(self, record: SupersedeRecord, run: UUID) -> None:
+        """Marks the receipts that the run had before: what happened in a fork says nothing of its original."""
+        receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
+        replacement = None
         if record.content is not None:
-            observation, is_new = self._observe("receipt", record.content, "recorded", record.line, record.at)
-            if is_new:
-                self._add_receipt(observation, record.line, record.at)
+            observation = self._observe("receipt", record.content, "recorded", record.line, record.at)
+            replacement = next((receipt for receipt in receipts if receipt.observation_id == observation.pk), None)
+            if replacement is None:
+                replacement = self._add_receipt(observation, run, record.line, record.at)
+        for receipt in receipts:
+            if receipt is replacement or receipt.is_superseded or not self._is_before(receipt, record):
+                continue
+            receipt.superseded_at = column_time(record.at)
+            receipt.superseded_line = record.line
+            receipt.superseded_reason = column_text(record.reason, 200)
+            if receipt not in self.rows.new_receipts:
+                self.rows.changed_receipts.append(receipt)
 
-    def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None) -> tuple[Observation, bool]:
-        """The observation with these bytes, and whether it is new."""
+    def _is_before(self, receipt: RecordedReceipt, record: SupersedeRecord) -> bool:
+        """Compares lines within one file only, and times between two files of the run."""
+        if receipt.source_id == self.locator.source.pk:
+            return receipt.line < record.line
+        at = column_time(record.at)
+        return receipt.at is None or at is None or receipt.at <= at
+
+    def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None) -> Observation:
+        """The observation with these bytes, which may be stored already."""
         sha256 = hashlib.sha256(data).hexdigest()
         key = observation_id(self.call.pk, surface, sha256)
         known = next((row for row in self.rows.observations if row.pk == key), None)
         if known is not None:
-            return known, False
+            return known
         observation = unsaved_row(
             Observation,
             id=key,
@@ -182,15 +206,16 @@ class CallMerge:
         )
         self.rows.observations.append(observation)
         self.rows.new_observations.append(observation)
-        return observation, True
+        return observation
 
-    def _add_receipt(self, observation: Observation, line: int, at: str | None) -> RecordedReceipt:
-        seq = len(self.rows.receipts) + 1
+    def _add_receipt(self, observation: Observation, run: UUID, line: int, at: str | None) -> RecordedReceipt:
         receipt = unsaved_row(
             RecordedReceipt,
-            id=derive_id("receipt", self.call.pk.bytes, observation.sha256, seq),
+            id=derive_id("receipt", run.bytes, self.call.pk.bytes, observation.sha256),
+            run_id=run,
             call_id=self.call.pk,
-            seq=seq,
+            source_id=self.locator.source.pk,
+            seq=1 + sum(receipt.run_id == run for receipt in self.rows.receipts),
             observation_id=observation.pk,
             fidelity=observation.fidelity,
             at=column_time(at),
@@ -211,7 +236,7 @@ class CallMerge:
                 observation.selected = observation is best
                 if observation not in self.rows.new_observations:
                     self.rows.changed_observations.append(observation)
-        # A receipt that replaced an earlier one contradicts nothing.
+        # A receipt that replaced an earlier one contradicts nothing, in whichever run.
         replaced = {receipt.observation_id for receipt in self.rows.receipts if receipt.seq > 1}
         receipts = [row for row in self.rows.surface("receipt") if row.pk not in replaced]
         surfaces = (self.rows.surface("args"), self.rows.surface("result"), receipts)

@@ -21,7 +21,6 @@ import msgspec
 from django.db import connection, models, transaction
 
 from dashboard.artifacts.retention import remove_unreferenced
-from dashboard.evidence.context_changes import store_drops
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
 from dashboard.ingest.derive import Derived, derive, refresh_related, refresh_stats, stat_columns, store_stats
@@ -34,7 +33,6 @@ from dashboard.ingest.merge_runs import (
     merge_run,
     new_run,
     write_memberships,
-    write_usage,
 )
 from dashboard.models import (
     Artifact,
@@ -144,7 +142,6 @@ class _BatchWrite:
         self.run_ids: dict[str, UUID] = {}
         self.rows: dict[UUID, CallRows] = {}
         self.derived: dict[UUID, Derived] = {}
-        self.runs_with_usage: set[UUID] = set()
 
     def write_runs(self, records: Sequence[Record], count: TokenCounter) -> PendingCounts:
         """Writes runs, messages and events, and merges the calls. Starts to count the tokens of the receipts."""
@@ -154,12 +151,14 @@ class _BatchWrite:
         self._save_runs()
         self.new_runs -= aliases.merge(self.runs)
         self._merge_calls()
-        self.derived = {key: derive(rows.call, rows.selected) for key, rows in self.rows.items()}
+        for key, rows in self.rows.items():
+            selected = rows.selected
+            self.derived[key] = derive(rows.call, selected, rows.other_receipts(selected.get("receipt")))
         model = next((run.model for run in self.runs.values() if run.model), "")
-        pending_counts = count([derived.receipt_text for derived in self.derived.values()], model)
+        texts = [text for derived in self.derived.values() for text in derived.texts]
+        pending_counts = count(texts, model)
         self._save_messages()
         self._save_events()
-        self.runs_with_usage = write_usage(self.drafts.usages, self.runs, self.locator)
         return pending_counts
 
     def write_calls(self, counts: Sequence[TokenCount]) -> None:
@@ -241,14 +240,18 @@ class _BatchWrite:
 
     def _set_columns(self, counts: Sequence[TokenCount]) -> None:
         revisions = {run.pk: run.revision for run in self.runs.values()}
-        for (key, derived), count in zip(self.derived.items(), counts, strict=True):
+        remaining = iter(counts)
+        for key, derived in self.derived.items():
             rows = self.rows[key]
-            columns = derived.columns | {"tokens": count.count, "token_certainty": count.certainty}
-            vars(rows.call).update(columns)
-            rows.call.receipt_count = len(rows.receipts)
+            of_call = [next(remaining) for _ in derived.texts]  # that of the call's own receipt comes first
+            own, counted = of_call[0], dict(zip(derived.receipts, of_call, strict=False))
+            vars(rows.call).update(derived.columns, tokens=own.count, token_certainty=own.certainty)
+            rows.call.receipt_count = sum(receipt.run_id == rows.call.run_id for receipt in rows.receipts)
             rows.call.revision = revisions.get(rows.call.run_id, 0)
-            for receipt in rows.new_receipts[-1:]:
-                receipt.characters, receipt.tokens = len(derived.receipt_text), count.count
+            for receipt in rows.receipts:
+                if receipt.observation_id in counted:
+                    columns = derived.receipts[receipt.observation_id].columns
+                    rows.set_columns(receipt, columns | {"tokens": counted[receipt.observation_id].count})
 
     def _save_calls(self) -> None:
         all_rows = self.rows.values()
@@ -264,7 +267,8 @@ class _BatchWrite:
         bulk_insert(ReceiptFingerprint, [row for rows in all_rows for row in rows.fingerprints])
         self.added["calls"] += len(new_calls)
         self.added["results"] += sum(row.surface == "result" for row in observations)
-        self.added["receipts"] += len(receipts)
+        copied = {row.observation_id for row in receipts} - {row.pk for row in observations}
+        self.added["receipts"] += sum(row.observation_id not in copied for row in receipts)
 
     def _save_derived(self) -> None:
         stored = [key for key, rows in self.rows.items() if not rows.is_new]
@@ -347,9 +351,7 @@ class _BatchWrite:
     def _refresh_stats(self, members: Sequence[RunCall], detached: set[UUID]) -> None:
         """A new run has no calls but those of this batch, so nothing is read back for it."""
         for run in self.runs.values():
-            if run.pk in self.runs_with_usage:
-                run.drop_count = store_drops(run)
-            if run.pk in self.new_runs:
+            if run.pk in self.new_runs and not any(row.inherited for row in members if row.run_id == run.pk):
                 own = sorted((member for member in members if member.run_id == run.pk), key=lambda row: row.ordinal)
                 calls = ((row.inherited, *stat_columns(self.rows[row.call_id].call)) for row in own)
                 store_stats(run, calls)
@@ -391,7 +393,10 @@ def delete_run(run: Run) -> None:
         partial = models.Q(is_partial=True, pk__in=evidence)  # of an earlier deletion; this run's calls were copies
         recordings = list(Source.objects.filter(models.Q(runs=run) | partial).distinct())
         RunFacet.objects.filter(run__parent=run, kind="state", value="child").update(value="top")
+        texts = Observation.objects.filter(receipts__run=run).exclude(call__run=run)
+        receipts = list(texts.values_list("pk", flat=True))
         run.delete()
+        Observation.objects.filter(pk__in=receipts, receipts=None).delete()
         for source in recordings:
             sources.trim_source(source)
         transaction.on_commit(lambda: remove_unreferenced(files))

@@ -12,7 +12,7 @@ from dashboard.models.comparisons import (
     Review,
     Verdict,
 )
-from dashboard.models.evidence import CanonicalProjection, Observation, RecordedReceipt, RequestUsage
+from dashboard.models.evidence import CanonicalProjection, Observation, RecordedReceipt, receipts_in, select_receipt
 from dashboard.models.projects import Membership, Project, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet, SavedView
@@ -35,7 +35,6 @@ __all__ = [
     "Project",
     "RecordedReceipt",
     "ReceiptFingerprint",
-    "RequestUsage",
     "RetiredTemplate",
     "Review",
     "Run",
@@ -49,4 +48,6 @@ __all__ = [
     "TemplateVariant",
     "Verdict",
     "load_slices",
+    "receipts_in",
+    "select_receipt",
 ]

@@ -1,6 +1,11 @@
-"""Evidence and what is derived from it: observations, receipts, canonical projections, the usage of requests."""
+"""Evidence and what is derived from it: observations, receipts, canonical projections."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
 
 from django.db import models
 
@@ -45,28 +50,79 @@ class Observation(SourceSlice):
         return f"{self.surface} of {self.call_id} at line {self.line}"
 
 
+class RecordedReceiptQuerySet(models.QuerySet["RecordedReceipt"]):
+    def shown_in(self, run: Run, **calls: Any) -> dict[UUID, RecordedReceipt]:
+        """The receipt that each call copied from another run's history has in this run now, by call."""
+        rows = self.filter(run=run, **calls).exclude(call__run=run).order_by("call", "seq")
+        by_call: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
+        for receipt in rows:
+            by_call[receipt.call_id].append(receipt)
+        return {call: select_receipt(receipts) for call, receipts in by_call.items()}
+
+
 class RecordedReceipt(models.Model):
-    """A text that the model got for a call. An earlier one may have been replaced, or removed by compaction."""
+    """A text that the model of one run got for a call, at its line of that run's recording.
+
+    A fork that copied the call has rows of its own: whether a receipt was replaced, or removed by compaction, is a
+    fact of the run in which that happened (design.md section 1a). `seq` counts the receipts of a call within a run.
+    """
 
     id = models.UUIDField(primary_key=True, editable=False)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="receipts", db_index=False)
     call = models.ForeignKey(Call, models.CASCADE, related_name="receipts", db_index=False)
     seq = models.IntegerField()
     observation = models.ForeignKey(Observation, models.CASCADE, related_name="receipts", null=True)
+    source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+", db_index=False)  # of `line`
     fidelity = models.CharField(max_length=20)
     at = models.DateTimeField(null=True)
     line = models.BigIntegerField()
+
+    # derived:
     characters = models.BigIntegerField(default=0)
+    lines = models.BigIntegerField(default=0)
     tokens = models.BigIntegerField(default=0)
+    output_lines = models.BigIntegerField(default=0)  # lines of the complete output
+    seen_lines = models.BigIntegerField(default=0)  # of those, in this receipt
+    is_cut = models.BooleanField(default=False)
+
+    # in this run:
     superseded_at = models.DateTimeField(null=True)
     superseded_line = models.BigIntegerField(null=True)
     superseded_reason = models.CharField(max_length=200, default="")
 
+    objects = RecordedReceiptQuerySet.as_manager()
+
     class Meta:
         db_table = "dashboard_receipt"  # the class was renamed, the table was not
-        indexes = [models.Index(fields=["call", "seq"])]
+        indexes = [
+            models.Index(fields=["call", "run", "seq"]),
+            models.Index(fields=["run", "line"]),  # the history of a run
+        ]
 
     def __str__(self) -> str:
-        return f"receipt {self.seq} of {self.call_id}"
+        return f"receipt {self.seq} of {self.call_id} in {self.run_id}"
+
+    @property
+    def is_superseded(self) -> bool:
+        return self.superseded_line is not None
+
+    def show_in(self, call: Call) -> None:
+        """Gives an unsaved copy of the call's row the columns of this receipt, which is of another run."""
+        call.receipt_fidelity = self.fidelity
+        call.receipt_characters, call.receipt_lines, call.tokens = self.characters, self.lines, self.tokens
+        call.output_lines, call.seen_lines, call.is_cut = self.output_lines, self.seen_lines, self.is_cut
+
+
+def select_receipt(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt:
+    """The receipt of a call in a run that is in the context, or the last one when all were superseded."""
+    return ([receipt for receipt in receipts if not receipt.is_superseded] or receipts)[-1]
+
+
+def receipts_in(receipts: Sequence[RecordedReceipt], run: UUID) -> list[RecordedReceipt]:
+    """Those of a call's receipts that a run has, in order; those of another run when it has none itself."""
+    runs = sorted({receipt.run_id for receipt in receipts})
+    shown = run if run in runs else next(iter(runs), run)
+    return [receipt for receipt in receipts if receipt.run_id == shown]
 
 
 class CanonicalProjection(models.Model):
@@ -86,41 +142,3 @@ class CanonicalProjection(models.Model):
 
     def __str__(self) -> str:
         return f"{self.mapping} of {self.call_id}"
-
-
-class RequestUsage(SourceSlice):
-    """The tokens of one request of a run to its model, as the provider reported them; `data` is its usage object.
-
-    A recording repeats them on every line of the answer; `line` is the first of these.
-    """
-
-    id = models.UUIDField(primary_key=True, editable=False)
-    run = models.ForeignKey(Run, models.CASCADE, related_name="requests", db_index=False)
-    request = models.CharField(max_length=200)  # the id of the message that answers it
-    line = models.BigIntegerField()
-    at = models.DateTimeField(null=True)
-    origin = models.CharField(max_length=8, default="message")  # message, or progress: reported by a parent's file
-    input_tokens = models.BigIntegerField()
-    cache_read_tokens = models.BigIntegerField()
-    cache_creation_tokens = models.BigIntegerField()
-    output_tokens = models.BigIntegerField()
-    edits = ZstdField(null=True)  # JSON: what the provider states about its edits of the context
-    cleared_tokens = models.BigIntegerField(null=True)  # by those edits; null when it is not stated
-
-    # derived: tokens that left the context before this request although nothing recorded explains it, and the lines
-    # between which receipts came in that may be among them
-    dropped_tokens = models.BigIntegerField(default=0)
-    dropped_after = models.BigIntegerField(default=0)
-    dropped_before = models.BigIntegerField(default=0)
-    removed_tokens = models.BigIntegerField(default=0)  # by what is recorded between: less than half of the drop
-
-    class Meta:
-        indexes = [models.Index(fields=["run", "line"])]
-
-    def __str__(self) -> str:
-        return f"request {self.request} at line {self.line}"
-
-    @property
-    def context_tokens(self) -> int:
-        """The whole input of the request, cached or not."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_creation_tokens

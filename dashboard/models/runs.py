@@ -70,7 +70,6 @@ class Run(models.Model):
     refused_count = models.IntegerField(default=0)
     cut_count = models.IntegerField(default=0)
     unanswered_count = models.IntegerField(default=0)
-    drop_count = models.IntegerField(default=0)  # requests before which tokens left the context unexplained
     token_count = models.BigIntegerField(default=0)  # of the current receipts
     token_certainty = models.CharField(max_length=8, default="estimate")
     receipt_characters = models.BigIntegerField(default=0)
@@ -117,8 +116,7 @@ class Run(models.Model):
 class RunFacet(models.Model):
     """One value by which runs are filtered, with the run's sort stamp, so that an index gives a filtered list in order.
 
-    Kinds: tool, family, outcome, state (failed, cut, unanswered, retried, child, disagree), context (uncertain), agent,
-    source, model.
+    Kinds: tool, family, outcome, state (failed, cut, unanswered, retried, child, disagree), agent, source, model.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="facets")
@@ -255,13 +253,12 @@ class Call(models.Model):
     receipt_fidelity = models.CharField(max_length=20, default="absent")
     receipt_characters = models.BigIntegerField(default=0)
     receipt_lines = models.BigIntegerField(default=0)
-    receipt_count = models.IntegerField(default=0)
+    receipt_count = models.IntegerField(default=0)  # in its own run
     tokens = models.BigIntegerField(default=0)
     token_certainty = models.CharField(max_length=8, default="estimate")
     output_lines = models.BigIntegerField(default=0)  # lines of the complete output
     seen_lines = models.BigIntegerField(default=0)  # of those, in the current receipt
     is_cut = models.BooleanField(default=False)
-    is_superseded = models.BooleanField(default=False)  # its first receipt was replaced or removed
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
     objects = CallQuerySet.as_manager()
@@ -269,6 +266,7 @@ class Call(models.Model):
     # Set by `in_run_with_ordinals`.
     ordinal: int
     inherited: bool
+    is_superseded: bool  # set by lists of a run's calls: a receipt of it was replaced or removed there
 
     class Meta:
         indexes = [models.Index(fields=["run", "line"])]
@@ -317,6 +315,8 @@ class RunCall(models.Model):
     call = models.ForeignKey(Call, models.CASCADE, related_name="memberships")
     ordinal = models.BigIntegerField()  # the line of the call in that run's source
     inherited = models.BooleanField(default=False)
+
+    has_receipt: bool  # set by the run's history
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "call"], name="one_run_call")]

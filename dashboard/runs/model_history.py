@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -229,11 +230,11 @@ def _build_entries(
             case Message() as message:
                 entry = _message_entry(new_entry, run, message, payloads, notes)
             case RunCall() as member:
-                entry = _call_entry(new_entry, member, payloads, notes)
+                entry = _call_entry(new_entry, run, member, payloads, notes)
             case RecordedReceipt() as receipt if item.cursor.key in payloads.replayed:
                 entry = _replayed_entry(new_entry, receipt.call, payloads.replayed[item.cursor.key], notes)
             case RecordedReceipt() as receipt:
-                entry = _receipt_entry(new_entry, receipt, payloads, notes)
+                entry = _receipt_entry(new_entry, run, receipt, payloads, notes)
             case Branch() as branch:
                 note = EntryNote("", "not in the context after the rewind", LEFT_MEANING)
                 entry = new_entry(heading=branch.sentence, notes=(note,), url=branch.url(run), url_text="what was left")
@@ -285,44 +286,59 @@ def _message_entry(
     )
 
 
-def _call_entry(new_entry: NewEntry, member: RunCall, payloads: _Payloads, notes: Iterable[EntryNote]) -> HistoryEntry:
+def _call_entry(
+    new_entry: NewEntry, run: Run, member: RunCall, payloads: _Payloads, notes: Iterable[EntryNote]
+) -> HistoryEntry:
     call = member.call
     own_notes = [EntryNote("", "copied from another run's history")] if member.inherited else []
-    if not call.receipt_count:
+    if not member.has_receipt:
         own_notes.append(EntryNote("warn", "no receipt recorded: nothing answered this call"))
     return new_entry(
         heading=call.tool,
         texts=preview_arguments(payloads.arguments.get(call.pk, NO_PAYLOAD)),
         notes=(*own_notes, *notes),
-        url=call.get_absolute_url(),
+        url=_call_url(run, call),
         url_text="the call",
         raw_url=reverse("call-raw", args=[call.pk, "args"]),
     )
 
 
 def _receipt_entry(
-    new_entry: NewEntry, receipt: RecordedReceipt, payloads: _Payloads, notes: Iterable[EntryNote]
+    new_entry: NewEntry, run: Run, receipt: RecordedReceipt, payloads: _Payloads, notes: Iterable[EntryNote]
 ) -> HistoryEntry:
     texts = preview_parts(payloads.receipts.get(receipt.observation_id or receipt.pk, NO_PAYLOAD))
     return new_entry(
         heading=receipt.call.tool,
         texts=texts,
         notes=(*_receipt_notes(receipt, texts), *notes),
-        url=receipt.call.get_absolute_url(),
+        url=_call_url(run, receipt.call, receipt),
         url_text="both halves",
-        raw_url=reverse("call-raw", args=[receipt.call.pk, "receipt"]),
+        raw_url=reverse("call-raw", args=[receipt.call_id, "receipt"]) + _receipt_query(run, receipt.call, receipt),
     )
+
+
+def _call_url(run: Run, call: Call, receipt: RecordedReceipt | None = None) -> str:
+    return call.get_absolute_url() + _receipt_query(run, call, receipt)
+
+
+def _receipt_query(run: Run, call: Call, receipt: RecordedReceipt | None) -> str:
+    """The address parameters that show this receipt of the call as the run has it."""
+    query = {} if call.run_id == run.pk else {"run": str(run.pk)}
+    if receipt is not None and receipt.observation_id and (receipt.is_superseded or receipt.seq > 1):
+        query["receipt"] = str(receipt.observation_id)
+    return f"?{urlencode(query)}" if query else ""
 
 
 def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> Iterable[EntryNote]:
     fidelity = receipt_fidelity(receipt.fidelity)
     call = receipt.call
+    receipt.show_in(call)
     yield EntryNote(fidelity.tone, fidelity.badge, fidelity.means)
     if call.outcome != Outcome.SUCCEEDED:
         yield EntryNote(Outcome(call.outcome).tone, call.outcome_words)
     if any(text.label == IMAGE for text in texts):
         yield EntryNote("", "images not counted", "The tokens beside this receipt are of its text alone.")
-    if call.is_cut:
+    if receipt.is_cut:
         lines = describe_seen_lines(call)
         yield EntryNote("warn", f"cut before the model{f': {lines}' if lines else ''}")
     if receipt.superseded_line is not None:

@@ -116,10 +116,12 @@ def load_replay(run: Run, name: str) -> Replay:
 
 def _load_calls(run: Run) -> Iterator[ReplayCall]:
     columns = ("call_id", "call__tool", "call__family", "ordinal", "call__args_bytes", "call__tokens", "call__status")
+    copies = RecordedReceipt.objects.shown_in(run)
     for key, tool, family, line, args_bytes, tokens, status in run.members.order_by("ordinal", "call_id").values_list(
         *columns
     ):
         is_answered = status != Call.Status.UNKNOWN
+        tokens = copies[key].tokens if key in copies else tokens
         yield ReplayCall(key, tool, family, line, args_bytes // CHARACTERS_PER_TOKEN, tokens, is_answered)
 
 
@@ -169,7 +171,7 @@ class ReplayedReceipts:
     def __init__(self, run: Run, replay: Replay) -> None:
         self._replay = replay
         self._calls: Mapping[UUID, ReplayCall] = {call.key: call for call in replay.calls}
-        latest_first = RecordedReceipt.objects.filter(call__memberships__run=run).order_by("call", "-seq")
+        latest_first = RecordedReceipt.objects.filter(run=run).order_by("call", "-seq")
         first = {call: key for key, call in latest_first.values_list("id", "call_id")}
         # The id of the first receipt, or that of the call itself where none was recorded.
         self._call_by_receipt = {first.get(call, call): call for call in replay.tokens}

@@ -1,9 +1,9 @@
 """The items of a run's history in one order: messages, calls, receipts, replacements, compactions.
 
 An item's cursor is (line, rank, key): the line of the source, the rank of its kind within a line, and the row's id.
-Messages and calls are read a page at a time. Receipts belong to calls, so no index has their order within a run: their
-lines and tokens are read for the whole run in one pass, and everything else about them only for those that a page
-shows. Compactions are few and read whole. Payloads are read last, for the items of one page.
+Messages and calls are read a page at a time. What a receipt adds ends where it is superseded, which may be far behind:
+the lines and tokens of receipts are read for the whole run in one pass, and everything else about them only for those
+that a page shows. Compactions are few and read whole. Payloads are read last, for the items of one page.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from django.db.models import (
     Case,
     CharField,
     Count,
+    Exists,
     F,
-    IntegerField,
+    OuterRef,
     Q,
     QuerySet,
     Sum,
@@ -77,10 +78,7 @@ class HistoryCursor:
 
 
 class ReceiptMark(NamedTuple):
-    """A receipt as numbers, its id in hexadecimal, and the line that superseded it, None while it is current.
-
-    An inherited call's receipt is at the line of the call; its replacement belongs to another run's history.
-    """
+    """A receipt as numbers, its id in hexadecimal, and the line that superseded it, None while it is current."""
 
     line: int
     key: str
@@ -234,7 +232,8 @@ class Timeline:
                 tokens = message.tokens or message.size // CHARACTERS_PER_TOKEN
                 yield HistoryItem(key, message.at, 0 if message.delivery in NOT_COUNTED else tokens, message)
         else:
-            for member in rows.select_related("call")[:limit]:
+            receipts = RecordedReceipt.objects.filter(run=self._run, call=OuterRef("call"))
+            for member in rows.select_related("call").annotate(has_receipt=Exists(receipts))[:limit]:
                 key = HistoryCursor(member.ordinal, RANKS[kind], member.call_id)
                 yield HistoryItem(key, member.call.started_at, member.call.args_bytes // CHARACTERS_PER_TOKEN, member)
 
@@ -260,17 +259,9 @@ def load_compactions(run: Run) -> list[Compaction]:
 
 def _load_receipt_marks(run: Run) -> list[ReceiptMark]:
     """All receipts of the run, in no order. Ids stay text: converting 100,000 takes longer than reading them."""
-    line = Case(
-        When(call__memberships__inherited=True, then=F("call__memberships__ordinal")),
-        default=F("line"),
-        output_field=IntegerField(),
-    )
-    ended = Case(When(call__memberships__inherited=False, then=F("superseded_line")), output_field=IntegerField())
-    receipts = RecordedReceipt.objects.filter(call__memberships__run=run)
-    rows = receipts.annotate(at_line=line, key=Cast("id", CharField()), ended=ended).values_list(
-        "at_line", "key", "tokens", "ended", "superseded_at", "superseded_reason"
-    )
-    return [ReceiptMark(at_line, key.replace("-", ""), *rest) for at_line, key, *rest in rows]
+    rows = RecordedReceipt.objects.filter(run=run).annotate(key=Cast("id", CharField()))
+    columns: Any = rows.values_list("line", "key", "tokens", "superseded_line", "superseded_at", "superseded_reason")
+    return [ReceiptMark(line, key.replace("-", ""), *rest) for line, key, *rest in columns]
 
 
 def _build_marks(

@@ -16,13 +16,13 @@ from typing import TypedDict
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
 from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_calls
 from dashboard.ingest.derive import halves_disagree, outcome_letter
-from dashboard.models import Call, Run
+from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.runs import Outcome
 from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, OutcomeMark, TimeBar
 from dashboard.runs.run_marks import RunMark, load_branches, load_run_marks
@@ -36,7 +36,7 @@ MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page
 # What a row is built from, half of a call's columns.
 ROW_FIELDS = (
     *("tool", "step", "attempt", "origin", "child_run", "status", "outcome", "summary", "exit_status", "source_error"),
-    *("started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_superseded", "is_cut"),
+    *("started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_cut"),
     *("tokens", "seen_lines", "output_lines", "result_fidelity", "receipt_fidelity"),
 )
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
@@ -196,9 +196,16 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         before = calls.exclude(is_beyond).count()
         calls = calls.filter(is_beyond)
     start = 0 if cursor else selection.skip
-    page = list(calls[start : start + settings.ROWS_PER_PAGE + 1])
+    superseded = RecordedReceipt.objects.filter(run=run, call=OuterRef("pk"), superseded_line__isnull=False)
+    is_superseded = {"is_superseded": Exists(superseded)}
+    page = list(calls.annotate(**is_superseded)[start : start + settings.ROWS_PER_PAGE + 1])
     end = page[-1].ordinal if len(page) > settings.ROWS_PER_PAGE else None
     page = page[: settings.ROWS_PER_PAGE]
+    if copies := [call.pk for call in page if call.inherited]:
+        receipts = RecordedReceipt.objects.shown_in(run, call__in=copies)
+        for call in page:
+            if call.pk in receipts:
+                receipts[call.pk].show_in(call)
     branches = load_branches(run)
     marks = [] if selection.query else load_run_marks(run, branches, page[0].ordinal if page and before else 0, end)
     numbers = _load_numbers(run, page) if selection.query else map(str, range(before + 1, before + 1 + len(page)))

@@ -128,15 +128,17 @@ def create_receipt(
     call: Call, content: Any, *, seq: int = 1, fidelity: str = "recorded", **fields: Any
 ) -> RecordedReceipt:
     observation = create_observation(call, "receipt", content, fidelity=fidelity)
-    fields.setdefault("characters", len(content) if isinstance(content, str) else 0)
+    columns = {"output_lines": call.output_lines, "seen_lines": call.seen_lines, "is_cut": call.is_cut}
+    fields = {"characters": len(content) if isinstance(content, str) else 0, "line": call.line, **columns} | fields
+    run = fields.pop("run", call.run)
     return RecordedReceipt.objects.create(
-        id=derive_id("receipt", call.pk.bytes, seq),
+        id=derive_id("receipt", run.pk.bytes, call.pk.bytes, seq),
+        run=run,
         call=call,
         seq=seq,
         observation=observation,
         fidelity=fidelity,
         at=call.started_at,
-        line=call.line,
         **fields,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -149,13 +150,22 @@ def test_a_replaced_receipt_says_so_where_it_stood_and_where_it_stopped(run: Run
     ]
 
 
-def test_an_inherited_call_keeps_its_receipt_beside_it(project: Project, run: Run) -> None:
+def test_a_copied_receipt_stands_at_its_own_line_of_the_run_that_copied_it(project: Project, run: Run) -> None:
     receipt = receipt_at(50, run, "from before", line=60)
     fork = create_run(project, "fork")
     RunCall.objects.create(run=fork, call=receipt.call, ordinal=2, inherited=True)
-    create_message(fork, "go on", line=3)
+    create_message(fork, "while it ran", line=3)
+    RecordedReceipt.objects.create(
+        id=UUID(int=1),
+        run=fork,
+        call=receipt.call,
+        seq=1,
+        observation=receipt.observation,
+        fidelity="recorded",
+        line=4,
+    )
     entries = load_history(fork).entries
-    assert [entry.kind for entry in entries] == ["call", "receipt", "message"]
+    assert [(entry.kind, entry.line) for entry in entries] == [("call", 2), ("message", 3), ("receipt", 4)]
     assert "copied from another run's history" in notes(entries[0])
     assert [entry.kind for entry in load_history(run).entries] == ["call", "receipt"]
 

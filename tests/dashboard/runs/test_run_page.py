@@ -16,7 +16,15 @@ from dashboard.ingest.derive import halves_disagree, outcome_letter
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.runs.overview import OUTCOMES, load_overview, plain_axis, squeezed_axis
 from dashboard.runs.run_detail import RunDetailParams, RunPage, load_run_page
-from tests.dashboard.factories import START, create_call, create_project, create_run, create_source, create_user
+from tests.dashboard.factories import (
+    START,
+    create_call,
+    create_project,
+    create_receipt,
+    create_run,
+    create_source,
+    create_user,
+)
 from tests.dashboard.page_text import Element, Page, assert_harmless, parse_page
 from tests.dashboard.recorded_calls import bash, load_call
 
@@ -407,5 +415,5 @@ def test_a_viewer_sees_no_button_that_deletes(client: Client, project: Project, 
 
 
 def test_a_row_says_that_it_was_only_seen_in_progress(run: Run) -> None:
-    create_call(run, line=1, origin="progress", attempt=3, is_superseded=True)
+    create_receipt(create_call(run, line=1, origin="progress", attempt=3), "x", superseded_line=9)
     assert build(run).calls.rows[0]["flags"] == "try 3, only in progress, replaced later"

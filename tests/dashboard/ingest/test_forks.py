@@ -1,0 +1,256 @@
+"""What one run's recording reports of a call holds for that run alone: forks, and receipts that were superseded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import models
+from django.test import Client
+
+from dashboard.ingest.importer import import_paths
+from dashboard.ingest.write import delete_run
+from dashboard.models import (
+    Artifact,
+    Call,
+    CanonicalProjection,
+    Event,
+    Message,
+    Observation,
+    Project,
+    RecordedReceipt,
+    Run,
+    RunCall,
+    RunFacet,
+    load_slices,
+)
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.recorded_calls import receipt_text
+from tests.dashboard.sessions import SESSION, answers, asks, user, write
+
+pytestmark = pytest.mark.django_db
+Line = dict[str, Any]
+
+FORK = "0f5f6d8e-0000-4000-8000-000000000002"
+OTHER = "0f5f6d8e-0000-4000-8000-000000000003"
+TEXT = "\n".join(f"line {number}" for number in range(1, 101))
+RESULT = {"stdout": TEXT, "stderr": "", "interrupted": False, "isImage": False}
+NOTICE = "Output too large (9KB). Full output saved to: /tmp/x.txt\n\nPreview (first 2KB):"
+SHORTER = f"<persisted-output>\n{NOTICE}\n" + "\n".join(TEXT.split("\n")[:20]) + "\n...\n</persisted-output>"
+LATER = "2026-03-01T10:00:00.000Z"
+
+
+def history(session: str = SESSION) -> list[Line]:
+    return [
+        user("list it", uuid="u1", session=session),
+        asks("toolu_01", session=session),
+        answers("toolu_01", TEXT, RESULT, session=session),
+        asks("toolu_02", session=session),
+        answers("toolu_02", session=session),
+    ]
+
+
+def copied(lines: list[Line], session: str = FORK) -> list[Line]:
+    """The lines as newer releases copy them into a fork."""
+    return [{**line, "sessionId": session, "forkedFrom": {"sessionId": SESSION}} for line in lines]
+
+
+def replaced(call: str, text: str, session: str) -> Line:
+    """The model gets `text` in place of the call's receipt from here on."""
+    part = {"kind": "tool-result", "toolUseId": call, "replacement": text}
+    return {"type": "content-replacement", "sessionId": session, "timestamp": LATER, "replacements": [part]}
+
+
+def cleared(call: str, session: str) -> Line:
+    named = {"compactedToolIds": [call]}
+    fields = {"sessionId": session, "timestamp": LATER, "uuid": f"m-{call}", "microcompactMetadata": named}
+    return {"type": "system", "subtype": "microcompact_boundary", **fields}
+
+
+def own(call: str, session: str) -> list[Line]:
+    return [
+        user("go on", uuid=f"u-{call}", session=session, at=LATER),
+        asks(call, session=session, at=LATER),
+        answers(call, session=session, at=LATER),
+    ]
+
+
+def take(project: Project, folder: Path, files: dict[str, list[Line]], order: tuple[str, ...] = ()) -> None:
+    for name in order or tuple(files):
+        import_paths(project, [write(folder / f"{name}.jsonl", [*files[name]])])
+
+
+def run_of(session: str) -> Run:
+    return Run.objects.get(external_id=session)
+
+
+def entries(client: Client, session: str) -> list[tuple[str, str]]:
+    """The kind and the words of each entry of a run's Model view."""
+    page = parse_page(client.get(f"/runs/{run_of(session).pk}/model/"))
+    return [(entry["data-kind"], entry.text) for entry in page.select("[data-item]")]
+
+
+def open_call(client: Client, call: str, session: str = "") -> Page:
+    query = f"?run={run_of(session).pk}" if session else ""
+    return parse_page(client.get(f"/calls/{Call.objects.get(external_id=call).pk}/{query}"))
+
+
+# Supersession belongs to a run and a receipt (issue 11, wrong claim 1)
+
+DIVERGED = {
+    "in the fork": {SESSION: history(), FORK: [*copied(history()), replaced("toolu_01", SHORTER, FORK)]},
+    "in the original": {SESSION: [*history(), replaced("toolu_01", SHORTER, SESSION)], FORK: copied(history())},
+}
+
+
+@pytest.mark.parametrize("order", [(SESSION, FORK), (FORK, SESSION)], ids=["original first", "fork first"])
+@pytest.mark.parametrize("where", DIVERGED)
+def test_a_replacement_is_reported_for_the_run_in_which_it_happened(
+    where: str, order: tuple[str, ...], project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    take(project, tmp_path, DIVERGED[where], order)
+    changed, unchanged = (FORK, SESSION) if where == "in the fork" else (SESSION, FORK)
+    stored = RecordedReceipt.objects.filter(call__external_id="toolu_01").order_by("seq")
+    columns = ("line", "superseded_line", "is_cut", "seen_lines")
+    assert list(stored.filter(run=run_of(unchanged)).values_list(*columns)) == [(3, None, False, 100)]
+    assert list(stored.filter(run=run_of(changed)).values_list(*columns)) == [(3, 6, False, 100), (6, None, True, 20)]
+    assert (run_of(unchanged).cut_count, run_of(changed).cut_count) == (0, 1)
+    assert run_of(changed).receipt_characters == len(SHORTER) + 3
+    assert run_of(unchanged).receipt_characters == len(TEXT) + 3
+    assert run_of(changed).token_count < run_of(unchanged).token_count
+
+    assert [kind for kind, _ in entries(operator_client, unchanged)].count("replacement") == 0
+    assert not any("cleared from the context" in words for _, words in entries(operator_client, unchanged))
+    assert [kind for kind, _ in entries(operator_client, changed)].count("replacement") == 1
+
+    assert receipt_text(open_call(operator_client, "toolu_01", unchanged)) == TEXT
+    assert receipt_text(open_call(operator_client, "toolu_01", changed)) == SHORTER
+    default = TEXT if unchanged == SESSION else SHORTER
+    assert receipt_text(open_call(operator_client, "toolu_01")) == default
+    rows = parse_page(operator_client.get(f"/runs/{run_of(unchanged).pk}/")).select(".call-row")
+    assert not any("replaced later" in row.text for row in rows)
+    rows = parse_page(operator_client.get(f"/runs/{run_of(changed).pk}/")).select(".call-row")
+    [row] = [row.text for row in rows if "replaced later" in row.text]
+    assert "20 of 100" in row or "20 / 100" in row
+
+
+def test_what_was_cleared_in_a_fork_is_still_there_in_the_original(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    """The fork is shorter than the original: line 4 of the one says nothing of line 30 of the other."""
+    before = [user(f"message {number}", uuid=f"b{number}") for number in range(30)]
+    files = {SESSION: [*before, *history()], FORK: [*copied(history()), cleared("toolu_01", FORK)]}
+    take(project, tmp_path, files)
+    assert not any("cleared" in words for _, words in entries(operator_client, SESSION))
+    receipt = next(words for kind, words in entries(operator_client, FORK) if kind == "receipt")
+    assert "cleared from the context at line 6: microcompact" in receipt
+    assert "Cleared from the context at line 6" in open_call(operator_client, "toolu_01", FORK).text
+    assert "Cleared from the context" not in open_call(operator_client, "toolu_01").text
+
+
+def test_the_entries_of_a_fork_lead_to_the_call_as_the_fork_has_it(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    take(project, tmp_path, DIVERGED["in the fork"])
+    page = parse_page(operator_client.get(f"/runs/{run_of(FORK).pk}/model/"))
+    links = [link["href"] for link in page.all_by_role("link", "both halves")]
+    assert [receipt_text(parse_page(operator_client.get(link))) for link in links] == [TEXT, "a\nb", SHORTER]
+
+
+def test_a_call_that_only_a_fork_answered_has_no_receipt_in_the_original(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    begun = history()[:4]
+    take(project, tmp_path, {SESSION: begun, FORK: [*copied(begun), answers("toolu_02", "by the fork", session=FORK)]})
+    words = [words for kind, words in entries(operator_client, SESSION) if kind == "call"]
+    assert ["no receipt recorded" in text for text in words] == [False, True]
+    assert not any("by the fork" in text for _, text in entries(operator_client, SESSION))
+    assert [kind for kind, _ in entries(operator_client, FORK)].count("receipt") == 2
+    assert "No receipt of this call was recorded in this run" in open_call(operator_client, "toolu_02").text
+    assert "No receipt of this call" not in open_call(operator_client, "toolu_02", FORK).text
+
+
+# Each receipt has its own numbers (wrong claim 4)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 6])
+def test_each_receipt_has_its_own_cut_tokens_and_characters(parts: int, project: Project, tmp_path: Path) -> None:
+    lines = [*history(), replaced("toolu_01", SHORTER, SESSION)]
+    path = tmp_path / f"{SESSION}.jsonl"
+    for part in range(parts, 0, -1):
+        import_paths(project, [write(path, [*lines[: len(lines) // part]])])
+    import_paths(project, [write(path, [*lines])])
+    first, second = RecordedReceipt.objects.filter(call__external_id="toolu_01").order_by("seq")
+    assert (first.characters, first.lines, first.seen_lines, first.is_cut) == (len(TEXT), 100, 100, False)
+    assert (second.characters, second.lines, second.seen_lines, second.is_cut) == (len(SHORTER), 26, 20, True)
+    assert first.tokens > second.tokens > 0
+    call = first.call
+    assert (call.receipt_characters, call.tokens, call.is_cut) == (second.characters, second.tokens, True)
+
+
+# Any order of files and parts gives equal rows
+
+SKIPPED = {"id", "revision", "created_at", "sort_at", "source", "observation", "start"}
+
+
+def stored_rows() -> dict[str, list[str]]:
+    """Every row in all columns but the database's own numbers, which name no row of another import."""
+    rows: dict[str, list[str]] = {}
+    for model in (Run, Call, RunCall, Observation, RecordedReceipt, CanonicalProjection, Message, Event, Artifact):
+        instances = list(model._default_manager.all())
+        if model in (Observation, Message, Event):
+            load_slices(instances)
+        rows[model.__name__] = sorted(json.dumps(columns_of(row)) for row in instances)
+    rows["RunFacet"] = sorted(map(str, RunFacet.objects.values_list("run", "kind", "value", "count")))
+    return rows
+
+
+def columns_of(row: models.Model) -> dict[str, str]:
+    columns = {field.name: getattr(row, field.attname) for field in row._meta.concrete_fields}
+    values = {name: str(value) for name, value in columns.items() if name not in SKIPPED}
+    if not isinstance(row, RunCall):
+        values["id"] = str(row.pk)
+    if isinstance(row, Observation):  # the first recording that had it
+        columns, values = {}, {name: values[name] for name in ("call", "surface", "sha256", "fidelity", "selected")}
+    for name in ("source", "observation"):
+        if columns.get(name):
+            other = getattr(row, name)
+            values[name] = other.sha256 if name == "observation" else Path(other.path).name
+    if isinstance(row, Observation | Message | Event):
+        values["data"] = hashlib.sha256(row.data).hexdigest()
+    return values
+
+
+FILES = {
+    SESSION: [*history(), *own("toolu_11", SESSION), cleared("toolu_02", SESSION)],
+    FORK: [*copied(history()), replaced("toolu_01", SHORTER, FORK), *own("toolu_12", FORK)],
+    OTHER: [*copied(history(), OTHER), replaced("toolu_01", "[nothing]", OTHER), *own("toolu_13", OTHER)],
+}
+
+
+@pytest.mark.parametrize("order", list(permutations(FILES)), ids=lambda order: "-".join(name[-1] for name in order))
+def test_any_order_of_a_session_and_its_forks_gives_equal_rows(
+    order: tuple[str, ...], project: Project, tmp_path: Path
+) -> None:
+    take(project, tmp_path / "first", FILES)
+    expected = stored_rows()
+    for run in list(Run.objects.all()):
+        delete_run(run)
+    assert not any(rows for rows in stored_rows().values())
+    take(project, tmp_path / "second", FILES, order)
+    assert stored_rows() == expected
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5, 6, 7])
+def test_files_that_grew_give_the_same_rows_as_whole_ones(cut: int, project: Project, tmp_path: Path) -> None:
+    take(project, tmp_path / "first", FILES)
+    expected = stored_rows()
+    for run in list(Run.objects.all()):
+        delete_run(run)
+    take(project, tmp_path / "second", {name: lines[:cut] for name, lines in FILES.items()}, (FORK, OTHER, SESSION))
+    take(project, tmp_path / "second", FILES)
+    assert stored_rows() == expected
