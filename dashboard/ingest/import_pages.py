@@ -84,8 +84,8 @@ def import_uploads(project: Project, files: Sequence[UploadedFile[bytes]], paths
         seen=tuple(report.seen.items()),
         added=tuple(report.added.items()),
         lines=tuple(report.lines.items()),
-        problems=tuple(report.problems[:PROBLEMS_SHOWN]),
-        problem_count=len(report.problems),
+        problems=tuple([*report.problems, *report.skipped][:PROBLEMS_SHOWN]),
+        problem_count=len(report.problems) + len(report.skipped),
         runs=tuple(runs),
         run_count=len(report.run_ids),
     )

@@ -34,6 +34,7 @@ from dashboard.ingest.sources import (
     SourceMoved,
     detect_file_format,
     explain_unknown_format,
+    find_other_files,
     find_recordings,
     find_source,
     head_sha256,
@@ -94,6 +95,7 @@ class ImportReport:
     added: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(write.COUNTED_ROWS, 0)))
     lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
     problems: list[dict[str, Any]] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)  # files of folders that no reader takes, as problems
     run_ids: list[str] = field(default_factory=list)
     stored_later: int = 0  # files that were missing, over the quota or shorter when their lines were imported
     unstored: int = 0  # recordings that the artifact store interrupted; importing them again continues them
@@ -104,7 +106,7 @@ class ImportReport:
             "seen": dict(self.seen),
             "added": dict(self.added),
             "lines": dict(self.lines),
-            "problems": self.problems,
+            "problems": [*self.problems, *self.skipped],
             "run_ids": self.run_ids,
             "taken_later": self.stored_later,
             "unstored": self.unstored,
@@ -139,6 +141,8 @@ def import_paths(
             if failures == MAX_STORE_FAILURES and number < len(files):
                 _report_unread(report, [shown_as(path) for path, _ in files[number:]])
                 break
+    for path, reason in find_other_files([Path(path) for path in paths]):
+        report.skipped.append({"file": shown_as(path), "line": 0, "path": "$", "reason": reason})
     return report
 
 
@@ -276,6 +280,8 @@ class FileImport:
             source = new_source(
                 self.project, path=self.name, format_name=format_.name, inode=inode, head_sha256=head_sha256(head)
             )
+            if (mark := format_.name_mark(head, path)) and not _contains(file, mark):
+                source.state = msgspec.json.encode({"is_renamed": True})
         elif self.retry is not Retry.NOTHING:
             include_lost = self.retry is Retry.LOST
             self.report.stored_later += retry_missing(source, self.path, include_lost=include_lost)
@@ -387,6 +393,16 @@ def _settle_shared_lines(problems: list[LineProblem]) -> list[LineProblem]:
         elif problem is not shared[problem.line] and problem.line not in {known.line for known in settled}:
             settled.append(problem)
     return settled
+
+
+def _contains(file: BinaryIO, mark: bytes) -> bool:
+    """Searches the whole file, and leaves its position."""
+    offset, tail = 0, b""
+    while chunk := os.pread(file.fileno(), HEAD_BYTES, offset):
+        if mark in tail + chunk:
+            return True
+        offset, tail = offset + len(chunk), chunk[-len(mark) :]
+    return False
 
 
 def _file_size(path: Path) -> int:

@@ -36,6 +36,8 @@ LATER_HEADS = 16
 MAX_LINE_BYTES = 64 * 1024 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
+ARTIFACTS_FOLDER = "artifacts"  # of the audit layout
+NO_RECORDING = "no reader takes it: a recording is a .jsonl file, or the run.json of an audit folder"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
 RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's frames
@@ -92,6 +94,16 @@ def find_recordings(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
         files += [Path(os.fsdecode(error.filename)) for error in errors]
         for file in sorted(files, key=lambda file: (len(file.parts), file.name != "run.json", str(file))):
             yield file, False
+
+
+def find_other_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """The files in these folders that no reader takes, with the reason, but for stored outputs."""
+    for path in paths:
+        for folder, _, names in os.walk(path, followlinks=False):
+            is_output = Path(folder).name in (RESULTS_FOLDER, ARTIFACTS_FOLDER)
+            for name in () if is_output else sorted(names):
+                if not is_recording(name, Path(folder).name):
+                    yield Path(folder) / name, NO_RECORDING
 
 
 def prefix_sha256(file: BinaryIO, offset: int) -> str:

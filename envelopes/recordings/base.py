@@ -225,6 +225,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     A source may know a run only by the call that spawned it. `run_alias(run, call)` is the name that such a
     source uses for `run`, None where it is not certain; `spawning_call(alias)` is the call in such a name.
+
+    `name_mark(head, path)` is what a file must contain for its name to be that of its run, empty where its beginning
+    shows that. A file without its mark has another run's name: `read` gets `is_renamed` in its state.
     """
 
     name: str
@@ -236,6 +239,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     is_global_call_id: Callable[[str], bool]
     run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
     spawning_call: Callable[[str], str | None] = lambda _run: None
+    name_mark: Callable[[bytes, SourcePath], bytes] = lambda _head, _path: b""
 
 
 def is_blank(raw: bytes) -> bool:

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ def report_of(store: Path, *arguments: str | bytes) -> dict[str, Any]:
 def report_here(path: Path) -> dict[str, Any]:
     """Without a process of its own, where the process is not what is asked about."""
     printed = io.StringIO()
-    call_command("import_runs", "--json", str(path), stdout=printed)
+    with suppress(CommandError):  # nothing was imported
+        call_command("import_runs", "--json", str(path), stdout=printed)
     report: dict[str, Any] = json.loads(printed.getvalue())
     return report
 

@@ -29,7 +29,7 @@ PROBLEMS_PRINTED = 20
 class Command(RichCommand):
     help = (
         "Imports recorded agent runs. Importing again adds only what is new. Refused lines are printed and are no "
-        "failure; the exit status is 1 when the artifact store failed."
+        "failure; the exit status is 1 when nothing was imported at all, or the artifact store failed."
     )
     requires_system_checks: list[str] = []  # they look at our code, not at the user's store, and load every page for it
 
@@ -67,6 +67,8 @@ class Command(RichCommand):
                 self._follow(project, paths, options)
             elif report.unstored:
                 raise CommandError(f"the artifact store failed; recordings not imported in whole: {report.unstored}")
+            elif not report.lines["accepted"]:
+                raise CommandError("nothing was imported: no line of these files could be read as a recording")
 
     def _import(self, project: Project, paths: Sequence[Path], options: dict[str, Any]) -> ImportReport:
         retry = Retry.LOST if options["retry_artifacts"] else Retry.MISSING
@@ -110,11 +112,12 @@ class Command(RichCommand):
         )
         if report.stored_later:
             self.stdout.write(f"{report.stored_later} files were stored that had been missing or had grown")
-        for problem in report.problems[:PROBLEMS_PRINTED]:
+        problems = [*report.problems, *report.skipped]
+        for problem in problems[:PROBLEMS_PRINTED]:
             line = f"{problem['file']}:{problem['line']} {problem['path']}: {problem['reason']}"
             self.stderr.write(terminal_text(line))
-        if len(report.problems) > PROBLEMS_PRINTED:
-            self.stderr.write(f"and {len(report.problems) - PROBLEMS_PRINTED} more problems; all are on /problems/")
+        if len(problems) > PROBLEMS_PRINTED:
+            self.stderr.write(f"and {len(problems) - PROBLEMS_PRINTED} more problems; --json names all")
 
 
 def _existing_path(name: str) -> Path:

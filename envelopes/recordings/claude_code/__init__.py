@@ -22,6 +22,7 @@ SESSION = _format(
     title="Claude Code session",
     sniff=session.sniff,
     read=session.read,
+    name_mark=session.name_mark,
     run_alias=run_alias,
     spawning_call=spawning_call,
 )

@@ -6,7 +6,7 @@ The run of a file follows from its path:
     <session>/subagents/**/agent-<id>.jsonl           a subagent of it
     agent-<id>.jsonl                                  a subagent; its session is in the lines
 
-Where the name is not a UUID, the session is the first `sessionId` of the file.
+Where the name is not a UUID, or that of no line, the session is the first `sessionId` of the file.
 """
 
 from __future__ import annotations

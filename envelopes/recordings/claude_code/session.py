@@ -42,6 +42,7 @@ from envelopes.recordings.base import (
     SourcePath,
     SupersedeRecord,
     first_byte,
+    parsed_lines,
     read_json_lines,
     storable,
     struct_reader,
@@ -132,9 +133,23 @@ def sniff(head: bytes, path: SourcePath) -> bool:
     return False
 
 
+def name_mark(head: bytes, path: SourcePath) -> bytes:
+    """The session that the file's name states, where the first lines are another's.
+
+    A fork begins with another session's lines and goes on with its own; a file that never does is a renamed copy.
+    """
+    file = identify_file(path)
+    mark = f'"{file.session}"'.encode()
+    if file.session is None or file.agent or mark in head:
+        return b""
+    return mark if any(entry.session_id for entry in parsed_lines(head, read_entry)) else b""
+
+
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
     state = ReaderState.load(saved)
     file = identify_file(path)
+    if saved.get("is_renamed"):
+        file = msgspec.structs.replace(file, session=None)
     for source_line in read_json_lines(lines, saved):
         if isinstance(source_line, LineProblem):
             yield source_line

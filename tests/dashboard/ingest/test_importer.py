@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 
 from dashboard.ingest.importer import ImportReport, import_paths
 from dashboard.ingest.write import delete_run
@@ -368,3 +370,31 @@ def test_a_long_line_is_read_and_a_last_line_without_newline_too(project: Projec
     with path.open("ab") as file:
         file.write(b"\n" + encoded(user("thanks", uuid="u9")) + b"\n")
     assert take(project, path).lines == {"accepted": 3, "rejected": 0, "blank": 0}
+
+
+def test_files_of_a_folder_that_no_reader_takes_are_named_with_the_reason(project: Project, session: Path) -> None:
+    folder = session.parent
+    (folder / SESSION / "tool-results").mkdir(parents=True)
+    for name in ("chat.json", "notes.txt", f"{SESSION}/tool-results/toolu_01.txt"):
+        (folder / name).write_text("{}")
+    report = take(project, folder)
+    reason = "no reader takes it: a recording is a .jsonl file, or the run.json of an audit folder"
+    assert report.to_json()["problems"] == [
+        {"file": str(folder / name), "line": 0, "path": "$", "reason": reason} for name in ("chat.json", "notes.txt")
+    ]
+    assert (report.files, report.lines["accepted"], Problem.objects.count()) == (1, 6, 0)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no json\n", b'{"a": 1}\n'])
+def test_the_exit_status_is_1_when_nothing_was_imported(db: None, tmp_path: Path, content: bytes | None) -> None:
+    (tmp_path / "chat.json").write_text("{}")
+    if content is not None:
+        (tmp_path / f"{SESSION}.jsonl").write_bytes(content)
+    printed = io.StringIO()
+    with pytest.raises(CommandError, match="nothing was imported"):
+        call_command("import_runs", "--json", str(tmp_path), stdout=printed)
+    files = [problem["file"] for problem in json.loads(printed.getvalue())["problems"]]
+    assert str(tmp_path / "chat.json") in files
+    write(tmp_path / f"{SESSION}.jsonl", short_session())
+    for _ in range(2):  # what is stored already counts as imported
+        call_command("import_runs", str(tmp_path), stdout=io.StringIO(), stderr=io.StringIO())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Call, Message, Project, Run
-from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, write
+from dashboard.models import Call, Message, Project, Run, RunCall
+from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, user, write
 
 pytestmark = pytest.mark.django_db
 
@@ -53,3 +53,25 @@ def test_a_file_that_is_cut_short_and_goes_on_otherwise_keeps_both(project: Proj
     report = import_paths(project, [session])
     assert (report.added["calls"], report.lines) == (1, {"accepted": count + 2, "rejected": 0, "blank": 0})
     assert stored() == (sorted([*before[0], "toolu_10"]), *before[1:])
+
+
+OTHER = "11111111-2222-4333-8444-555555555555"
+
+
+@pytest.mark.parametrize("name", ["full.jsonl", f"{OTHER}.jsonl", "session-0f5f6d8e.jsonl"])
+@pytest.mark.parametrize("first", ["the copy", "the original"])
+def test_a_session_under_another_name_is_one_run(project: Project, tmp_path: Path, name: str, first: str) -> None:
+    lines = [*short_session(), answers("toolu_03", "done")]
+    original = write(tmp_path / f"{SESSION}.jsonl", lines[:4])
+    copy = write(tmp_path / "copies" / name, lines)
+    for path in (copy, original) if first == "the copy" else (original, copy):
+        import_paths(project, [path])
+    run = Run.objects.get()
+    assert (run.external_id, run.call_count, run.own_call_count, run.unanswered_count) == (SESSION, 3, 3, 0)
+    assert not RunCall.objects.filter(inherited=True).exists()
+
+
+def test_a_fork_that_goes_on_under_its_own_name_is_a_run_of_its_own(project: Project, session: Path) -> None:
+    lines = [*short_session(), user("go on " * 20_000, uuid="u8"), user("mine", uuid="u9", session=OTHER)]
+    import_paths(project, [write(session.with_name(f"{OTHER}.jsonl"), lines)])
+    assert sorted(Run.objects.values_list("external_id", "call_count")) == [(SESSION, 3), (OTHER, 3)]
