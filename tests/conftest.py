@@ -62,11 +62,15 @@ LONGEST = (
     "tests/dashboard/tools/test_tools_page.py",
 )
 
-# What one worker runs as if it were one file, because it costs to begin: a browser, the clients of the providers.
+# What one worker runs as if it were one file, because it costs to begin: a browser, the clients of the providers, the
+# syntax trees of all files.
 TOGETHER = {
     "tests/browser/": "tests/browser",
     "tests/envelopes/transports/test_transports.py": "providers",
     "tests/envelopes/families/test_declared_tools.py": "providers",
+    "tests/test_architecture.py": "source",
+    "tests/test_house_limits.py": "source",
+    "tests/test_requirements.py": "source",
 }
 
 

@@ -440,6 +440,8 @@ def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tu
     run_facets = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
     facets = Counter({(kind, value): 1 for kind, value in run_facets if value})
     facets["state", "child" if run.parent_id else "top"] = 1
+    if run.drop_count:
+        facets["context", "uncertain"] = run.drop_count
     for call, count in kinds:
         states = {
             "failed": call.has_failed,

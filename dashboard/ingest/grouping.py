@@ -21,6 +21,7 @@ from envelopes.recordings.base import (
     ResultRecord,
     RunRecord,
     SupersedeRecord,
+    UsageRecord,
 )
 
 CallScoped: TypeAlias = CallRecord | ResultRecord | ReceiptRecord | SupersedeRecord | ArtifactRecord
@@ -63,6 +64,7 @@ class Drafts:
     members: dict[tuple[str, UUID], CallRecord] = field(default_factory=dict)
     messages: list[MessageRecord] = field(default_factory=list)
     events: list[EventRecord] = field(default_factory=list)
+    usages: list[UsageRecord] = field(default_factory=list)
     stamps: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -88,6 +90,8 @@ class RecordGrouper:
             case EventRecord():
                 self.drafts.events.append(record)
                 self._add_stamp(record.run, record.at)
+            case UsageRecord():
+                self.drafts.usages.append(record)
             case _:
                 self._add_to_call(record)
 

@@ -1,4 +1,4 @@
-"""Merges the runs of a batch with the stored ones: their columns, their aliases and the calls that are listed in them.
+"""Merges the runs of a batch with the stored ones: their columns, aliases, listed calls, and the usage of requests.
 
 Called by `write` within its transaction, and by nothing else.
 """
@@ -6,20 +6,23 @@ Called by `write` within its transaction, and by nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import msgspec
 from django.utils import timezone
 
-from dashboard.ingest.bulk import bulk_insert, unsaved_row
+from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
 from dashboard.ingest.grouping import Drafts
 from dashboard.ingest.merge_calls import CallRows
-from dashboard.models import Call, Event, Message, RecordedReceipt, Run, RunCall, Source
-from dashboard.models.runs import call_id, run_id
+from dashboard.ingest.sources import SliceLocator
+from dashboard.models import Call, Event, Message, RecordedReceipt, RequestUsage, Run, RunCall, Source
+from dashboard.models.runs import call_id, derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
-from envelopes.recordings.base import Format, Record, ResultRecord, RunRecord
+from envelopes.recordings.base import Format, Record, ResultRecord, RunRecord, UsageRecord
 
 MAX_DEPTH = 50  # subagents of subagents
+NO_DROP = {"dropped_tokens": 0, "dropped_after": 0, "dropped_before": 0, "removed_tokens": 0}
 LIMITS = {"title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300}
 INHERITED_COLUMNS = ("title", "model", "version", "cwd", "branch", "ended_at", "plan", "parent_id", "parent_call")
 
@@ -166,6 +169,8 @@ def _move_rows(stored: Run, run: Run) -> None:
     Run.objects.filter(parent=stored).update(parent=run)
     Message.objects.filter(run=stored).update(run=run)
     Event.objects.filter(run=stored).update(run=run)
+    RequestUsage.objects.filter(run=stored, request__in=run.requests.values("request")).delete()
+    RequestUsage.objects.filter(run=stored).update(run=run)
     for source in Source.objects.filter(runs=stored):
         Source.runs.through._default_manager.get_or_create(source_id=source.pk, run_id=run.pk)
 
@@ -205,3 +210,49 @@ def detach_placeholder_memberships(rows: Mapping[UUID, CallRows]) -> set[UUID]:
     runs = set(placeholders.values_list("run_id", flat=True))
     placeholders.delete()
     return runs
+
+
+def write_usage(usages: Sequence[UsageRecord], runs: Mapping[str, Run], locator: SliceLocator) -> set[UUID]:
+    """Stores each request of a run once, however many lines and files report it; returns the runs with usage.
+
+    What an agent's own file reports replaces what its parent's file did: lines can be compared within one file only.
+    """
+    drafts: dict[UUID, list[UsageRecord]] = {}
+    for usage in usages:
+        key = derive_id("request", runs[usage.run].pk.bytes, usage.request)
+        drafts.setdefault(key, []).append(usage)
+    if not drafts:
+        return set()
+    stored = RequestUsage.objects.in_bulk(list(drafts))
+    rows = []
+    for key, records in drafts.items():
+        known = stored.get(key)
+        origin = "message" if any(record.origin == "message" for record in records) else "progress"
+        records = [record for record in records if record.origin == origin]
+        columns = _usage_columns(records, origin, locator)
+        if known is None:
+            rows.append({"id": key, "run_id": runs[records[0].run].pk, **columns, **NO_DROP})
+        elif (known.origin, origin) == ("progress", "message"):
+            RequestUsage.objects.filter(pk=key).update(**columns)
+        elif (known.origin, known.line) != (origin, columns["line"]) and columns["output_tokens"] > known.output_tokens:
+            RequestUsage.objects.filter(pk=key).update(output_tokens=columns["output_tokens"])
+    bulk_insert_values(RequestUsage, rows)
+    return {runs[usage.run].pk for usage in usages}
+
+
+def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLocator) -> dict[str, Any]:
+    """The columns of a request, from the first line that reports it, with the largest output of all of them."""
+    first = records[0]
+    return {
+        "request": column_text(first.request, 200),
+        "line": first.line,
+        "at": column_time(first.at),
+        "origin": origin,
+        "input_tokens": first.input_tokens,
+        "cache_read_tokens": first.cache_read_tokens,
+        "cache_creation_tokens": first.cache_creation_tokens,
+        "output_tokens": max(record.output_tokens for record in records),
+        "edits": first.edits,
+        "cleared_tokens": first.cleared_tokens,
+        **locator.columns(first.usage, first.line),
+    }

@@ -22,7 +22,7 @@ import msgspec
 
 from dashboard.artifacts.ingest import RESULTS_FOLDER
 from dashboard.ingest.bulk import bulk_insert, unsaved_row
-from dashboard.models import Event, Message, Observation, Problem, Project, Source, SourceFrame
+from dashboard.models import Event, Message, Observation, Problem, Project, RequestUsage, Source, SourceFrame
 from dashboard.models.sources import FRAME_BYTES
 from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat, detect_format, find_format
@@ -330,7 +330,7 @@ def trim_source(source: Source) -> None:
     """
     source.problems.all().delete()
     slices: list[tuple[int, int]] = []
-    for model in (Observation, Message, Event):
+    for model in (Observation, Message, Event, RequestUsage):
         rows = model._base_manager.filter(source=source, start__gte=0)
         slices += [(start or 0, size) for start, size in rows.values_list("start", "size")]
     slices.sort()

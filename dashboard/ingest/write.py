@@ -21,6 +21,7 @@ import msgspec
 from django.db import connection, models, transaction
 
 from dashboard.artifacts.retention import remove_unreferenced
+from dashboard.evidence.context_changes import store_drops
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
 from dashboard.ingest.derive import Derived, derive, refresh_related, refresh_stats, stat_columns, store_stats
@@ -33,6 +34,7 @@ from dashboard.ingest.merge_runs import (
     merge_run,
     new_run,
     write_memberships,
+    write_usage,
 )
 from dashboard.models import (
     Artifact,
@@ -142,6 +144,7 @@ class _BatchWrite:
         self.run_ids: dict[str, UUID] = {}
         self.rows: dict[UUID, CallRows] = {}
         self.derived: dict[UUID, Derived] = {}
+        self.runs_with_usage: set[UUID] = set()
 
     def write_runs(self, records: Sequence[Record], count: TokenCounter) -> PendingCounts:
         """Writes runs, messages and events, and merges the calls. Starts to count the tokens of the receipts."""
@@ -159,6 +162,7 @@ class _BatchWrite:
         pending_counts = count(texts, model)
         self._save_messages()
         self._save_events()
+        self.runs_with_usage = write_usage(self.drafts.usages, self.runs, self.locator)
         return pending_counts
 
     def write_calls(self, counts: Sequence[TokenCount]) -> None:
@@ -351,6 +355,8 @@ class _BatchWrite:
     def _refresh_stats(self, members: Sequence[RunCall], detached: set[UUID]) -> None:
         """A new run has no calls but those of this batch, so nothing is read back for it."""
         for run in self.runs.values():
+            if run.pk in self.runs_with_usage:
+                run.drop_count = store_drops(run)
             if run.pk in self.new_runs and not any(row.inherited for row in members if row.run_id == run.pk):
                 own = sorted((member for member in members if member.run_id == run.pk), key=lambda row: row.ordinal)
                 calls = ((row.inherited, *stat_columns(self.rows[row.call_id].call)) for row in own)

@@ -12,7 +12,14 @@ from dashboard.models.comparisons import (
     Review,
     Verdict,
 )
-from dashboard.models.evidence import CanonicalProjection, Observation, RecordedReceipt, receipts_in, select_receipt
+from dashboard.models.evidence import (
+    CanonicalProjection,
+    Observation,
+    RecordedReceipt,
+    RequestUsage,
+    receipts_in,
+    select_receipt,
+)
 from dashboard.models.projects import Membership, Project, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet, SavedView
@@ -35,6 +42,7 @@ __all__ = [
     "Project",
     "RecordedReceipt",
     "ReceiptFingerprint",
+    "RequestUsage",
     "RetiredTemplate",
     "Review",
     "Run",

@@ -1,4 +1,4 @@
-"""Evidence and what is derived from it: observations, receipts, canonical projections."""
+"""Evidence and what is derived from it: observations, receipts, canonical projections, the usage of requests."""
 
 from __future__ import annotations
 
@@ -142,3 +142,41 @@ class CanonicalProjection(models.Model):
 
     def __str__(self) -> str:
         return f"{self.mapping} of {self.call_id}"
+
+
+class RequestUsage(SourceSlice):
+    """The tokens of one request of a run to its model, as the provider reported them; `data` is its usage object.
+
+    A recording repeats them on every line of the answer; `line` is the first of these.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="requests", db_index=False)
+    request = models.CharField(max_length=200)  # the id of the message that answers it
+    line = models.BigIntegerField()
+    at = models.DateTimeField(null=True)
+    origin = models.CharField(max_length=8, default="message")  # message, or progress: reported by a parent's file
+    input_tokens = models.BigIntegerField()
+    cache_read_tokens = models.BigIntegerField()
+    cache_creation_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()
+    edits = ZstdField(null=True)  # JSON: what the provider states about its edits of the context
+    cleared_tokens = models.BigIntegerField(null=True)  # by those edits; null when it is not stated
+
+    # derived: tokens that left the context before this request although nothing recorded explains it, and the lines
+    # between which receipts came in that may be among them
+    dropped_tokens = models.BigIntegerField(default=0)
+    dropped_after = models.BigIntegerField(default=0)
+    dropped_before = models.BigIntegerField(default=0)
+    removed_tokens = models.BigIntegerField(default=0)  # by what is recorded between: less than half of the drop
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "line"])]
+
+    def __str__(self) -> str:
+        return f"request {self.request} at line {self.line}"
+
+    @property
+    def context_tokens(self) -> int:
+        """The whole input of the request, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_creation_tokens

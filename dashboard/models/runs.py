@@ -70,6 +70,7 @@ class Run(models.Model):
     refused_count = models.IntegerField(default=0)
     cut_count = models.IntegerField(default=0)
     unanswered_count = models.IntegerField(default=0)
+    drop_count = models.IntegerField(default=0)  # requests before which tokens left the context unexplained
     token_count = models.BigIntegerField(default=0)  # of the current receipts
     token_certainty = models.CharField(max_length=8, default="estimate")
     receipt_characters = models.BigIntegerField(default=0)
@@ -116,7 +117,8 @@ class Run(models.Model):
 class RunFacet(models.Model):
     """One value by which runs are filtered, with the run's sort stamp, so that an index gives a filtered list in order.
 
-    Kinds: tool, family, outcome, state (failed, cut, unanswered, retried, child, disagree), agent, source, model.
+    Kinds: tool, family, outcome, state (failed, cut, unanswered, retried, child, disagree), context (uncertain), agent,
+    source, model.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="facets")

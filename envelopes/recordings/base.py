@@ -11,6 +11,7 @@ that what is stored is what was recorded. Each record carries the number of its 
     SupersedeRecord an earlier receipt left the model's context (replaced, or compacted away)
     EventRecord     progress, compaction, API errors
     ArtifactRecord  a path that a result names
+    UsageRecord     what a request to the model weighed
     LineProblem     a refused line, or a refused part of one
 
     read_json_lines   the lines of a file that are JSON, and problems for the others
@@ -170,6 +171,33 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="a
     owner: str | None = None
 
 
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="usage"):
+    """The tokens of one request, as the provider reported them. `request` is unique in the run.
+
+    Several lines may report one request. `usage` and `edits` are JSON: the provider's object, and what it states
+    about the edits that it made to the context before this request. `cleared_tokens` is their size, None when nothing
+    was reported.
+    """
+
+    line: int
+    run: str
+    request: str
+    input_tokens: int
+    cache_read_tokens: int
+    cache_creation_tokens: int
+    output_tokens: int
+    usage: bytes
+    edits: bytes | None = None
+    cleared_tokens: int | None = None
+    origin: Literal["message", "progress"] = "message"
+    at: str | None = None
+
+    @property
+    def context_tokens(self) -> int:
+        """The whole input of the request, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_creation_tokens
+
+
 class LineProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="problem"):
     """A refused line, or a refused part of one (`part`). `path` is a JSON path within it.
 
@@ -197,6 +225,7 @@ Record: TypeAlias = (
     | SupersedeRecord
     | EventRecord
     | ArtifactRecord
+    | UsageRecord
 )
 
 

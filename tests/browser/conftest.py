@@ -38,6 +38,7 @@ from playwright.sync_api import (
     Request,
     ViewportSize,
     WebError,
+    expect,
     sync_playwright,
 )
 from playwright.sync_api import Error as PlaywrightError
@@ -70,6 +71,7 @@ SAMPLES = CHECKOUT / "dashboard" / "samples"
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     chromium = _chromium_or_fail()
+    expect.set_options(timeout=PATIENCE)  # 5 seconds by default, which a busy machine exceeds
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(
             executable_path=chromium.executable, args=list(FLAGS), env={**os.environ, **chromium.environment}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Error, Page
 
-PATIENCE = 10_000
+PATIENCE = 60_000  # milliseconds; a busy machine may need many of them, and nothing waits longer than it has to
 # Loaded, its fonts there, no answer of htmx on its way or being put in, nothing that moves, and drawn so.
 RESTS = """async (patience) => {
   const until = performance.now() + patience;

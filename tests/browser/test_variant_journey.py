@@ -172,7 +172,7 @@ def compare(page: Page) -> None:
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#progress")).to_contain_text("of")
     work_until_idle("browser")
-    expect(page.get_by_role("heading", name="Totals and differences")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("heading", name="Totals and differences")).to_be_visible(timeout=60_000)
 
 
 def open_the_worst_call(page: Page) -> None:

@@ -83,7 +83,7 @@ def started(store: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def rows(store: Path, query: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(store / "counterfoil.db", timeout=20)
+    connection = sqlite3.connect(store / "counterfoil.db", timeout=120)
     try:
         return connection.execute(query).fetchall()
     finally:
@@ -99,7 +99,7 @@ def digest(store: Path) -> str:
     return total.hexdigest()
 
 
-def wait_until(holds: Callable[[], bool], *, seconds: float = 30.0) -> bool:
+def wait_until(holds: Callable[[], bool], *, seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if holds():

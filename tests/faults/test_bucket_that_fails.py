@@ -75,7 +75,7 @@ def test_every_call_ends_in_time_and_says_why(
         threads = {name: threading.Thread(target=ask, args=(name,), daemon=True) for name in OPERATIONS}
         for thread in threads.values():
             thread.start()
-        end = time.monotonic() + 25
+        end = time.monotonic() + 120
         for thread in threads.values():
             thread.join(max(0.0, end - time.monotonic()))
     assert [name for name, thread in threads.items() if thread.is_alive()] == []

@@ -25,7 +25,7 @@ def test_a_watched_session_is_followed_from_where_it_stood(tmp_path: Path) -> No
         assert other.exists()
     finally:
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(20) == 0
+        assert watching.wait(120) == 0
     frames = rows(store, 'SELECT "offset", size FROM dashboard_sourceframe WHERE source_id = 1')
     assert frames == [(0, session.stat().st_size)]  # the second batch was joined with the first
     assert rows(store, "SELECT status FROM dashboard_call WHERE external_id = 'toolu_03'") == [("success",)]
@@ -54,7 +54,7 @@ def test_a_watched_file_may_be_truncated_replaced_and_refused_in_part(tmp_path: 
         assert wait_until(lambda: rows(store, calls) == [(7,)])
     finally:
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(20) == 0
+        assert watching.wait(120) == 0
     assert rows(store, "SELECT line FROM dashboard_problem") == [(2,)]
     files = {str(file) for (file,) in rows(store, "SELECT path FROM dashboard_source")}
     assert files == {f"{given}/{SESSION}.jsonl", f"{given}/stump.jsonl"}

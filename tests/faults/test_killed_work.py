@@ -78,7 +78,7 @@ def _done(store: Path) -> int:
 
 def _expire(store: Path) -> None:
     """Ends the leases at once."""
-    connection = sqlite3.connect(store / "counterfoil.db", timeout=20)
+    connection = sqlite3.connect(store / "counterfoil.db", timeout=120)
     with connection:
         connection.execute(EXPIRE)
     connection.close()

@@ -1,6 +1,7 @@
 """Claude Code's own files: sessions, their subagents' files, workflow journals, and the output of stream-json.
 
 reader_state  the state of a reader from line to line, and the run records that follow from it
+conversation  the queue of messages, rewinds, and conversations that begin anew
 messages      an API message: calls, results, receipts, artifacts, and the text around them
 line          one line of a session file: its run, its session, and the session it was copied from
 subagents     progress lines and sidechains, which report another run's calls; workflow journals

@@ -52,13 +52,13 @@ _OPENS_RUN = frozenset({"user", "assistant"})
 
 
 class SessionEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A line of a session file."""
+    """A line of a session file. A `parent_uuid` of None is written there: the line is the first of a conversation."""
 
     type: str | None = None
     subtype: str | None = None
     operation: str | None = None
     uuid: str | None = None
-    parent_uuid: str | None = None
+    parent_uuid: str | msgspec.UnsetType | None = msgspec.UNSET
     session_id: str | None = None
     agent_id: str | None = None
     timestamp: str | None = None

@@ -6,6 +6,8 @@
    `<persisted-output>` preview although the model saw only the preview: a receipt that is longer than such a
    preview can be is inflated. A `tool_result` without content is an empty receipt.
 3. Releases that cap `stdout` name the file with the rest (`persistedOutputPath`): the result is bounded.
+4. `usage` is repeated on all lines of a message. Older releases wrote it when the answer began, so that its output is
+   a few tokens; newer ones repeat it with the whole output on the last line. The input is the same on all of them.
 """
 
 from __future__ import annotations
@@ -31,19 +33,25 @@ from envelopes.recordings.base import (
     ReceiptRecord,
     Record,
     ResultRecord,
+    UsageRecord,
     first_byte,
     has_nul,
     storable,
     struct_reader,
 )
-from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState, follow_up_records
+from envelopes.recordings.claude_code.reader_state import (
+    SYNTHETIC,
+    ReaderState,
+    follow_up_records,
+    note_request,
+)
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
 _PERSISTED, _PERSISTED_WITHIN = b'"<persisted-output>', 64  # bytes; the text may be the first part of a list
 _SAVED_TO = re.compile(r"<persisted-output>\s.*?saved to: ([^\n]+)")
 _PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around it
-_LARGEST = 2**53  # milliseconds or bytes
+_LARGEST = 2**53  # milliseconds, bytes or tokens
 
 
 class ApiMessage(msgspec.Struct, frozen=True, gc=False):
@@ -52,6 +60,27 @@ class ApiMessage(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     model: str | None = None
     content: msgspec.Raw = NOTHING
+    usage: msgspec.Raw = NOTHING
+    context_management: msgspec.Raw = NOTHING
+
+
+class ApiUsage(msgspec.Struct, frozen=True, gc=False):
+    """`message.usage`: the tokens of the request that this message answers."""
+
+    input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class ContextManagement(msgspec.Struct, frozen=True):
+    """`message.context_management`: how the provider edited the context before it gave it to the model."""
+
+    applied_edits: msgspec.Raw = NOTHING
+
+
+class AppliedEdit(msgspec.Struct, frozen=True):
+    cleared_input_tokens: int | None = None
 
 
 class ApiBlock(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +96,9 @@ class ApiBlock(msgspec.Struct, frozen=True, gc=False):
 
 
 read_message = struct_reader(ApiMessage)
+_read_usage = struct_reader(ApiUsage)
+_read_context_management = struct_reader(ContextManagement)
+_read_edit = struct_reader(AppliedEdit)
 _read_block = struct_reader(ApiBlock)
 _decode_blocks = msgspec.json.Decoder(list[ApiBlock]).decode
 
@@ -109,9 +141,52 @@ _read_result_meta = struct_reader(ResultMeta)
 
 def message_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record | LineProblem]:
     """Yields the records of a message, each with what it adds to its run."""
+    if usage := _usage_record(context, message, state):
+        yield usage
     for record in _records(context, message):
         yield record
         yield from follow_up_records(state, record)
+
+
+def _usage_record(context: MessageContext, message: ApiMessage, state: ReaderState) -> UsageRecord | None:
+    """None for a message that no request gave, and for the second line with the same usage."""
+    if context.role != "assistant" or message.model == SYNTHETIC or first_byte(message.usage) != b"{":
+        return None
+    request, usage = message.id or context.key, bytes(message.usage)
+    if not note_request(state, context.run, request, usage):
+        return None
+    api = _read_usage(usage)
+    edits, cleared = _applied_edits(message.context_management)
+    record = UsageRecord(
+        line=context.line,
+        run=context.run,
+        request=request,
+        input_tokens=_tokens(api.input_tokens),
+        cache_read_tokens=_tokens(api.cache_read_input_tokens),
+        cache_creation_tokens=_tokens(api.cache_creation_input_tokens),
+        output_tokens=_tokens(api.output_tokens),
+        usage=usage,
+        edits=edits,
+        cleared_tokens=cleared,
+        origin=context.origin,
+        at=context.at,
+    )
+    return record if record.context_tokens else None
+
+
+def _applied_edits(management: msgspec.Raw) -> tuple[bytes | None, int | None]:
+    """The edits that the provider reports, as JSON, and the tokens that they removed where it states those."""
+    if first_byte(management) != b"{":
+        return None, None
+    edits = _read_context_management(management).applied_edits
+    slices = array_slices(bytes(edits)) if first_byte(edits) == b"[" else []
+    sizes = [_read_edit(raw).cleared_input_tokens for raw in slices if raw.startswith(b"{")]
+    cleared = [_tokens(size) for size in sizes if size is not None]
+    return (bytes(management) if slices else None), (sum(cleared) if cleared else None)
+
+
+def _tokens(number: int | None) -> int:
+    return number if number is not None and 0 <= number < _LARGEST else 0
 
 
 def _records(context: MessageContext, message: ApiMessage) -> Iterator[Record | LineProblem]:

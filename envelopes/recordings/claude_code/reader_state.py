@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import blake2s
-from typing import Any
 
 import msgspec
 
@@ -20,12 +19,9 @@ from envelopes.text.untrusted_json import Untrusted, array_slices, object_slices
 _AGENT = "claude-code"
 COMMAND, PROMPT, SUMMARY, GENERATED, CHOSEN = 1, 2, 3, 4, 5  # a title of a higher rank replaces a lower one
 _RUN_FACTS = frozenset({"model", "version", "cwd", "branch", "started_at"})
-_TABLE_SIZE = 256  # entries of one table
+TABLE_SIZE = 256  # entries of one table
 _RECENT = 64  # messages
-_ENTRY_CHARACTERS = 1_000
-_BRANCH_ENDS = 4  # the last messages of a branch, one of which a return names: some are notices
-_QUEUED_MESSAGES = 64
-_QUEUED_CHARACTERS = 64 * 1024  # of one message
+ENTRY_CHARACTERS = 1_000
 _SLOT = "claude_code"  # keys of the saved state
 _OTHER_SESSIONS = "other_sessions"
 _OTHER_SESSIONS_SIZE = 8
@@ -33,7 +29,8 @@ _TASK_NOTIFICATION = b'"<task-notification>'
 _PLANNING = frozenset({"TodoWrite", "ExitPlanMode", "exit_plan_mode"})
 _SPAWNING = frozenset({"Task", "Agent"})
 SYNTHETIC = "<synthetic>"  # the model's name on messages that the program wrote itself
-REWIND = "rewind"  # the kind of an event
+REWIND = "rewind"  # kinds of events
+NEW_CONVERSATION = "new_conversation"
 LOCAL_COMMAND = "local_command"  # the subtype of a system line
 _NOTIFIED = re.compile(rb"<tool-use-id>([\w-]+)</tool-use-id>")
 _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-")
@@ -97,12 +94,14 @@ class ReaderState(msgspec.Struct):
     `contents`   the digest of each message's content, for ids that occur again with other content
     `copied`     the session of each copied call whose id is unique within its session only
     `step`       the id of the last assistant message
-    `queue`      messages that wait for the end of the step, see `read_queue_operation`
+    `queue`      messages that wait for the end of the step, see `conversation`
     `unqueued`   digests of messages that left the queue, for attachments that repeat them
     `attached`   how many messages an attachment took from the queue before the queue's own line
     `noted`      how many messages were read
     `prompts_below` the newest prompt below each message that has one
     `left`       branches that a rewind left, by their last messages
+    `root`       the last line of a conversation that began anew, while none of its lines is a message
+    `requests`   the last request of each run, with a digest of its usage
     """
 
     session: str | None = None
@@ -125,6 +124,8 @@ class ReaderState(msgspec.Struct):
     noted: int = 0
     prompts_below: dict[str, Prompt] = {}
     left: dict[str, LeftBranch] = {}
+    root: Prompt | None = None
+    requests: dict[str, str] = {}
 
     @classmethod
     def load(cls, saved: dict[str, object]) -> ReaderState:
@@ -141,7 +142,7 @@ class ReaderState(msgspec.Struct):
     def learn(self, facts: dict[str, str | None]) -> dict[str, str]:
         """Stores and returns the facts that are new; the first value of each is final."""
         fresh = {name: value for name, value in facts.items() if value and name not in self.facts}
-        self.facts.update({name: value[:_ENTRY_CHARACTERS] for name, value in fresh.items()})
+        self.facts.update({name: value[:ENTRY_CHARACTERS] for name, value in fresh.items()})
         return fresh
 
     def offer_title(self, rank: int) -> bool:
@@ -153,7 +154,7 @@ class ReaderState(msgspec.Struct):
 
     def note_message(self, uuid: str) -> str | None:
         """Remembers that `uuid` was read. Returns a summary that named this message before it was read."""
-        if len(uuid) <= _ENTRY_CHARACTERS:
+        if len(uuid) <= ENTRY_CHARACTERS:
             self.noted += 1
             self.recent.append(uuid)
             del self.recent[:-_RECENT]
@@ -166,19 +167,19 @@ def switch_session(session: str, state: ReaderState, saved: dict[str, object]) -
         state.session = session
         return state
     others = msgspec.convert(saved.get(_OTHER_SESSIONS, {}), dict[str, ReaderState])
-    if len(state.session) <= _ENTRY_CHARACTERS:
+    if len(state.session) <= ENTRY_CHARACTERS:
         others[state.session] = state
     resumed = others.pop(session, ReaderState(session=session))
     saved[_OTHER_SESSIONS] = msgspec.to_builtins(dict(list(others.items())[-_OTHER_SESSIONS_SIZE:]))
     return resumed
 
 
-def remember(table: dict[str, str], key: str, value: str, size: int = _TABLE_SIZE) -> None:
+def remember(table: dict[str, str], key: str, value: str, size: int = TABLE_SIZE) -> None:
     """Adds an entry and removes the oldest beyond `size`.
 
     Long entries are not stored: a file may hold megabytes in the place of an id.
     """
-    if len(key) + len(value) > _ENTRY_CHARACTERS:
+    if len(key) + len(value) > ENTRY_CHARACTERS:
         return
     table[key] = value
     for oldest in list(table)[:-size] if len(table) > size else ():
@@ -189,12 +190,12 @@ def disambiguate(state: ReaderState, record: Record | LineProblem) -> Record | L
     """Changes the key of a message whose id occurred before with other content (ids masked to one value)."""
     if not isinstance(record, MessageRecord):
         return record
-    digest = _digest(record.content)
+    content = digest(record.content)
     known = state.contents.get(record.key)
     if known is None:
-        remember(state.contents, record.key, digest, _RECENT)
-    is_other = known not in (None, digest)
-    return msgspec.structs.replace(record, key=f"{record.key}-{digest}") if is_other else record
+        remember(state.contents, record.key, content, _RECENT)
+    is_other = known not in (None, content)
+    return msgspec.structs.replace(record, key=f"{record.key}-{content}") if is_other else record
 
 
 def is_global_call_id(call: str) -> bool:
@@ -264,9 +265,9 @@ def follow_up_records(state: ReaderState, record: Record | LineProblem) -> Itera
                 prompt = object_slices(record.args).get("prompt", b"")
             except Untrusted:
                 return
-            remember(state.prompts, _digest(prompt), record.call)
+            remember(state.prompts, digest(prompt), record.call)
         # The notification is a string, or the first text in a list of blocks.
-        case MessageRecord(content=content) if _TASK_NOTIFICATION[1:] in content and _text_slice(content).startswith(
+        case MessageRecord(content=content) if _TASK_NOTIFICATION[1:] in content and text_slice(content).startswith(
             _TASK_NOTIFICATION
         ):
             call = _NOTIFIED.search(content)
@@ -281,101 +282,22 @@ def follow_up_records(state: ReaderState, record: Record | LineProblem) -> Itera
             )
 
 
-def read_queue_operation(state: ReaderState, operation: str, content: bytes) -> bytes | None:
-    """Follows the queue of messages that come in while a step runs. Returns the message that was sent just now.
-
-    `enqueue` has the message. `remove` has none: the client sends the message with the answers of the step. `dequeue`
-    takes a message that follows as a line of its own; `popAll` gives it back to the person.
-    """
-    if operation == "enqueue":
-        text = content.decode() if 0 < len(content) <= _QUEUED_CHARACTERS else None
-        state.queue.append(QueuedMessage(text))
-        del state.queue[:-_QUEUED_MESSAGES]
-        return None
-    if operation == "remove" and state.attached:
-        state.attached -= 1
-        return None
-    removed = _take_queued(state, content)
-    if operation == "popAll" and removed is None:
-        state.queue.clear()
-    if operation != "remove" or removed is None or removed.content is None:
-        return None
-    state.unqueued = [*state.unqueued, _digest(_text_slice(removed.content.encode()))][-_QUEUED_MESSAGES:]
-    return removed.content.encode()
-
-
-def _take_queued(state: ReaderState, content: bytes) -> QueuedMessage | None:
-    """Takes the message with this content from the queue, or without one the next: what people wrote comes first."""
-    if content:
-        fitting = [message for message in state.queue if (message.content or "").encode() == content]
-    else:
-        fitting = sorted(state.queue, key=lambda message: message.is_report)
-    if not fitting:
-        return None
-    state.queue.remove(fitting[0])
-    return fitting[0]
-
-
-def note_step(state: ReaderState, role: str, step: str | None, *, is_answer: bool) -> None:
-    """Notes which step runs, and drops queued messages that were not sent with the answers of an earlier one."""
-    if role == "assistant":
-        state.step = step or ""
-        state.queue = [message for message in state.queue if message.answered in (None, state.step)]
-    elif is_answer:
-        for message in state.queue:
-            message.answered = message.answered or state.step
-
-
-def find_rewind(state: ReaderState, line: int, uuid: str, parent: str) -> tuple[LeftBranch, LeftBranch | None] | None:
-    """Returns the branch that this prompt leaves, and the one that it returns to, if it leaves one.
-
-    A second prompt below one message leaves the branch of the first. A prompt below the end of a branch that was left
-    returns to it.
-    """
-    before = state.prompts_below.get(parent)
-    if before and before.uuid == uuid:
-        return None
-    returned = None if before else state.left.pop(parent, None)
-    size = max(len(parent), len(uuid))
-    if size <= _ENTRY_CHARACTERS:
-        state.prompts_below[parent] = Prompt(uuid, line, state.noted)
-        _drop_oldest(state.prompts_below)
-    if before is None and returned is None:
-        return None
-    left = LeftBranch(before.line if before else returned.end if returned else line, line)
-    ends = state.recent[:-1][-_BRANCH_ENDS:]
-    if before:
-        ends = ends[max(0, len(ends) - (state.noted - 1 - before.noted) - 1) :]
-    state.left.update(dict.fromkeys(ends, left))
-    _drop_oldest(state.left)
-    return left, returned
-
-
-def _drop_oldest(table: dict[str, Any]) -> None:
-    for oldest in list(table)[:-_TABLE_SIZE] if len(table) > _TABLE_SIZE else ():
-        del table[oldest]
-
-
-def take_attached(state: ReaderState, content: bytes) -> bool:
-    """Checks whether an attachment repeats a message that the queue sent; if the queue has it still, takes it."""
-    text = _text_slice(content)
-    digest = _digest(text)
-    if digest in state.unqueued:
-        state.unqueued.remove(digest)
-        return True
-    if text and _take_queued(state, text):
-        state.attached += 1
-    return False
+def note_request(state: ReaderState, run: str, request: str, usage: bytes) -> bool:
+    """Remembers the usage of a run's request. Returns whether the line before it did not report the same."""
+    noted = f"{request} {digest(usage)}"
+    is_new = state.requests.get(run) != noted
+    remember(state.requests, run, noted)
+    return is_new
 
 
 def find_spawning_call(state: ReaderState, content: bytes) -> str | None:
     """Finds the call that sent this first message to a subagent: the texts are the same, byte for byte."""
-    return state.prompts.get(_digest(_text_slice(content)))
+    return state.prompts.get(digest(text_slice(content)))
 
 
 def message_key(uuid: str | None, number: int, raw: bytes) -> str:
     """A key that is unique in a run, which several files may report: without an id, the line's number and digest."""
-    return uuid or f"{number}-{_digest(raw)}"
+    return uuid or f"{number}-{digest(raw)}"
 
 
 def _first_title(state: ReaderState, prompt: msgspec.Raw) -> str | None:
@@ -407,12 +329,12 @@ def _command_title(content: bytes) -> str | None:
 
 def _prompt_text(content: bytes) -> str:
     try:
-        return str(parse_json(_text_slice(content) or b'""'))
+        return str(parse_json(text_slice(content) or b'""'))
     except Untrusted:
         return ""
 
 
-def _text_slice(content: bytes) -> bytes:
+def text_slice(content: bytes) -> bytes:
     """The JSON string that is a message's content, or that its first text block holds."""
     if not content.startswith(b"["):
         return content if content.startswith(b'"') else b""
@@ -423,5 +345,5 @@ def _text_slice(content: bytes) -> bytes:
     return b""
 
 
-def _digest(content: bytes) -> str:
+def digest(content: bytes) -> str:
     return blake2s(content, digest_size=16).hexdigest()

@@ -3,8 +3,8 @@
 1. `user` and `assistant` lines carry an API message; one message is spread over several `assistant` lines, a
    content block each, so `message.id` is the step.
 2. A result is on the `user` line of its receipt (see `messages`).
-3. File order is the order of the records; `parentUuid` is interrupted by attachments and used for sidechains
-   and rewinds only.
+3. File order is the order of the records; `parentUuid` is interrupted by attachments and used for sidechains, rewinds
+   and new conversations only.
 4. A resumed or forked session begins with the old session's lines. Newer releases keep their `sessionId` or
    write `forkedFrom`: such calls are inherited. Older ones rewrote it: then only the calls' own ids show it,
    and the dashboard joins them when it stores them.
@@ -21,7 +21,9 @@
    and the notices in `system` lines. Releases differ in whether they send what a local command printed.
 9. Two prompts below one message (`parentUuid`) are a rewind: the lines from the first to the second are a branch that
    left the conversation. Its event has the lines, as no line of the file states them.
-10. Unknown types are events, never problems.
+10. A line without a predecessor (`parentUuid` null) in the middle of a file begins a conversation anew: the context
+   was cleared, and no line of the file states it. Its event is at the line before.
+11. Unknown types are events, never problems.
 """
 
 from __future__ import annotations
@@ -47,24 +49,28 @@ from envelopes.recordings.base import (
     storable,
     struct_reader,
 )
+from envelopes.recordings.claude_code.conversation import (
+    find_rewind,
+    find_root,
+    note_step,
+    read_queue_operation,
+    take_attached,
+)
 from envelopes.recordings.claude_code.line import SessionLine, identify_file, parse_line, read_entry, with_origin
 from envelopes.recordings.claude_code.messages import ApiMessage, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
     CHOSEN,
     GENERATED,
     LOCAL_COMMAND,
+    NEW_CONVERSATION,
     REWIND,
     SUMMARY,
     SYNTHETIC,
     ReaderState,
     disambiguate,
-    find_rewind,
     follow_up_records,
     message_key,
-    note_step,
-    read_queue_operation,
     remember,
-    take_attached,
 )
 from envelopes.recordings.claude_code.subagents import progress_records, sidechain_records
 from envelopes.schema.result import summarize
@@ -171,6 +177,7 @@ def _records(line: SessionLine) -> Records:
         return
     if line.entry.uuid and (waiting := line.state.note_message(line.entry.uuid)):
         yield from _title_update(line, SUMMARY, waiting)
+    yield from _root(line)
     read_type = _TYPES.get(line.entry.type, _unknown)
     if line.state.session is not None or read_type is _title:
         yield from read_type(line)
@@ -193,14 +200,28 @@ def _message(line: SessionLine) -> Records:
         yield line.event("api_error", "the API answered with an error", bytes(message.content))
 
 
+def _root(line: SessionLine) -> Records:
+    """Reports that nothing before this conversation is in the context any more. A compaction reports that itself."""
+    entry = line.entry
+    if not entry.uuid or entry.is_sidechain or entry.type == "attachment" or entry.subtype in _BOUNDARIES:
+        return
+    if isinstance(entry.parent_uuid, msgspec.UnsetType):
+        return
+    is_message = entry.type in ("user", "assistant")
+    if root := find_root(line.state, line.number, entry.uuid, entry.parent_uuid, is_message=is_message):
+        event = line.event(NEW_CONVERSATION, f"the conversation began anew at line {root}", b"null")
+        yield msgspec.structs.replace(event, line=root - 1)
+
+
 def _rewind(line: SessionLine, message: ApiMessage) -> Records:
     """Reports the lines that are no longer in the conversation, because a person went back to before them."""
     entry = line.entry
     is_prompt = entry.type == "user" and b'"tool_use_id"' not in bytes(message.content)
     is_prompt = is_prompt or message.model == SYNTHETIC  # a resumed session goes on with the client's own message
-    if not (is_prompt and entry.uuid and entry.parent_uuid):
+    parent = entry.parent_uuid
+    if not (is_prompt and entry.uuid and isinstance(parent, str) and parent):
         return
-    if branches := find_rewind(line.state, line.number, entry.uuid, entry.parent_uuid):
+    if branches := find_rewind(line.state, line.number, entry.uuid, parent):
         left, returned = branches
         payload = {"left": [left.start, left.end], "returned": [returned.start, returned.end] if returned else None}
         text = f"the person went back: lines {left.start} to {left.end - 1} left the conversation"

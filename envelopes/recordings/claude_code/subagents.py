@@ -119,7 +119,7 @@ def sidechain_records(line: SessionLine, message: ApiMessage) -> Iterator[Record
 def _sidechain_name(line: SessionLine) -> str:
     known = line.state.sidechains
     uuid = line.entry.uuid or str(line.number)
-    first = known.get(line.entry.parent_uuid or "", uuid)
+    first = known.get(str(line.entry.parent_uuid), uuid)
     remember(known, uuid, first)
     return f"sidechain-{first}"
 

@@ -161,7 +161,7 @@ def test_a_store_that_cannot_be_reached_has_lost_nothing(
     assert "The artifact store cannot be reached" in parse_page(difference).text  # type: ignore[arg-type]
 
 
-def test_check_store_tells_a_store_that_is_down_from_files_that_are_gone(
+def test_check_store_distinguishes_an_unreachable_store_from_missing_files(
     call: Call, cut_off: Callable[[], None]
 ) -> None:
     artifact = stored(call, b"content\n")

@@ -331,7 +331,7 @@ def test_the_head_is_readable_while_the_lines_are_counted(
     build = IndexFolder.build
 
     def waiting(self: IndexFolder, sha256: str, stream: BinaryIO, encoding: str = "utf-8") -> bool:
-        assert go_on.wait(20)
+        assert go_on.wait(120)
         return build(self, sha256, stream, encoding)
 
     monkeypatch.setattr(IndexFolder, "build", waiting)
@@ -344,5 +344,5 @@ def test_the_head_is_readable_while_the_lines_are_counted(
     assert rows[0]["id"].startswith("B")
     go_on.set()
     for counting in set(threading.enumerate()) - others:
-        counting.join(20)
+        counting.join(120)
     assert rows_of(open_page(client, artifact, "?line=500000"))[0] == (500_000, "line 500000 of it")

@@ -113,9 +113,9 @@ def test_only_one_import_at_a_time_takes_what_is_left(settings: Settings, projec
         threads = [threading.Thread(target=take, args=pair) for pair in (("same", project.pk), ("other", other.pk))]
         for thread in threads:
             thread.start()
-        threads[1].join(10)
+        threads[1].join(120)
         assert entered == ["other"]
-    threads[0].join(10)
+    threads[0].join(120)
     assert entered == ["other", "same"]
 
 

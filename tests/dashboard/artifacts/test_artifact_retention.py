@@ -119,12 +119,12 @@ def test_a_file_that_is_stored_while_garbage_is_collected_stays() -> None:
     def importing() -> None:
         with shared_store_lock():
             inside.set()
-            assert go_on.wait(10)
+            assert go_on.wait(120)
         connection.close()
 
     importer = threading.Thread(target=importing)
     importer.start()
-    assert inside.wait(10)
+    assert inside.wait(120)
     import_ended_before_query: list[bool] = []
 
     def record(execute: Callable[..., object], sql: str, *parameters: object) -> object:

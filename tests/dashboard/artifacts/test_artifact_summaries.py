@@ -102,7 +102,7 @@ def test_content_of_many_calls_is_linked_as_far_as_the_page_says(client: Client,
 
 
 @pytest.mark.parametrize("content", [b"line\n" * 2_000, PATCH, PNG, b'{"a": 1}', bytes(range(256)) * 40])
-def test_a_page_asks_as_many_questions_whatever_it_shows(
+def test_a_page_runs_as_many_queries_whatever_it_shows(
     client: Client, call: Call, django_assert_max_num_queries: DjangoAssertNumQueries, content: bytes
 ) -> None:
     artifact = stored(call, content)

@@ -141,7 +141,7 @@ def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Pr
     assert [row.key for row in rows_of(comparison)] == sorted(call.pk for call in calls)
 
 
-def test_results_of_a_worker_that_lost_its_batch_are_not_kept(
+def test_results_of_a_worker_that_lost_its_batch_are_not_stored(
     project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)

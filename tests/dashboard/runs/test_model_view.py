@@ -104,7 +104,7 @@ def test_a_call_without_a_receipt_says_that_nothing_answered_it(run: Run) -> Non
     assert notes(load_history(run).entries[0]) == ["no receipt recorded: nothing answered this call"]
 
 
-def test_what_stood_before_a_compaction_is_marked_and_the_gauge_begins_again(run: Run) -> None:
+def test_content_before_a_compaction_is_marked_and_the_gauge_begins_again(run: Run) -> None:
     create_message(run, "long ago", line=1, tokens=700)
     create_event(run, "compact_boundary", line=2, message="Conversation compacted", at=START)
     create_message(run, "the summary", line=3, tokens=50)
@@ -118,7 +118,7 @@ def test_what_stood_before_a_compaction_is_marked_and_the_gauge_begins_again(run
     assert [entry.running for entry in (before, mark, after)] == [700, 0, 50]
 
 
-def test_of_what_a_compaction_may_have_kept_nobody_says_that_it_was_gone(run: Run) -> None:
+def test_content_that_a_compaction_may_have_kept_is_not_marked_as_gone(run: Run) -> None:
     create_message(run, "long ago", line=1, tokens=700)
     create_event(run, "partial_compact_boundary", line=2, message="compacted, but for 2 messages that stayed", at=START)
     before, mark = load_history(run).entries
@@ -130,7 +130,7 @@ def test_of_what_a_compaction_may_have_kept_nobody_says_that_it_was_gone(run: Ru
     )
 
 
-def test_a_replaced_receipt_says_so_where_it_stood_and_where_it_stopped(run: Run) -> None:
+def test_a_replaced_receipt_is_marked_where_it_was_and_where_it_ended(run: Run) -> None:
     old = receipt_at(1, run, "the whole file", line=2, tokens=900)
     RecordedReceipt.objects.filter(pk=old.pk).update(superseded_line=5, superseded_reason="micro-compaction")
     new = create_receipt(old.call, "[cleared]", seq=2, tokens=3)

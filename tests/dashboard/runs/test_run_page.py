@@ -72,7 +72,7 @@ def lines(page: Page) -> list[int]:
 
 
 @pytest.mark.usefixtures("alice")
-def test_the_head_tells_where_the_run_came_from_and_what_it_cost(client: Client, project: Project) -> None:
+def test_the_head_shows_the_origin_and_the_cost_of_the_run(client: Client, project: Project) -> None:
     run = create_run(
         project,
         title="Fix the login",
@@ -127,7 +127,7 @@ def test_calls_are_in_the_order_of_the_recording(client: Client, run: Run) -> No
 
 
 @pytest.mark.usefixtures("alice")
-def test_a_row_tells_its_outcome_size_time_and_cut_in_words(client: Client, run: Run) -> None:
+def test_a_row_names_its_outcome_size_time_and_cut_in_words(client: Client, run: Run) -> None:
     create_call(
         run,
         line=1,

@@ -31,7 +31,7 @@ def run(project: Project) -> Run:
     return run
 
 
-def test_the_panel_tells_a_run_and_links_to_few_of_its_calls(operator_client: Client, run: Run) -> None:
+def test_the_panel_describes_a_run_and_links_to_few_of_its_calls(operator_client: Client, run: Run) -> None:
     page = load(operator_client, f"/runs/?q=agent:claude-code&sort=tokens&peek={run.pk}")
     assert "\u202e" not in page.markup
     panel = page.select_one(PANEL)

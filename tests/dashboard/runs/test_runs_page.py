@@ -45,7 +45,7 @@ def test_an_empty_project_says_what_to_do_next(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("alice")
-def test_a_row_tells_a_run_from_its_metadata(client: Client, project: Project) -> None:
+def test_a_row_describes_a_run_by_its_metadata(client: Client, project: Project) -> None:
     run = create_run(
         project,
         title="Fix the login",

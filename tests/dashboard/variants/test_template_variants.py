@@ -54,7 +54,7 @@ def test_a_template_becomes_a_variant_of_its_family(client: Client, run: Run) ->
     assert load(client, f"/calls/{call.pk}/variants/").has("[data-variant=terse]")
 
 
-def test_a_draft_is_shown_while_it_is_written_and_nothing_is_kept(client: Client, run: Run) -> None:
+def test_a_draft_is_shown_while_it_is_written_and_nothing_is_stored(client: Client, run: Run) -> None:
     form = {"source": "{{ status }}!", "characters": "4000"}
     response = client.post(f"{EDITOR}?sample=ExecCommand/success", form, headers={"HX-Request": "true"})
     page = parse_page(response)

@@ -136,9 +136,7 @@ def test_the_labels_cover_two_hundred_calls_and_every_tool(
     assert len({label["version"] for label in labels}) == 12
 
 
-def test_each_label_tells_the_truth_about_its_receipt(
-    labels: list[dict[str, Any]], calls: dict[tuple[str, str], Call]
-) -> None:
+def test_each_label_is_true_of_its_receipt(labels: list[dict[str, Any]], calls: dict[tuple[str, str], Call]) -> None:
     for label in labels:
         call = calls[label["file"], label["call"]]
         text = call.parts[label["part"]]

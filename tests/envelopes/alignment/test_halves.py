@@ -125,7 +125,7 @@ def test_an_output_that_is_empty_has_no_lines_to_show() -> None:
     assert empty.outputs == ()
 
 
-def test_a_call_that_no_mapping_can_read_is_kept_as_nothing_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_no_mapping_can_read_has_no_result_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def raises(evidence: Evidence) -> Reading:
         raise LookupError("odd")
 

@@ -91,7 +91,7 @@ def is_schema(value: Any) -> bool:
         ("mcp", {"inputSchema": "none"}),
     ],
 )
-def test_the_published_types_tell_a_wrong_declaration(name: str, wrong: Body) -> None:
+def test_the_published_types_reject_a_wrong_declaration(name: str, wrong: Body) -> None:
     body = transport(name).declare(builtin("ApplyPatch")[1]) | wrong
     try:
         understood = published_declaration(name)(body)

@@ -147,7 +147,7 @@ def test_a_background_command_is_promoted_with_its_task() -> None:
     assert outcome(recorded(None, sentence))["task_handle"]["task_id"] == "b76"
 
 
-def test_a_look_at_a_background_command_tells_its_state() -> None:
+def test_the_receipt_of_a_background_command_has_its_state() -> None:
     result: JsonValue = {"shellId": "s1", "status": "completed", "exitCode": 0, "stdout": "done\n", "stderr": ""}
     text = "<status>completed</status>\n\n<exit_code>0</exit_code>\n\n<stdout>\ndone\n</stdout>"
     evidence = recorded(result, text, tool="BashOutput")

@@ -83,7 +83,7 @@ def linked(evidence: Evidence) -> list[tuple[str, str]]:
     return [(segment.text, segment.source.pointer) for segment in to_segments(text, spans) if segment.source]
 
 
-def test_a_read_tells_its_place_in_the_file() -> None:
+def test_a_read_reports_its_position_in_the_file() -> None:
     evidence = recorded("Read", file_of("b\nc", start=2, total=9))
     reading = read(evidence)
     assert reading.outputs == (OutputField("/file/content", 2, 9),)

@@ -177,7 +177,7 @@ def test_a_rejection_is_write_denied_and_a_result_of_another_shape_still_reads()
     assert "unheard: of" in receipt_text("Glob", {"unheard": "of"})
 
 
-def test_what_only_the_receipt_tells_is_marked_as_parsed_from_it() -> None:
+def test_facts_from_the_receipt_alone_are_marked_as_parsed_from_it() -> None:
     evidence = Evidence(agent="claude-code", tool="Glob", args={}, receipt_text="/srv/a.go\n/srv/b.go")
 
     reading = TOOLS["Glob"].read(evidence)

@@ -99,7 +99,7 @@ def test_a_stopped_task_is_linked_in_json_and_in_prose() -> None:
     assert linked("KillShell", stopped, "Stopped b43 (npm run dev)") == [("/message", "Stopped b43 (npm run dev)")]
 
 
-def test_our_receipt_tells_how_the_wait_ended_first() -> None:
+def test_our_receipt_begins_with_the_end_of_the_wait() -> None:
     text = receipt_text("TaskOutput", task(output="15 tests\n", exitCode=0, description="Run the tests"))
 
     assert text == (

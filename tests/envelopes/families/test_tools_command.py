@@ -165,7 +165,7 @@ def test_the_error_of_the_rfc_keeps_its_shape_and_its_receipt_has_what_the_model
         (ran(disposition="already_running"), "command is still running"),
     ],
 )
-def test_a_summary_tells_how_the_command_ended(result: CommandResult, summary: str) -> None:
+def test_a_summary_names_the_end_of_the_command(result: CommandResult, summary: str) -> None:
     assert command_outcome(result) == summary
 
 
@@ -206,7 +206,7 @@ def test_output_that_was_recorded_as_one_text_has_one_index() -> None:
     assert [sink.texts[artifact.path] for artifact in canonical.artifacts] == [LOG]
 
 
-def test_a_promoted_command_tells_that_its_first_output_was_cut() -> None:
+def test_a_promoted_command_reports_that_its_first_output_was_cut() -> None:
     task = TaskHandle(task_id="t1", kind=COMMAND_TASK)
     result = result_of(output("ExecCommand", CommandResult(disposition="promoted_to_task", task=task, stdout=LOG)))
     assert (result["initial_output_truncated"], result["initial_output_artifact"]) == (True, 0)

@@ -134,7 +134,7 @@ def test_a_long_diagnostic_is_shortened_and_recorded_as_such() -> None:
     assert [cut.pointer for cut in projection.cuts] == ["/result/diagnostics/0/message"]
 
 
-def test_the_summary_marks_each_path_and_tells_three_diagnostics() -> None:
+def test_the_summary_marks_each_path_and_lists_three_diagnostics() -> None:
     odd = tuple(Diagnostic(path="a.py", kind="fuzz", message=f"note {number}") for number in range(4))
     patch = PatchResult(changed_files=(GIT, PatchedFile(action="delete", path="b.py")), diagnostics=odd)
     assert patch_outcome(patch) == "applied patch to M:a.py, D:b.py; diagnostics: note 0; note 1; note 2"

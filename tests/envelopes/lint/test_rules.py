@@ -253,7 +253,7 @@ def test_a_recorded_receipt_is_not_measured_by_our_own_conventions(rule: str) ->
     assert names(msgspec.structs.replace(BROKEN[rule], is_recorded=True)) == []
 
 
-def test_a_familys_own_rules_speak_first_and_replace_a_shared_one_of_their_name() -> None:
+def test_a_familys_own_rules_come_first_and_replace_a_shared_one_of_their_name() -> None:
     def always(_: LintInput) -> list[Sighting]:
         return [Sighting(sentence="Mine.")]
 

@@ -258,7 +258,7 @@ def test_what_a_text_says_changes_nothing() -> None:
 
 
 @each(("family", "sample"), SAMPLES)
-def test_a_family_still_speaks_for_what_is_left(family: Family, sample: CompleteOutput) -> None:
+def test_a_family_writes_the_compacted_result_too(family: Family, sample: CompleteOutput) -> None:
     """RFC-142: a bounded receipt is rendered from the compacted envelope."""
     whole = canonical_of(family, sample)
     smaller = compact(whole, 0)

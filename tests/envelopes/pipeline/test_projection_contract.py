@@ -217,7 +217,7 @@ def test_a_receipt_is_not_the_envelope_in_json(family: Family, sample: CompleteO
 
 
 @each(("family", "sample"), SAMPLES)
-def test_a_receipt_tells_the_outcome_on_its_first_line(family: Family, sample: CompleteOutput) -> None:
+def test_a_receipt_has_the_outcome_on_its_first_line(family: Family, sample: CompleteOutput) -> None:
     match sample.result:
         case CommandResult(disposition="completed", interrupted=False, exit_status=None):
             return  # recorded without an exit code: the output is all that is known of how the command ended
@@ -232,7 +232,7 @@ def test_a_receipt_tells_the_outcome_on_its_first_line(family: Family, sample: C
 
 
 @each(("family", "sample"), SAMPLES)
-def test_what_was_kept_as_an_artifact_is_named_and_not_repeated(family: Family, sample: CompleteOutput) -> None:
+def test_content_stored_as_an_artifact_is_named_and_not_repeated(family: Family, sample: CompleteOutput) -> None:
     projection, sink = projected(family, sample)
     document = json.dumps(projection.canonical.to_json())
     assert set(sink.texts) <= {artifact.path for artifact in projection.canonical.artifacts}

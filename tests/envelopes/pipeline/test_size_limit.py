@@ -149,7 +149,7 @@ def test_cutting_twice_shows_the_ends_of_the_first_text(text: str, budget: int) 
     assert sizes[1] == last
 
 
-def test_an_output_that_speaks_like_a_marker_is_not_taken_for_one() -> None:
+def test_an_output_that_resembles_a_marker_is_not_read_as_one() -> None:
     cut = Cut("lines", 1_000, ((0, 21), (979, 1_000)))
     text = f"a\n...\n{cut.marker()}\n...\n" + LINES
     once = head_tail(text, 1_000)

@@ -182,7 +182,7 @@ def test_a_confirmation_is_a_few_lines_of_text(tool: str, sort: str) -> None:
 
 @each("tool", CONFIRMING)
 @each("sort", ["success", "empty"])
-def test_a_confirmation_carries_no_member_that_speaks_of_a_cut(tool: str, sort: str) -> None:
+def test_a_confirmation_has_no_member_about_a_cut(tool: str, sort: str) -> None:
     """RFC-093: it has neither a flag that is false nor an index of nothing."""
     canonical = projected(samples(tool)[sort]).canonical
     ending = ("truncated", "_artifact", "_omitted")

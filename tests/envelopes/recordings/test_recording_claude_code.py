@@ -263,7 +263,7 @@ def test_a_compaction_says_what_it_left_standing(metadata: Any, stayed: str) -> 
         ("agent-a1.jsonl", f"{OLD}/a1", OLD),
     ],
 )
-def test_the_name_of_a_file_tells_its_run(path: str, run: str, parent: str | None) -> None:
+def test_the_name_of_a_file_identifies_its_run(path: str, run: str, parent: str | None) -> None:
     run_record = only(RunRecord, read(message("user", "Count the orders"), path))[0]
     assert (run_record.run, run_record.parent_run, run_record.title) == (run, parent, "Count the orders")
 
@@ -296,7 +296,7 @@ def test_a_resumed_session_says_which_calls_it_inherited() -> None:
     ]
 
 
-def test_a_file_whose_name_tells_no_session_may_hold_several() -> None:
+def test_a_file_whose_name_has_no_session_id_may_hold_several() -> None:
     """Interleaved and in two parts: a line that names no session belongs to the session of the line before."""
     raw = b"".join(
         message("assistant", [tool_use("call_0")], sessionId=session, cwd=f"/{session[:1]}", uuid=f"u{at}")

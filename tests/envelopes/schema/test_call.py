@@ -154,7 +154,7 @@ def test_a_result_that_contradicts_itself_is_refused(changed: dict[str, Any], me
         ("cancelled", FAILED, "error: code 'NOT_FOUND' beside status 'cancelled'"),
     ],
 )
-def test_a_failed_result_has_the_error_that_its_status_asks_for(
+def test_a_failed_result_has_the_error_that_its_status_requires(
     status: str, error: CallError | None, message: str
 ) -> None:
     with pytest.raises(InvalidCall, match=f"^{message}"):

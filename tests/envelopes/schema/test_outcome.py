@@ -142,7 +142,7 @@ def test_a_value_other_than_an_outcome_is_refused() -> None:
         apply_outcome(SimpleNamespace(tool_name="T"), {}, TurnState(), ReplayControl())  # type: ignore[arg-type]
 
 
-def test_mypy_tells_of_a_match_that_forgets_an_outcome(tmp_path: Path) -> None:
+def test_mypy_reports_a_match_that_lacks_an_outcome(tmp_path: Path) -> None:
     """`assert_never` gets the missing case: a match without one of the five is an error before anything runs."""
     source = Path(tool_loop.__file__).read_text("utf-8")
     forgetful = source.replace("        case ToolTimeout():\n            replay.record_timeout(tool, args)\n", "")
@@ -164,7 +164,7 @@ def test_the_tool_message_carries_the_providers_id() -> None:
 
 
 @pytest.mark.parametrize("outcome", ALL)
-def test_the_predicates_speak_of_timeouts_and_failures_alone(outcome: ToolOutcome) -> None:
+def test_the_predicates_are_about_timeouts_and_failures_alone(outcome: ToolOutcome) -> None:
     broke = isinstance(outcome, ToolTimeout | ToolFailure)
     again = outcome in (TIMED_OUT, FAILED)
     assert outcome_is_error(outcome) is broke

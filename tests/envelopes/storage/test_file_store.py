@@ -102,7 +102,7 @@ def test_a_plain_file_says_by_its_dates_that_nobody_wrote_to_it(store: FileStore
     assert not store.indexes.is_sealed(digest("never stored"), dates.st_ctime_ns)
 
 
-def test_a_glance_tells_what_is_gone_or_has_another_size(store: FileStore) -> None:
+def test_a_quick_check_reports_what_is_gone_or_has_another_size(store: FileStore) -> None:
     sha256 = store.put(io.BytesIO(b"hello\n")).sha256
     file = store.root / sha256[:2] / sha256
     store.glance(sha256, 6)
@@ -254,7 +254,7 @@ def test_a_folder_that_cannot_be_the_store_says_nothing_of_what_is_missing(store
         store.open(sha256)
 
 
-def test_a_store_that_cannot_be_listed_has_no_faults_to_tell(store: FileStore) -> None:
+def test_a_store_that_cannot_be_listed_reports_no_faults(store: FileStore) -> None:
     store.root.symlink_to(store.root)
     for ask in (store.check, store.sizes):
         with pytest.raises(StoreUnreachable):

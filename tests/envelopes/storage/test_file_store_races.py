@@ -39,7 +39,7 @@ def test_what_the_system_refuses_for_another_reason_is_raised_as_it_is(tmp_path:
     assert refused.value.errno == errno.ENAMETOOLONG
 
 
-def test_a_store_that_goes_while_it_is_checked_has_no_fault_to_tell() -> None:
+def test_a_store_that_fails_while_it_is_checked_reports_no_fault() -> None:
     def gone(*_: object) -> BinaryIO:
         raise StoreUnreachable("nobody answers")
 

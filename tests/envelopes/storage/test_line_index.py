@@ -172,7 +172,7 @@ class Gate(io.BytesIO):
     def read(self, size: int | None = -1, /) -> bytes:
         if self.tell() >= self.head:
             self.waiting.set()
-            assert self.opened.wait(10)
+            assert self.opened.wait(120)
         return super().read(size)
 
 
@@ -182,7 +182,7 @@ def test_the_head_is_indexed_while_the_rest_is_read_and_nobody_reads_twice(tmp_p
     thread = threading.Thread(target=folder.build, args=(SHA, gate))
     thread.start()
     try:
-        assert gate.waiting.wait(20)
+        assert gate.waiting.wait(120)
         head = folder.head(SHA)
         assert head.size == 64 * 2**20
         assert head.line_start(io.BytesIO(data), 5_000_000) == 7 * 4_999_999

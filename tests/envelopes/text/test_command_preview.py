@@ -56,7 +56,7 @@ SECRET = "hunter2"
         ("echo ghp_0123456789abcdefghijABCDEFGHIJ", "echo [redacted]"),
     ],
 )
-def test_a_preview_tells_no_secret(cmd: str, preview: str) -> None:
+def test_a_preview_contains_no_secret(cmd: str, preview: str) -> None:
     assert preview_command(cmd).preview == preview
 
 

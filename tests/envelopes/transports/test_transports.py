@@ -126,7 +126,7 @@ def test_every_body_is_one_that_the_provider_publishes(wire: Transport) -> None:
         ("mcp", {"is_error": "perhaps"}),
     ],
 )
-def test_the_published_types_tell_a_wrong_body(name: str, wrong: Body) -> None:
+def test_the_published_types_reject_a_wrong_body(name: str, wrong: Body) -> None:
     """Without this, the test above might accept anything."""
     body = transport(name).encode(text_receipt([Segment("ok", "value")]), DONE, IDS) | wrong
     try:

@@ -1,0 +1,162 @@
+"""Compares the recorded usage of a run's requests with what the recording states left the context.
+
+`envelopes.pipeline.context_usage` compares them. Its inputs are read from the store here, its results put into words.
+A request that only a parent's file reports counts where the agent has no file of its own: the lines of two files have
+no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from django.db.models import Sum
+
+from dashboard.models import Event, RecordedReceipt, RequestUsage, Run, load_slices
+from envelopes.pipeline.context_usage import (
+    ContextChange,
+    ContextRemoval,
+    ModelRequest,
+    RemovalKind,
+    compare_requests,
+    find_drops,
+)
+
+COMPACTION = "compact_boundary"
+PARTIAL_COMPACTION = "partial_compact_boundary"  # some messages before it stayed
+NEW_CONVERSATION = "new_conversation"
+MICROCOMPACTION = "microcompact_boundary"
+REWIND = "rewind"
+EVENT_KINDS: dict[str, RemovalKind] = {
+    COMPACTION: "compaction",
+    PARTIAL_COMPACTION: "compaction",
+    NEW_CONVERSATION: "clear",
+    MICROCOMPACTION: "clear",
+    REWIND: "rewind",
+}
+WHOLE = (COMPACTION, NEW_CONVERSATION)  # nothing before it is in the context any more
+REPLACEMENT = "content-replacement"
+USAGE_COLUMNS = ("line", "input_tokens", "cache_read_tokens", "cache_creation_tokens", "edits", "cleared_tokens")
+
+
+class _MicrocompactMetadata(msgspec.Struct, rename="camel"):
+    tokens_saved: int | None = None
+
+
+class _Microcompaction(msgspec.Struct, rename="camel"):
+    """The line of a microcompaction."""
+
+    microcompact_metadata: _MicrocompactMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextDrop:
+    """Tokens that left the context before the request at `line`, and that nothing recorded explains.
+
+    They are of what came in behind the line `after` and before the line `before`, that of the request before.
+    """
+
+    line: int
+    tokens: int
+    after: int
+    before: int
+    removed: int = 0
+
+    @property
+    def sentence(self) -> str:
+        left = f"{self.tokens:,} tokens left the context before this step"
+        if self.removed:
+            return f"{left}; what is recorded accounts for {self.removed:,} of them, and nothing says what the rest was"
+        return f"{left}; nothing in the recording says why, nor what"
+
+    def concerns(self, line: int) -> bool:
+        """True when what came in at this line may have left."""
+        return self.after < line < self.before
+
+
+def load_requests(run: Run) -> list[ModelRequest]:
+    """In order, those of one file."""
+    return [request for request, _ in _load_usage(run)]
+
+
+def load_drops(run: Run) -> list[ContextDrop]:
+    """The unexplained drops of a run, as they were derived, in order."""
+    if not run.drop_count:
+        return []
+    rows = run.requests.filter(dropped_tokens__gt=0).order_by("line")
+    columns = rows.values_list("line", "dropped_tokens", "dropped_after", "dropped_before", "removed_tokens")
+    return [ContextDrop(*row) for row in columns]
+
+
+def load_changes(run: Run) -> list[ContextChange]:
+    """Every request of a run beside the one before it. What is recorded between them is read where it matters."""
+    usage = _load_usage(run)
+    requests = [request for request, _ in usage]
+    if not find_drops(requests):
+        return compare_requests(requests, [])
+    edits = [edit for _, edit in usage if edit is not None]
+    return compare_requests(requests, [*_load_removals(run), *edits])
+
+
+def store_drops(run: Run) -> int:
+    """Derives the unexplained drops of a run anew; returns how many there are."""
+    drops = {drop.line: drop for drop in find_unexplained(run)}
+    rows = RequestUsage.objects.filter(run=run)
+    rows.filter(dropped_tokens__gt=0).exclude(line__in=drops).update(dropped_tokens=0)
+    for line, drop in drops.items():
+        rows.filter(line=line).update(
+            dropped_tokens=drop.tokens,
+            dropped_after=drop.after,
+            dropped_before=drop.before,
+            removed_tokens=drop.removed,
+        )
+    return len(drops)
+
+
+def find_unexplained(run: Run) -> Iterator[ContextDrop]:
+    changes = [change for change in load_changes(run) if change.unexplained]
+    if not changes:
+        return
+    wholes = sorted(Event.objects.filter(run=run, kind__in=WHOLE).values_list("line", flat=True))
+    for change in changes:
+        line = change.request.line
+        after = max((whole for whole in wholes if whole < line), default=0)
+        before = change.before.line if change.before else 0
+        yield ContextDrop(line, change.unexplained, after, before, change.removed or 0)
+
+
+def _load_usage(run: Run) -> list[tuple[ModelRequest, ContextRemoval | None]]:
+    rows = list(RequestUsage.objects.filter(run=run).order_by("line").values_list("origin", *USAGE_COLUMNS))
+    own = [row for row in rows if row[0] == "message"] or rows
+    return [(ModelRequest(line, sum(tokens)), _edit(line, edits, cleared)) for _, line, *tokens, edits, cleared in own]
+
+
+def _edit(line: int, edits: bytes | None, cleared: int | None) -> ContextRemoval | None:
+    return None if edits is None else ContextRemoval(line, "edit", cleared)
+
+
+def _load_removals(run: Run) -> Iterator[ContextRemoval]:
+    events = list(Event.objects.filter(run=run, kind__in=EVENT_KINDS))
+    load_slices(event for event in events if event.kind == MICROCOMPACTION)
+    for event in events:
+        tokens = _saved_tokens(event.data) if event.kind == MICROCOMPACTION else None
+        yield ContextRemoval(event.line, EVENT_KINDS[event.kind], tokens)
+    replaced = RecordedReceipt.objects.filter(call__run=run, superseded_reason=REPLACEMENT).values("superseded_line")
+    for line, tokens in replaced.annotate(sum=Sum("tokens")).values_list("superseded_line", "sum"):
+        yield ContextRemoval(line or 0, "clear", tokens)
+
+
+def _saved_tokens(data: bytes) -> int | None:
+    """The size of a microcompaction, where its line states it."""
+    try:
+        metadata = msgspec.json.decode(data, type=_Microcompaction).microcompact_metadata
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return metadata.tokens_saved if metadata else None
+
+
+def drop_concerning(drops: Sequence[ContextDrop], line: int, until: int | None = None) -> ContextDrop | None:
+    """The first drop that may have taken what came in at `line`, unless that was removed before, at `until`."""
+    concerning: Iterable[ContextDrop] = (drop for drop in drops if drop.concerns(line))
+    return next((drop for drop in concerning if until is None or drop.line < until), None)

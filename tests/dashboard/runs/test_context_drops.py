@@ -1,0 +1,219 @@
+"""What left a model's context: recorded usage beside the recorded history, in the store and on the pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import transaction
+from pytest_django import DjangoDbBlocker
+
+from dashboard.accounts import get_or_create_project
+from dashboard.evidence.context_changes import load_changes, load_drops
+from dashboard.ingest.importer import import_paths
+from dashboard.ingest.write import delete_run
+from dashboard.models import Project, RequestUsage, Run, Source, load_slices
+from envelopes.pipeline.context_usage import ContextChange
+from envelopes.text.tokens import count_tokens
+from tests.dashboard.factories import create_project
+from tests.dashboard.sessions import SESSION, answers, asks, encoded, user, write
+
+pytestmark = pytest.mark.django_db
+BUNDLED = Path(__file__).resolve().parents[3] / "dashboard" / "samples"
+CHAIN = "parentUuid"
+
+
+def weighs(line: dict[str, Any], tokens: int, output: int = 1, **fields: Any) -> dict[str, Any]:
+    """The line as the answer to a request of so many tokens."""
+    usage = {"input_tokens": 3, "cache_read_input_tokens": tokens - 3, "output_tokens": output}
+    return {**line, "message": {**line["message"], "usage": usage, **fields}}
+
+
+def steps(*tokens: int) -> list[dict[str, Any]]:
+    """A session that makes one call a step; requests of so many tokens, at the lines 2, 4, 6 …"""
+    lines = [user("list the files", uuid="u1")]
+    for number, count in enumerate(tokens, 1):
+        call = f"toolu_{number:02}"
+        lines += [weighs(asks(call, step=f"msg_{number}"), count), answers(call)]
+    return lines
+
+
+def boundary(subtype: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "system", "subtype": subtype, "sessionId": SESSION, "uuid": subtype, **fields}
+
+
+def import_session(project: Project, folder: Path, *lines: dict[str, Any] | bytes) -> Run:
+    """The session's run. The lines come in two parts, so that what is stored does not depend on one import."""
+    path = folder / f"{SESSION}.jsonl"
+    for end in (len(lines) // 2, len(lines)):
+        import_paths(project, [write(path, list(lines[:end]))])
+    return Run.objects.get(project=project, external_id=SESSION)
+
+
+def test_a_request_is_stored_once_with_its_usage_as_recorded(tmp_path: Path) -> None:
+    project = create_project()
+    asked = weighs(asks("toolu_01"), 50_000)
+    again = weighs({**asks("toolu_02"), "uuid": "a-2"}, 50_000)
+    whole = weighs({**asks("toolu_03"), "uuid": "a-3"}, 50_000, output=812)
+    run = import_session(project, tmp_path, user("list", uuid="u1"), asked, again, whole, answers("toolu_01"))
+    [request] = run.requests.all()
+    assert (request.line, request.context_tokens, request.output_tokens) == (2, 50_000, 812)
+    load_slices([request])
+    assert json.loads(request.data) == asked["message"]["usage"]
+    assert request.data in encoded(asked)
+    assert (request.start is not None, request.own_data) == (True, None)
+
+
+def test_deleting_a_run_deletes_its_requests(tmp_path: Path) -> None:
+    run = import_session(create_project(), tmp_path, *steps(50_000))
+    delete_run(run)
+    assert not RequestUsage.objects.exists()
+    assert not Source.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("between", "drops"),
+    [
+        pytest.param([], 1, id="nothing is recorded"),
+        pytest.param([boundary("compact_boundary")], 0, id="a compaction"),
+        pytest.param(
+            [boundary("microcompact_boundary", microcompactMetadata={"tokensSaved": 30_000})], 0, id="a clear"
+        ),
+        pytest.param(
+            [boundary("microcompact_boundary", microcompactMetadata={"tokensSaved": 900})], 1, id="a small one"
+        ),
+        pytest.param([boundary("microcompact_boundary", microcompactMetadata={})], 0, id="a clear of unknown size"),
+        pytest.param([boundary("stop_hook_summary")], 1, id="a line that removes nothing"),
+        pytest.param([{**user("Go on", uuid="u2"), CHAIN: None}], 0, id="a new conversation"),
+    ],
+)
+def test_a_drop_that_nothing_recorded_explains_is_a_facet_of_the_run(
+    between: list[dict[str, Any]], drops: int, tmp_path: Path
+) -> None:
+    lines = steps(60_000, 138_395, 95_864)
+    run = import_session(create_project(), tmp_path, *lines[:5], *between, *lines[5:])
+    assert run.drop_count == drops
+    facets = run.facets.filter(kind="context").values_list("value", "count")
+    assert list(facets) == ([("uncertain", 1)] if drops else [])
+    assert [(drop.tokens, drop.before) for drop in load_drops(run)] == [(42_531, 4)] * drops
+
+
+def test_edits_that_the_provider_states_explain_a_drop(tmp_path: Path) -> None:
+    edits = {"applied_edits": [{"cleared_input_tokens": 41_000}]}
+    lines = steps(138_395, 95_864)
+    lines[3] = weighs(asks("toolu_02", step="msg_2"), 95_864, context_management=edits)
+    run = import_session(create_project(), tmp_path, *lines)
+    assert run.drop_count == 0
+    assert json.loads(run.requests.get(request="msg_2").edits or b"") == edits
+
+
+def test_a_drop_that_is_explained_by_a_later_reading_is_one_no_more(tmp_path: Path) -> None:
+    """The agent's own file has the line that its parent's file left out."""
+    project, folder = create_project(), tmp_path / SESSION / "subagents"
+    own = [
+        {**line, "agentId": "a1", "isSidechain": True}
+        for line in (*steps(90_000)[:3], boundary("compact_boundary"), *steps(0, 40_000)[3:])
+    ]
+    progress = [
+        {
+            "type": "progress",
+            "sessionId": SESSION,
+            "uuid": f"p{number}",
+            "data": {"type": "agent_progress", "agentId": "a1", "prompt": "Look.", "message": own[line]},
+        }
+        for number, line in enumerate((1, 4))
+    ]
+    write(tmp_path / f"{SESSION}.jsonl", [user("list the files", uuid="u1"), *progress])
+    import_paths(project, [tmp_path / f"{SESSION}.jsonl"])
+    child = Run.objects.get(external_id=f"{SESSION}/a1")
+    assert (child.drop_count, child.requests.filter(origin="progress").count()) == (1, 2)
+    import_paths(project, [write(folder / "agent-a1.jsonl", own)])
+    child.refresh_from_db()
+    assert (child.drop_count, child.requests.filter(origin="message").count()) == (0, 2)
+    assert not child.facets.filter(kind="context").exists()
+
+
+def independent_drops(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Requests, explained and unexplained drops of each agent; a drop is explained where the history does not go on.
+
+    Reads the files without the reader and without its rules: what explains a drop is here that the line of the request
+    does not descend from that of the request before it, or that a line between them states how much it removed.
+    """
+    agents: dict[str, dict[str, list[Any]]] = {}
+    for path in sorted(folder.rglob("*.jsonl"), key=lambda path: (not path.stem.startswith("agent-"), str(path))):
+        parents: dict[str, str | None] = {}
+        saved: list[tuple[int, int]] = []
+        for number, raw in enumerate(path.read_bytes().split(b"\n"), 1):
+            line = json.loads(raw) if raw.strip() else {}
+            parents[line.get("uuid") or ""] = line.get("parentUuid")
+            saved.append((number, (line.get("microcompactMetadata") or {}).get("tokensSaved", 0)))
+            agent = line.get("agentId") or (line.get("data") or {}).get("agentId") or ""
+            inner = (line.get("data") or {}).get("message") or {} if line.get("type") == "progress" else line
+            message = inner.get("message") or {}
+            usage = message.get("usage") or {}
+            tokens = sum(usage.get(name) or 0 for name in usage if name.endswith("input_tokens"))
+            if inner.get("type") == "assistant" and tokens:
+                requests = agents.setdefault(f"{line['sessionId']}/{agent}", {})
+                requests.setdefault(message["id"], [number, tokens, line["uuid"], parents, saved])
+    return {agent: (len(requests), *_count_drops(list(requests.values()))) for agent, requests in agents.items()}
+
+
+def _count_drops(requests: list[list[Any]]) -> tuple[int, int]:
+    explained = unexplained = 0
+    for (start, before, ancestor, _, _), (end, after, uuid, parents, saved) in zip(
+        requests, requests[1:], strict=False
+    ):
+        if before - after > 5_000 and before - after > before / 5:
+            while uuid and uuid != ancestor:
+                uuid = parents.get(uuid)
+            stated = sum(tokens for line, tokens in saved if start < line <= end)
+            is_explained = uuid is None or 2 * stated >= before - after
+            explained, unexplained = explained + is_explained, unexplained + (not is_explained)
+    return explained, unexplained
+
+
+@pytest.fixture(scope="module", params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
+def folder(request: pytest.FixtureRequest) -> Path:
+    if request.param == "bundled":
+        return BUNDLED
+    root: Path = request.getfixturevalue("recordings_root")
+    return root / "claude-code"
+
+
+@pytest.fixture(scope="module")
+def changes(
+    folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[dict[str, list[ContextChange]]]:
+    """Of every run that has requests, by its own name, as they are read from the store."""
+    del django_db_setup
+    count_tokens("")
+    with django_db_blocker.unblock(), transaction.atomic():
+        import_paths(get_or_create_project(), [folder])
+        yield {run.external_id: load_changes(run) for run in Run.objects.all() if run.requests.exists()}
+        transaction.set_rollback(True)
+
+
+def test_requests_and_drops_are_those_of_an_independent_reader(
+    folder: Path, changes: dict[str, list[ContextChange]]
+) -> None:
+    counted = {}
+    for name, of_run in changes.items():
+        drops = [change for change in of_run if change.is_drop]
+        unexplained = sum(bool(change.unexplained) for change in drops)
+        key = name if "/" in name else f"{name}/"
+        counted[key] = (Run.objects.get(external_id=name).requests.count(), len(drops) - unexplained, unexplained)
+    assert counted == independent_drops(folder)
+    assert sum(unexplained for _, _, unexplained in counted.values()) == 1
+
+
+def test_the_drop_of_the_bundled_session_is_the_one_at_line_154(changes: dict[str, list[ContextChange]]) -> None:
+    run = Run.objects.get(drop_count__gt=0)
+    assert run.external_id == "fdd24234-3c2a-4958-91ed-59c63b12ba1e"
+    [drop] = load_drops(run)
+    assert (drop.line, drop.before, drop.tokens) == (154, 147, 42_531)
+    [change] = [change for change in changes[run.external_id] if change.unexplained]
+    assert change.before is not None
+    assert (change.before.tokens, change.request.tokens) == (138_395, 95_864)
