@@ -22,6 +22,7 @@ from envelopes.families.registry import family, find_mapping
 from envelopes.lint.model import Finding, LintInput, Shortened
 from envelopes.lint.rules import lint
 from envelopes.pipeline.project import Projection, project
+from envelopes.schema.budget import UNLIMITED
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, image_part, text_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.storage.file_store import ArtifactSink, MemorySink
@@ -150,6 +151,26 @@ def read_halves(
         if halves.has_more_links:
             return halves
     return _read(call, _parse(result, "result", notes) if result is not None else None, notes)
+
+
+def project_complete(halves: Halves, result: bytes | None) -> Projection:
+    """The canonical result with every recorded text and list as far as it was recorded: a view, and never stored.
+
+    `result` is the recorded one: of a long list, `halves` may have only the beginning. A field that the family bounds
+    by its nature (an image's data) keeps that bound, and its cut is in the projection.
+
+    >>> text = b'"' + b"a line\\n" * 5_000 + b'"'
+    >>> halves = read_halves(agent="a", tool="T", args=b"{}", result=text, content=None, is_error=None)
+    >>> len(project_complete(halves, text).canonical.result["text"]), len(halves.projection.canonical.result["text"])
+    (35000, 8051)
+    """
+    reading = halves.reading
+    if halves.aligned is not None and result is not None:
+        evidence = msgspec.structs.replace(halves.evidence, result=_parse(result, "result", []))
+        mappings = (find_mapping(evidence.agent, evidence.tool), FALLBACK)
+        mapping = next(mapping for owner, mapping in mappings if owner.name == halves.family)
+        reading = mapping.read(evidence)
+    return project(reading.complete, family(halves.family), UNLIMITED, MemorySink())
 
 
 def lint_recorded(

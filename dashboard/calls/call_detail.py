@@ -26,9 +26,8 @@ from dashboard.calls.half_panes import (
     JsonPane,
     ReceiptPane,
     build_args_pane,
-    build_canonical_pane,
+    build_left_pane,
     build_receipt_pane,
-    build_recorded_pane,
 )
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
@@ -108,9 +107,11 @@ class CallNavigation:
 
 @dataclass(frozen=True, kw_only=True)
 class CallPage:
-    """`left` is the canonical or the recorded result. `disagreeing` are surfaces that sources reported differently.
+    """`left` is the canonical result, the envelope as it is stored, or the recorded result; `canonical_form` is the
+    parameter that asks for the first, None where it is the default.
 
-    `other_run` is the run of the receipts in view where the reader's run has none of this call.
+    `disagreeing` are surfaces that sources reported differently. `other_run` is the run of the receipts in view where
+    the reader's run has none of this call.
     """
 
     call: Call
@@ -125,6 +126,7 @@ class CallPage:
     flag_note: str
     args: JsonPane
     left: JsonPane
+    canonical_form: str | None
     has_recorded: bool
     receipt: ReceiptPane | None
     receipt_fidelity: Fidelity
@@ -159,7 +161,6 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     if stages.shows_receipt and variant is None:
         missing = {summary.artifact.path for summary in artifacts if summary.is_lost}
         lint = build_lint_pane(evidence, missing, reach)
-    shows_recorded = query.get("left") == "recorded" and evidence.result is not None
     navigation = load_navigation(project, call, query)
     receipt_run = evidence.receipts[0].run_id if evidence.receipts else navigation.run.pk
     return CallPage(
@@ -174,7 +175,8 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         failure=_parse_failure(evidence),
         flag_note=_flag_note(call),
         args=build_args_pane(evidence),
-        left=build_recorded_pane(evidence) if shows_recorded else build_canonical_pane(evidence),
+        canonical_form="canonical" if evidence.is_slow_to_complete else None,
+        left=build_left_pane(evidence, query.get("left", "")),
         has_recorded=evidence.result is not None,
         receipt=receipt,
         receipt_fidelity=fidelity,

@@ -5,6 +5,7 @@ A pane is built whole for the Call page; a later chunk of a half comes by itself
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,25 +18,32 @@ from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chun
 from dashboard.text.text_markup import FIRST_CHARS, NEXT_CHARS, TextChunk, text_chunk
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import JsonValue
-from envelopes.text.pointer import text_at
+from envelopes.text.pointer import resolve, text_at
 from envelopes.text.tokens import TokenCount
 
 ARGS_FIRST_CHARS = 8 * 1024
 MAX_FIELDS = 60
+MAX_OWN_CUTS = 3  # fields that are named
 LEAST_LINE = 16  # characters of a line that is looked for in the result
 MAX_SEARCHED = 20_000_000  # characters, of all lines together
 _LINE_NUMBER = re.compile(r"^[0-9]{1,12}(?:→|\t|:)")
 # The attribute that carries the pointer of a value, by document.
-POINTER_ATTRIBUTES = {"canonical": "data-pointer", "recorded": "data-recorded", "args": "data-args"}
+POINTER_ATTRIBUTES = {
+    "canonical": "data-pointer",
+    "envelope": "data-pointer",
+    "recorded": "data-recorded",
+    "args": "data-args",
+}
 TITLES = {
     "args": "Arguments",
     "canonical": "Canonical result",
+    "envelope": "Envelope as stored",
     "recorded": "Result as recorded",
     "receipt": "Receipt",
 }
 TEXT_ARGUMENTS = {"command": "/command"}  # by family: the argument that is shown as text, above the JSON
 
-Half = Literal["canonical", "recorded", "receipt", "args"]
+Half = Literal["canonical", "envelope", "recorded", "receipt", "args"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +57,8 @@ class TextSize:
 
 @dataclass(frozen=True, kw_only=True)
 class JsonPane:
+    """`cuts` are sentences about what our own projection shortened in the stored envelope."""
+
     half: Half
     window: TextChunk
     size: TextSize
@@ -56,6 +66,15 @@ class JsonPane:
     text: TextChunk | None = None
     text_pointer: str = ""
     note: str = ""
+    cuts: tuple[str, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        if self.half == "envelope":
+            return "The envelope as stored"
+        if self.fidelity and self.fidelity.name == "parsed_from_receipt":
+            return self.fidelity.heading
+        return "What the tool returned"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +141,8 @@ def half_text(evidence: CallEvidence, half: Half) -> str:
     """The whole text of a half, as its chunks in a row show it."""
     match half:
         case "canonical":
+            return json_markup.indent_json(evidence.complete_json)
+        case "envelope":
             return json_markup.indent_json(evidence.canonical)
         case "recorded":
             return json_markup.indent_json(evidence.result) if evidence.result is not None else ""
@@ -143,20 +164,67 @@ def build_half_chunk(evidence: CallEvidence, half: Half, start: int, *, spaces: 
     return HalfChunk(half=half, title=TITLES[half], json=json_chunk)
 
 
-def build_canonical_pane(evidence: CallEvidence) -> JsonPane:
-    raw = evidence.canonical
-    text = half_text(evidence, "canonical")
-    notes = [evidence.halves.note]
-    if evidence.projection is not None and evidence.projection.mapping != evidence.halves.mapping:
-        older = f"Read with {evidence.projection.mapping}; today it would be {evidence.halves.mapping}."
-        notes.insert(0, older)
+def choose_left(evidence: CallEvidence, form: str) -> Literal["canonical", "envelope", "recorded"]:
+    """The form that the address asks for; without one the canonical result, or the recorded one where that is slow."""
+    if form == "envelope":
+        return "envelope"
+    wants_recorded = form == "recorded" or (form != "canonical" and evidence.is_slow_to_complete)
+    return "recorded" if wants_recorded and evidence.result is not None else "canonical"
+
+
+def build_left_pane(evidence: CallEvidence, form: str) -> JsonPane:
+    half = choose_left(evidence, form)
+    return build_recorded_pane(evidence) if half == "recorded" else build_canonical_pane(evidence, half)
+
+
+def build_canonical_pane(evidence: CallEvidence, half: Literal["canonical", "envelope"] = "canonical") -> JsonPane:
+    """The canonical result as far as it was recorded, or the envelope that is stored, with our cuts."""
+    is_complete = half == "canonical" and evidence.is_bounded
+    raw = evidence.complete_json if is_complete else evidence.canonical
+    text = half_text(evidence, half)
     return JsonPane(
-        half="canonical",
-        window=json_markup.first_chunk(text, FIRST_CHARS, POINTER_ATTRIBUTES["canonical"]),
-        size=TextSize(bytes=len(raw), lines=count_lines(text), tokens=evidence.tokens(raw.decode())),
+        half=half,
+        window=json_markup.first_chunk(text, FIRST_CHARS, POINTER_ATTRIBUTES[half]),
+        size=TextSize(
+            bytes=len(raw),
+            lines=count_lines(text),
+            tokens=None if is_complete else evidence.tokens(raw.decode()),  # the model never gets the complete one
+        ),
         fidelity=result_fidelity(evidence.call.result_fidelity),
-        note=" ".join(filter(None, notes)),
+        note=" ".join(_describe_reading(evidence, is_complete=is_complete)),
+        cuts=tuple(_describe_own_cuts(evidence)) if evidence.is_bounded else (),
     )
+
+
+def _describe_reading(evidence: CallEvidence, *, is_complete: bool) -> Iterator[str]:
+    today, stored = evidence.halves.mapping, evidence.projection
+    if stored is not None and stored.mapping != today:
+        if is_complete:
+            yield f"Read with {today}; the stored envelope was read with {stored.mapping}."
+        else:
+            yield f"Read with {stored.mapping}; today it would be {today}."
+    if evidence.halves.note:
+        yield evidence.halves.note
+
+
+def _describe_own_cuts(evidence: CallEvidence) -> Iterator[str]:
+    """Describes what the envelope lacks, a sentence for each of the first fields."""
+    document = evidence.envelope.to_json()
+    for field_cut in evidence.own_cuts[:MAX_OWN_CUTS]:
+        cut, name = field_cut.cut, field_cut.pointer.removeprefix("/result/")
+        unit = "items" if _is_list(document, field_cut.pointer) else cut.unit
+        yield f"Counterfoil keeps {cut.shown_count:,} of {cut.total:,} {unit} of {name} in the envelope."
+    if len(evidence.own_cuts) > MAX_OWN_CUTS:
+        yield f"It keeps a part of {len(evidence.own_cuts) - MAX_OWN_CUTS:,} more fields."
+    if not evidence.own_cuts:
+        yield "Counterfoil keeps a part of the result in the envelope."
+
+
+def _is_list(document: JsonValue, pointer: str) -> bool:
+    try:
+        return isinstance(resolve(document, pointer), list)
+    except KeyError:
+        return False
 
 
 def build_recorded_pane(evidence: CallEvidence) -> JsonPane:
@@ -166,6 +234,7 @@ def build_recorded_pane(evidence: CallEvidence) -> JsonPane:
         window=json_markup.first_chunk(text, FIRST_CHARS, POINTER_ATTRIBUTES["recorded"]),
         size=TextSize(bytes=len(evidence.result or b""), lines=count_lines(text)),
         fidelity=result_fidelity(evidence.call.result_fidelity),
+        cuts=tuple(_describe_own_cuts(evidence)) if evidence.is_bounded else (),
     )
 
 
@@ -244,8 +313,14 @@ def _occurs_in_result(receipt: Receipt, examined: int, evidence: CallEvidence) -
     long_lines = [line for line in lines if len(line) >= LEAST_LINE]
     if not long_lines:
         return False
-    result = "\n".join(_strings(evidence.halves.evidence.result))
-    return len(long_lines) * len(result) > MAX_SEARCHED or any(line in result for line in long_lines)
+    raw = evidence.result or b""
+    if len(long_lines) * len(raw) > MAX_SEARCHED:
+        return True
+    if any(escape in raw for escape in (b"\\u", b"\\/")):  # a text may be written in several ways
+        text = "\n".join(_strings(evidence.halves.evidence.result))
+        return any(line in text for line in long_lines)
+    text = raw.decode("utf-8", "replace")
+    return any(json.dumps(line, ensure_ascii=False)[1:-1] in text for line in long_lines)
 
 
 def _strings(value: JsonValue) -> Iterator[str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from django.http import QueryDict
 
 from dashboard.calls.call_variants import requested_variant
-from dashboard.calls.half_panes import half_text
+from dashboard.calls.half_panes import choose_left, half_text
 from dashboard.evidence.call_evidence import CallEvidence, utf8_length
 from dashboard.text import json_markup
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
@@ -115,11 +115,11 @@ def build_stages(evidence: CallEvidence, query: QueryDict, *, is_rendered: bool)
         CallStage(
             name="canonical",
             title="Canonical",
-            href=_changed(query, left=None),
+            href=_changed(query, left="canonical" if evidence.is_slow_to_complete else None),
             bytes=len(evidence.canonical),
             tokens=evidence.tokens(evidence.canonical.decode()),
             note="" if evidence.result is not None else "made from what else was recorded",
-            is_current=query.get("left") != "recorded" or evidence.result is None,
+            is_current=choose_left(evidence, query.get("left", "")) != "recorded",
             follows=evidence.result is not None,
         ),
         replace(
@@ -160,7 +160,7 @@ def _output_stage(evidence: CallEvidence, query: QueryDict) -> CallStage:
         bytes=len(raw),
         tokens=tokens,
         note="" if evidence.call.result_fidelity == "structured" else "as far as recorded",
-        is_current=query.get("left") == "recorded",
+        is_current=choose_left(evidence, query.get("left", "")) == "recorded",
     )
 
 

@@ -31,13 +31,19 @@ from dashboard.models import (
 )
 from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
-from envelopes.halves import Halves, read_halves
+from envelopes.halves import Halves, project_complete, read_halves
 from envelopes.lint.model import Shortened
+from envelopes.pipeline.project import Projection
 from envelopes.schema.result import CanonicalResult, InvalidOutput
+from envelopes.text.pointer import text_at
 from envelopes.text.tokens import TokenCount, count_tokens
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 SURFACES = ("args", "result", "receipt")
+MAX_LINKS = 200
+COMPLETE_BYTES = 100_000  # of a result whose canonical form is built member by member for a page
+# What an envelope has in place of details that were too large, and of a result that was.
+BOUNDED_MARKS = (b'"omitted":true', b'"result_characters":', b'"error_characters":')
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,44 @@ class CallEvidence:
         if self.projection is None or self.projection.mapping == self.halves.mapping:
             return self.halves.projection.canonical
         return _parse_envelope(self.canonical) or self.halves.projection.canonical
+
+    @cached_property
+    def own_cuts(self) -> tuple[FieldCut, ...]:
+        """The fields that our projection shortened in the canonical result."""
+        if self.projection is None:
+            return self.halves.projection.cuts
+        cuts = bytes(self.projection.cuts)
+        return () if cuts == NO_CUTS else _cuts.decode(cuts)
+
+    @property
+    def is_bounded(self) -> bool:
+        """True where our projection shortened something: a field, the details of an error, or the whole result."""
+        return bool(self.own_cuts) or any(mark in self.canonical for mark in BOUNDED_MARKS)
+
+    @cached_property
+    def is_slow_to_complete(self) -> bool:
+        """True for a long result that our projection shortened elsewhere than in texts that were recorded as such.
+
+        Its canonical form would be built member by member; a page shows it as it was recorded.
+        """
+        if not self.is_bounded or len(self.result or b"") <= COMPLETE_BYTES:
+            return False
+        recorded, links = self.halves.evidence.result, self.halves.reading.links
+        if len(links) > MAX_LINKS:  # a link for each member of a list
+            return True
+        texts = {canonical for pointer, canonical in links.items() if text_at(recorded, pointer) is not None}
+        return not self.own_cuts or any(cut.pointer not in texts for cut in self.own_cuts)
+
+    @cached_property
+    def complete(self) -> Projection:
+        """The canonical result as far as it was recorded: nobody may take our own cut for the tool's output."""
+        if not self.is_bounded:
+            return Projection(self.envelope)
+        return project_complete(self.halves, self.result)
+
+    @cached_property
+    def complete_json(self) -> bytes:
+        return dump_json(self.complete.canonical.to_json()) if self.is_bounded else self.canonical
 
     @cached_property
     def receipt_text(self) -> str:

@@ -1,6 +1,7 @@
 """How much fits into the canonical result, and how much into the receipt.
 
     ProjectionPolicy   sizes of the canonical result
+    UNLIMITED          a projection that shortens nothing, for a page that shows all that was recorded
     RenderPolicy       sizes of the receipt
 
 Each family owns its defaults (RFC-110); together they keep a receipt within 12,000 characters (spec/model.md
@@ -36,6 +37,15 @@ class ProjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fingerprint(self) -> str:
         return _fingerprint(self)
+
+
+UNLIMITED_CHARACTERS = 10**12
+UNLIMITED = ProjectionPolicy(
+    preview=UNLIMITED_CHARACTERS,
+    details=UNLIMITED_CHARACTERS,
+    rows=UNLIMITED_CHARACTERS,
+    canonical=UNLIMITED_CHARACTERS,
+)
 
 
 class RenderPolicy(msgspec.Struct, frozen=True, kw_only=True):
