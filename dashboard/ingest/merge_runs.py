@@ -48,6 +48,9 @@ def merge_run(
     call_id: Callable[[str, str], UUID],
 ) -> None:
     """Later records know more and win. A record that names the run as its own parent is ignored."""
+    origins = {record.origin for record in records}
+    is_new = bool(origins) and run.started_at is None
+    run.is_reported = "message" not in origins and (run.is_reported or is_new)
     for record in records:
         for column, limit in LIMITS.items():
             if text := getattr(record, column):

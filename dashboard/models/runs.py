@@ -59,6 +59,7 @@ class Run(models.Model):
     last_at = models.DateTimeField(null=True)  # the newest stamp seen
     ended_at = models.DateTimeField(null=True)  # only when the source recorded the end
     plan = models.BinaryField(null=True)  # JSON
+    is_reported = models.BooleanField(default=False)  # known only from progress lines of the run that started it
 
     # derived, recomputable:
     sort_at = models.DateTimeField()  # started_at, or the time of the import
@@ -98,11 +99,6 @@ class Run(models.Model):
     @property
     def is_live(self) -> bool:
         return self.ended_at is None and self.last_at is not None and not self._is_idle(timezone.now())
-
-    @property
-    def is_reported(self) -> bool:
-        """Known only from progress lines of the run that started it, which have none of its own messages."""
-        return 0 < self.call_count == self.progress_call_count
 
     @property
     def status(self) -> str:

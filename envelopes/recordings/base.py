@@ -50,7 +50,10 @@ class SourceLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
-    """`run` is unique within the format's namespace. None: not known from this line."""
+    """`run` is unique within the format's namespace. None: not known from this line.
+
+    `origin` is progress for a run that only another run's progress lines report.
+    """
 
     line: int
     run: str
@@ -65,6 +68,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
     started_at: str | None = None
     ended_at: str | None = None
     plan: bytes | None = None
+    origin: Literal["message", "progress"] = "message"
     extra: bytes | None = None
 
 

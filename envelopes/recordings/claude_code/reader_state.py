@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import blake2s
+from typing import Literal
 
 import msgspec
 
@@ -238,7 +239,15 @@ def run_updates(
 
 
 def child_run_updates(
-    state: ReaderState, line: int, run: str, *, parent: str, call: str | None, at: str | None, prompt: bytes
+    state: ReaderState,
+    line: int,
+    run: str,
+    *,
+    parent: str,
+    call: str | None,
+    at: str | None,
+    prompt: bytes,
+    origin: Literal["message", "progress"] = "message",
 ) -> Iterator[RunRecord]:
     """Yields a run that another run's file reports, once."""
     if run in state.children:
@@ -252,6 +261,7 @@ def child_run_updates(
         agent=_AGENT,
         title=_prompt_title(prompt),
         started_at=at,
+        origin=origin,
     )
 
 
@@ -259,7 +269,7 @@ def follow_up_records(state: ReaderState, record: Record | LineProblem) -> Itera
     """Yields what a record of a message adds: the plan of its run, or an event when a background task ended."""
     match record:
         case CallRecord() if record.tool in _PLANNING:
-            yield RunRecord(line=record.line, run=record.run, plan=record.args)
+            yield RunRecord(line=record.line, run=record.run, plan=record.args, origin=record.origin)
         case CallRecord() if record.tool in _SPAWNING:
             try:
                 prompt = object_slices(record.args).get("prompt", b"")

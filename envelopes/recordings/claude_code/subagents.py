@@ -89,7 +89,9 @@ def _reported_message(line: SessionLine, progress: AgentProgress, call: str | No
         return
     at = valid_timestamp(entry.timestamp) or line.at
     prompt = bytes(progress.prompt)
-    yield from child_run_updates(line.state, line.number, run, parent=line.run, call=call, at=at, prompt=prompt)
+    yield from child_run_updates(
+        line.state, line.number, run, parent=line.run, call=call, at=at, prompt=prompt, origin="progress"
+    )
     context = MessageContext(
         line=line.number,
         run=run,

@@ -296,16 +296,19 @@ def test_a_subagent_known_from_progress_alone_states_that_its_messages_are_missi
     client: Client, project: Project, tmp_path: Path
 ) -> None:
     sentence = "its own messages are not recorded"
+    idle = reports_progress("toolu_09", user("think", uuid="i1"))
     lines = [
+        {**idle, "data": {**idle["data"], "agentId": "a2"}},
         asks("toolu_01", "Task", {"prompt": "count"}),
         reports_progress("toolu_01", asks("toolu_02")),
         reports_progress("toolu_01", answers("toolu_02")),
     ]
     run = import_session(project, tmp_path, *lines)
-    child = Run.objects.get(parent=run)
+    child, without_calls = (Run.objects.get(external_id=f"{SESSION}/{agent}") for agent in ("a1", "a2"))
+    assert sentence in run_page(client, without_calls).by_role("note").text
     assert sentence in run_page(client, child).by_role("note").text
     assert sentence in model_view(client, child).by_role("note").text
-    assert "its own messages not recorded" in run_page(client, run).select_one(".child-row").text
+    assert "its own messages not recorded" in run_page(client, run).select(".child-row")[0].text
     assert not run_page(client, run).has("[role=note]")
     own = [{**line, "agentId": "a1"} for line in (user("count", uuid="c1"), asks("toolu_02"), answers("toolu_02"))]
     import_paths(project, [write(tmp_path / SESSION / "subagents" / "agent-a1.jsonl", own)])
