@@ -1,4 +1,4 @@
-"""The background work of comparisons: claims batches, measures their calls, and summarises what is complete.
+"""The background work: derives calls that wait for it, measures the batches of comparisons and summarises them.
 
 The server's master process starts workers and restarts those that die. Each is `manage.py work`, a program of its
 own, so that a batch that exhausts the memory or crashes the interpreter harms nothing else. It ends by itself when
@@ -40,6 +40,7 @@ from dashboard.comparisons.stored_comparison import (
 )
 from dashboard.comparisons.summary import Summary, pack_summary, summarise
 from dashboard.evidence.call_evidence import load_call_inputs
+from dashboard.ingest.derivation import derive_next_waiting
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 from dashboard.models.comparisons import ComparisonQuerySet
 
@@ -89,7 +90,12 @@ def parent_exited(parent: int | None) -> bool:
 
 
 def work_once(owner: str, comparison: Comparison | None = None) -> bool:
-    """Does one batch or one summary, of that comparison or of the oldest; False when there is nothing to do now."""
+    """Derives waiting calls, or does one batch or one summary, of that comparison or of the oldest.
+
+    False when there is nothing to do now.
+    """
+    if comparison is None and derive_next_waiting():
+        return True
     if _summarise_baseline(owner, comparison):  # first: a page waits for it, and it takes seconds
         return True
     for candidate in _open_comparisons(comparison):
@@ -104,6 +110,8 @@ def work_once(owner: str, comparison: Comparison | None = None) -> bool:
 
 def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
     """Works until no comparison, or not this one, needs anything; waits for batches of other processes."""
+    while comparison is None and derive_next_waiting():
+        pass
     while _open_comparisons(comparison).exists():
         if not work_once(owner, comparison):
             time.sleep(0.2)

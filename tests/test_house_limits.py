@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.source import docstrings, functions_of_module, imports, module_name, modules, nodes, templates, text, tree
 
 SOURCE = ("dashboard", "envelopes")
-MODULES = 280
+MODULES = 290  # 272 when the layout was new
 CODE_LINES = 34_000  # without blanks, comments and docstrings; 30,777 when the layout was new
 SMALL_MODULE = 110  # lines; a smaller one with a single importer belongs into it
 SHORT_FUNCTION = 3  # lines, the `def` included
@@ -30,6 +30,7 @@ ENTRY_POINTS = re.compile(
 # Other small modules with a single importer, each with the reason why it stays apart.
 APART = {
     "envelopes.text.token_process": "a program that `text.tokens` starts; it must load nothing else",
+    "dashboard.pool": "a process of the pool loads it before Django, so before every other module of the dashboard",
     "envelopes.alignment.coverage": "belongs to alignment, and its importer is a page of comparisons",
 }
 MARKUP = re.compile(r"dashboard/text/\w+_markup\.py|dashboard/templatetags/markup\.py")

@@ -34,7 +34,8 @@ from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_eviden
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.filters.language import parse
-from dashboard.ingest.derive import halves_disagree
+from dashboard.ingest.derive import derive, select_evidence
+from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
 from dashboard.models.runs import Outcome, describe_outcome
 from dashboard.text.text_markup import printable
@@ -150,6 +151,9 @@ class CallPage:
 def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     reach = lint_reach(query)
     evidence = load_evidence(call, query, first=reach)
+    if not call.derivation:  # its evidence is newer than its columns; a GET stores nothing
+        selected = select_evidence(call, evidence.observations, evidence.receipts)
+        vars(call).update(derive(call, selected.observations).columns)
     artifacts = artifact_summaries(call)
     events = tuple(Event.objects.filter(call=call.pk).defer("own_data").order_by("line", "id")[: MAX_EVENTS + 1])
     receipt = build_receipt_pane(evidence, spaces="spaces" in query)

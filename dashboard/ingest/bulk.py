@@ -1,4 +1,4 @@
-"""Inserts many new rows in one statement.
+"""Inserts or updates many rows in one statement.
 
 Django's `bulk_create` spends most of an import on passing each value through its field. The rows here are our own, so
 values are converted only where the database stores another form: an import takes 0.6 of the time (measured). For the
@@ -56,6 +56,24 @@ def bulk_insert_values(
     statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"
     with connection.cursor() as cursor:
         cursor.executemany(statement + " ON CONFLICT DO NOTHING" * ignore_known, list(zip(*converted, strict=True)))
+
+
+def bulk_update_values(model: type[models.Model], rows: Sequence[dict[str, Any]]) -> None:
+    """Updates rows by `id` from dictionaries, all with the same columns."""
+    if not rows:
+        return
+    names = [name for name in rows[0] if name != "id"]
+    convert = dict(zip((field.attname for field in _fields(model)), _converters(model, connection.vendor), strict=True))
+    quote = connection.ops.quote_name
+    column_by_name = {field.attname: field.column for field in _fields(model)}
+    columns = ", ".join(f"{quote(column_by_name[name])} = %s" for name in names)
+    statement = f"UPDATE {quote(model._meta.db_table)} SET {columns} WHERE {quote('id')} = %s"
+    values = [
+        [row[name] if (change := convert[name]) is None else change(row[name]) for name in (*names, "id")]
+        for row in rows
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(statement, values)
 
 
 @cache

@@ -27,6 +27,7 @@ from dashboard.artifacts.ingest import (
 )
 from dashboard.artifacts.retention import shared_store_lock
 from dashboard.ingest import write
+from dashboard.ingest.derivation import Deriver, open_deriver
 from dashboard.ingest.sources import (
     HEAD_BYTES,
     MAX_LINE_BYTES,
@@ -60,7 +61,6 @@ from envelopes.recordings.base import (
     is_blank,
 )
 from envelopes.storage.file_store import StoredContent
-from envelopes.text.tokens import TokenCounter, background_counter, count_now
 
 MAX_STORE_FAILURES = 3  # recordings in a row
 RECORD_COUNTS = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
@@ -132,10 +132,10 @@ def import_paths(
     size = sum(_file_size(path) for path, _ in files)
     meter = _ProgressMeter(progress, size)
     failures = 0
-    with background_counter(size) as count:
+    with open_deriver(project, size) as deriver:
         for number, (path, is_named) in enumerate(files, start=1):
             before = report.unstored
-            file_import = FileImport(project, path, shown_as(path), report, meter, count, retry)
+            file_import = FileImport(project, path, shown_as(path), report, meter, deriver, retry)
             file_import.run(format_name, is_named=is_named)
             failures = failures + 1 if report.unstored > before else 0
             if failures == MAX_STORE_FAILURES and number < len(files):
@@ -233,7 +233,7 @@ class FileImport:
         name: str,
         report: ImportReport,
         meter: _ProgressMeter,
-        count: TokenCounter = count_now,
+        deriver: Deriver,
         retry: Retry = Retry.MISSING,
     ) -> None:
         self.project = project
@@ -241,7 +241,7 @@ class FileImport:
         self.name = name
         self.report = report
         self.meter = meter
-        self.count = count
+        self.deriver = deriver
         self.retry = retry
 
     def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
@@ -327,10 +327,9 @@ class FileImport:
         with shared_store_lock(), hold_quota(self.project.pk) as quota:
             files, refused = self._store_named_files(records, quota)
             source_batch = replace(source_batch, problems=[*problems, *refused])
-            added = write.record(
-                source, source_batch, is_known=lambda: self._is_known(file), files=files, count=self.count
-            )
-        self.report.added.update(added)
+            written = write.record(source, source_batch, is_known=lambda: self._is_known(file), files=files)
+        self.report.added.update(written.added)
+        self.deriver.submit(written.calls)
         self.meter.advance(self.name, sum(len(line.raw) for line in batch.lines), records)
 
     def _is_known(self, file: BinaryIO) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
 from dashboard.ingest.sources import SliceLocator
-from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, receipts_in, select_receipt
+from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt
 from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
@@ -49,26 +48,6 @@ class CallRows:
     changed_observations: list[Observation] = field(default_factory=list)
     changed_receipts: list[RecordedReceipt] = field(default_factory=list)
     fingerprints: list[ReceiptFingerprint] = field(default_factory=list)
-
-    @property
-    def selected(self) -> dict[str, Observation]:
-        """One observation per surface; of the receipts of the call's own run the current one."""
-        selected = {row.surface: row for row in self.observations if row.selected and row.surface != "receipt"}
-        if receipts := receipts_in(self.receipts, self.call.run_id):
-            shown = select_receipt(receipts).observation_id
-            selected.update(("receipt", row) for row in self.observations if row.pk == shown)
-        return selected
-
-    def other_receipts(self, selected: Observation | None) -> list[Observation]:
-        """The receipts beside the selected one: replaced ones, their replacements, and those of other runs."""
-        keys = {receipt.observation_id for receipt in self.receipts} - {selected and selected.pk}
-        return [row for row in self.observations if row.pk in keys]
-
-    def set_columns(self, receipt: RecordedReceipt, columns: dict[str, Any]) -> None:
-        if any(getattr(receipt, name) != value for name, value in columns.items()):
-            vars(receipt).update(columns)
-            if receipt not in self.new_receipts and receipt not in self.changed_receipts:
-                self.changed_receipts.append(receipt)
 
     def surface(self, name: str) -> list[Observation]:
         return [row for row in self.observations if row.surface == name]

@@ -378,15 +378,16 @@ def store_problems(
     Problem.objects.bulk_create(rows)
 
 
-def store_notes(calls: Sequence[tuple[str, Observation, str]], source: Source) -> None:
+def store_notes(calls: Sequence[tuple[str, Observation, str]]) -> None:
     """Stores what a mapping could not read: (the call's own id, the observation, a note that may be empty).
 
     Replaces earlier notes of the same calls. The line was accepted and its bytes are stored: such a problem refuses
     nothing.
     """
     notes = {
-        (observation.source_id or source.pk, observation.line, column_text(f"call {call}", 500)): (observation, note)
+        (observation.source_id, observation.line, column_text(f"call {call}", 500)): (observation, note)
         for call, observation, note in calls
+        if observation.source_id is not None
     }
     sources = Source.objects.in_bulk({source_id for source_id, _, _ in notes})
     stored = Problem.objects.filter(source__in=sources, path__in={path for _, _, path in notes})

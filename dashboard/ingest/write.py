@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -24,7 +24,6 @@ from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.evidence.context_changes import store_drops
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
-from dashboard.ingest.derive import Derived, derive, refresh_related, refresh_stats, stat_columns, store_stats
 from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call
 from dashboard.ingest.merge_runs import (
@@ -36,10 +35,10 @@ from dashboard.ingest.merge_runs import (
     write_memberships,
     write_usage,
 )
+from dashboard.ingest.run_stats import refresh_stats
 from dashboard.models import (
     Artifact,
     Call,
-    CanonicalProjection,
     Event,
     Message,
     Observation,
@@ -57,7 +56,6 @@ from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
 from envelopes.storage.file_store import StoredContent
-from envelopes.text.tokens import PendingCounts, TokenCount, TokenCounter, count_now
 
 IDS_PER_STATEMENT = 500  # in one IN (…)
 COUNTED_ROWS = ("runs", "calls", "results", "receipts", "events")
@@ -85,6 +83,13 @@ class SourceBatch:
     counts: dict[str, int] = field(default_factory=dict)
 
 
+class WrittenBatch(NamedTuple):
+    """How many rows of each of COUNTED_ROWS are new, and the calls whose evidence changed."""
+
+    added: dict[str, int]
+    calls: list[UUID]
+
+
 @contextmanager
 def project_write_lock(project: Project) -> Iterator[None]:
     """A transaction beside which no other writer of the project runs.
@@ -103,9 +108,8 @@ def record(
     *,
     is_known: Callable[[], bool],
     files: Mapping[str, StoredContent] = MappingProxyType({}),
-    count: TokenCounter = count_now,
-) -> dict[str, int]:
-    """Writes a batch; returns how many rows of each of COUNTED_ROWS are new.
+) -> WrittenBatch:
+    """Writes the evidence of a batch. What follows from it is derived afterwards, see `derivation`.
 
     `files` are stored already, by the path that the recording names. `is_known` checks again, now that writers are
     locked out, whether another process began a source that is not saved yet.
@@ -118,13 +122,13 @@ def record(
         else:
             sources.claim(source, start=batch.start)
         writing = _BatchWrite(source, batch.lines, files)
-        pending_counts = writing.write_runs(batch.records, count)
+        writing.write_runs(batch.records)
         sources.store_frames(source, batch.lines)
-        writing.write_calls(pending_counts())
+        writing.write_calls()
         sources.store_problems(source, batch.problems, batch.lines, batch.incomplete)
         _advance(source, batch)
         source.runs.add(*writing.recorded_runs())
-    return writing.added
+    return WrittenBatch(writing.added, list(writing.rows))
 
 
 class _BatchWrite:
@@ -143,37 +147,27 @@ class _BatchWrite:
         self.new_runs: set[UUID] = set()
         self.run_ids: dict[str, UUID] = {}
         self.rows: dict[UUID, CallRows] = {}
-        self.derived: dict[UUID, Derived] = {}
         self.runs_with_usage: set[UUID] = set()
 
-    def write_runs(self, records: Sequence[Record], count: TokenCounter) -> PendingCounts:
-        """Writes runs, messages and events, and merges the calls. Starts to count the tokens of the receipts."""
+    def write_runs(self, records: Sequence[Record]) -> None:
+        """Writes runs, messages and events, and merges the calls."""
         aliases = RunAliases(self.format, self.project, records)
         for entry in aliases.resolve(records):
             self.grouper.add(entry)
         self._save_runs()
         self.new_runs -= aliases.merge(self.runs)
         self._merge_calls()
-        for key, rows in self.rows.items():
-            selected = rows.selected
-            self.derived[key] = derive(rows.call, selected, rows.other_receipts(selected.get("receipt")))
-        model = next((run.model for run in self.runs.values() if run.model), "")
-        texts = [text for derived in self.derived.values() for text in derived.texts]
-        pending_counts = count(texts, model)
         self._save_messages()
         self._save_events()
         self.runs_with_usage = write_usage(self.drafts.usages, self.runs, self.locator)
-        return pending_counts
 
-    def write_calls(self, counts: Sequence[TokenCount]) -> None:
-        """Writes the calls with their rows, lists them in their runs, and refreshes the runs' counts."""
-        self._set_columns(counts)
+    def write_calls(self) -> None:
+        """Writes the calls with their evidence and lists them in their runs."""
         self._save_calls()
-        self._save_derived()
-        self._save_notes()
+        self._save_named_artifacts()
         detached = detach_placeholder_memberships(self.rows)
-        members = write_memberships(self.drafts, self.rows, self._run_id)
-        self._refresh_stats(members, detached)
+        write_memberships(self.drafts, self.rows, self._run_id)
+        self._save_run_counts(detached)
 
     def recorded_runs(self) -> list[Run]:
         """The runs that records are of; parents that records only name are not among them."""
@@ -242,23 +236,12 @@ class _BatchWrite:
         for receipt in RecordedReceipt.objects.filter(call__in=list(calls)).order_by("seq"):
             self.rows[receipt.call_id].receipts.append(receipt)
 
-    def _set_columns(self, counts: Sequence[TokenCount]) -> None:
-        revisions = {run.pk: run.revision for run in self.runs.values()}
-        remaining = iter(counts)
-        for key, derived in self.derived.items():
-            rows = self.rows[key]
-            of_call = [next(remaining) for _ in derived.texts]  # that of the call's own receipt comes first
-            own, counted = of_call[0], dict(zip(derived.receipts, of_call, strict=False))
-            vars(rows.call).update(derived.columns, tokens=own.count, token_certainty=own.certainty)
-            rows.call.receipt_count = sum(receipt.run_id == rows.call.run_id for receipt in rows.receipts)
-            rows.call.revision = revisions.get(rows.call.run_id, 0)
-            for receipt in rows.receipts:
-                if receipt.observation_id in counted:
-                    columns = derived.receipts[receipt.observation_id].columns
-                    rows.set_columns(receipt, columns | {"tokens": counted[receipt.observation_id].count})
-
     def _save_calls(self) -> None:
         all_rows = self.rows.values()
+        for rows in all_rows:
+            rows.call.receipt_count = sum(receipt.run_id == rows.call.run_id for receipt in rows.receipts)
+            rows.call.evidence_version += 1
+            rows.call.derivation = ""
         new_calls = [rows.call for rows in all_rows if rows.is_new]
         observations = [row for rows in all_rows for row in rows.new_observations]
         receipts = [row for rows in all_rows for row in rows.new_receipts]
@@ -274,14 +257,8 @@ class _BatchWrite:
         copied = {row.observation_id for row in receipts} - {row.pk for row in observations}
         self.added["receipts"] += sum(row.observation_id not in copied for row in receipts)
 
-    def _save_derived(self) -> None:
-        stored = [key for key, rows in self.rows.items() if not rows.is_new]
-        if stored:
-            CanonicalProjection.objects.filter(call__in=stored).delete()
-        projections = [derived.projection for derived in self.derived.values()]
-        bulk_insert(CanonicalProjection, projections, ignore_known=True)
-        artifacts = [artifact for derived in self.derived.values() for artifact in derived.artifacts]
-        artifacts += [
+    def _save_named_artifacts(self) -> None:
+        artifacts = [
             self._named_artifact(key, ordinal, entry)
             for key, draft in self.drafts.calls.items()
             for ordinal, entry in enumerate(draft.artifacts, 100)
@@ -304,16 +281,6 @@ class _BatchWrite:
             size=file.size if file else entry.size or 0,
             lines=file.lines if file else 0,
         )
-
-    def _save_notes(self) -> None:
-        """Stores what a mapping could not read. A stored call is included: its earlier note may no longer hold."""
-        notes = [
-            (self.rows[key].call.external_id, derived.subject, derived.note)
-            for key, derived in self.derived.items()
-            if derived.subject is not None and (derived.note or not self.rows[key].is_new)
-        ]
-        if notes:
-            sources.store_notes(notes, self.source)
 
     def _save_messages(self) -> None:
         rows = [
@@ -352,19 +319,23 @@ class _BatchWrite:
         self.added["events"] += len(rows) - len(stored)
         bulk_insert_values(Event, [row for key, row in rows.items() if key not in stored])
 
-    def _refresh_stats(self, members: Sequence[RunCall], detached: set[UUID]) -> None:
-        """A new run has no calls but those of this batch, so nothing is read back for it."""
+    def _save_run_counts(self, detached: set[UUID]) -> None:
+        """A run with calls of this batch gets its number of calls now and all else when these are derived."""
+        changed = {rows.call.run_id for rows in self.rows.values()}
+        changed |= {self._run_id(run) for run, _ in self.drafts.members}
+        totals = RunCall.objects.filter(run__in=changed).values_list("run").annotate(total=models.Count("pk"))
+        totals_by_run = dict(totals.order_by())
         for run in self.runs.values():
             if run.pk in self.runs_with_usage:
                 run.drop_count = store_drops(run)
-            if run.pk in self.new_runs and not any(row.inherited for row in members if row.run_id == run.pk):
-                own = sorted((member for member in members if member.run_id == run.pk), key=lambda row: row.ordinal)
-                calls = ((row.inherited, *stat_columns(self.rows[row.call_id].call)) for row in own)
-                store_stats(run, calls)
+            if run.pk in changed:
+                run.call_count = totals_by_run.get(run.pk, 0)
+                run.save(force_update=True)
             else:
                 refresh_stats(run)
-        stored = [key for key, rows in self.rows.items() if not rows.is_new]
-        refresh_related(stored, detached, but=[run.pk for run in self.runs.values()])
+        saved = [run.pk for run in self.runs.values()]
+        for run in Run.objects.filter(pk__in=detached).exclude(pk__in=saved):
+            refresh_stats(run, only_changed=True)
 
 
 def _update(rows: Sequence[models.Model], fields: Sequence[str] | None = None) -> None:

@@ -130,6 +130,8 @@ class Migration(migrations.Migration):
                 ('seen_lines', models.BigIntegerField(default=0)),
                 ('is_cut', models.BooleanField(default=False)),
                 ('revision', models.BigIntegerField(default=0)),
+                ('evidence_version', models.IntegerField(default=0)),
+                ('derivation', models.CharField(default='', max_length=40)),
             ],
         ),
         migrations.CreateModel(
@@ -717,6 +719,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='call',
             index=models.Index(fields=['run', 'line'], name='dashboard_c_run_id_e28bf5_idx'),
+        ),
+        migrations.AddIndex(
+            model_name='call',
+            index=models.Index(condition=models.Q(('derivation', '')), fields=['project'], name='underived_calls'),
         ),
         migrations.AddConstraint(
             model_name='sourceframe',

@@ -75,7 +75,7 @@ class Run(models.Model):
     token_count = models.BigIntegerField(default=0)  # of the current receipts
     token_certainty = models.CharField(max_length=8, default="estimate")
     receipt_characters = models.BigIntegerField(default=0)
-    strip = models.CharField(max_length=120, default="")  # one letter a call, see `ingest.derive.build_strip`
+    strip = models.CharField(max_length=120, default="")  # one letter a call, see `ingest.run_stats.build_strip`
     revision = models.BigIntegerField(default=0)  # incremented with every change; the cursor of live pages
 
     objects = RunQuerySet.as_manager()
@@ -140,6 +140,10 @@ class CallQuerySet(models.QuerySet["Call"]):
     def in_run_with_ordinals(self, run: Run) -> CallQuerySet:
         """The same, each with its `ordinal` in that run and whether it is `inherited` there."""
         return self.in_run(run).annotate(**{name: F(f"memberships__{name}") for name in ("ordinal", "inherited")})
+
+    def waiting(self) -> CallQuerySet:
+        """Calls whose columns do not follow from their evidence yet."""
+        return self.filter(derivation="")
 
     def with_run_and_source(self) -> CallQuerySet:
         """Joins both, without the plan of the run and the reader's state of the source, which may be large."""
@@ -259,6 +263,10 @@ class Call(models.Model):
     is_cut = models.BooleanField(default=False)
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
+    # Evidence and what is derived from it are written apart (design.md section 1a):
+    evidence_version = models.IntegerField(default=0)  # incremented with every change of the evidence
+    derivation = models.CharField(max_length=40, default="")  # versions of what derived the columns; empty: nothing yet
+
     objects = CallQuerySet.as_manager()
 
     # Set by `in_run_with_ordinals`.
@@ -267,7 +275,10 @@ class Call(models.Model):
     is_superseded: bool  # set by lists of a run's calls: a receipt of it was replaced or removed there
 
     class Meta:
-        indexes = [models.Index(fields=["run", "line"])]
+        indexes = [
+            models.Index(fields=["run", "line"]),
+            models.Index(fields=["project"], condition=Q(derivation=""), name="underived_calls"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.tool} {self.external_id}"
@@ -299,7 +310,7 @@ def describe_outcome(outcome: str, exit_status: int | None = None) -> str:
     return f"{word}, exit {exit_status}" if exit_status else word
 
 
-# The rules of Call.has_failed and ingest.derive.halves_disagree as database conditions.
+# The rules of Call.has_failed and ingest.run_stats.halves_disagree as database conditions.
 _RESULT_FAILED = Q(status=Call.Status.ERROR) | (Q(exit_status__isnull=False) & ~Q(exit_status=0))
 FAILED = Q(outcome__in=(Outcome.FAILED, Outcome.TIMED_OUT))
 UNANSWERED = Q(status=Call.Status.UNKNOWN)

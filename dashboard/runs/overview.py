@@ -4,7 +4,7 @@ The axis is in percent of a width. A session that rests over lunch would spend m
 is true to scale, the squeezed one draws each long gap as a thin slice. The page offers it and never chooses it.
 
 The strip has one bar a call, its height and colour by outcome. In a run with more calls than bars each bar shows the
-worst of several (`ingest.derive`); the label is then made from the run's own counts.
+worst of several (`ingest.run_stats`); the label is then made from the run's own counts.
 
 The overview has time above the line and receipt tokens below, both on a log scale: where the time and the tokens
 went. It has one path an outcome, so that 2,000 calls are a few kilobytes and not 2,000 elements. Time is a tool's own
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from dashboard.ingest.derive import STRIP_LETTERS, outcome_letter
+from dashboard.ingest.run_stats import STRIP_LETTERS, outcome_letter
 from dashboard.models import Call, Run
 from dashboard.models.runs import FAILED
 
@@ -151,7 +151,7 @@ class OutcomeMark:
     top: int
 
 
-# By the letters of `ingest.derive`; the legend of a run lists them in this order.
+# By the letters of `ingest.run_stats`; the legend of a run lists them in this order.
 OUTCOMES = {
     "o": OutcomeMark("ok", "ok", "succeeded", 8),
     "w": OutcomeMark("waiting", "waited for a person", "waited for a person", 6),

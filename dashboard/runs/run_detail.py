@@ -101,6 +101,7 @@ class RunPage:
     plan: str
     is_plan_whole: bool
     switch: ReplaySwitch
+    waiting: int  # calls that are not counted yet
 
     @property
     def has_lost_cursor(self) -> bool:
@@ -193,6 +194,7 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
         plan=plan[:MAX_PLAN_CHARACTERS],
         is_plan_whole=len(plan) <= MAX_PLAN_CHARACTERS,
         switch=switch,
+        waiting=Call.objects.waiting().filter(project=run.project_id, memberships__run=run).count(),
     )
 
 

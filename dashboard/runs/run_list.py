@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from dashboard.filters import queryset
 from dashboard.filters.language import Query, Term, parse
-from dashboard.models import Project, Run, SavedView
+from dashboard.models import Call, Project, Run, SavedView
 from dashboard.runs.overview import OutcomeStrip, build_strip
 from dashboard.runs.run_filters import find_view
 from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_count, format_duration
@@ -198,6 +198,11 @@ class RunListParams:
         return self.url(after=self.after)
 
 
+def describe_waiting(count: int) -> str:
+    """A sentence for calls whose evidence is stored and whose columns are derived later."""
+    return "1 call is being counted." if count == 1 else f"{count:,} calls are being counted."
+
+
 @dataclass(frozen=True)
 class RunListPage:
     params: RunListParams
@@ -215,6 +220,7 @@ class RunListPage:
     with_children_url: str
     without_children_url: str
     size: int
+    waiting: int  # calls of the project that are not counted yet
 
     @property
     def footnote(self) -> str:
@@ -223,7 +229,8 @@ class RunListPage:
             return ""
         runs = "1 run" if len(self.rows) == 1 else f"{len(self.rows)} runs"
         more = "more follow" if self.next_url else "the list ends here"
-        return f"{runs}, {more}."
+        waiting = f" {describe_waiting(self.waiting)}" if self.waiting else ""
+        return f"{runs}, {more}.{waiting}"
 
     @property
     def is_empty_project(self) -> bool:
@@ -268,6 +275,7 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
         if has_children and not names_children
         else "",
         size=size,
+        waiting=Call.objects.waiting().filter(project=project).count(),
     )
 
 

@@ -21,7 +21,7 @@ from django.db.models import Exists, OuterRef, Q
 from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
 from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_calls
-from dashboard.ingest.derive import halves_disagree, outcome_letter
+from dashboard.ingest.run_stats import halves_disagree, outcome_letter
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.runs import Outcome
 from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, OutcomeMark, TimeBar

@@ -164,7 +164,7 @@ class _Pool:
 
 
 def _counted(run: Any, calls: Sequence[Any]) -> list[Any]:
-    from dashboard.ingest.derive import compute_stats, stat_columns
+    from dashboard.ingest.run_stats import compute_stats, stat_columns
     from dashboard.models import RunFacet
 
     counted = compute_stats(run, [(False, *stat_columns(call)) for call in calls])

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
+from dashboard.ingest.derivation import current_derivation
 from dashboard.models import (
     Call,
     CanonicalProjection,
@@ -83,6 +84,7 @@ def create_call(
     number = next(NEXT)
     external_id = external_id or f"toolu_{number:04d}"
     fields = {"tool": "Bash", "family": "command", "status": "success", "line": number} | fields
+    fields.setdefault("derivation", current_derivation())
     fields.setdefault("started_at", START + timedelta(seconds=number))
     names = ("status", "error_kind", "exit_status", "source_error")
     fields.setdefault("outcome", decide_outcome(**{name: fields[name] for name in names if name in fields}))

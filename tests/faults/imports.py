@@ -27,12 +27,14 @@ from dashboard.__main__ import main
 main()
 """
 DIGESTED = {
-    "dashboard_observation": "id, sha256, surface, fidelity, selected, data",
+    "dashboard_observation": "id, sha256, surface, fidelity, selected, start, own_data",
     "dashboard_receipt": "id, seq, characters, tokens, superseded_reason",
-    "dashboard_call": "id, tool, status, summary, output_lines, seen_lines, is_cut, tokens, duration_ms",
+    "dashboard_call": "id, tool, status, outcome, summary, output_lines, seen_lines, is_cut, tokens, derivation",
     "dashboard_runcall": "run_id, call_id, ordinal, inherited",
-    "dashboard_message": "id, role, line, data",
-    "dashboard_event": "id, kind, line, payload",
+    "dashboard_message": "id, role, line, start, own_data",
+    "dashboard_event": "id, kind, line, start, own_data",
+    "dashboard_canonicalprojection": "id, mapping, policy, data",
+    "dashboard_sourceframe": 'source_id, "offset", size',
     "dashboard_run": "id, title, call_count, failed_count, cut_count, token_count, strip",
     "dashboard_runfacet": "run_id, kind, value, count",
     "dashboard_source": 'path, "offset", accepted, rejected, blank',

@@ -23,12 +23,12 @@ MB = 1_000_000
 OUTPUT = "\n".join(f"line {number} of an output that is like many" for number in range(120))
 
 
-def write_session(path: Path, size: int) -> int:
+def write_session(path: Path, size: int, call: str = "toolu") -> int:
     """The number of calls that it takes to fill `size` bytes."""
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
         for number in count(1):
-            for line in pair(f"toolu_{number}", f"{OUTPUT}{number}"):
+            for line in pair(f"{call}_{number}", f"{OUTPUT}{number}"):
                 file.write(line + b"\n")
             if file.tell() >= size:
                 return number

@@ -12,18 +12,26 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import CHECKOUT
-from tests.faults.imports import digest, manage, rows, started
+from tests.dashboard.sessions import SESSION
+from tests.faults.imports import digest, manage, migrated_store, rows, started
+from tests.faults.test_import_memory import write_session
 
-SAMPLES = str(CHECKOUT / "dashboard" / "samples")
-ROUNDS = 12
+SAMPLES = CHECKOUT / "dashboard" / "samples"
+ROUNDS = 13  # of four kills each
+LARGE = 12_000_000  # bytes; calls of so large an import are derived in a pool of processes
 
 
 @pytest.mark.long
-def test_a_killed_import_ends_in_the_same_store_as_an_undisturbed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_killed_import_ends_in_the_same_store_as_an_undisturbed_one(*, is_large: bool, tmp_path: Path) -> None:
+    recordings = SAMPLES
+    if is_large:
+        recordings = tmp_path / "in"
+        write_session(recordings / f"{SESSION}.jsonl", LARGE)
     whole = tmp_path / "whole"
     manage(whole, "migrate")
     begin = time.monotonic()
-    manage(whole, "import_runs", SAMPLES)
+    manage(whole, "import_runs", str(recordings))
     took = time.monotonic() - begin
     expected = digest(whole)
     chance = random.Random(2)
@@ -32,12 +40,25 @@ def test_a_killed_import_ends_in_the_same_store_as_an_undisturbed_one(tmp_path: 
         store = tmp_path / f"killed-{number}"
         manage(store, "migrate")
         for _ in range(4):
-            process = started(store, "import_runs", SAMPLES)
+            process = started(store, "import_runs", str(recordings))
             time.sleep(chance.uniform(0.2, 1.0) * took)
             interrupted += process.poll() is None
             process.kill()
             process.wait()
         assert rows(store, "PRAGMA integrity_check") == [("ok",)]
-        manage(store, "import_runs", SAMPLES)
+        manage(store, "import_runs", str(recordings))
         assert digest(store) == expected
     assert interrupted >= ROUNDS
+
+
+def test_a_pool_derives_what_one_process_does(tmp_path: Path) -> None:
+    """Two files at once are large enough for a pool, each alone is not."""
+    folders = [tmp_path / "in" / name for name in ("a", "b")]
+    for number, folder in enumerate(folders):
+        write_session(folder / f"0f5f6d8e-0000-4000-8000-00000000000{number}.jsonl", LARGE // 2, call=f"toolu_{number}")
+    alone, pooled = (migrated_store(tmp_path / name) for name in ("alone", "pooled"))
+    for folder in folders:
+        manage(alone, "import_runs", str(folder))
+    manage(pooled, "import_runs", str(tmp_path / "in"))
+    assert rows(pooled, "SELECT count(*) FROM dashboard_call WHERE derivation = ''") == [(0,)]
+    assert digest(pooled) == digest(alone)

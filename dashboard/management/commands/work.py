@@ -14,8 +14,8 @@ from dashboard.worker import build_worker_name, lower_priority, parent_exited, r
 
 class Command(BaseCommand):
     help = (
-        "Does the background work: the batches of comparisons. `serve` starts this by itself; more may run at once, on "
-        "any machine that shares the database."
+        "Does the background work: derives imported calls and measures comparisons. `serve` starts this by itself; "
+        "more may run at once, on any machine that shares the database."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

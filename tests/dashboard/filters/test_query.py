@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from dashboard.filters.language import parse
 from dashboard.filters.queryset import select_runs
-from dashboard.ingest import derive
+from dashboard.ingest import run_stats
 from dashboard.models import Project
 from tests.dashboard.factories import create_call, create_project, create_run
 
@@ -128,7 +128,7 @@ def test_a_run_is_retried_when_one_of_its_calls_was_tried_again(project: Project
         run = create_run(project, title=title)
         for attempt in attempts:
             create_call(run, attempt=attempt)
-        derive.refresh_stats(run)
+        run_stats.refresh_stats(run)
     assert titles(project, "state:retried") == ["again"]
     assert titles(project, "-state:retried") == ["once"]
 

@@ -1,0 +1,282 @@
+"""Keeps what is derived of calls in step with their evidence: computes it, here or in a pool, and stores it.
+
+Evidence is written by `write` and acknowledged first; a call whose evidence changed has an empty `derivation` until
+what follows from it is stored. Whatever is derived can be computed again, so a killed process loses none of it: the
+next import, the worker or `rederive` continues (design.md section 1a).
+
+    derive_calls(project, keys)       computes and stores
+    derive_waiting(project)           the same for all calls that wait for it
+    open_deriver(project, size)       for an import, with other processes when it is large
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, models
+
+from dashboard.artifacts.stores import LockTimeout, hold_lock
+from dashboard.ingest import sources
+from dashboard.ingest.bulk import bulk_insert_values, bulk_update_values
+from dashboard.ingest.derive import Derived, derive, select_evidence
+from dashboard.ingest.run_stats import refresh_stats
+from dashboard.ingest.write import project_write_lock
+from dashboard.models import (
+    Artifact,
+    Call,
+    CanonicalProjection,
+    Observation,
+    Project,
+    RecordedReceipt,
+    Run,
+    RunCall,
+    load_slices,
+)
+from dashboard.pool import open_pool
+from envelopes.families.registry import all_families
+from envelopes.text.tokens import ENCODING, TokenCount, count_all
+
+CUT_VERSION = 1  # of `seen_lines`, `output_lines` and `is_cut`: raise it with the rules of alignment or of a cut
+COUNTS_VERSION = 1  # of the other columns
+CALLS_AT_ONCE = 256
+WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
+MOST_PENDING = 8  # portions that the pool works on, so that their results do not fill the memory
+
+
+class DerivedCall(NamedTuple):
+    """Everything derived of a call from the evidence of `evidence_version`; rows as dictionaries of their columns."""
+
+    key: UUID
+    evidence_version: int
+    columns: dict[str, Any]
+    projection: dict[str, Any]
+    artifacts: list[dict[str, Any]]
+    receipts: list[dict[str, Any]]  # the rows of RecordedReceipt whose columns follow
+    note: str
+    subject: UUID | None  # the observation that the note is about
+
+
+@cache
+def current_derivation() -> str:
+    """The versions of all that derives: mappings and policies of envelopes, tokens, cuts and counts."""
+    digest = hashlib.blake2b(digest_size=6)
+    for family in all_families():
+        mappings = sorted({(mapping.agent, mapping.version) for mapping in family.mappings})
+        digest.update(f"{family.name} {family.projection.fingerprint} {mappings}\n".encode())
+    return f"{digest.hexdigest()}.{ENCODING}.{CUT_VERSION}.{COUNTS_VERSION}"
+
+
+def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
+    """Reads the evidence of these calls and derives. Writes nothing, so any process may do it."""
+    calls = Call.objects.filter(pk__in=keys).select_related("run").defer("run__plan")
+    observations: dict[UUID, list[Observation]] = defaultdict(list)
+    rows = list(Observation.objects.filter(call__in=keys).order_by("line", "pk"))
+    load_slices(rows)
+    for row in rows:
+        observations[row.call_id].append(row)
+    receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
+    for receipt in RecordedReceipt.objects.filter(call__in=keys).order_by("seq"):
+        receipts[receipt.call_id].append(receipt)
+    products = []
+    texts: dict[str, list[str]] = defaultdict(list)  # by model
+    for call in calls:
+        selected = select_evidence(call, observations[call.pk], receipts[call.pk])
+        product = derive(call, selected.observations, selected.other_receipts)
+        products.append((call, product))
+        texts[call.run.model] += product.texts
+    counts = {model: iter(count_all(model_texts, model=model)) for model, model_texts in texts.items()}
+    return [
+        _derived_call(call, product, [next(counts[call.run.model]) for _ in product.texts], receipts[call.pk])
+        for call, product in products
+    ]
+
+
+def _derived_call(
+    call: Call, product: Derived, counts: Sequence[TokenCount], receipts: Sequence[RecordedReceipt]
+) -> DerivedCall:
+    """`counts` are of the product's texts; that of the call's own receipt is the first."""
+    tokens = dict(zip(product.receipts, counts, strict=False))
+    return DerivedCall(
+        key=call.pk,
+        evidence_version=call.evidence_version,
+        columns=product.columns | {"tokens": counts[0].count, "token_certainty": counts[0].certainty},
+        projection=_values(product.projection),
+        artifacts=[_values(artifact) for artifact in product.artifacts],
+        receipts=[
+            {"id": receipt.pk, "tokens": tokens[key].count} | product.receipts[key].columns
+            for receipt in receipts
+            if (key := receipt.observation_id) in product.receipts and key is not None
+        ],
+        note=product.note,
+        subject=product.subject.pk if product.subject else None,
+    )
+
+
+def _values(row: models.Model) -> dict[str, Any]:
+    return {name: value for name, value in vars(row).items() if name != "_state"}
+
+
+def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
+    """Stores what was computed of evidence that has not changed since; returns of how many calls."""
+    version = current_derivation()
+    with project_write_lock(project):
+        stored = Call.objects.filter(pk__in=[product.key for product in derived])
+        states = {
+            key: (evidence, derivation, run)
+            for key, evidence, derivation, run in stored.values_list("pk", "evidence_version", "derivation", "run_id")
+        }
+        derived = [product for product in derived if states.get(product.key, (None,))[0] == product.evidence_version]
+        if not derived:
+            return 0
+        runs = _raise_revisions({states[product.key][2] for product in derived})
+        columns = [
+            {"id": product.key, "derivation": version, "revision": runs[states[product.key][2]].revision}
+            | product.columns
+            for product in derived
+        ]
+        bulk_update_values(Call, columns)
+        known = [product.key for product in derived if product.evidence_version > 1 or states[product.key][1]]
+        if known:
+            CanonicalProjection.objects.filter(call__in=known).delete()
+        bulk_insert_values(CanonicalProjection, [product.projection for product in derived], ignore_known=True)
+        artifacts = [artifact for product in derived for artifact in product.artifacts]
+        bulk_insert_values(Artifact, artifacts, ignore_known=True)
+        bulk_update_values(RecordedReceipt, [receipt for product in derived for receipt in product.receipts])
+        _store_notes(derived, set(known))
+        _refresh_runs(runs, [product.key for product in derived])
+    return len(derived)
+
+
+def _raise_revisions(keys: set[UUID]) -> dict[UUID, Run]:
+    runs = Run.objects.select_for_update().in_bulk(list(keys))
+    for run in runs.values():
+        run.revision += 1
+    return runs
+
+
+def _refresh_runs(own: dict[UUID, Run], calls: Sequence[UUID]) -> None:
+    """The runs of the calls, and the others that list one of them where their counts change."""
+    for run in own.values():
+        refresh_stats(run)
+    others = RunCall.objects.filter(call__in=calls, inherited=True).exclude(run__in=own).values("run")
+    for run in Run.objects.select_for_update().filter(pk__in=others):
+        refresh_stats(run, only_changed=True)
+
+
+def _store_notes(derived: Sequence[DerivedCall], known: set[UUID]) -> None:
+    """Stores what a mapping could not read; an earlier note of a known call may no longer hold."""
+    noted = {product.subject: product for product in derived if product.note or product.key in known}
+    subjects = list(Observation.objects.filter(pk__in=[key for key in noted if key]).select_related("call"))
+    load_slices(subjects)
+    notes = [(subject.call.external_id, subject, noted[subject.pk].note) for subject in subjects]
+    if notes:
+        sources.store_notes(notes)
+
+
+def differs(derived: Sequence[DerivedCall]) -> dict[UUID, bool]:
+    """For each call whether its stored columns or envelope are not those that were computed."""
+    calls = Call.objects.in_bulk([product.key for product in derived])
+    envelopes = set(CanonicalProjection.objects.filter(call__in=calls).values_list("pk", flat=True))
+    return {
+        product.key: product.projection["id"] not in envelopes
+        or any(getattr(calls[product.key], name) != value for name, value in product.columns.items())
+        for product in derived
+        if product.key in calls
+    }
+
+
+def derive_calls(project: Project, keys: Sequence[UUID]) -> int:
+    return sum(
+        store_derived(project, compute_calls(keys[start : start + CALLS_AT_ONCE]))
+        for start in range(0, len(keys), CALLS_AT_ONCE)
+    )
+
+
+def derive_waiting(project: Project) -> int:
+    """Derives all calls that wait for it; returns how many."""
+    waiting = Call.objects.waiting().filter(project=project).order_by("pk").values_list("pk", flat=True)
+    return derive_calls(project, list(waiting))
+
+
+def derive_next_waiting() -> bool:
+    """Derives the waiting calls of one project, unless another process does; False when there was nothing to do."""
+    first = Call.objects.waiting().select_related("project").order_by("project").first()
+    if first is None:
+        return False
+    with derivation_lock() as is_leader:
+        return is_leader and derive_waiting(first.project) > 0
+
+
+@contextmanager
+def derivation_lock() -> Iterator[bool]:
+    """Yields True to the one process that derives what others left; a killed one loses the lock."""
+    lock = hold_lock(settings.DATA / "derivation.lock", exclusive=True, timeout=0)
+    try:
+        lock.__enter__()
+    except LockTimeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.__exit__(None, None, None)
+
+
+class Deriver:
+    """Derives the calls of an import: at once, or in a pool while the import reads on."""
+
+    def __init__(self, project: Project, pool: ProcessPoolExecutor | None) -> None:
+        self._project = project
+        self._pool = pool
+        self._pending: deque[tuple[list[UUID], Future[list[DerivedCall]]]] = deque()
+
+    def submit(self, keys: Sequence[UUID]) -> None:
+        for start in range(0, len(keys), CALLS_AT_ONCE):
+            portion = list(keys[start : start + CALLS_AT_ONCE])
+            if self._pool is None:
+                store_derived(self._project, compute_calls(portion))
+                continue
+            self._pending.append((portion, self._pool.submit(compute_calls, portion)))
+        while self._pending and (len(self._pending) > MOST_PENDING or self._pending[0][1].done()):
+            self._store_first()
+
+    def finish(self) -> None:
+        while self._pending:
+            self._store_first()
+
+    def _store_first(self) -> None:
+        keys, future = self._pending.popleft()
+        try:
+            derived = future.result()
+        except BrokenProcessPool:  # a process was killed, for its memory perhaps
+            self._pool = None
+            derived = compute_calls(keys)
+        store_derived(self._project, derived)
+
+
+@contextmanager
+def open_deriver(project: Project, size: int) -> Iterator[Deriver]:
+    """A deriver for recordings of `size` bytes; at the end everything that waited is derived.
+
+    Other processes do not see rows of an open transaction, so within one there is no pool.
+    """
+    with derivation_lock() as is_leader:
+        if size < WORTH_A_POOL or connection.in_atomic_block:
+            deriver = Deriver(project, None)
+            yield deriver
+        else:
+            with open_pool() as pool:
+                deriver = Deriver(project, pool)
+                yield deriver
+                deriver.finish()
+        if is_leader:
+            derive_waiting(project)

@@ -1,0 +1,209 @@
+"""Derives a run's counts, outcome strip and facets from its calls' columns. Reads no payload."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from dashboard.ingest.bulk import bulk_insert, unsaved_row
+from dashboard.models import Call, RecordedReceipt, Run, RunCall, RunFacet
+from dashboard.models.runs import Outcome
+from dashboard.text.formatting import column_text, milliseconds_between
+
+STRIP_LETTERS = 120
+SEVERITY = "oswuckirtex"  # letters of a strip; in a long run each stands for many calls and shows the worst of them
+STOPPED: dict[str, str] = {
+    Outcome.UNANSWERED: "u",
+    Outcome.SKIPPED: "s",
+    Outcome.CANCELLED: "k",
+    Outcome.INTERRUPTED: "i",
+    Outcome.REFUSED: "r",
+    Outcome.TIMED_OUT: "t",
+}
+
+
+class CallKind(NamedTuple):
+    """The columns that count. A run of thousands of calls has some dozens of kinds, so each is judged once."""
+
+    inherited: bool
+    tool: str
+    family: str
+    status: str
+    outcome: str
+    source_error: bool | None
+    exit_status: int | None
+    is_cut: bool
+    is_waiting: bool
+    is_disagreeing: bool
+    attempt: int
+    origin: str
+    token_certainty: str
+
+    @property
+    def has_failed(self) -> bool:
+        return self.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
+
+
+STAT_COLUMNS = (*CallKind._fields[1:], "tokens", "receipt_characters")
+RECEIPT_COLUMNS = [1 + STAT_COLUMNS.index(name) for name in ("is_cut", "tokens", "receipt_characters")]
+stat_columns: Callable[[Call], tuple[Any, ...]] = attrgetter(*STAT_COLUMNS)
+
+
+class RunStats(NamedTuple):
+    """Columns of the run, and how many calls each facet (kind, value) has."""
+
+    columns: dict[str, Any]
+    facets: Counter[tuple[str, str]]
+
+
+def refresh_stats(run: Run, *, only_changed: bool = False) -> None:
+    """Computes the counts from the stored calls and saves the run.
+
+    `only_changed`: a run whose counts are the same is not written; otherwise its revision is raised.
+    """
+    stats = _load_stats(run)
+    if only_changed:
+        if all(getattr(run, column) == value for column, value in stats.columns.items()):
+            return
+        run.revision += 1
+    _save(run, stats, stored_facets=_facets_by_key(run))
+
+
+def _load_stats(run: Run) -> RunStats:
+    """Reads plain values instead of instances: every batch of a growing run repeats this."""
+    members = RunCall.objects.filter(run=run).order_by("ordinal", "id")
+    rows: Any = members.values_list("call_id", "inherited", *(f"call__{column}" for column in STAT_COLUMNS))
+    copies = RecordedReceipt.objects.shown_in(run)
+    return compute_stats(run, (_as_in_run(columns, copies.get(key)) for key, *columns in rows.iterator(2_000)))
+
+
+def _as_in_run(columns: list[Any], receipt: RecordedReceipt | None) -> tuple[Any, ...]:
+    """The columns of a call, those of its receipt as this run has it; None where they are the call's own."""
+    if receipt is not None:
+        columns[RECEIPT_COLUMNS[0]] = receipt.is_cut
+        columns[RECEIPT_COLUMNS[1]], columns[RECEIPT_COLUMNS[2]] = receipt.tokens, receipt.characters
+    return tuple(columns)
+
+
+def _facets_by_key(run: Run) -> dict[tuple[str, str], RunFacet]:
+    return {(facet.kind, facet.value): facet for facet in run.facets.all()}
+
+
+def _save(run: Run, stats: RunStats, *, stored_facets: dict[tuple[str, str], RunFacet]) -> None:
+    """Writes the run. Of its facets, only those that changed are replaced or deleted."""
+    for column, value in stats.columns.items():
+        setattr(run, column, value)
+    run.duration_ms = milliseconds_between(run.started_at, run.ended_at or run.last_at) or 0
+    run.save(force_update=True)
+    unchanged = {
+        key
+        for key, facet in stored_facets.items()
+        if key in stats.facets and (facet.count, facet.sort_at) == (stats.facets[key], run.sort_at)
+    }
+    if changed := stored_facets.keys() - unchanged:
+        RunFacet.objects.filter(pk__in=[stored_facets[key].pk for key in changed]).delete()
+    new_facets = [
+        unsaved_row(
+            RunFacet,
+            run_id=run.pk,
+            project_id=run.project_id,
+            kind=kind,
+            value=value,
+            sort_at=run.sort_at,
+            count=count,
+        )
+        for (kind, value), count in stats.facets.items()
+        if (kind, value) not in unchanged
+    ]
+    bulk_insert(RunFacet, new_facets)
+
+
+def compute_stats(run: Run, rows: Iterable[tuple[Any, ...]]) -> RunStats:
+    """`rows` are `inherited` and STAT_COLUMNS of each call in run order; they are read once, as there may be many.
+
+    An inherited call counts as an own call only in the run that it comes from.
+    """
+    amounts = {"token_count": 0, "receipt_characters": 0}
+    letters: list[str] = []
+    letter_by_key: dict[tuple[Any, ...], str] = {}
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for *columns, tokens, characters in rows:
+        key = tuple(columns)
+        counts[key] += 1
+        letters.append(letter_by_key.get(key) or letter_by_key.setdefault(key, outcome_letter(CallKind(*key))))
+        amounts["token_count"] += tokens
+        amounts["receipt_characters"] += characters
+    kinds = [(CallKind(*key), count) for key, count in counts.items()]
+    is_exact = bool(kinds) and all(kind.token_certainty == "exact" for kind, _ in kinds)
+    certainty = "exact" if is_exact else "estimate"
+    derived = {**_sum_kinds(kinds), **amounts, "token_certainty": certainty, "strip": build_strip(letters)}
+    return RunStats(derived, _count_facets(run, kinds))
+
+
+def _sum_kinds(kinds: Sequence[tuple[CallKind, int]]) -> dict[str, int]:
+    def total(holds: Callable[[CallKind], bool]) -> int:
+        return sum(count for kind, count in kinds if holds(kind))
+
+    return {
+        "call_count": sum(count for _, count in kinds),
+        "own_call_count": total(lambda kind: not kind.inherited and kind.origin == "message"),
+        "progress_call_count": total(lambda kind: kind.origin == "progress"),
+        "failed_count": total(lambda kind: kind.has_failed),
+        "refused_count": total(lambda kind: kind.outcome == Outcome.REFUSED),
+        "cut_count": total(lambda kind: kind.is_cut),
+        "unanswered_count": total(lambda kind: kind.status == Call.Status.UNKNOWN),
+    }
+
+
+def outcome_letter(call: Call | CallKind) -> str:
+    """o succeeded, c cut, w waited for a person, e failed, x failed and cut, and the first of STOPPED otherwise."""
+    if call.outcome in STOPPED:
+        return STOPPED[call.outcome]
+    if call.has_failed:
+        return "x" if call.is_cut else "e"
+    if call.is_cut:
+        return "c"
+    return "w" if call.is_waiting else "o"
+
+
+def halves_disagree(call: Call | CallKind) -> bool:
+    """True when the source flagged a failure that did not happen, or did not flag one that did.
+
+    A source without an error flag cannot disagree. A command that exits with 1 has failed in both halves.
+    """
+    if call.source_error is None or call.status == Call.Status.UNKNOWN:
+        return False
+    return call.source_error != (call.status == Call.Status.ERROR or bool(call.exit_status))
+
+
+def build_strip(letters: Sequence[str]) -> str:
+    """One letter a call. A longer run has 120 letters, each the worst of an equal share of the calls."""
+    if len(letters) <= STRIP_LETTERS:
+        return "".join(letters)
+    edges = [index * len(letters) // STRIP_LETTERS for index in range(STRIP_LETTERS + 1)]
+    shares = [letters[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return "".join(max(share, key=SEVERITY.index) for share in shares)
+
+
+def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tuple[str, str]]:
+    run_facets = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
+    facets = Counter({(kind, value): 1 for kind, value in run_facets if value})
+    facets["state", "child" if run.parent_id else "top"] = 1
+    if run.drop_count:
+        facets["context", "uncertain"] = run.drop_count
+    for call, count in kinds:
+        states = {
+            "failed": call.has_failed,
+            "cut": call.is_cut,
+            "unanswered": call.status == Call.Status.UNKNOWN,
+            "retried": call.attempt > 1,
+            "halves": halves_disagree(call),
+            "disagree": call.is_disagreeing,
+        }
+        facets["outcome", call.outcome] += count
+        facets["tool", column_text(call.tool, 200)] += count
+        facets["family", call.family] += count
+        facets.update({("state", state): count for state, holds in states.items() if holds})
+    return facets
