@@ -321,17 +321,19 @@ def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> It
 def _separate_objects(line: SourceLine, raw: bytes) -> Iterator[SourceLine | LineProblem]:
     """Yields the line, or each of the objects on it when a writer lost the line ends between them."""
     objects = split_objects(raw)
+    if len(objects) == 1:
+        yield SourceLine(line.number, line.offset, raw)
+        return
     start = 0
     for content in objects:
         start = raw.index(content, start)
         yield SourceLine(line.number, line.offset + start, content)
         start += len(content)
-    if len(objects) > 1:
-        number = len(objects)
-        reason = f"{number} JSON objects on one line, without a line end between them; each was read by itself"
-        yield LineProblem(
-            line=line.number, path="$", reason=reason, raw=line.raw, part=True, is_lossless=True, objects=number
-        )
+    number = len(objects)
+    reason = f"{number} JSON objects on one line, without a line end between them; each was read by itself"
+    yield LineProblem(
+        line=line.number, path="$", reason=reason, raw=line.raw, part=True, is_lossless=True, objects=number
+    )
 
 
 def _opens_document(raw: bytes) -> bool:

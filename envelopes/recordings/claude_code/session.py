@@ -216,10 +216,11 @@ def _root(line: SessionLine) -> Records:
 def _rewind(line: SessionLine, message: ApiMessage) -> Records:
     """Reports the lines that are no longer in the conversation, because a person went back to before them."""
     entry = line.entry
-    is_prompt = entry.type == "user" and b'"tool_use_id"' not in bytes(message.content)
-    is_prompt = is_prompt or message.model == SYNTHETIC  # a resumed session goes on with the client's own message
     parent = entry.parent_uuid
-    if not (is_prompt and entry.uuid and isinstance(parent, str) and parent):
+    if entry.tool_use_result is not NOTHING or not (entry.uuid and isinstance(parent, str) and parent):
+        return
+    is_prompt = entry.type == "user" and b'"tool_use_id"' not in bytes(message.content)
+    if not is_prompt and message.model != SYNTHETIC:  # a resumed session goes on with the client's own message
         return
     if branches := find_rewind(line.state, line.number, entry.uuid, parent):
         left, returned = branches
