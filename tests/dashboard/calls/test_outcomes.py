@@ -131,3 +131,26 @@ def test_an_exit_status_is_an_answer_only_where_the_family_is_certain(
     text = f"Exit code 1\n{output}".rstrip("\n")
     call = recorded(Run.objects.get(), "Bash", {"command": command}, f"Error: {text}", text, source_error=True)
     assert call.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        ({"status": "skipped", "ok": False}, "skipped"),
+        ({"status": "skipped", "ok": False, "error": {"code": "CONFLICT", "message": "done before"}}, "skipped"),
+        ({"status": "timeout", "ok": False, "error": {"code": "TIMEOUT", "message": "30 s"}}, "timed_out"),
+        ({"status": "cancelled", "ok": False, "error": {"code": "CANCELLED", "message": "stopped"}}, "cancelled"),
+        ({"status": "error", "ok": False, "error": {"code": "POLICY_DENIED", "message": "no"}}, "refused"),
+        ({"status": "error", "ok": False, "error": {"code": "CONFLICT", "message": "exists"}}, "failed"),
+        ({"status": "ok", "ok": True, "data": {"path": "a"}}, "succeeded"),
+    ],
+)
+def test_the_audit_layout_records_how_a_call_ended(
+    project: Project, tmp_path: Path, result: dict[str, Any], outcome: str
+) -> None:
+    call = {"runId": "r7", "callId": "c1", "stepId": "s1", "tool": "vault.createFile", "args": {"path": "a"}}
+    (tmp_path / "run.json").write_text(json.dumps({"runId": "r7", "plan": {"goal": "Tidy"}}))
+    (tmp_path / "calls.jsonl").write_text(json.dumps(call) + "\n")
+    (tmp_path / "results.jsonl").write_text(json.dumps({"runId": "r7", "callId": "c1", **result}) + "\n")
+    import_paths(project, [tmp_path])
+    assert Call.objects.get().outcome == outcome
