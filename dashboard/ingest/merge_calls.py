@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -12,7 +15,7 @@ import msgspec
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
 from dashboard.ingest.sources import SliceLocator
-from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt
+from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, RunCall
 from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
@@ -41,13 +44,52 @@ class CallRows:
     is_new: bool
     observations: list[Observation]
     receipts: list[RecordedReceipt]
-    was_answer_alone: bool = False  # stored without a record of the call itself
-    is_copy: bool = False  # its run only copied it: a fork was imported before the session that it came from
+    members: dict[UUID, RunCall] = field(default_factory=dict)  # its entries in runs, by run
+    has_new_owner: bool = False
     new_observations: list[Observation] = field(default_factory=list)
     new_receipts: list[RecordedReceipt] = field(default_factory=list)
     changed_observations: list[Observation] = field(default_factory=list)
     changed_receipts: list[RecordedReceipt] = field(default_factory=list)
     fingerprints: list[ReceiptFingerprint] = field(default_factory=list)
+    new_members: list[RunCall] = field(default_factory=list)
+    changed_members: list[RunCall] = field(default_factory=list)
+
+    def set_columns(self, receipt: RecordedReceipt, columns: dict[str, Any]) -> None:
+        if any(getattr(receipt, name) != value for name, value in columns.items()):
+            vars(receipt).update(columns)
+            if receipt not in self.new_receipts and receipt not in self.changed_receipts:
+                self.changed_receipts.append(receipt)
+
+    def list_in(self, run: UUID, claim: int, line: int, source: int) -> None:
+        """Lists the call in a run; an entry with a better claim replaces the stored one."""
+        member = self.members.get(run)
+        if member is None:
+            member = self.members[run] = unsaved_row(RunCall, run_id=run, call_id=self.call.pk)
+            self.new_members.append(member)
+        elif claim > member.claim or (claim == member.claim and member.source_id):
+            return
+        else:
+            self._note_change(member)
+        member.claim, member.ordinal, member.source_id = claim, line, source
+
+    def set_owner(self, owner: UUID) -> None:
+        """The call is at its line in the owner's recording, and inherited wherever else it is listed."""
+        self.has_new_owner = not self.is_new and self.call.run_id != owner
+        self.call.run_id = owner
+        self.call.line, self.call.source_id = self.members[owner].ordinal, self.members[owner].source_id
+        for run, member in self.members.items():
+            inherited = run != owner or member.claim == RunCall.Claim.COPIED
+            if member.inherited != inherited:
+                member.inherited = inherited
+                self._note_change(member)
+
+    def is_home(self, run: UUID, source: int) -> bool:
+        """True for the recording in which the run has the call at its own line."""
+        return run in self.members and self.members[run].source_id == source
+
+    def _note_change(self, member: RunCall) -> None:
+        if member not in self.new_members and member not in self.changed_members:
+            self.changed_members.append(member)
 
     def surface(self, name: str) -> list[Observation]:
         return [row for row in self.observations if row.surface == name]
@@ -65,7 +107,6 @@ def new_call(draft: CallDraft, *, project: int, namespace: str, run: UUID) -> Ca
         tool="",
         family="external",
         origin="answer",
-        line=draft.answered_line,
     )
 
 
@@ -79,7 +120,7 @@ class CallMerge:
 
     def apply(self, draft: CallDraft, run_ids: dict[str, UUID]) -> None:
         for call in draft.calls:
-            self._observe("args", call.args, "structured", call.line, call.at)
+            self._observe("args", call.args, "structured", call.line, call.at, run_ids[call.run])
         if draft.call is not None:
             self._merge_call(draft.call, run_ids[draft.call.run])
         for result in draft.results:
@@ -92,10 +133,10 @@ class CallMerge:
         self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
 
     def _merge_call(self, record: CallRecord, run: UUID) -> None:
-        self.call.started_at = self.call.started_at or column_time(record.at)
+        self.call.started_at = _earlier(self.call.started_at, record.at)
         # A record is nearer than the stored one when it is the call's own message, or in the call's own session.
         is_nearer = (self.call.origin == "progress" and record.origin == "message") or (
-            self.rows.is_copy and not record.inherited
+            self.rows.has_new_owner and run == self.call.run_id
         )
         if self.call.tool and not is_nearer:
             return
@@ -103,47 +144,59 @@ class CallMerge:
         self.call.step = column_text(record.step, 200)
         self.call.attempt = max(1, min(record.attempt, MAX_ATTEMPT))
         self.call.origin = record.origin
-        self.call.line = record.line
-        self.call.source_id = self.locator.source.pk
-        self.call.run_id = run
 
     def _merge_result(self, record: ResultRecord, run_ids: dict[str, UUID]) -> None:
+        run = run_ids[record.run]
         if record.result is not None:
-            self._observe("result", record.result, record.fidelity, record.line, record.at)
+            self._observe("result", record.result, record.fidelity, record.line, record.at, run)
         elif record.error is not None:
-            self._observe("result", record.error, "structured", record.line, record.at)
+            self._observe("result", record.error, "structured", record.line, record.at, run)
         if record.effects or record.extra:  # the rest of a settlement, with fields that are unknown to us
             status = msgspec.json.encode(record.status) if record.status else None
             members = {"status": status, "effects": record.effects, "extra": record.extra}
             rest = join_object({name: raw for name, raw in members.items() if raw})
-            self._observe("timing", rest, "structured", record.line, record.at)
-        if record.is_error is not None:
-            self.call.source_error = record.is_error
+            self._observe("timing", rest, "structured", record.line, record.at, run)
         self.call.started_at = column_time(record.started_at) or self.call.started_at
-        self.call.ended_at = self.call.ended_at or column_time(record.at)
-        if record.duration_ms is not None and record.duration_ms >= 0:
-            self.call.tool_ms = column_int(record.duration_ms)
-        if record.child_run is not None:
-            self.call.child_run = run_ids.get(record.child_run) or self.call.child_run
+        self.call.ended_at = _earlier(self.call.ended_at, record.at)
+        duration = record.duration_ms if record.duration_ms is not None and record.duration_ms >= 0 else None
+        columns = {
+            "source_error": record.is_error,
+            "tool_ms": column_int(duration),
+            "child_run": run_ids.get(record.child_run) if record.child_run else None,
+        }
+        for name, value in columns.items():
+            # What another run recorded says nothing against the call's own.
+            if value is not None and (run == self.call.run_id or getattr(self.call, name) is None):
+                setattr(self.call, name, value)
 
     def _merge_receipt(self, record: ReceiptRecord, run: UUID) -> None:
         """The first text that a run's recording has for the call is the receipt; another one is evidence beside it."""
-        self.call.ended_at = self.call.ended_at or column_time(record.at)
+        self.call.ended_at = _earlier(self.call.ended_at, record.at)
         if record.fidelity == "absent":
             return
-        observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at)
-        if any(receipt.run_id == run for receipt in self.rows.receipts):
+        observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at, run)
+        receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
+        if receipts:
+            self._move_home([receipt for receipt in receipts if receipt.observation_id == observation.pk], record)
             return
         receipt = self._add_receipt(observation, run, record.line, record.at)
         if record.extra and (fingerprint := read_fingerprint(self.call.project_id, receipt, record)):
             self.rows.fingerprints.append(fingerprint)
+
+    def _move_home(self, receipts: Iterable[RecordedReceipt], record: ReceiptRecord) -> None:
+        """Puts receipts that another file reported first, a parent's perhaps, at their line in the run's own file."""
+        source = self.locator.source.pk
+        for receipt in receipts:
+            if receipt.source_id != source and self.rows.is_home(receipt.run_id, source):
+                columns = {"line": record.line, "source_id": source, "at": column_time(record.at)}
+                self.rows.set_columns(receipt, columns)
 
     def _supersede(self, record: SupersedeRecord, run: UUID) -> None:
         """Marks the receipts that the run had before: what happened in a fork says nothing of its original."""
         receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
         replacement = None
         if record.content is not None:
-            observation = self._observe("receipt", record.content, "recorded", record.line, record.at)
+            observation = self._observe("receipt", record.content, "recorded", record.line, record.at, run)
             replacement = next((receipt for receipt in receipts if receipt.observation_id == observation.pk), None)
             if replacement is None:
                 replacement = self._add_receipt(observation, run, record.line, record.at)
@@ -163,12 +216,17 @@ class CallMerge:
         at = column_time(record.at)
         return receipt.at is None or at is None or receipt.at <= at
 
-    def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None) -> Observation:
-        """The observation with these bytes, which may be stored already."""
+    def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None, run: UUID) -> Observation:
+        """The observation with these bytes. One that a copy reported first moves to the call's own recording."""
+        source = self.locator.source.pk
         sha256 = hashlib.sha256(data).hexdigest()
         key = observation_id(self.call.pk, surface, sha256)
         known = next((row for row in self.rows.observations if row.pk == key), None)
         if known is not None:
+            if known.source_id != source and run == self.call.run_id and self.rows.is_home(run, source):
+                vars(known).update(self.locator.columns(data, line), line=line, observed_at=column_time(at))
+                if known not in self.rows.changed_observations:
+                    self.rows.changed_observations.append(known)
             return known
         observation = unsaved_row(
             Observation,
@@ -208,18 +266,28 @@ class CallMerge:
         """Selects one observation of each surface, and marks the call when its sources contradict each other."""
         for surface in ("args", "result"):
             observations = self.rows.surface(surface)
-            best = min(observations, key=lambda row: FIDELITY_RANK.get(row.fidelity, 99), default=None)
+            best = min(observations, key=self._rank, default=None)
             for observation in observations:
                 if observation.selected == (observation is best):
                     continue
                 observation.selected = observation is best
-                if observation not in self.rows.new_observations:
+                if observation not in self.rows.new_observations + self.rows.changed_observations:
                     self.rows.changed_observations.append(observation)
         # A receipt that replaced an earlier one contradicts nothing, in whichever run.
         replaced = {receipt.observation_id for receipt in self.rows.receipts if receipt.seq > 1}
         receipts = [row for row in self.rows.surface("receipt") if row.pk not in replaced]
         surfaces = (self.rows.surface("args"), self.rows.surface("result"), receipts)
         self.call.is_disagreeing = any(_differ(observations) for observations in surfaces)
+
+    def _rank(self, row: Observation) -> tuple[int, bool, int, str]:
+        """The best fidelity first; of equals what the call's own recording has, then the first."""
+        is_foreign = not self.rows.is_home(self.call.run_id, row.source_id or 0)
+        return FIDELITY_RANK.get(row.fidelity, 99), is_foreign, row.line, row.sha256
+
+
+def _earlier(known: datetime | None, at: str | None) -> datetime | None:
+    times = [time for time in (known, column_time(at)) if time is not None]
+    return min(times, default=None)
 
 
 def _differ(observations: list[Observation]) -> bool:

@@ -1,26 +1,42 @@
 """Merges the runs of a batch with the stored ones: their columns, aliases, listed calls, and the usage of requests.
 
-Called by `write` within its transaction, and by nothing else.
+Decides which run a call belongs to that several list. Called by `write` within its transaction, and by nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
-from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
+from dashboard.ingest.bulk import bulk_insert, bulk_insert_values
 from dashboard.ingest.grouping import Drafts
 from dashboard.ingest.merge_calls import CallRows
+from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.sources import SliceLocator
-from dashboard.models import Call, Event, Message, RecordedReceipt, RequestUsage, Run, RunCall, Source
+from dashboard.models import (
+    Call,
+    Event,
+    Message,
+    RecordedReceipt,
+    RequestUsage,
+    Run,
+    RunCall,
+    Source,
+    select_receipt,
+)
 from dashboard.models.runs import call_id, derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
-from envelopes.recordings.base import Format, Record, ResultRecord, RunRecord, UsageRecord
+from envelopes.recordings.base import CallRecord, Format, Record, ResultRecord, RunRecord, UsageRecord
 
+LAST = datetime.max.replace(tzinfo=UTC)
+IDS_PER_STATEMENT = 500  # in one IN (…)
 MAX_DEPTH = 50  # subagents of subagents
 NO_DROP = {"dropped_tokens": 0, "dropped_after": 0, "dropped_before": 0, "removed_tokens": 0}
 LIMITS = {"title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300}
@@ -178,40 +194,93 @@ def _move_rows(stored: Run, run: Run) -> None:
         Source.runs.through._default_manager.get_or_create(source_id=source.pk, run_id=run.pk)
 
 
-def write_memberships(drafts: Drafts, rows: Mapping[UUID, CallRows], run_id: Callable[[str], UUID]) -> list[RunCall]:
+def list_calls(drafts: Drafts, rows: Mapping[UUID, CallRows], run_id: Callable[[str], UUID], source: int) -> None:
     """Lists each call in the runs that have its record.
 
-    A call known only from its result is listed in that result's run, at its line, until its own record is imported;
-    then `detach_placeholder_memberships` removes it from there.
+    A call known only from its result is listed in that result's run, at its line, until its own record is imported.
     """
-    members = [
-        unsaved_row(
-            RunCall,
-            run_id=run_id(run),
-            call_id=key,
-            ordinal=record.line,
-            inherited=record.inherited or rows[key].call.run_id != run_id(run),
-        )
-        for (run, key), record in drafts.members.items()
-    ]
-    recorded = {key for _, key in drafts.members}
-    members += [
-        unsaved_row(RunCall, run_id=row.call.run_id, call_id=key, ordinal=row.call.line)
-        for key, row in rows.items()
-        if row.is_new and key not in recorded
-    ]
-    bulk_insert(RunCall, members, ignore_known=True)
-    return members
+    for (run, key), record in drafts.members.items():
+        rows[key].list_in(run_id(run), _claim(record), record.line, source)
+    for key, row in rows.items():
+        if not row.members:
+            row.list_in(row.call.run_id, RunCall.Claim.ANSWER, drafts.calls[key].answered_line, source)
 
 
-def detach_placeholder_memberships(rows: Mapping[UUID, CallRows]) -> set[UUID]:
-    """Removes calls from the runs of their results; returns the runs, whose counts have to follow."""
-    calls = [key for key, row in rows.items() if row.was_answer_alone and row.call.tool]
-    if not calls:
+def _claim(record: CallRecord) -> int:
+    if record.inherited:
+        return RunCall.Claim.COPIED
+    if record.names_other:
+        return RunCall.Claim.OTHER
+    return RunCall.Claim.PROGRESS if record.origin == "progress" else RunCall.Claim.OWN
+
+
+def settle_owners(rows: Iterable[CallRows], runs: Iterable[Run]) -> None:
+    """Decides whose each call is, the same in whichever order the recordings are imported."""
+    by_id = {run.pk: run for run in runs}
+    shared = []
+    for row in rows:
+        if len(row.members) > 1:
+            shared.append(row)
+        else:
+            row.set_owner(*row.members)
+    unknown = {run for row in shared for run in row.members} - by_id.keys()
+    by_id |= Run.objects.defer("plan").in_bulk(list(unknown)) if unknown else {}
+    rivals: set[UUID] = set()
+    for row in shared:
+        row.set_owner(choose_owner(row.members.values(), by_id))
+        own = [run for run, member in row.members.items() if member.claim == RunCall.Claim.OWN]
+        rivals.update(run for run in own if len(own) > 1)
+    for run in rivals:
+        by_id[run].has_rivals = True
+    if rivals & unknown:
+        Run.objects.filter(pk__in=rivals & unknown).update(has_rivals=True)
+
+
+def choose_owner(members: Iterable[RunCall], runs: Mapping[UUID, Run]) -> UUID:
+    """The run with the best claim; of equals the one that ended first.
+
+    Older releases copied history under the new session's id. The session that was resumed had ended by then.
+    """
+
+    def rank(member: RunCall) -> tuple[int, datetime, str]:
+        run = runs[member.run_id]
+        return member.claim, run.last_at or LAST, run.external_id
+
+    return min(members, key=rank).run_id
+
+
+def find_disputed(runs: Iterable[Run], but: Collection[UUID]) -> list[UUID]:
+    """The calls that now belong to another run, because one of those that claim them has grown."""
+    grown = {run.pk: run for run in runs if run.has_rivals}
+    if not grown:
+        return []
+    claims = RunCall.objects.filter(run__in=grown, claim=RunCall.Claim.OWN).exclude(call__in=but)
+    members: dict[UUID, list[RunCall]] = defaultdict(list)
+    owners: dict[UUID, UUID] = {}
+    for member in RunCall.objects.filter(call__in=claims.values("call")).select_related("call"):
+        members[member.call_id].append(member)
+        owners[member.call_id] = member.call.run_id
+    rivals = {member.run_id for listed in members.values() for member in listed}
+    by_id = Run.objects.defer("plan").in_bulk(list(rivals)) | grown
+    return [call for call, listed in members.items() if choose_owner(listed, by_id) != owners[call]]
+
+
+def write_members(rows: Mapping[UUID, CallRows]) -> set[UUID]:
+    """Stores the lists of calls, and removes what stood for a call whose own record is known by now.
+
+    Returns the runs that lost a call, whose counts have to follow.
+    """
+    bulk_insert(RunCall, [member for row in rows.values() for member in row.new_members], ignore_known=True)
+    for row in rows.values():
+        for member in row.changed_members:
+            member.save(update_fields=["claim", "ordinal", "source", "inherited"])
+    known = [key for key, row in rows.items() if row.call.tool and not row.is_new]
+    placeholders = RunCall.objects.filter(call__in=known, claim=RunCall.Claim.ANSWER) if known else None
+    if placeholders is None:
         return set()
-    placeholders = RunCall.objects.filter(call__in=calls)
     runs = set(placeholders.values_list("run_id", flat=True))
-    placeholders.delete()
+    if runs:
+        placeholders.delete()
     return runs
 
 
@@ -259,3 +328,40 @@ def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLo
         "cleared_tokens": first.cleared_tokens,
         **locator.columns(first.usage, first.line),
     }
+
+
+def move_shared_calls(run: Run) -> None:
+    """Moves each to the run that has the best claim to it, with the receipts that it has there."""
+    shared: dict[UUID, list[RunCall]] = defaultdict(list)
+    for member in RunCall.objects.filter(call__run=run).exclude(run=run):
+        shared[member.call_id].append(member)
+    runs = Run.objects.in_bulk(list({member.run_id for members in shared.values() for member in members}))
+    by_target: dict[UUID, list[UUID]] = defaultdict(list)
+    for call, members in shared.items():
+        by_target[choose_owner(members, runs)].append(call)
+    for target, calls in by_target.items():
+        for start in range(0, len(calls), IDS_PER_STATEMENT):
+            _move_calls(calls[start : start + IDS_PER_STATEMENT], target)
+        runs[target].revision += 1
+        refresh_stats(runs[target])
+
+
+def _move_calls(keys: Sequence[UUID], target: UUID) -> None:
+    listed = RunCall.objects.filter(run=target, call__in=keys)
+    listed.exclude(claim=RunCall.Claim.COPIED).update(inherited=False)
+    place = listed.filter(call=OuterRef("pk"))
+    calls = Call.objects.filter(pk__in=keys)
+    calls.update(
+        run_id=target,
+        line=Subquery(place.values("ordinal")[:1]),
+        source_id=Subquery(place.values("source")[:1]),
+    )
+    receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
+    for receipt in RecordedReceipt.objects.filter(run=target, call__in=keys).order_by("seq"):
+        receipts[receipt.call_id].append(receipt)
+    for call in calls:
+        own = receipts[call.pk]
+        if own and (select_receipt(own).tokens, len(own)) != (call.tokens, call.receipt_count):
+            select_receipt(own).show_in(call)
+            call.receipt_count = len(own)
+            call.save()

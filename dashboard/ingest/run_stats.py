@@ -63,12 +63,13 @@ def refresh_stats(run: Run, *, only_changed: bool = False) -> None:
 
     `only_changed`: a run whose counts are the same is not written; otherwise its revision is raised.
     """
-    stats = _load_stats(run)
+    stats, facets = _load_stats(run), _facets_by_key(run)
     if only_changed:
-        if all(getattr(run, column) == value for column, value in stats.columns.items()):
+        has_same_facets = {key: facet.count for key, facet in facets.items()} == stats.facets
+        if has_same_facets and all(getattr(run, column) == value for column, value in stats.columns.items()):
             return
         run.revision += 1
-    _save(run, stats, stored_facets=_facets_by_key(run))
+    _save(run, stats, stored_facets=facets)
 
 
 def _load_stats(run: Run) -> RunStats:

@@ -28,11 +28,14 @@ from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call
 from dashboard.ingest.merge_runs import (
     RunAliases,
-    detach_placeholder_memberships,
+    find_disputed,
     is_own_ancestor,
+    list_calls,
     merge_run,
+    move_shared_calls,
     new_run,
-    write_memberships,
+    settle_owners,
+    write_members,
     write_usage,
 )
 from dashboard.ingest.run_stats import refresh_stats
@@ -57,7 +60,7 @@ from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
 from envelopes.storage.file_store import StoredContent
 
-IDS_PER_STATEMENT = 500  # in one IN (…)
+OBSERVATION_COLUMNS = ("selected", "source", "line", "start", "own_data", "observed_at")  # those that a merge changes
 COUNTED_ROWS = ("runs", "calls", "results", "receipts", "events")
 
 
@@ -165,9 +168,7 @@ class _BatchWrite:
         """Writes the calls with their evidence and lists them in their runs."""
         self._save_calls()
         self._save_named_artifacts()
-        detached = detach_placeholder_memberships(self.rows)
-        write_memberships(self.drafts, self.rows, self._run_id)
-        self._save_run_counts(detached)
+        self._save_run_counts(write_members(self.rows))
 
     def recorded_runs(self) -> list[Run]:
         """The runs that records are of; parents that records only name are not among them."""
@@ -207,7 +208,8 @@ class _BatchWrite:
 
     def _merge_calls(self) -> None:
         drafts = self.drafts.calls
-        self._load_calls()
+        stored = [run for run in self.runs.values() if run.pk not in self.new_runs]
+        self._load_calls([*drafts, *find_disputed(stored, drafts)])
         run_ids = {name: self._run_id(name) for name in self.runs}
         children = (result.child_run for draft in drafts.values() for result in draft.results)
         run_ids |= {child: self._run_id(child) for child in children if child}
@@ -218,17 +220,20 @@ class _BatchWrite:
                 run = run_ids[draft.owner]
                 call = new_call(draft, project=self.project, namespace=self.format.agent, run=run)
                 self.rows[key] = CallRows(call, is_new=True, observations=[], receipts=[])
-            CallMerge(self.rows[key], self.locator).apply(draft, run_ids)
+        list_calls(self.drafts, self.rows, self._run_id, self.source.pk)
+        settle_owners(self.rows.values(), self.runs.values())
+        for key, draft in drafts.items():
+            if key in self.rows:
+                CallMerge(self.rows[key], self.locator).apply(draft, run_ids)
 
-    def _load_calls(self) -> None:
-        calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(self.drafts.calls))
+    def _load_calls(self, keys: Sequence[UUID]) -> None:
+        calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(keys))
         if not calls:
             return
         for key, call in calls.items():
-            self.rows[key] = CallRows(call, is_new=False, observations=[], receipts=[], was_answer_alone=not call.tool)
-        copies = RunCall.objects.filter(call__in=list(calls), run=models.F("call__run"), inherited=True)
-        for key in copies.values_list("call_id", flat=True):
-            self.rows[key].is_copy = True
+            self.rows[key] = CallRows(call, is_new=False, observations=[], receipts=[])
+        for member in RunCall.objects.filter(call__in=list(calls)):
+            self.rows[member.call_id].members[member.run_id] = member
         observations = list(Observation.objects.filter(call__in=list(calls)).order_by("line"))
         load_slices(observations)
         for observation in observations:
@@ -248,7 +253,7 @@ class _BatchWrite:
         bulk_insert(Call, new_calls)
         _update([rows.call for rows in all_rows if not rows.is_new])
         bulk_insert(Observation, observations)
-        _update([row for rows in all_rows for row in rows.changed_observations], ["selected"])
+        _update([row for rows in all_rows for row in rows.changed_observations], OBSERVATION_COLUMNS)
         bulk_insert(RecordedReceipt, receipts)
         _update([row for rows in all_rows for row in rows.changed_receipts])
         bulk_insert(ReceiptFingerprint, [row for rows in all_rows for row in rows.fingerprints])
@@ -364,7 +369,7 @@ def delete_run(run: Run) -> None:
     run.
     """
     with project_write_lock(run.project):
-        _move_shared_calls(run)
+        move_shared_calls(run)
         files = set(Artifact.objects.stored_files().filter(call__run=run).values_list("sha256", flat=True))
         evidence = Observation.objects.filter(call__run=run).values("source")
         partial = models.Q(is_partial=True, pk__in=evidence)  # of an earlier deletion; this run's calls were copies
@@ -377,15 +382,3 @@ def delete_run(run: Run) -> None:
         for source in recordings:
             sources.trim_source(source)
         transaction.on_commit(lambda: remove_unreferenced(files))
-
-
-def _move_shared_calls(run: Run) -> None:
-    """Moves each to a run that has it as its own before one that inherited it, and to the oldest of equals."""
-    shared = RunCall.objects.filter(call__run=run).exclude(run=run).order_by("inherited", "id")
-    targets: dict[UUID, UUID] = {}
-    for call, target in shared.values_list("call_id", "run_id"):
-        targets.setdefault(call, target)
-    for target in set(targets.values()):
-        calls = [call for call, call_target in targets.items() if call_target == target]
-        for start in range(0, len(calls), IDS_PER_STATEMENT):
-            Call.objects.filter(pk__in=calls[start : start + IDS_PER_STATEMENT]).update(run_id=target)

@@ -299,6 +299,8 @@ class Migration(migrations.Migration):
                 ('last_at', models.DateTimeField(null=True)),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('plan', models.BinaryField(null=True)),
+                ('is_reported', models.BooleanField(default=False)),
+                ('has_rivals', models.BooleanField(default=False)),
                 ('sort_at', models.DateTimeField()),
                 ('duration_ms', models.BigIntegerField(default=0)),
                 ('call_count', models.IntegerField(default=0)),
@@ -327,16 +329,6 @@ class Migration(migrations.Migration):
             model_name='call',
             name='run',
             field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='own_calls', to='dashboard.run'),
-        ),
-        migrations.CreateModel(
-            name='RunCall',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('ordinal', models.BigIntegerField()),
-                ('inherited', models.BooleanField(default=False)),
-                ('call', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='dashboard.call')),
-                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='members', to='dashboard.run')),
-            ],
         ),
         migrations.CreateModel(
             name='RunFacet',
@@ -395,6 +387,18 @@ class Migration(migrations.Migration):
                 ('seen', models.BinaryField(default=b'{}')),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sources', to='dashboard.project')),
                 ('runs', models.ManyToManyField(related_name='sources', to='dashboard.run')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='RunCall',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('ordinal', models.BigIntegerField()),
+                ('claim', models.SmallIntegerField(choices=[(0, 'Own'), (1, 'Progress'), (2, 'Other'), (3, 'Copied'), (4, 'Answer')], default=0)),
+                ('inherited', models.BooleanField(default=False)),
+                ('call', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='dashboard.call')),
+                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='members', to='dashboard.run')),
+                ('source', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='dashboard.source')),
             ],
         ),
         migrations.CreateModel(
@@ -657,14 +661,6 @@ class Migration(migrations.Migration):
             index=models.Index(fields=['project', '-duration_ms', '-id'], name='dashboard_r_project_4bc0d1_idx'),
         ),
         migrations.AddIndex(
-            model_name='runcall',
-            index=models.Index(fields=['run', 'ordinal'], name='dashboard_r_run_id_8c0811_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='runcall',
-            constraint=models.UniqueConstraint(fields=('run', 'call'), name='one_run_call'),
-        ),
-        migrations.AddIndex(
             model_name='runfacet',
             index=models.Index(fields=['project', 'kind', 'value', '-sort_at', '-run'], name='dashboard_r_project_20e108_idx'),
         ),
@@ -683,6 +679,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='source',
             index=models.Index(fields=['project', 'head_sha256'], name='dashboard_s_project_12a816_idx'),
+        ),
+        migrations.AddIndex(
+            model_name='runcall',
+            index=models.Index(fields=['run', 'ordinal'], name='dashboard_r_run_id_8c0811_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='runcall',
+            constraint=models.UniqueConstraint(fields=('run', 'call'), name='one_run_call'),
         ),
         migrations.AddIndex(
             model_name='requestusage',

@@ -20,9 +20,9 @@ from dashboard.models.evidence import (
     receipts_in,
     select_receipt,
 )
-from dashboard.models.projects import Membership, Project, SignInLink
+from dashboard.models.projects import Membership, Project, SavedView, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
-from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet, SavedView
+from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.sources import Problem, Source, SourceFrame, SourceSlice, load_slices
 
 __all__ = [

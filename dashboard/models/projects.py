@@ -1,4 +1,4 @@
-"""Projects, their members and one-time sign-in links."""
+"""Projects, their members, saved views and one-time sign-in links."""
 
 from __future__ import annotations
 
@@ -67,3 +67,20 @@ class SignInLink(models.Model):
     @property
     def is_open(self) -> bool:
         return self.used_at is None and timezone.now() < self.expires_at
+
+
+class SavedView(models.Model):
+    """A filter and sort order of the Runs page, saved under a name for the whole project."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="saved_views")
+    name = models.CharField(max_length=60)
+    query = models.TextField()
+    sort = models.CharField(max_length=16)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_saved_view")]
+
+    def __str__(self) -> str:
+        return self.name

@@ -11,7 +11,6 @@ import hashlib
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db import models
 from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, Value, When
 from django.urls import reverse
@@ -60,6 +59,7 @@ class Run(models.Model):
     ended_at = models.DateTimeField(null=True)  # only when the source recorded the end
     plan = models.BinaryField(null=True)  # JSON
     is_reported = models.BooleanField(default=False)  # known only from progress lines of the run that started it
+    has_rivals = models.BooleanField(default=False)  # another run's recording has calls of this one as its own
 
     # derived, recomputable:
     sort_at = models.DateTimeField()  # started_at, or the time of the import
@@ -318,11 +318,23 @@ HALVES_DISAGREE = ~UNANSWERED & ((Q(source_error=True) & ~_RESULT_FAILED) | (Q(s
 
 
 class RunCall(models.Model):
-    """Lists a call in a run; `inherited` when the run copied it from the history of another."""
+    """Lists a call in a run; `inherited` when the run copied it from the history of another.
+
+    A call that several recordings list belongs to the run with the lowest `claim` (`ingest.merge_runs.choose_owner`).
+    """
+
+    class Claim(models.IntegerChoices):
+        OWN = 0  # a message of the run
+        PROGRESS = 1  # reported by the lines of the run's parent
+        OTHER = 2  # its line is in the run's file and names another run
+        COPIED = 3
+        ANSWER = 4  # known from its answer alone; removed once the call itself is known
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="members", db_index=False)
     call = models.ForeignKey(Call, models.CASCADE, related_name="memberships")
     ordinal = models.BigIntegerField()  # the line of the call in that run's source
+    source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+", db_index=False)
+    claim = models.SmallIntegerField(choices=Claim.choices, default=Claim.OWN)
     inherited = models.BooleanField(default=False)
 
     has_receipt: bool  # set by the run's history
@@ -379,23 +391,6 @@ class Event(SourceSlice):
 
     def __str__(self) -> str:
         return f"{self.kind} at line {self.line}"
-
-
-class SavedView(models.Model):
-    """A filter and sort order of the Runs page, saved under a name for the whole project."""
-
-    project = models.ForeignKey(Project, models.CASCADE, related_name="saved_views")
-    name = models.CharField(max_length=60)
-    query = models.TextField()
-    sort = models.CharField(max_length=16)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_saved_view")]
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def derive_id(*parts: str | int | bytes) -> UUID:

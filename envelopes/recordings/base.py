@@ -90,7 +90,10 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="me
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"):
-    """`origin` is progress for a call that only a parent's progress lines report."""
+    """`origin` is progress for a call that only a parent's progress lines report.
+
+    `inherited`: the line is a copy of another run's. `names_other`: it names another run than the one it is in.
+    """
 
     line: int
     run: str
@@ -102,6 +105,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"
     at: str | None = None
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
+    names_other: bool = False
     extra: bytes | None = None
     owner: str | None = None
 

@@ -120,10 +120,15 @@ class SessionLine(msgspec.Struct, frozen=True):
     at: str | None
 
     @property
+    def names_other(self) -> bool:
+        """Names another session than the one of its file: a copy, or what came after a `/clear`."""
+        return self.entry.session_id not in (None, self.session)
+
+    @property
     def inherited(self) -> bool:
-        """Copied from another session by a resume or a fork."""
-        named, forked = self.entry.session_id, self.entry.forked_from
-        return (named is not None and named != self.session) or first_byte(forked) == b"{"
+        """Copied from another session by a resume or a fork: it says so, or stands before the file's own messages."""
+        is_prefix = self.names_other and not (self.state.has_own_messages or self.file.agent)
+        return is_prefix or first_byte(self.entry.forked_from) == b"{"
 
     @property
     def origin(self) -> str | None:
@@ -148,6 +153,7 @@ class SessionLine(msgspec.Struct, frozen=True):
             result=entry.tool_use_result,
             extra=join_object(slices) if slices else None,
             inherited=self.inherited,
+            names_other=self.names_other,
             delivery="withheld" if self.is_withheld else "sent",
         )
 
@@ -217,6 +223,8 @@ def parse_line(line: SourceLine, state: ReaderState, file: FileIdentity, saved: 
         state.session = file.session or entry.session_id or last_resort
     session = state.session or ""
     run = f"{session}/{file.agent}" if file.agent else session
+    if entry.session_id == session and entry.type in _OPENS_RUN and first_byte(entry.forked_from) != b"{":
+        state.has_own_messages = True
     return SessionLine(line.number, line.raw, entry, state, file, session, run, valid_timestamp(entry.timestamp))
 
 

@@ -117,6 +117,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     extra: bytes | None = None
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
+    names_other: bool = False
     delivery: Delivery = "sent"
 
     def problem(self, path: str, reason: str, raw: bytes) -> LineProblem:
@@ -272,6 +273,7 @@ def _call(
         at=context.at,
         origin=context.origin,
         inherited=context.inherited,
+        names_other=context.names_other,
     )
 
 

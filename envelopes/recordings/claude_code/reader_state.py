@@ -85,6 +85,7 @@ class ReaderState(msgspec.Struct):
 
     The lists and tables hold their newest entries only.
 
+    `has_own_messages` what names another session from there on is no copied history
     `facts`      of the file's own run, as already yielded in a RunRecord
     `recent`     ids of the last messages; with `summaries` they decide which summaries belong to this file:
                  older releases write those of other sessions at its top, and only `leafUuid` distinguishes them
@@ -107,6 +108,7 @@ class ReaderState(msgspec.Struct):
 
     session: str | None = None
     began: bool = False
+    has_own_messages: bool = False
     title_rank: int = 0
     facts: dict[str, str] = {}
     last_at: str | None = None

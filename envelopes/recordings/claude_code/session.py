@@ -7,7 +7,8 @@
    and new conversations only.
 4. A resumed or forked session begins with the old session's lines. Newer releases keep their `sessionId` or
    write `forkedFrom`: such calls are inherited. Older ones rewrote it: then only the calls' own ids show it,
-   and the dashboard joins them when it stores them.
+   and the dashboard joins them when it stores them. Lines with another `sessionId` behind the session's own are
+   no copies: a program that goes on after `/clear` may write them into the same log.
 5. An `attachment` is something that the program put beside a message. `queued_command` is what a person wrote,
    or a background task reported, while a tool ran: the model got it as a message, so it is one. Other
    attachments (hooks, changed files, reminders, lists of tools) are events: how the program words them for the

@@ -103,6 +103,7 @@ def _reported_message(line: SessionLine, progress: AgentProgress, call: str | No
         result=entry.tool_use_result,
         origin="progress",
         inherited=line.inherited,
+        names_other=line.names_other,
     )
     yield from message_records(context, message, line.state)
 

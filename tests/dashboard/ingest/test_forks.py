@@ -26,6 +26,7 @@ from dashboard.models import (
     Run,
     RunCall,
     RunFacet,
+    Source,
     load_slices,
 )
 from tests.dashboard.page_text import Page, parse_page
@@ -194,7 +195,7 @@ def test_each_receipt_has_its_own_cut_tokens_and_characters(parts: int, project:
 
 # Any order of files and parts gives equal rows
 
-SKIPPED = {"id", "revision", "evidence_version", "created_at", "sort_at", "source", "observation", "start"}
+SKIPPED = {"id", "revision", "evidence_version", "created_at", "sort_at", "source", "observation"}
 
 
 def stored_rows() -> dict[str, list[str]]:
@@ -214,12 +215,10 @@ def columns_of(row: models.Model) -> dict[str, str]:
     values = {name: str(value) for name, value in columns.items() if name not in SKIPPED}
     if not isinstance(row, RunCall):
         values["id"] = str(row.pk)
-    if isinstance(row, Observation):  # the first recording that had it
-        columns, values = {}, {name: values[name] for name in ("call", "surface", "sha256", "fidelity", "selected")}
-    for name in ("source", "observation"):
-        if columns.get(name):
-            other = getattr(row, name)
-            values[name] = other.sha256 if name == "observation" else Path(other.path).name
+    if columns.get("source"):
+        values["source"] = Path(Source.objects.get(pk=columns["source"]).path).name
+    if columns.get("observation"):
+        values["observation"] = Observation.objects.get(pk=columns["observation"]).sha256
     if isinstance(row, Observation | Message | Event):
         values["data"] = hashlib.sha256(row.data).hexdigest()
     return values
@@ -254,3 +253,127 @@ def test_files_that_grew_give_the_same_rows_as_whole_ones(cut: int, project: Pro
     take(project, tmp_path / "second", {name: lines[:cut] for name, lines in FILES.items()}, (FORK, OTHER, SESSION))
     take(project, tmp_path / "second", FILES)
     assert stored_rows() == expected
+
+
+def rewritten(lines: list[Line], session: str = FORK) -> list[Line]:
+    """The lines as older releases copied them: under the new session's id."""
+    return [{**line, "sessionId": session} for line in lines]
+
+
+AGENT = {"isSidechain": True, "agentId": "abc"}
+IN_AGENT = [{**line, **AGENT} for line in (user("look", uuid="c1"), *own("toolu_21", SESSION))]
+PROGRESS = {"type": "agent_progress", "agentId": "abc", "prompt": "look"}
+IN_PARENT = [
+    asks("toolu_20", "Task", {"prompt": "look"}),
+    *[
+        {"type": "progress", "sessionId": SESSION, "parentToolUseID": "toolu_20", "data": {**PROGRESS, "message": line}}
+        for line in own("toolu_21", SESSION)[1:]
+    ],
+    answers("toolu_20", "done", {"status": "completed", "agentId": "abc", "content": []}),
+]
+FAMILIES = {
+    "rewritten": {
+        SESSION: history(),
+        FORK: [*rewritten(history()), *own("toolu_12", FORK)],
+        OTHER: [*rewritten([*history(), *own("toolu_12", FORK)], OTHER), cleared("toolu_12", OTHER)],
+    },
+    "without the original": {
+        FORK: [*copied(history()), *own("toolu_12", FORK)],
+        OTHER: [*copied(history(), OTHER), replaced("toolu_01", SHORTER, OTHER)],
+    },
+    "other receipts": {
+        SESSION: history(),
+        FORK: [*copied(history()[:4]), answers("toolu_02", "another text", session=FORK), *own("toolu_12", FORK)],
+    },
+    "a subagent": {SESSION: IN_PARENT, f"{SESSION}/subagents/agent-abc": IN_AGENT},
+    "two logs of one session": {
+        SESSION: [*history(), *own("toolu_31", OTHER)],
+        OTHER: own("toolu_31", OTHER),
+    },
+}
+ORDERS = [(family, order) for family, files in FAMILIES.items() for order in permutations(files)]
+
+
+@pytest.mark.parametrize(("family", "order"), ORDERS)
+def test_any_order_of_recordings_that_share_calls_gives_equal_rows(
+    family: str, order: tuple[str, ...], project: Project, tmp_path: Path
+) -> None:
+    files = FAMILIES[family]
+    take(project, tmp_path / "first", files)
+    expected = stored_rows()
+    for run in list(Run.objects.all()):
+        delete_run(run)
+    half = {name: lines[: len(lines) // 2] for name, lines in files.items()}
+    take(project, tmp_path / "second", half, order[::-1])
+    take(project, tmp_path / "second", files, order)
+    assert stored_rows() == expected
+
+
+# Which run is the original, and what counts as copied (wrong claim 7)
+
+
+@pytest.mark.parametrize("order", [(SESSION, FORK), (FORK, SESSION)], ids=["original first", "fork first"])
+@pytest.mark.parametrize("original", [SESSION, FORK])
+def test_the_session_that_ended_first_is_the_original_of_one_that_rewrote_its_lines(
+    original: str, order: tuple[str, ...], project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    """Whatever their ids and the order of import."""
+    fork = FORK if original == SESSION else SESSION
+    files = {original: rewritten(history(), original), fork: [*rewritten(history(), fork), *own("toolu_12", fork)]}
+    take(project, tmp_path, files, order)
+    assert set(run_of(original).members.values_list("inherited", flat=True)) == {False}
+    assert list(run_of(fork).members.order_by("ordinal").values_list("inherited", flat=True)) == [True, True, False]
+    assert (run_of(original).own_call_count, run_of(fork).own_call_count) == (2, 1)
+    sources = set(Observation.objects.filter(call__run=run_of(original)).values_list("source__path", flat=True))
+    assert sources == {str(tmp_path / f"{original}.jsonl")}
+    copies = ["copied from another run's history" in words for kind, words in entries(operator_client, original)]
+    assert not any(copies)
+
+
+def test_a_session_that_goes_on_after_clear_under_another_id_is_one_history(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    take(project, tmp_path, {SESSION: [*history(), *own("toolu_31", OTHER)]})
+    run = Run.objects.get()
+    assert (run.external_id, run.call_count, run.own_call_count) == (SESSION, 3, 3)
+    assert not any("copied from another run's history" in words for _, words in entries(operator_client, SESSION))
+    rows = parse_page(operator_client.get(f"/runs/{run.pk}/")).select(".call-row")
+    assert not any("inherited" in row.text for row in rows)
+
+
+def test_a_copied_prefix_is_marked_also_where_the_original_is_unknown(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    take(project, tmp_path, {FORK: [*history(), *own("toolu_12", FORK)]})
+    words = [words for kind, words in entries(operator_client, FORK) if kind == "call"]
+    assert ["copied from another run's history" in text for text in words] == [True, True, False]
+
+
+def test_each_receipt_of_a_fork_stands_at_its_own_line(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    """Two calls of one message: their answers come behind both."""
+    first, call, answer, second, last = history()
+    lines = [first, call, second, last, answer]
+    take(project, tmp_path, {SESSION: lines, FORK: [user("x", uuid="x1"), *copied(lines)]})
+    page = parse_page(operator_client.get(f"/runs/{run_of(FORK).pk}/model/"))
+    items = page.select("[data-item]")
+    places = [item.select_one(".where").text.split(" ·")[0] for item in items]
+    assert list(zip([item["data-kind"] for item in items], places, strict=True)) == [
+        *[("message", "line 1"), ("message", "line 2"), ("call", "line 3"), ("call", "line 4")],
+        *[("receipt", "line 5"), ("receipt", "line 6")],
+    ]
+
+
+def test_a_fork_keeps_its_own_receipts_when_the_original_is_deleted(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    take(project, tmp_path, DIVERGED["in the original"])
+    before = [entry for entry in entries(operator_client, FORK) if entry[0] == "receipt"]
+    delete_run(run_of(SESSION))
+    after = [entry for entry in entries(operator_client, FORK) if entry[0] == "receipt"]
+    assert [words.split("line")[0] for _, words in after] == [words.split("line")[0] for _, words in before]
+    assert receipt_text(open_call(operator_client, "toolu_01")) == TEXT
+    call = Call.objects.get(external_id="toolu_01")
+    assert (call.run, call.receipt_characters, call.is_cut) == (run_of(FORK), len(TEXT), False)
+    assert not Observation.objects.filter(surface="receipt", receipts=None).exists()
