@@ -142,7 +142,7 @@ def _load_removals(run: Run) -> Iterator[ContextRemoval]:
     for event in events:
         tokens = _saved_tokens(event.data) if event.kind == MICROCOMPACTION else None
         yield ContextRemoval(event.line, EVENT_KINDS[event.kind], tokens)
-    replaced = RecordedReceipt.objects.filter(call__run=run, superseded_reason=REPLACEMENT).values("superseded_line")
+    replaced = RecordedReceipt.objects.filter(run=run, superseded_reason=REPLACEMENT).values("superseded_line")
     for line, tokens in replaced.annotate(sum=Sum("tokens")).values_list("superseded_line", "sum"):
         yield ContextRemoval(line or 0, "clear", tokens)
 

@@ -38,6 +38,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
         "outcome": tuple(Outcome.values),
         "state": (*STATES, "child"),
         "cut": ("yes", "no"),
+        "context": ("uncertain",),
         "child": ("any", "yes", "no"),
         "tool": None,
         "family": None,
@@ -50,6 +51,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
         "outcome": tuple(Outcome.values),
         "state": STATES,
         "cut": ("yes", "no"),
+        "context": ("uncertain",),
         "tool": None,
         "family": None,
     },
@@ -116,7 +118,9 @@ class Query:
 
     def calls(self, run: Run) -> CallQuerySet:
         """Matching calls of a run in its order, inherited ones included."""
-        return Call.objects.none() if self.problems else queryset.filter_calls(Call.objects.in_run(run), self.terms)
+        return (
+            Call.objects.none() if self.problems else queryset.filter_calls(Call.objects.in_run(run), self.terms, run)
+        )
 
     def calls_in(self, project: Project) -> CallQuerySet:
         """Matching calls of all runs, each once, unordered."""

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from django.core.cache import cache
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
-from dashboard.models import Project, ReceiptFingerprint, Run, RunFacet
+from dashboard.models import Project, ReceiptFingerprint, RecordedReceipt, RequestUsage, Run, RunCall, RunFacet
 from dashboard.models.runs import (
     FAILED,
     HALVES_DISAGREE,
@@ -52,7 +52,7 @@ class FilterTerm(Protocol):
 
 Facet = tuple[str, str]
 
-FACETS = frozenset({"tool", "family", "outcome", "agent", "source", "model", "state"})
+FACETS = frozenset({"tool", "family", "outcome", "agent", "source", "model", "state", "context"})
 # Terms that are another name of a facet.
 FACET_ALIASES: dict[Facet, Facet] = {
     ("status", "failed"): ("state", "failed"),
@@ -206,12 +206,27 @@ CALL_CONDITIONS: dict[Facet, Q] = {
 }
 
 
-def filter_calls(calls: CallQuerySet, terms: Iterable[FilterTerm]) -> CallQuerySet:
-    """The calls that meet all terms, in the order of `calls`."""
+def filter_calls(calls: CallQuerySet, terms: Iterable[FilterTerm], run: Run | None = None) -> CallQuerySet:
+    """The calls that meet all terms, in the order of `calls`; `run` is the only one that has them."""
     for term in terms:
-        condition = _call_condition(term)
+        condition = _is_uncertain(run) if term.kind == "context" else _call_condition(term)
         calls = calls.exclude(condition) if term.is_negated else calls.filter(condition)
     return calls
+
+
+def _is_uncertain(run: Run | None) -> Q:
+    """Calls that were in the context of a run when tokens left it unexplained, and that nothing had removed before."""
+    removed = RecordedReceipt.objects.filter(
+        call=OuterRef(OuterRef("call")), superseded_line__lte=OuterRef("line"), run=OuterRef("run")
+    )
+    drops = RequestUsage.objects.filter(
+        run=OuterRef("run"),
+        dropped_tokens__gt=0,
+        dropped_after__lt=OuterRef("ordinal"),
+        dropped_before__gt=OuterRef("ordinal"),
+    ).exclude(Exists(removed))
+    members = RunCall.objects.filter(Exists(drops))
+    return Q(pk__in=(members if run is None else members.filter(run=run)).values("call"))
 
 
 def _call_condition(term: FilterTerm) -> Q:

@@ -5,8 +5,8 @@ A page costs a fixed number of queries: for its items, for the number of items i
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -19,17 +19,20 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from dashboard.evidence.context_changes import ContextDrop
 from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.models.runs import Outcome
+from dashboard.runs.context_gauge import ContextGauge, ContextWeight, PresenceAtEnd
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
 from dashboard.runs.run_marks import (
+    DELIVERY_NOTES,
+    DROP_MEANING,
     GAP_MEANING,
     LEFT_MEANING,
-    QUEUED,
-    QUEUED_MEANING,
     REMOVAL_MEANING,
     Branch,
+    EntryNote,
     Gap,
     Removal,
     load_branches,
@@ -60,36 +63,15 @@ from dashboard.text.text_markup import NEXT_CHARS, chunk_end, escape
 
 MAX_ITEMS = 40  # on a page
 PAGE_CHARS = 600_000  # of markup; a page that reaches it ends early and links to the rest
-GAUGE_TOKENS = 200_000  # a full gauge
 COMPACTED_AWAY = "compacted away later"
+NOT_IN_NEW = "not in the new conversation"
 PARTLY_COMPACTED = "compacted later, perhaps kept"
 NO_PAYLOAD = Payload(b'""', 2)
 
 
-@dataclass(frozen=True, slots=True)
-class EntryNote:
-    tone: str
-    text: str
-    title: str = ""
-
-
-# How a message reached the model, where it was not sent as it is.
-DELIVERY_NOTES: dict[str, EntryNote] = {
-    Message.Delivery.QUEUED: EntryNote("", QUEUED, QUEUED_MEANING),
-    Message.Delivery.WITHHELD: EntryNote(
-        "warn", "not sent to the model", "The client wrote this line for the person and kept it from the model."
-    ),
-    Message.Delivery.UNCLEAR: EntryNote(
-        "warn",
-        "perhaps not sent to the model",
-        "The client wrote this line. Whether it sent the line to the model too is not recorded, so it is not counted.",
-    ),
-}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryEntry:
-    """One item as it is shown. `running` counts the tokens of the history up to and with it."""
+    """One item as it is shown. `weight` is that of the context up to and with it."""
 
     anchor: str
     kind: str
@@ -97,7 +79,7 @@ class HistoryEntry:
     line: int
     at: datetime | None
     tokens: int
-    running: int
+    weight: ContextWeight
     texts: tuple[PreviewText, ...] = ()
     notes: tuple[EntryNote, ...] = ()
     url: str = ""
@@ -105,17 +87,12 @@ class HistoryEntry:
     raw_url: str = ""
 
     @property
-    def gauge(self) -> float:
-        """In percent."""
-        return round(min(100.0, 100 * self.running / GAUGE_TOKENS), 1)
-
-    @property
     def added(self) -> str:
         return f"+{self.tokens:,}" if self.tokens >= 0 else f"{self.tokens:,}"
 
     @property
     def is_compacted_away(self) -> bool:
-        return any(note.text == COMPACTED_AWAY for note in self.notes)
+        return any(note.text in (COMPACTED_AWAY, NOT_IN_NEW) for note in self.notes)
 
     @property
     def is_bounded(self) -> bool:
@@ -171,7 +148,8 @@ def load_history(
     counts = timeline.counts(start, since=since)
     if branch and since < 0:
         counts = replace(counts, tokens=counts.tokens + _tokens_before(run, branch))
-    entries = _build_entries(run, items, counts, timeline.compactions, _load_payloads(items, replayed))
+    gauge = None if replayed else ContextGauge(run, timeline, start)
+    entries = _build_entries(run, items, counts, timeline.compactions, _load_payloads(items, replayed), gauge)
     fitting = _fitting(entries, page_chars, backwards=backwards)
     return HistoryPage(
         entries=tuple(entries[fitting.start : fitting.stop]),
@@ -212,19 +190,23 @@ def _build_entries(
     counts: HistoryCounts,
     compactions: Sequence[Compaction],
     payloads: _Payloads,
+    gauge: ContextGauge | None,
 ) -> list[HistoryEntry]:
     entries: list[HistoryEntry] = []
     running = counts.tokens
+    presence = gauge.presence() if gauge else None
     lines = [compaction.line for compaction in compactions]
     for item in items:
-        running = 0 if item.kind == "compaction" else max(0, running + item.tokens)
-        next_compaction = compactions[bisect_right(lines, item.cursor.line) :][:1]
-        notes = [_compaction_note(compaction) for compaction in next_compaction]
-        line = item.cursor.line
-        is_event = isinstance(item.row, Replacement | Compaction | Gap | Branch | Removal)
+        before, running = running, 0 if item.kind == "compaction" else max(0, running + item.tokens)
+        weight = gauge.weigh(item, before, running) if gauge else ContextWeight(running)
+        bisect = bisect_right if item.kind == "compaction" else bisect_left
+        next_compaction = compactions[bisect(lines, item.cursor.line) :][:1]
+        notes = [*_presence_notes(item, presence), *map(_compaction_note, next_compaction)]
+        line = item.row.line if isinstance(item.row, ContextDrop) else item.cursor.line
+        is_event = not isinstance(item.row, Message | RunCall | RecordedReceipt)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
         new_entry = partial(
-            HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens, running=running
+            HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens, weight=weight
         )
         match item.row:
             case Message() as message:
@@ -235,16 +217,8 @@ def _build_entries(
                 entry = _replayed_entry(new_entry, receipt.call, payloads.replayed[item.cursor.key], notes)
             case RecordedReceipt() as receipt:
                 entry = _receipt_entry(new_entry, run, receipt, payloads, notes)
-            case Branch() as branch:
-                note = EntryNote("", "not in the context after the rewind", LEFT_MEANING)
-                entry = new_entry(heading=branch.sentence, notes=(note,), url=branch.url(run), url_text="what was left")
-            case Removal() as removal:
-                entry = new_entry(
-                    heading=removal.sentence, notes=(EntryNote("warn", "unknown", REMOVAL_MEANING), *notes)
-                )
-            case Gap() as gap:
-                note = EntryNote("warn", "perhaps context", GAP_MEANING)
-                entry = new_entry(heading=gap.sentence, notes=(note, *notes), url=gap.url, url_text="Problems")
+            case Branch() | Removal() | ContextDrop() | Gap() as mark:
+                entry = _mark_entry(new_entry, run, mark, notes)
             case Replacement() | Compaction() as event:
                 entry = _event_entry(new_entry, event, notes)
         entries.append(entry)
@@ -263,10 +237,21 @@ def _fitting(entries: Sequence[HistoryEntry], page_chars: int, *, backwards: boo
     return range(len(entries) - fitting, len(entries)) if backwards else range(fitting)
 
 
+def _presence_notes(item: HistoryItem, presence: PresenceAtEnd | None) -> Iterator[EntryNote]:
+    """Yields what speaks against that the item is still in the context, where no recorded removal does."""
+    if presence and isinstance(item.row, Message | RunCall | RecordedReceipt):
+        superseded = item.row.superseded_line if isinstance(item.row, RecordedReceipt) else None
+        if badge := presence.badge(item.cursor.line, superseded):
+            yield EntryNote(*badge)
+
+
 def _compaction_note(compaction: Compaction) -> EntryNote:
     when = f" ({compaction.at:%Y-%m-%d %H:%M:%S} UTC)" if compaction.at else ""
     unless = f", unless it is in a message that stayed ({compaction.message})" if compaction.is_partial else ""
     text = PARTLY_COMPACTED if compaction.is_partial else COMPACTED_AWAY
+    if compaction.is_new_conversation:
+        sentence = f"A conversation began anew behind line {compaction.line}{when}; the model did not see this in it."
+        return EntryNote("", NOT_IN_NEW, sentence)
     sentence = f"The history was compacted at line {compaction.line}{when}; after that the model no longer saw this"
     return EntryNote("", text, f"{sentence}{unless}.")
 
@@ -357,6 +342,23 @@ def _replayed_entry(
         url=call.get_absolute_url(),
         url_text="both halves",
     )
+
+
+def _mark_entry(
+    new_entry: NewEntry, run: Run, mark: Branch | Removal | ContextDrop | Gap, notes: Iterable[EntryNote]
+) -> HistoryEntry:
+    match mark:
+        case Branch():
+            note = EntryNote("", "not in the context after the rewind", LEFT_MEANING)
+            return new_entry(heading=mark.sentence, notes=(note,), url=mark.url(run), url_text="what was left")
+        case Removal():
+            return new_entry(heading=mark.sentence, notes=(EntryNote("warn", "unknown", REMOVAL_MEANING), *notes))
+        case ContextDrop():
+            note = EntryNote("warn", "not explained", DROP_MEANING)
+            return new_entry(heading=f"{mark.sentence}.", notes=(note,))
+        case Gap():
+            note = EntryNote("warn", "perhaps context", GAP_MEANING)
+            return new_entry(heading=mark.sentence, notes=(note, *notes), url=mark.url, url_text="Problems")
 
 
 def _event_entry(new_entry: NewEntry, event: Replacement | Compaction, notes: Iterable[EntryNote]) -> HistoryEntry:

@@ -24,9 +24,11 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
+from dashboard.evidence.context_changes import load_drops
 from dashboard.ingest.run_stats import STRIP_LETTERS, outcome_letter
 from dashboard.models import Call, Run
 from dashboard.models.runs import FAILED
+from dashboard.runs.run_marks import model_url
 
 MILLISECOND = timedelta(milliseconds=1)
 LONG_GAP_MS = 60_000
@@ -248,6 +250,14 @@ class ToolSums(NamedTuple):
     token_share: int
 
 
+class DropMark(NamedTuple):
+    """An unexplained drop of the context before the call at `x`; `url` shows it in the Model view."""
+
+    x: int
+    sentence: str
+    url: str
+
+
 @dataclass(frozen=True)
 class RunOverview:
     width: int
@@ -259,6 +269,7 @@ class RunOverview:
     drawn: int
     axis: Axis
     tools: tuple[ToolSums, ...]
+    drops: tuple[DropMark, ...] = ()
 
     @property
     def tools_sentence(self) -> str:
@@ -284,7 +295,14 @@ def load_overview(run: Run, *, is_squeezed: bool = False, limit: int = MAX_DRAWN
         drawn=len(points),
         axis=_load_axis(run, points, is_squeezed=is_squeezed),
         tools=sum_by_tool(points),
+        drops=tuple(_load_drops(run, len(points))),
     )
+
+
+def _load_drops(run: Run, drawn: int) -> Iterable[DropMark]:
+    for drop in load_drops(run):
+        position = run.members.filter(ordinal__lt=drop.line).count()
+        yield DropMark(min(position, drawn), f"{drop.sentence} (line {drop.line})", model_url(run, drop.line - 1))
 
 
 def _load_points(run: Run, limit: int) -> list[CallPoint]:

@@ -28,6 +28,7 @@ CACHE_SECONDS = 60
 GROUPS = {
     "state": "State",
     "outcome": "Outcome",
+    "context": "Context",
     "tool": "Tool",
     "family": "Family",
     "agent": "Agent",
@@ -47,6 +48,7 @@ STATE_LABELS = {
 # Outcomes that nearly all runs have, or that a state counts already.
 SHOWN_AS_STATES = frozenset(("outcome", value) for value in ("succeeded", "failed", "unanswered"))
 LABELS = {("outcome", outcome.value): outcome.word for outcome in Outcome}
+LABELS["context", "uncertain"] = "dropped unexplained"
 # The term of a state in the search bar, where there is a shorter one.
 STATE_TERMS = {
     "failed": Term("status", "failed"),

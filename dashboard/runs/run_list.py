@@ -128,12 +128,14 @@ PRESETS = (
     Preset("halves", "Error flag wrong", "A success was flagged as an error, or a failure was not", "state:halves"),
     Preset("disagree", "Logs disagree", "Two recordings of one call differ", "state:disagree"),
     Preset("drifted", "Drifted", "A receipt that was sent would be written otherwise today", "state:drifted"),
+    Preset("dropped", "Context dropped unexplained", "Tokens left the context; nothing says why", "context:uncertain"),
 )
+PRESET_KEYS = (*"1234567890", *[""] * (len(PRESETS) - 10))
 PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
 
 
 class PresetLink(NamedTuple):
-    """`key` is its key on the keyboard: 1 to 9, then 0."""
+    """`key` is its key on the keyboard: 1 to 9, then 0, none for later ones."""
 
     preset: Preset
     is_current: bool
@@ -260,8 +262,8 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
             for head in COLUMN_HEADS
         ],
         presets=[
-            PresetLink(preset, (preset.query, preset.sort) == (params.text, params.sort), str(number % 10))
-            for number, preset in enumerate(PRESETS, start=1)
+            PresetLink(preset, (preset.query, preset.sort) == (params.text, params.sort), key)
+            for preset, key in zip(PRESETS, PRESET_KEYS, strict=True)
         ],
         digest=digest,
         next_url=params.url(after=_format_cursor(runs[-1], params.sort)) if has_more else "",

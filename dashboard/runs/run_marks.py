@@ -17,14 +17,13 @@ import msgspec
 from django.db.models import Max, Min, Q
 from django.urls import reverse
 
+from dashboard.evidence.context_changes import MICROCOMPACTION, REWIND, load_drops
 from dashboard.models import Event, Message, Problem, Run, Source, load_slices
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.text_markup import printable
 from envelopes.schema.result import summarize
 
 MAX_MARKS = 100  # on a page of calls
-REWIND = "rewind"
-MICROCOMPACTION = "microcompact_boundary"
 QUEUED = "queued while a step ran"
 QUEUED_MEANING = (
     "The recording has the text as it was queued and shows that it left the queue here, with the answers of the step. "
@@ -34,7 +33,34 @@ LEFT_MEANING = "The model saw these lines at the time. After the rewind they are
 REMOVAL_MEANING = (
     "The microcompaction names calls of which nothing is recorded here. What the model had of them is not known."
 )
+DROP_MEANING = (
+    "By the recorded usage the request of this step weighed so many tokens less than the one before it. No compaction, "
+    "clear or rewind between the two is recorded."
+)
 GAP_MEANING = "If it was a message or a receipt, the model had it, and this page lacks it."
+
+
+@dataclass(frozen=True, slots=True)
+class EntryNote:
+    """A badge of an item of the Model view."""
+
+    tone: str
+    text: str
+    title: str = ""
+
+
+# How a message reached the model, where it was not sent as it is.
+DELIVERY_NOTES: dict[str, EntryNote] = {
+    Message.Delivery.QUEUED: EntryNote("", QUEUED, QUEUED_MEANING),
+    Message.Delivery.WITHHELD: EntryNote(
+        "warn", "not sent to the model", "The client wrote this line for the person and kept it from the model."
+    ),
+    Message.Delivery.UNCLEAR: EntryNote(
+        "warn",
+        "perhaps not sent to the model",
+        "The client wrote this line. Whether it sent the line to the model too is not recorded, so it is not counted.",
+    ),
+}
 
 
 class _Rewind(msgspec.Struct):
@@ -220,13 +246,17 @@ def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | 
         removal for removal in load_removals(run) if start <= removal.line and (end is None or removal.line < end)
     ]
     for removal in removals:
-        url = _model_url(run, removal.line)
+        url = model_url(run, removal.line)
         marks.append(RunMark(removal.line, "removal", "", removal.sentence, REMOVAL_MEANING, url))
+    drops = [drop for drop in load_drops(run) if start <= drop.line and (end is None or drop.line < end)]
+    marks += [
+        RunMark(drop.line, "drop", "", drop.sentence, DROP_MEANING, model_url(run, drop.line - 1)) for drop in drops
+    ]
     marks += [RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url) for gap in load_gaps(run, lines)]
     marks.sort(key=lambda mark: mark.line)
     if len(marks) <= MAX_MARKS:
         return marks
-    more = RunMark(marks[MAX_MARKS].line, "more", "", "more of them are in the Model view", "", _model_url(run, 0))
+    more = RunMark(marks[MAX_MARKS].line, "more", "", "more of them are in the Model view", "", model_url(run, 0))
     return [*marks[:MAX_MARKS], more]
 
 
@@ -236,10 +266,10 @@ def _load_messages(run: Run, lines: Q) -> Iterator[RunMark]:
     load_slices(messages)
     for message in messages:
         text = summarize(" ".join(text for _, text in labelled_parts(message.data)))
-        url = _model_url(run, message.line)
+        url = model_url(run, message.line)
         yield RunMark(message.line, "message", printable(text), f"{message.role}, {QUEUED}", QUEUED_MEANING, url)
 
 
-def _model_url(run: Run, line: int) -> str:
+def model_url(run: Run, line: int) -> str:
     """The Model view from this line on."""
     return f"{reverse('run-model', args=[run.pk])}?after={line}-0-{'0' * 32}"

@@ -33,6 +33,13 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast
 
+from dashboard.evidence.context_changes import (
+    COMPACTION,
+    NEW_CONVERSATION,
+    PARTIAL_COMPACTION,
+    ContextDrop,
+    load_drops,
+)
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.sources import SLICE_FIELDS
 from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches, load_gaps, load_removals, outermost
@@ -43,13 +50,21 @@ from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 if TYPE_CHECKING:
     from dashboard.runs.replay import ReplayedReceipts
 
-COMPACTION = "compact_boundary"
-PARTIAL_COMPACTION = "partial_compact_boundary"  # some messages before it stayed
 WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
 HEAD_BYTES = 64 * 1024
 NO_KEY = UUID(int=0)
 NOT_COUNTED = (Message.Delivery.WITHHELD, Message.Delivery.UNCLEAR)
-RANKS = {"message": 0, "call": 1, "receipt": 2, "replacement": 3, "compaction": 4, "gap": 5, "branch": 6, "removal": 7}
+RANKS = {
+    "message": 0,
+    "call": 1,
+    "receipt": 2,
+    "replacement": 3,
+    "compaction": 4,
+    "gap": 5,
+    "branch": 6,
+    "removal": 7,
+    "drop": 8,
+}
 KINDS = tuple(RANKS)
 # The columns of line and key. These two kinds are read a page at a time.
 PAGED = {"message": ("line", "id"), "call": ("ordinal", "call_id")}
@@ -99,6 +114,10 @@ class Compaction(NamedTuple):
     def is_partial(self) -> bool:
         return self.kind == PARTIAL_COMPACTION
 
+    @property
+    def is_new_conversation(self) -> bool:
+        return self.kind == NEW_CONVERSATION
+
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
@@ -108,7 +127,9 @@ class Replacement:
     reason: str
 
 
-ItemRow: TypeAlias = Message | RunCall | RecordedReceipt | Replacement | Compaction | Gap | Branch | Removal
+ItemRow: TypeAlias = (
+    Message | RunCall | RecordedReceipt | Replacement | Compaction | Gap | Branch | Removal | ContextDrop
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +167,7 @@ class _Mark(NamedTuple):
     key: str  # hexadecimal
     tokens: int
     at: datetime | None = None
-    row: Replacement | Compaction | Gap | Branch | Removal | None = None
+    row: Replacement | Compaction | Gap | Branch | Removal | ContextDrop | None = None
 
 
 class Timeline:
@@ -163,18 +184,21 @@ class Timeline:
         if branch:
             branches = [other for other in branches if branch.has(other.start) and branch.has(other.end - 1)]
         self._left = outermost(branches)
-        self.compactions = [event for event in load_compactions(run) if self._has(event.line)]
+        self.drops = [drop for drop in load_drops(run) if self.has(drop.line)]
+        self.compactions = [event for event in load_compactions(run) if self.has(event.line)]
         receipts = replayed.replace_marks(_load_receipt_marks(run)) if replayed else _load_receipt_marks(run)
-        receipts = [receipt for receipt in receipts if self._has(receipt.line)]
+        receipts = [receipt for receipt in receipts if self.has(receipt.line)]
         rank = RANKS["removal"]
         marks = [_Mark(removal.line, rank, removal.key.hex, 0, removal.at, removal) for removal in load_removals(run)]
         marks += _build_marks(receipts, self.compactions, load_gaps(run))
-        marks = [mark for mark in marks if self._has(mark.line)]
+        marks += [_Mark(drop.line - 1, RANKS["drop"], NO_KEY.hex, 0, None, drop) for drop in self.drops]
+        marks = [mark for mark in marks if self.has(mark.line)]
         rank = RANKS["branch"]
         marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self._left]
         self._marks = sorted(marks, key=_sort_key)
 
-    def _has(self, line: int) -> bool:
+    def has(self, line: int) -> bool:
+        """True for a line of these items, not of a branch that was left."""
         is_inside = self._branch is None or self._branch.has(line)
         return is_inside and not any(other.has(line) for other in self._left)
 
@@ -253,7 +277,7 @@ class Timeline:
 
 def load_compactions(run: Run) -> list[Compaction]:
     """In order. After each, the model no longer saw the items before it."""
-    events = Event.objects.filter(run=run, kind__in=(COMPACTION, PARTIAL_COMPACTION))
+    events = Event.objects.filter(run=run, kind__in=(COMPACTION, PARTIAL_COMPACTION, NEW_CONVERSATION))
     return sorted(Compaction(*row) for row in events.values_list("line", "id", "at", "message", "kind"))
 
 

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.test import Client
 from pytest_django import DjangoDbBlocker
 
 from dashboard.accounts import get_or_create_project
 from dashboard.evidence.context_changes import load_changes, load_drops
+from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import Project, RequestUsage, Run, Source, load_slices
 from envelopes.pipeline.context_usage import ContextChange
 from envelopes.text.tokens import count_tokens
-from tests.dashboard.factories import create_project
+from tests.dashboard.factories import create_project, create_run
+from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, user, write
 
 pytestmark = pytest.mark.django_db
@@ -134,6 +137,129 @@ def test_a_drop_that_is_explained_by_a_later_reading_is_one_no_more(tmp_path: Pa
     child.refresh_from_db()
     assert (child.drop_count, child.requests.filter(origin="message").count()) == (0, 2)
     assert not child.facets.filter(kind="context").exists()
+
+
+@pytest.fixture
+def dropped(project: Project, tmp_path: Path) -> Run:
+    """Requests at the lines 2, 4, 6, 8; the one at line 6 lost 42,531 tokens, and nothing recorded says why."""
+    return import_session(project, tmp_path, *steps(60_000, 138_395, 95_864, 96_000))
+
+
+def model_view(client: Client, run: Run, query: str = "") -> Page:
+    return parse_page(client.get(f"/runs/{run.pk}/model/{query}"))
+
+
+def badges(page: Page) -> dict[str, list[str]]:
+    """The badges of each entry that speak of what may be gone, by where it stands."""
+    entries = {entry.select_one(".where").text.split(" ·")[0]: entry for entry in reversed(page.select(".entry"))}
+    words = ("uncertain", "contradicted", "not explained", "new conversation")
+    texts = {
+        line: [text for text in entry.texts(".badge") if any(word in text for word in words)]
+        for line, entry in entries.items()
+    }
+    return {line: of_entry for line, of_entry in texts.items() if of_entry}
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_model_view_shows_an_unexplained_drop_where_it_happened(client: Client, dropped: Run) -> None:
+    page = model_view(client, dropped)
+    [drop] = page.select('.entry[data-kind="drop"]')
+    assert drop.select_one("h2").text == (
+        "42,531 tokens left the context before this step; nothing in the recording says why, nor what."
+    )
+    lines = [(entry["data-kind"], entry.select_one(".where").text.split(" ·")[0]) for entry in page.select(".entry")]
+    assert lines[4:7] == [("receipt", "line 5"), ("drop", "line 6"), ("call", "line 6")]
+    assert drop.select_one(".badge").text == "not explained"
+    uncertain = ["uncertain from line 6 on"]
+    assert badges(page) == {"line 1": uncertain, "line 2": uncertain, "line 3": uncertain, "line 6": ["not explained"]}
+    badge = page.select(".entry")[2].by_text("uncertain from line 6 on", exact=True)
+    assert badge["title"] == (
+        "42,531 tokens left the context before the step at line 6; nothing in the recording says why, nor what. "
+        "This may be among them."
+    )
+    assert "cleared" not in page.text
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_gauge_shows_the_recorded_weight_of_each_request_and_what_is_not_recorded(
+    client: Client, dropped: Run
+) -> None:
+    page = model_view(client, dropped)
+    by_line = {entry.select_one(".where").text.split(" ·")[0]: entry for entry in page.select(".entry")}
+    assert by_line["line 2"].texts(".gauge span")[0] == "60,000"
+    assert by_line["line 2"].select_one(".request").text == (
+        "The request of this step weighed 60,000 tokens, as recorded. About 4 of them are shown above; 59,996 are not "
+        "recorded: system prompt, tool definitions and the like."
+    )
+    assert by_line["line 3"].texts(".gauge span")[0].startswith("≈60,0")
+    assert not by_line["line 3"].has(".request")
+    rest = model_view(client, dropped, f"?after=5-2-{'f' * 32}")
+    assert rest.texts(".entry .gauge span")[0].startswith("≈138,4")
+    assert rest.select(".entry")[1].texts(".gauge span")[0] == "95,864"
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_history_that_weighs_more_than_its_request_is_contradicted(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    lines = steps(60_000, 20_000, 9_000)
+    lines[2] = answers("toolu_01", "word " * 30_000)
+    run = import_session(project, tmp_path, *lines)
+    page = model_view(client, run)
+    request = page.select('.entry[data-kind="call"]')[-1].select_one(".request")
+    assert request.text.startswith(
+        "The request of this step weighed 9,000 tokens, as recorded. What is shown above as "
+    )
+    assert request.text.endswith("more than that: some of it was no longer there.")
+    assert badges(page)["line 3"] == ["contradicted by the recorded usage"]
+    assert "line 5" not in badges(page)
+
+
+@pytest.mark.usefixtures("alice")
+def test_after_a_new_conversation_nothing_above_it_is_in_the_context(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    lines = steps(60_000, 138_395, 95_864)
+    run = import_session(project, tmp_path, *lines[:5], {**user("Go on", uuid="u2"), CHAIN: None}, *lines[5:])
+    page = model_view(client, run)
+    [mark] = page.select('.entry[data-kind="compaction"]')
+    assert mark.select_one("h2").text == (
+        "the conversation began anew at line 6. The model no longer saw anything above this line."
+    )
+    assert mark.select_one(".where").text.startswith("line 5")
+    assert badges(page) == {f"line {line}": ["not in the new conversation"] for line in (1, 2, 3, 4, 5)}
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_run_page_marks_a_drop_between_the_calls_and_in_the_drawing(client: Client, dropped: Run) -> None:
+    page = parse_page(client.get(f"/runs/{dropped.pk}/"))
+    items = page.select(".waterfall > li")
+    [mark] = [item for item in items if "run-mark" in item.classes]
+    sentence = "42,531 tokens left the context before this step; nothing in the recording says why, nor what"
+    assert mark.text == f"{sentence} line 6"
+    assert items.index(mark) == 2
+    [drawn] = page.select(".overview svg .drop")
+    assert drawn["d"] == "M2 0V41"
+    assert drawn.select_one("title").text == f"{sentence} (line 6)"
+    assert "1 unexplained drop of the context" in page.select_one(".overview figcaption").text
+    first = model_view(client, dropped, mark.select_one("a")["href"].split("/")[-1]).select(".entry")
+    assert [entry["data-kind"] for entry in first[:3]] == ["receipt", "drop", "call"]
+
+
+@pytest.mark.usefixtures("alice")
+def test_drops_are_a_filter_a_facet_and_a_preset(client: Client, dropped: Run, project: Project) -> None:
+    other = create_run(project, external_id="whole", title="Whole")
+    for query in ("?q=context:uncertain", "?preset=dropped"):
+        page = parse_page(client.get(f"/runs/{query}"))
+        assert page.texts("tbody tr th .isolate") == ["list the files"]
+    page = parse_page(client.get("/runs/?q=-context:uncertain"))
+    assert page.texts("tbody tr th .isolate") == ["Whole"]
+    assert page.by_role("link", "dropped unexplained1", exact=True)
+    assert page.by_role("link", "Context dropped unexplained", exact=True)
+    calls = [call.external_id for call in parse("context:uncertain", over="calls").calls(dropped)]
+    assert calls == ["toolu_01"]
+    assert not parse("context:uncertain", over="calls").calls(other)
+    assert [call.external_id for call in parse("context:uncertain", over="calls").calls_in(project)] == calls
 
 
 def independent_drops(folder: Path) -> dict[str, tuple[int, int, int]]:

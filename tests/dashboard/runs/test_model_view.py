@@ -115,7 +115,7 @@ def test_content_before_a_compaction_is_marked_and_the_gauge_begins_again(run: R
     )
     assert mark.heading == "Conversation compacted. The model no longer saw anything above this line."
     assert notes(after) == []
-    assert [entry.running for entry in (before, mark, after)] == [700, 0, 50]
+    assert [entry.weight.shown for entry in (before, mark, after)] == [700, 0, 50]
 
 
 def test_content_that_a_compaction_may_have_kept_is_not_marked_as_gone(run: Run) -> None:
@@ -140,10 +140,10 @@ def test_a_replaced_receipt_is_marked_where_it_was_and_where_it_ended(run: Run) 
     assert "cleared from the context at line 5: micro-compaction" in notes(entries[1])
     assert entries[3].heading == "1 earlier receipt cleared from the context: micro-compaction."
     args = entries[0].tokens
-    assert entries[3].running == args + 3
+    assert entries[3].weight.shown == args + 3
     create_event(run, "compact_boundary", line=4)
     entries = load_history(run).entries
-    assert [(entry.kind, entry.running) for entry in entries[2:]] == [
+    assert [(entry.kind, entry.weight.shown) for entry in entries[2:]] == [
         ("compaction", 0),
         ("receipt", 3),
         ("replacement", 3),
@@ -182,7 +182,7 @@ def test_pages_forwards_and_backwards_show_every_item_once(run: Run) -> None:
         assert total == 2 * MAX_ITEMS + 10
         forwards = load_history(run, after=forwards.last)
     backwards, again = load_history(run, at_end=True), []
-    assert backwards.entries[-1].running == 10 * (2 * MAX_ITEMS + 10)
+    assert backwards.entries[-1].weight.shown == 10 * (2 * MAX_ITEMS + 10)
     while True:
         again = texts(backwards.entries) + again
         if not backwards.before:
@@ -278,7 +278,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     for line in range(3, 2 * number, 2):
         receipt_at(line, run, "done", line=line + 1)
     client.get(f"/runs/{run.pk}/model/")
-    with django_assert_num_queries(17):
+    with django_assert_num_queries(18):
         client.get(f"/runs/{run.pk}/model/")
 
 

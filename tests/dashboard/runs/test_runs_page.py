@@ -275,7 +275,7 @@ def test_only_operators_of_the_project_delete(client: Client, project: Project) 
 
 
 @pytest.mark.usefixtures("alice")
-def test_every_preset_has_a_key_of_its_own(client: Client, project: Project) -> None:
+def test_the_first_ten_presets_have_keys_of_their_own(client: Client, project: Project) -> None:
     """From the sign-in link to both halves of a failed call: Enter, 2, j, Enter, f, Enter."""
     create_run(project)
     presets = load(client).select('.presets a[data-hotkey="click"]')
