@@ -99,22 +99,21 @@ def load_changes(run: Run) -> list[ContextChange]:
     return compare_requests(requests, [*_load_removals(run), *edits])
 
 
-def store_drops(run: Run) -> int:
-    """Derives the unexplained drops of a run anew; returns how many there are."""
-    drops = {drop.line: drop for drop in find_unexplained(run)}
+def store_drops(run: Run, drops: Sequence[ContextDrop]) -> None:
+    """Stores the unexplained drops of a run with the requests that lack the tokens, instead of earlier ones."""
     rows = RequestUsage.objects.filter(run=run)
-    rows.filter(dropped_tokens__gt=0).exclude(line__in=drops).update(dropped_tokens=0)
-    for line, drop in drops.items():
-        rows.filter(line=line).update(
+    rows.filter(dropped_tokens__gt=0).exclude(line__in=[drop.line for drop in drops]).update(dropped_tokens=0)
+    for drop in drops:
+        rows.filter(line=drop.line).update(
             dropped_tokens=drop.tokens,
             dropped_after=drop.after,
             dropped_before=drop.before,
             removed_tokens=drop.removed,
         )
-    return len(drops)
 
 
 def find_unexplained(run: Run) -> Iterator[ContextDrop]:
+    """Derives the unexplained drops of a run from its requests, events and receipts."""
     changes = [change for change in load_changes(run) if change.unexplained]
     if not changes:
         return

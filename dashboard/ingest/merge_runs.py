@@ -284,8 +284,8 @@ def write_members(rows: Mapping[UUID, CallRows]) -> set[UUID]:
     return runs
 
 
-def write_usage(usages: Sequence[UsageRecord], runs: Mapping[str, Run], locator: SliceLocator) -> set[UUID]:
-    """Stores each request of a run once, however many lines and files report it; returns the runs with usage.
+def write_usage(usages: Sequence[UsageRecord], runs: Mapping[str, Run], locator: SliceLocator) -> None:
+    """Stores each request of a run once, however many lines and files report it.
 
     What an agent's own file reports replaces what its parent's file did: lines can be compared within one file only.
     """
@@ -294,7 +294,7 @@ def write_usage(usages: Sequence[UsageRecord], runs: Mapping[str, Run], locator:
         key = derive_id("request", runs[usage.run].pk.bytes, usage.request)
         drafts.setdefault(key, []).append(usage)
     if not drafts:
-        return set()
+        return
     stored = RequestUsage.objects.in_bulk(list(drafts))
     rows = []
     for key, records in drafts.items():
@@ -309,7 +309,6 @@ def write_usage(usages: Sequence[UsageRecord], runs: Mapping[str, Run], locator:
         elif (known.origin, known.line) != (origin, columns["line"]) and columns["output_tokens"] > known.output_tokens:
             RequestUsage.objects.filter(pk=key).update(output_tokens=columns["output_tokens"])
     bulk_insert_values(RequestUsage, rows)
-    return {runs[usage.run].pk for usage in usages}
 
 
 def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLocator) -> dict[str, Any]:

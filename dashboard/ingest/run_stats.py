@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from dashboard.evidence.context_changes import ContextDrop, find_unexplained, store_drops
 from dashboard.ingest.bulk import bulk_insert, unsaved_row
 from dashboard.models import Call, RecordedReceipt, Run, RunCall, RunFacet
 from dashboard.models.runs import Outcome
@@ -52,10 +53,11 @@ stat_columns: Callable[[Call], tuple[Any, ...]] = attrgetter(*STAT_COLUMNS)
 
 
 class RunStats(NamedTuple):
-    """Columns of the run, and how many calls each facet (kind, value) has."""
+    """Columns of the run, how many calls each facet (kind, value) has, and the unexplained drops of the context."""
 
     columns: dict[str, Any]
     facets: Counter[tuple[str, str]]
+    drops: Sequence[ContextDrop]
 
 
 def refresh_stats(run: Run, *, only_changed: bool = False) -> None:
@@ -77,7 +79,8 @@ def _load_stats(run: Run) -> RunStats:
     members = RunCall.objects.filter(run=run).order_by("ordinal", "id")
     rows: Any = members.values_list("call_id", "inherited", *(f"call__{column}" for column in STAT_COLUMNS))
     copies = RecordedReceipt.objects.shown_in(run)
-    return compute_stats(run, (_as_in_run(columns, copies.get(key)) for key, *columns in rows.iterator(2_000)))
+    calls = (_as_in_run(columns, copies.get(key)) for key, *columns in rows.iterator(2_000))
+    return compute_stats(run, calls, list(find_unexplained(run)))
 
 
 def _as_in_run(columns: list[Any], receipt: RecordedReceipt | None) -> tuple[Any, ...]:
@@ -94,6 +97,8 @@ def _facets_by_key(run: Run) -> dict[tuple[str, str], RunFacet]:
 
 def _save(run: Run, stats: RunStats, *, stored_facets: dict[tuple[str, str], RunFacet]) -> None:
     """Writes the run. Of its facets, only those that changed are replaced or deleted."""
+    if stats.drops or run.drop_count:
+        store_drops(run, stats.drops)
     for column, value in stats.columns.items():
         setattr(run, column, value)
     run.duration_ms = milliseconds_between(run.started_at, run.ended_at or run.last_at) or 0
@@ -121,7 +126,7 @@ def _save(run: Run, stats: RunStats, *, stored_facets: dict[tuple[str, str], Run
     bulk_insert(RunFacet, new_facets)
 
 
-def compute_stats(run: Run, rows: Iterable[tuple[Any, ...]]) -> RunStats:
+def compute_stats(run: Run, rows: Iterable[tuple[Any, ...]], drops: Sequence[ContextDrop] = ()) -> RunStats:
     """`rows` are `inherited` and STAT_COLUMNS of each call in run order; they are read once, as there may be many.
 
     An inherited call counts as an own call only in the run that it comes from.
@@ -140,7 +145,11 @@ def compute_stats(run: Run, rows: Iterable[tuple[Any, ...]]) -> RunStats:
     is_exact = bool(kinds) and all(kind.token_certainty == "exact" for kind, _ in kinds)
     certainty = "exact" if is_exact else "estimate"
     derived = {**_sum_kinds(kinds), **amounts, "token_certainty": certainty, "strip": build_strip(letters)}
-    return RunStats(derived, _count_facets(run, kinds))
+    derived["drop_count"] = len(drops)
+    facets = _count_facets(run, kinds)
+    if drops:
+        facets["context", "uncertain"] = len(drops)
+    return RunStats(derived, facets, drops)
 
 
 def _sum_kinds(kinds: Sequence[tuple[CallKind, int]]) -> dict[str, int]:
@@ -192,8 +201,6 @@ def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tu
     run_facets = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
     facets = Counter({(kind, value): 1 for kind, value in run_facets if value})
     facets["state", "child" if run.parent_id else "top"] = 1
-    if run.drop_count:
-        facets["context", "uncertain"] = run.drop_count
     for call, count in kinds:
         states = {
             "failed": call.has_failed,

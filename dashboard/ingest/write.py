@@ -21,7 +21,6 @@ import msgspec
 from django.db import connection, models, transaction
 
 from dashboard.artifacts.retention import remove_unreferenced
-from dashboard.evidence.context_changes import store_drops
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
 from dashboard.ingest.grouping import RecordGrouper
@@ -150,7 +149,6 @@ class _BatchWrite:
         self.new_runs: set[UUID] = set()
         self.run_ids: dict[str, UUID] = {}
         self.rows: dict[UUID, CallRows] = {}
-        self.runs_with_usage: set[UUID] = set()
 
     def write_runs(self, records: Sequence[Record]) -> None:
         """Writes runs, messages and events, and merges the calls."""
@@ -162,7 +160,7 @@ class _BatchWrite:
         self._merge_calls()
         self._save_messages()
         self._save_events()
-        self.runs_with_usage = write_usage(self.drafts.usages, self.runs, self.locator)
+        write_usage(self.drafts.usages, self.runs, self.locator)
 
     def write_calls(self) -> None:
         """Writes the calls with their evidence and lists them in their runs."""
@@ -331,8 +329,6 @@ class _BatchWrite:
         totals = RunCall.objects.filter(run__in=changed).values_list("run").annotate(total=models.Count("pk"))
         totals_by_run = dict(totals.order_by())
         for run in self.runs.values():
-            if run.pk in self.runs_with_usage:
-                run.drop_count = store_drops(run)
             if run.pk in changed:
                 run.call_count = totals_by_run.get(run.pk, 0)
                 run.save(force_update=True)
