@@ -34,13 +34,14 @@ from dashboard.artifacts.retention import (
     remove_unreferenced,
     shared_store_lock,
 )
-from dashboard.artifacts.stores import configured_store, hold_lock
+from dashboard.artifacts.stores import SHA256, configured_store, hold_lock
 from dashboard.models import Artifact, Project, Run, Source
 from dashboard.text.formatting import column_text
 from envelopes.storage.file_store import CHUNK, MissingArtifact, StoredContent, StoreUnreachable, hash_stream
 from envelopes.storage.seekable import Damaged
 
 RESULTS_FOLDER = "tool-results"
+ARTIFACTS_FOLDER = "artifacts"  # of an audit folder: contents by their SHA-256
 _ROOTS: ContextVar[tuple[Path, ...]] = ContextVar("artifact roots", default=())
 
 
@@ -63,12 +64,17 @@ def artifact_roots(roots: Sequence[Path]) -> Iterator[None]:
         _ROOTS.reset(token)
 
 
-def store_named_file(recording: Path, recorded_path: str, quota: ProjectQuota) -> StoredContent | None:
+def store_named_file(
+    recording: Path, recorded_path: str, quota: ProjectQuota, sha256: str | None = None
+) -> StoredContent | None:
     """Stores the file that `recorded_path` means; None where there is none.
 
-    Raises QuotaExceeded and StoreFailed.
+    With `sha256`, the file that an export has under this name beside it. Raises QuotaExceeded and StoreFailed.
     """
-    descriptor = open_named_file(recording, recorded_path)
+    if sha256 is None:
+        descriptor = open_named_file(recording, recorded_path)
+    else:
+        descriptor = _open_below(recording.parent, [ARTIFACTS_FOLDER, sha256]) if SHA256.fullmatch(sha256) else None
     return None if descriptor is None else store_file(descriptor, quota)
 
 

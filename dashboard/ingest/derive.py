@@ -26,7 +26,7 @@ from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.text.pointer import join, text_at
-from envelopes.text.untrusted_json import dump_json, parse_json
+from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
 
 ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
 REFUSED_KINDS = frozenset({"write_denied"})
@@ -193,8 +193,10 @@ def _columns(
 
 def _recorded_end(settlement: Observation | None) -> str:
     """The status word in the rest of a recorded settlement."""
-    recorded = parse_json(bytes(settlement.data)) if settlement else None
-    word = recorded.get("status") if isinstance(recorded, dict) else None
+    members = object_slices(bytes(settlement.data)) if settlement else {}
+    if "source" in members:  # exported from another agent's run: its status is ours
+        members = object_slices(members.get("timing", b"{}"))
+    word = parse_json(members.get("status", b"null"))
     return word if isinstance(word, str) else ""
 
 

@@ -46,7 +46,7 @@ class CallDraft:
         """The line at which the call is listed until its own record is imported."""
         answers: list[ResultRecord | ReceiptRecord | SupersedeRecord]
         answers = [*self.results, *self.receipts, *self.superseded]
-        return min((answer.line for answer in answers), default=0)
+        return min((answer.place for answer in answers), default=0)
 
     @property
     def is_orphan(self) -> bool:
@@ -84,6 +84,7 @@ class RecordGrouper:
                 self.drafts.runs[record.run].append(record)
                 self._add_stamp(record.run, record.started_at)
                 self._add_stamp(record.run, record.ended_at)
+                self._add_stamp(record.run, record.last_at)
             case MessageRecord():
                 self.drafts.messages.append(record)
                 self._add_stamp(record.run, record.at)

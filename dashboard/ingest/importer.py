@@ -343,17 +343,18 @@ class FileImport:
 
         A file over the quota is a problem of its line, and its reference stays.
         """
-        line_by_path = {entry.path: entry.line for entry in records if isinstance(entry, ArtifactRecord)}
+        named = {entry.path: entry for entry in records if isinstance(entry, ArtifactRecord)}
         files: dict[str, StoredContent] = {}
         problems = []
-        for path, line in sorted(line_by_path.items()):
+        for path, entry in sorted(named.items()):
             try:
-                if stored := store_named_file(self.path, path, quota):
+                if stored := store_named_file(self.path, path, quota, entry.sha256):
                     files[path] = stored
             except QuotaExceeded as refusal:
                 reason = f"the file that it names was not stored: {refusal}; the line itself was imported"
+                named_file = f"file {path}"
                 problems.append(
-                    LineProblem(line=line, path=f"file {path}", reason=reason, raw=b"", part=True, is_lossless=True)
+                    LineProblem(line=entry.line, path=named_file, reason=reason, raw=b"", part=True, is_lossless=True)
                 )
         return files, problems
 

@@ -121,6 +121,8 @@ class CallMerge:
     def apply(self, draft: CallDraft, run_ids: dict[str, UUID]) -> None:
         for call in draft.calls:
             self._observe("args", call.args, "structured", call.line, call.at, run_ids[call.run])
+            if call.document is not None:
+                self._observe("call", call.document, "structured", call.line, call.at, run_ids[call.run])
         if draft.call is not None:
             self._merge_call(draft.call, run_ids[draft.call.run])
         for result in draft.results:
@@ -151,13 +153,15 @@ class CallMerge:
             self._observe("result", record.result, record.fidelity, record.line, record.at, run)
         elif record.error is not None:
             self._observe("result", record.error, "structured", record.line, record.at, run)
-        if record.effects or record.extra:  # the rest of a settlement, with fields that are unknown to us
+        if record.document is not None:
+            self._observe("timing", record.document, "structured", record.line, record.at, run)
+        elif record.effects or record.extra:  # the rest of a settlement, with fields that are unknown to us
             status = msgspec.json.encode(record.status) if record.status else None
             members = {"status": status, "effects": record.effects, "extra": record.extra}
             rest = join_object({name: raw for name, raw in members.items() if raw})
             self._observe("timing", rest, "structured", record.line, record.at, run)
         self.call.started_at = column_time(record.started_at) or self.call.started_at
-        self.call.ended_at = _earlier(self.call.ended_at, record.at)
+        self.call.ended_at = column_time(record.ended_at) or _earlier(self.call.ended_at, record.at)
         duration = record.duration_ms if record.duration_ms is not None and record.duration_ms >= 0 else None
         columns = {
             "source_error": record.is_error,
@@ -179,7 +183,9 @@ class CallMerge:
         if receipts:
             self._move_home([receipt for receipt in receipts if receipt.observation_id == observation.pk], record)
             return
-        receipt = self._add_receipt(observation, run, record.line, record.at)
+        receipt = self._add_receipt(observation, run, record.place, record.at)
+        if record.document is not None:
+            self._observe("delivery", record.document, record.fidelity, record.line, record.at, run)
         if record.extra and (fingerprint := read_fingerprint(self.call.project_id, receipt, record)):
             self.rows.fingerprints.append(fingerprint)
 
@@ -188,7 +194,7 @@ class CallMerge:
         source = self.locator.source.pk
         for receipt in receipts:
             if receipt.source_id != source and self.rows.is_home(receipt.run_id, source):
-                columns = {"line": record.line, "source_id": source, "at": column_time(record.at)}
+                columns = {"line": record.place, "source_id": source, "at": column_time(record.at)}
                 self.rows.set_columns(receipt, columns)
 
     def _supersede(self, record: SupersedeRecord, run: UUID) -> None:
@@ -199,12 +205,12 @@ class CallMerge:
             observation = self._observe("receipt", record.content, "recorded", record.line, record.at, run)
             replacement = next((receipt for receipt in receipts if receipt.observation_id == observation.pk), None)
             if replacement is None:
-                replacement = self._add_receipt(observation, run, record.line, record.at)
+                replacement = self._add_receipt(observation, run, record.place, record.at)
         for receipt in receipts:
             if receipt is replacement or receipt.is_superseded or not self._is_before(receipt, record):
                 continue
             receipt.superseded_at = column_time(record.at)
-            receipt.superseded_line = record.line
+            receipt.superseded_line = record.place
             receipt.superseded_reason = column_text(record.reason, 200)
             if receipt not in self.rows.new_receipts:
                 self.rows.changed_receipts.append(receipt)
@@ -212,7 +218,7 @@ class CallMerge:
     def _is_before(self, receipt: RecordedReceipt, record: SupersedeRecord) -> bool:
         """Compares lines within one file only, and times between two files of the run."""
         if receipt.source_id == self.locator.source.pk:
-            return receipt.line < record.line
+            return receipt.line < record.place
         at = column_time(record.at)
         return receipt.at is None or at is None or receipt.at <= at
 

@@ -40,7 +40,9 @@ IDS_PER_STATEMENT = 500  # in one IN (…)
 MAX_DEPTH = 50  # subagents of subagents
 NO_DROP = {"dropped_tokens": 0, "dropped_after": 0, "dropped_before": 0, "removed_tokens": 0}
 LIMITS = {"title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300}
-INHERITED_COLUMNS = ("title", "model", "version", "cwd", "branch", "ended_at", "plan", "parent_id", "parent_call")
+INHERITED_COLUMNS = (
+    *("title", "model", "version", "cwd", "branch", "ended_at", "plan", "document", "parent_id", "parent_call"),
+)
 
 
 def new_run(pk: UUID, source: Source, format_: Format, name: str) -> Run:
@@ -50,7 +52,7 @@ def new_run(pk: UUID, source: Source, format_: Format, name: str) -> Run:
         namespace=format_.namespace,
         external_id=column_text(name, 300),
         agent=format_.agent,
-        source_format=format_.name,
+        source_format=format_.recorded_as or format_.name,
         sort_at=timezone.now(),
     )
 
@@ -72,6 +74,7 @@ def merge_run(
             if text := getattr(record, column):
                 setattr(run, column, column_text(text, limit))
         run.plan = record.plan if record.plan is not None else run.plan
+        run.document = record.document if record.document is not None else run.document
         run.ended_at = column_time(record.ended_at) or run.ended_at
         if record.parent_run and record.parent_run != name:
             run.parent_id = run_id(record.parent_run)
@@ -200,7 +203,7 @@ def list_calls(drafts: Drafts, rows: Mapping[UUID, CallRows], run_id: Callable[[
     A call known only from its result is listed in that result's run, at its line, until its own record is imported.
     """
     for (run, key), record in drafts.members.items():
-        rows[key].list_in(run_id(run), _claim(record), record.line, source)
+        rows[key].list_in(run_id(run), _claim(record), record.place, source)
     for key, row in rows.items():
         if not row.members:
             row.list_in(row.call.run_id, RunCall.Claim.ANSWER, drafts.calls[key].answered_line, source)
@@ -224,7 +227,7 @@ def settle_owners(rows: Iterable[CallRows], runs: Iterable[Run]) -> None:
         else:
             row.set_owner(*row.members)
     unknown = {run for row in shared for run in row.members} - by_id.keys()
-    by_id |= Run.objects.defer("plan").in_bulk(list(unknown)) if unknown else {}
+    by_id |= Run.objects.defer("plan", "document").in_bulk(list(unknown)) if unknown else {}
     rivals: set[UUID] = set()
     for row in shared:
         row.set_owner(choose_owner(row.members.values(), by_id))
@@ -261,7 +264,7 @@ def find_disputed(runs: Iterable[Run], but: Collection[UUID]) -> list[UUID]:
         members[member.call_id].append(member)
         owners[member.call_id] = member.call.run_id
     rivals = {member.run_id for listed in members.values() for member in listed}
-    by_id = Run.objects.defer("plan").in_bulk(list(rivals)) | grown
+    by_id = Run.objects.defer("plan", "document").in_bulk(list(rivals)) | grown
     return [call for call, listed in members.items() if choose_owner(listed, by_id) != owners[call]]
 
 
@@ -316,7 +319,7 @@ def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLo
     first = records[0]
     return {
         "request": column_text(first.request, 200),
-        "line": first.line,
+        "line": first.place,
         "at": column_time(first.at),
         "origin": origin,
         "input_tokens": first.input_tokens,

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dashboard.artifacts.ingest import RESULTS_FOLDER
+from dashboard.artifacts.ingest import ARTIFACTS_FOLDER, RESULTS_FOLDER
 from dashboard.ingest.bulk import bulk_insert, unsaved_row
 from dashboard.models import Event, Message, Observation, Problem, Project, RequestUsage, Source, SourceFrame
 from dashboard.models.sources import FRAME_BYTES
@@ -36,7 +36,8 @@ LATER_HEADS = 16
 MAX_LINE_BYTES = 64 * 1024 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
-ARTIFACTS_FOLDER = "artifacts"  # of the audit layout
+# Of an audit folder: the run comes first, the usage of requests after the receipts that it is compared with.
+IMPORT_ORDER = {"run.json": 0, "messages.jsonl": 2}
 NO_RECORDING = "no reader takes it: a recording is a .jsonl file, or the run.json of an audit folder"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
@@ -92,7 +93,7 @@ def find_recordings(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
             if is_recording(name, Path(folder).name)
         ]
         files += [Path(os.fsdecode(error.filename)) for error in errors]
-        for file in sorted(files, key=lambda file: (len(file.parts), file.name != "run.json", str(file))):
+        for file in sorted(files, key=lambda file: (len(file.parts), IMPORT_ORDER.get(file.name, 1), str(file))):
             yield file, False
 
 

@@ -293,7 +293,7 @@ class _BatchWrite:
                 "role": column_text(message.role, 32),
                 "step": column_text(message.step, 200),
                 "at": column_time(message.at),
-                "line": message.line,
+                "line": message.place,
                 "tokens": 0,
                 "delivery": message.delivery,
                 **self.locator.columns(message.content, message.line),
@@ -306,7 +306,8 @@ class _BatchWrite:
         rows: dict[UUID, dict[str, Any]] = {}
         for event in self.drafts.events:
             run = self.runs[event.run]
-            key = derive_id("event", run.pk.bytes, event.kind, event.line, event.message, event.payload)
+            payload = event.payload.strip()  # a payload that is a whole line has a newline
+            key = derive_id("event", run.pk.bytes, event.kind, event.place, event.message, payload)
             rows[key] = {
                 "id": key,
                 "run_id": run.pk,
@@ -315,8 +316,8 @@ class _BatchWrite:
                 "level": event.level,
                 "message": column_text(event.message, 500),
                 "at": column_time(event.at),
-                "line": event.line,
-                **self.locator.columns(event.payload, event.line),
+                "line": event.place,
+                **self.locator.columns(event.document or payload, event.line),
             }
         stored = set(Event.objects.filter(pk__in=list(rows)).values_list("pk", flat=True)) if rows else set()
         self.added["events"] += len(rows) - len(stored)

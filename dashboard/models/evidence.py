@@ -30,7 +30,9 @@ class Observation(SourceSlice):
         ARGS = "args"
         RESULT = "result"
         RECEIPT = "receipt"
-        TIMING = "timing"
+        TIMING = "timing"  # the rest of a result: times, effects, messages; an executor's whole ToolResult
+        CALL = "call"  # an executor's whole ToolCall: policy, risk, iteration, versions
+        DELIVERY = "delivery"  # the native record of a receipt: renderer, policy, flags
 
     id = models.UUIDField(primary_key=True, editable=False)
     call = models.ForeignKey(Call, models.CASCADE, related_name="observations", db_index=False)

@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.models.projects import Project
-from dashboard.models.sources import SourceSlice
+from dashboard.models.sources import SourceSlice, ZstdField
 from envelopes.schema.settlement import CODES, SKIPPED_KINDS
 
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
@@ -60,6 +60,7 @@ class Run(models.Model):
     plan = models.BinaryField(null=True)  # JSON
     is_reported = models.BooleanField(default=False)  # known only from progress lines of the run that started it
     has_rivals = models.BooleanField(default=False)  # another run's recording has calls of this one as its own
+    document = ZstdField(null=True)  # JSON: run.json of an audit layout, with its policy and confirmation
 
     # derived, recomputable:
     sort_at = models.DateTimeField()  # started_at, or the time of the import
@@ -146,8 +147,8 @@ class CallQuerySet(models.QuerySet["Call"]):
         return self.filter(derivation="")
 
     def with_run_and_source(self) -> CallQuerySet:
-        """Joins both, without the plan of the run and the reader's state of the source, which may be large."""
-        return self.select_related("run", "source").defer("run__plan", "source__state", "source__seen")
+        """Joins both, without the documents of the run and the reader's state of the source, which may be large."""
+        return self.select_related("run", "source").defer("run__plan", "run__document", "source__state", "source__seen")
 
 
 class Outcome(models.TextChoices):
@@ -375,7 +376,7 @@ class Message(SourceSlice):
 
 
 class Event(SourceSlice):
-    """A note of a recording beside its messages and calls. `data` is JSON, its payload."""
+    """A note of a recording beside its messages and calls. `data` is JSON: its payload, or a plan executor's event."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="events", db_index=False)

@@ -239,7 +239,7 @@ def _format_plan(run: Run) -> str:
 
 def load_peek(project: Project, run_id: UUID | None, close_url: str) -> Peek:
     """Four queries, however many calls the run has; at most one for a run that the project does not have."""
-    run = project.runs.defer("plan").filter(pk=run_id).first() if run_id else None
+    run = project.runs.defer("plan", "document").filter(pk=run_id).first() if run_id else None
     if run is None:
         return Peek(close_url)
     calls = Call.objects.in_run(run)

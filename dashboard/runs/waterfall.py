@@ -91,13 +91,13 @@ class ChildRuns:
 
 def load_child_runs(run: Run) -> ChildRuns:
     """One query; a second where the run has several children, and one more where it is a child itself."""
-    children = list(run.children.defer("plan").order_by("started_at", "id")[:MAX_CHILDREN])
+    children = list(run.children.defer("plan", "document").order_by("started_at", "id")[:MAX_CHILDREN])
     if run.parent_id:
         known = {run.pk, *(child.pk for child in children)}
         # Those that a call of this run names, whatever parent they were recorded with.
         named = run.own_calls.exclude(child_run=None).values("child_run")
         others = Run.objects.filter(project=run.project_id, pk__in=named).exclude(pk__in=known)
-        children += others.defer("plan").order_by("started_at", "id")[:MAX_CHILDREN]
+        children += others.defer("plan", "document").order_by("started_at", "id")[:MAX_CHILDREN]
     return _nest(children) if len(children) > 1 else ChildRuns(children)
 
 

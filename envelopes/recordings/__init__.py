@@ -10,6 +10,9 @@ from envelopes.recordings import audit, claude_code
 from envelopes.recordings.base import Format, SourcePath
 
 RECORDINGS: tuple[Format, ...] = (*claude_code.FORMATS, *audit.FORMATS)
+# What `export_run` writes for a run that was recorded in one of the formats above.
+EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if recording not in audit.FORMATS)
+READABLE = (*EXPORTS, *RECORDINGS)
 
 
 class UnknownFormat(ValueError):
@@ -18,7 +21,7 @@ class UnknownFormat(ValueError):
 
 def detect_format(head: bytes, path: SourcePath) -> Format:
     """Returns the first format that recognises `head`, the first 64 KiB of a file. Raises UnknownFormat."""
-    for recording in RECORDINGS:
+    for recording in READABLE:
         if recording.sniff(head, path):
             return recording
     raise UnknownFormat(f"not a recording that can be read ({_names()})")
@@ -26,7 +29,7 @@ def detect_format(head: bytes, path: SourcePath) -> Format:
 
 def find_format(name: str) -> Format:
     """Raises UnknownFormat with the names of all formats."""
-    for recording in RECORDINGS:
+    for recording in READABLE:
         if recording.name == name:
             return recording
     raise UnknownFormat(f"no format {name!r}; there are {_names()}")

@@ -17,8 +17,9 @@ that what is stored is what was recorded. Each record carries the number of its 
     read_json_lines   the lines of a file that are JSON, and problems for the others
     struct_reader     a function that reads the known fields of an object; large values stay bytes
 
-`extra` is a JSON object of the source's fields for which the record has none of its own. `owner` is set on a
-copied line whose call id is unique within its run only: it is the run that the line names as its own.
+`extra` is a JSON object of the source's fields for which the record has none of its own. `document` is the whole object
+where the source's own object is worth keeping beside its parts. `owner` is set on a copied line whose call id is unique
+within its run only: it is the run that the line names as its own.
 
 A format is one module, one line in `recordings.RECORDINGS`, and a sample.
 """
@@ -49,6 +50,18 @@ class SourceLine(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
 
 
+class LineRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`position` is the place in the run of a record whose file has another order than the run had."""
+
+    line: int
+    run: str
+    position: int | None = None
+
+    @property
+    def place(self) -> int:
+        return self.line if self.position is None else self.position
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
     """`run` is unique within the format's namespace. None: not known from this line.
 
@@ -67,20 +80,20 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
     branch: str | None = None
     started_at: str | None = None
     ended_at: str | None = None
+    last_at: str | None = None
     plan: bytes | None = None
     origin: Literal["message", "progress"] = "message"
     extra: bytes | None = None
+    document: bytes | None = None
 
 
-class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="message"):
+class MessageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="message"):
     """`content` is JSON: a string, or a list of blocks without the tool blocks. `key` is unique in the run.
 
     `delivery` is how it reached the model: `sent` as it is; `queued` while the agent worked and sent in a wording
     that is not recorded; `withheld` by the client; `unclear` where the recording leaves it open.
     """
 
-    line: int
-    run: str
     key: str
     role: str
     content: bytes
@@ -89,14 +102,12 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="me
     delivery: Delivery = "sent"
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"):
+class CallRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="call"):
     """`origin` is progress for a call that only a parent's progress lines report.
 
     `inherited`: the line is a copy of another run's. `names_other`: it names another run than the one it is in.
     """
 
-    line: int
-    run: str
     call: str
     tool: str
     args: bytes
@@ -107,18 +118,18 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="call"
     inherited: bool = False
     names_other: bool = False
     extra: bytes | None = None
+    document: bytes | None = None
     owner: str | None = None
 
 
-class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="result"):
+class ResultRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="result"):
     """`result` None: the source kept no structured result. `is_error` is the source's own flag.
 
     `duration_ms` is the tool's own measurement, where the source has one: the time between the stamps of the
-    call and of this record includes the wait for a permission.
+    call and of this record includes the wait for a permission. `ended_at` is the recorded end; without it the call
+    ended at `at`.
     """
 
-    line: int
-    run: str
     call: str
     result: bytes | None
     fidelity: ResultFidelity = "structured"
@@ -126,30 +137,29 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="res
     status: str | None = None
     at: str | None = None
     started_at: str | None = None
+    ended_at: str | None = None
     duration_ms: int | None = None
     child_run: str | None = None
     error: bytes | None = None
     effects: bytes | None = None
     extra: bytes | None = None
+    document: bytes | None = None
     owner: str | None = None
 
 
-class ReceiptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="receipt"):
-    line: int
-    run: str
+class ReceiptRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="receipt"):
     call: str
     content: bytes
     fidelity: ReceiptFidelity = "recorded"
     at: str | None = None
     extra: bytes | None = None
+    document: bytes | None = None
     owner: str | None = None
 
 
-class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="supersede"):
+class SupersedeRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="supersede"):
     """`content` is what replaces the receipt, None when nothing does."""
 
-    line: int
-    run: str
     call: str
     reason: str
     content: bytes | None = None
@@ -157,9 +167,7 @@ class SupersedeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="
     owner: str | None = None
 
 
-class EventRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="event"):
-    line: int
-    run: str
+class EventRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="event"):
     kind: str
     message: str
     level: Literal["info", "warn", "error"] = "info"
@@ -167,19 +175,23 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="even
     payload: bytes = b"null"
     at: str | None = None
     extra: bytes | None = None
+    document: bytes | None = None
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="artifact"):
+    """`sha256` is that of the file which an export has beside it."""
+
     line: int
     run: str
     call: str
     role: str
     path: str
     size: int | None = None
+    sha256: str | None = None
     owner: str | None = None
 
 
-class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="usage"):
+class UsageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="usage"):
     """The tokens of one request, as the provider reported them. `request` is unique in the run.
 
     Several lines may report one request. `usage` and `edits` are JSON: the provider's object, and what it states
@@ -187,8 +199,6 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="usag
     was reported.
     """
 
-    line: int
-    run: str
     request: str
     input_tokens: int
     cache_read_tokens: int
@@ -260,6 +270,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     Run ids are unique within `namespace`. Call ids for which `is_global_call_id` is true are unique everywhere
     and join across files (design.md section 1, Identity).
 
+    `recorded_as` is the format of the recording that an export was made of: its runs carry that name.
+
     A source may know a run only by the call that spawned it. `run_alias(run, call)` is the name that such a
     source uses for `run`, None where it is not certain; `spawning_call(alias)` is the call in such a name.
 
@@ -274,6 +286,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     sniff: Callable[[bytes, SourcePath], bool]
     read: Callable[[Iterable[SourceLine], SourcePath, dict[str, object]], Iterator[Record | LineProblem]]
     is_global_call_id: Callable[[str], bool]
+    recorded_as: str = ""
     run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
     spawning_call: Callable[[str], str | None] = lambda _run: None
     name_mark: Callable[[bytes, SourcePath], bytes] = lambda _head, _path: b""

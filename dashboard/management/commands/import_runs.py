@@ -21,7 +21,7 @@ from dashboard.ingest import watch
 from dashboard.ingest.importer import ImportProgress, ImportReport, Retry, import_paths
 from dashboard.management.console import terminal_text
 from dashboard.models import Project
-from envelopes.recordings import RECORDINGS
+from envelopes.recordings import READABLE
 
 PROBLEMS_PRINTED = 20
 
@@ -35,7 +35,7 @@ class Command(RichCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders")
-        names = [recording.name for recording in RECORDINGS]
+        names = [recording.name for recording in READABLE]
         parser.add_argument("--format", choices=names, help="detected from the content unless given")
         parser.add_argument("--project", default=DEFAULT_PROJECT)
         parser.add_argument(

@@ -1,0 +1,68 @@
+"""`export_run RUN DIR`: writes a run as a folder in the audit layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from dashboard.management.console import terminal_text
+from dashboard.models import Run
+from dashboard.models.sources import DamagedEvidence
+from dashboard.runs.export_run import FolderNotEmpty, export_run
+from envelopes.recordings import UnknownFormat
+from envelopes.storage.file_store import MissingArtifact
+
+
+class Command(BaseCommand):
+    help = (
+        "Writes a run as a folder: run.json, calls.jsonl, results.jsonl, receipts.jsonl, events.jsonl, messages.jsonl "
+        "and artifacts/. `import_runs DIR` reads it again and gives an equal run. The bytes are those that were "
+        "recorded, with any secrets that they contain."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("run", metavar="RUN", help="the run's id, or the id that its agent gave it")
+        parser.add_argument("folder", metavar="DIR", help="a folder that does not exist yet, or an empty one")
+        parser.add_argument("--masked", action="store_true", help="not available yet: refused")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["masked"]:
+            raise CommandError("Masking is not available yet. Without --masked the recorded bytes are written.")
+        run = _find_run(options["run"])
+        folder = Path(options["folder"])
+        try:
+            counts = export_run(run, folder)
+        except (FolderNotEmpty, DamagedEvidence, UnknownFormat) as error:
+            raise CommandError(terminal_text(str(error))) from None
+        except MissingArtifact as error:
+            raise CommandError(f"The artifact store has lost {error}: run prune_artifacts or check_store.") from None
+        except OSError as error:
+            raise CommandError(f"{terminal_text(str(folder))}: {error.strerror or error}") from None
+        if options["as_json"]:
+            artifacts = counts.pop("artifacts")
+            report = {"run": str(run.pk), "folder": str(folder), "lines": counts, "artifacts": artifacts}
+            self.stdout.write(json.dumps(report))
+        else:
+            written = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+            self.stdout.write(f"{terminal_text(str(folder))}: {written}")
+
+
+def _find_run(name: str) -> Run:
+    """Ids of agents may repeat across projects; for those that do, our own id has to be given."""
+    runs = Run.objects.select_related("parent")
+    try:
+        matches = list(runs.filter(pk=UUID(name)))
+    except ValueError:
+        matches = []
+    matches = matches or list(runs.filter(external_id=name).order_by("project", "pk")[:20])
+    if not matches:
+        raise CommandError(terminal_text(f"There is no run {name!r}."))
+    if len(matches) > 1:
+        candidates = "\n".join(f"  {run.pk}  in project {run.project.name}" for run in matches)
+        raise CommandError(f"{terminal_text(name)} is the id of several runs. Give one of these:\n{candidates}")
+    return matches[0]

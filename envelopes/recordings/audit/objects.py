@@ -1,0 +1,300 @@
+"""The objects of the audit layout as records: one function for each kind of object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, TypeVar, get_args
+
+from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
+from envelopes.recordings.base import (
+    ArtifactRecord,
+    CallRecord,
+    Delivery,
+    EventRecord,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourcePath,
+    SupersedeRecord,
+    UsageRecord,
+    storable,
+    valid_timestamp,
+)
+from envelopes.text.untrusted_json import Untrusted, array_slices, join_object, object_slices, parse_json
+
+Records = Iterator[Record | LineProblem]
+Value = TypeVar("Value")
+_FIDELITIES: dict[str, ReceiptFidelity] = {name: name for name in get_args(ReceiptFidelity)}
+_RESULT_FIDELITIES: dict[str, ResultFidelity] = {name: name for name in get_args(ResultFidelity)}
+_DELIVERIES: dict[str, Delivery] = {name: name for name in get_args(Delivery)}
+_ORIGINS: dict[str, Literal["message", "progress"]] = {"progress": "progress"}
+_TOKEN_COUNTS = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "output_tokens")
+SOURCE = re.compile(rb'\s*\{\s*(?:"v":1,"type":"[a-z]+",)?"source":"([a-z0-9-]+)"')  # where `export_run` writes it
+_LEVELS: dict[str, Literal["info", "warn", "error"]] = {"info": "info", "warn": "warn", "error": "error"}
+
+
+class AuditObject:
+    """The fields of one object. Reading a field removes it; `rest` returns those that were not read.
+
+    Where a method takes several names, the first field that is present and has the type is read.
+    """
+
+    def __init__(self, line: int, raw: bytes) -> None:
+        self.line = line
+        self.document = raw.strip()
+        self.is_exported = SOURCE.match(raw) is not None  # of another agent's run: what is derived is no evidence
+        self._fields = object_slices(raw)
+
+    def slice(self, *names: str) -> bytes | None:
+        """The field's own bytes; a null counts as absent."""
+        for name in names:
+            if self._fields.get(name, b"null") != b"null":
+                return self._fields.pop(name)
+        return None
+
+    def value(self, name: str) -> bytes | None:
+        """The field's own bytes, also those of a null."""
+        return self._fields.pop(name, None)
+
+    def text(self, *names: str) -> str | None:
+        """A string, as a text column can store it."""
+        for name in names:
+            if self._fields.get(name, b"").startswith(b'"'):
+                return storable(str(parse_json(self._fields.pop(name))))
+        return None
+
+    def required_text(self, *names: str) -> str:
+        text = self.text(*names)
+        if not text:
+            name = next((name for name in names if name in self._fields), names[0])
+            raise Untrusted(f"no {' or '.join(names)}, or not a string", f"$.{name}")
+        return text
+
+    def time(self, *names: str) -> str | None:
+        for name in names:
+            if not self._fields.get(name, b"").startswith(b'"'):
+                continue
+            if timestamp := valid_timestamp(str(parse_json(self._fields[name]))):
+                del self._fields[name]
+                return timestamp
+        return None
+
+    def choice(self, name: str, table: dict[str, Value], default: Value) -> Value:
+        """The value that `table` has for the string; a string that is not in the table stays in `rest`."""
+        for word, value in table.items():
+            if self._fields.get(name) == b'"' + word.encode() + b'"':
+                del self._fields[name]
+                return value
+        return default
+
+    def has(self, name: str) -> bool:
+        return name in self._fields
+
+    def integer(self, name: str, minimum: int) -> int | None:
+        value = parse_json(self._fields.get(name, b"null"))
+        if isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**53:
+            del self._fields[name]
+            return value
+        return None
+
+    def flag(self, name: str) -> bool | None:
+        """A boolean, which stays in `rest`."""
+        return {b"true": True, b"false": False}.get(self._fields.get(name, b""))
+
+    def rest(self) -> bytes | None:
+        return join_object(self._fields) if self._fields else None
+
+
+def run_record(fields: AuditObject, path: SourcePath) -> RunRecord:
+    """The run of a run.json; where it has no `runId`, the folder's name is its id."""
+    folders = path.path.split("/")[:-1]
+    run = fields.text("runId", "id") or (folders[-1] if folders else None)
+    if not run:
+        raise Untrusted("no runId, or not a string", "$.runId")
+    plan = fields.slice("plan")
+    goal = None
+    if plan is not None and plan.startswith(b"{") and not fields.is_exported:
+        goal = AuditObject(fields.line, plan).text("title", "goal", "summary", "intent")
+    return RunRecord(
+        line=fields.line,
+        run=run,
+        parent_run=fields.text("parentRunId"),
+        parent_call=fields.text("parentCallId"),
+        title=fields.text("title") or goal,
+        agent=fields.text("agent"),
+        model=fields.text("model"),
+        version=fields.text("executorVersion"),
+        cwd=fields.text("cwd"),
+        branch=fields.text("branch"),
+        started_at=fields.time("startedAt", "createdAt"),
+        ended_at=fields.time("endedAt", "finishedAt"),
+        last_at=fields.time("lastAt"),
+        plan=plan,
+        origin=fields.choice("origin", _ORIGINS, "message"),
+        extra=fields.rest(),
+        document=fields.document,
+    )
+
+
+def call_records(fields: AuditObject, run: str) -> Records:
+    yield CallRecord(
+        line=fields.line,
+        run=run,
+        position=fields.integer("position", 0),
+        call=fields.required_text("providerCallId", "callId"),
+        tool=fields.required_text("tool"),
+        args=fields.slice("args") or b"null",
+        step=fields.text("stepId"),
+        attempt=fields.integer("attempt", 1) or 1,
+        at=fields.time("createdAt"),
+        origin=fields.choice("origin", _ORIGINS, "message"),
+        inherited=fields.flag("inherited") is True,
+        names_other=fields.flag("namesOther") is True,
+        extra=fields.rest(),
+        document=fields.document,
+        owner=fields.text("ownerRunId"),
+    )
+
+
+def result_records(fields: AuditObject, run: str) -> Records:
+    call = fields.required_text("providerCallId", "callId")
+    owner = fields.text("ownerRunId")
+    status = fields.text("status")
+    ok = fields.flag("ok")
+    is_error = None if ok is None and status is None else ok is False or status not in (None, "ok", "skipped")
+    result = fields.value("recorded") if fields.is_exported else fields.slice("recorded", "data")
+    position, ended_at = fields.integer("position", 0), fields.time("endedAt")
+    yield ResultRecord(
+        line=fields.line,
+        run=run,
+        position=position,
+        call=call,
+        result=result,
+        fidelity=fields.choice("fidelity", _RESULT_FIDELITIES, "structured") if result else "absent",
+        is_error=fields.flag("isError") if fields.is_exported else is_error,
+        status=status,
+        at=fields.time("observedAt") or ended_at,
+        started_at=fields.time("startedAt"),
+        ended_at=ended_at,
+        duration_ms=fields.integer("durationMs", 0),
+        child_run=fields.text("childRunId"),
+        error=None if fields.is_exported else fields.slice("error"),
+        effects=fields.slice("effects"),
+        extra=fields.rest(),
+        document=fields.document,
+        owner=owner,
+    )
+    files = fields.slice("files")
+    for raw in array_slices(files) if files is not None and files.startswith(b"[") else []:
+        file = AuditObject(fields.line, raw)
+        yield ArtifactRecord(
+            line=fields.line,
+            run=run,
+            call=call,
+            role=file.required_text("role"),
+            path=file.required_text("path"),
+            size=file.integer("size", 0),
+            sha256=file.text("sha256"),
+            owner=owner,
+        )
+
+
+def event_records(fields: AuditObject, run: str) -> Records:
+    kind = fields.required_text("type", "event")
+    at = fields.time("timestamp")
+    message = fields.text("message")
+    if kind == "run.started":
+        yield RunRecord(line=fields.line, run=run, started_at=at)
+    if kind == "run.finished":
+        yield RunRecord(line=fields.line, run=run, ended_at=at)
+    yield EventRecord(
+        line=fields.line,
+        run=run,
+        position=fields.integer("position", 0),
+        kind=kind,
+        message=message or ("" if fields.is_exported and message is not None else kind),
+        level=fields.choice("level", _LEVELS, "info"),
+        call=fields.text("providerCallId", "callId"),
+        payload=fields.slice("payload") or b"null",
+        at=at,
+        extra=fields.rest(),
+        document=None if fields.is_exported else fields.document,
+    )
+
+
+def receipt_records(fields: AuditObject, run: str) -> Records:
+    """A receipt with a later number replaced the one before it."""
+    call = fields.required_text("call", "providerCallId", "callId")
+    seq, position, at = fields.integer("seq", 1), fields.integer("position", 0), fields.time("at")
+    owner = fields.text("owner_run")
+    fidelity = fields.choice("fidelity", _FIDELITIES, "recorded")
+    superseded = fields.slice("superseded")
+    parts = fields.slice("parts")
+    content = parts if parts not in (None, b"[]") else fields.slice("text") or fields.value("content")
+    if seq is not None and seq > 1 and content:
+        yield SupersedeRecord(
+            line=fields.line, run=run, position=position, call=call, reason="", content=content, at=at, owner=owner
+        )
+    else:
+        yield ReceiptRecord(
+            line=fields.line,
+            run=run,
+            position=position,
+            call=call,
+            content=content or b"null",
+            fidelity=fidelity if content else "absent",
+            at=at,
+            extra=fields.rest(),
+            document=fields.document,
+            owner=owner,
+        )
+    if superseded is not None and superseded.startswith(b"{"):
+        end = AuditObject(fields.line, superseded)
+        yield SupersedeRecord(
+            line=fields.line,
+            run=run,
+            position=end.integer("position", 0),
+            call=call,
+            reason=end.text("reason") or "",
+            at=end.time("at"),
+            owner=owner,
+        )
+
+
+def message_records(fields: AuditObject, run: str) -> Records:
+    """A message, or the usage of the request that it answered."""
+    if fields.has("request"):
+        yield from _usage_records(fields, run)
+        return
+    seq = fields.integer("seq", 0)
+    yield MessageRecord(
+        line=fields.line,
+        run=run,
+        position=fields.integer("position", 0),
+        key=f"seq-{fields.line if seq is None else seq}",
+        role=fields.required_text("role"),
+        content=fields.slice("text", "content") or b"null",
+        step=fields.text("step"),
+        at=fields.time("at"),
+        delivery=fields.choice("delivery", _DELIVERIES, "sent"),
+    )
+
+
+def _usage_records(fields: AuditObject, run: str) -> Records:
+    counts = {name: fields.integer(name, 0) or 0 for name in _TOKEN_COUNTS}
+    yield UsageRecord(
+        line=fields.line,
+        run=run,
+        position=fields.integer("position", 0),
+        request=fields.required_text("request"),
+        usage=fields.slice("usage") or b"null",
+        edits=fields.slice("edits"),
+        cleared_tokens=fields.integer("cleared_tokens", 0),
+        origin=fields.choice("origin", _ORIGINS, "message"),
+        at=fields.time("at"),
+        **counts,
+    )
