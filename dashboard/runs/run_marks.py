@@ -19,6 +19,7 @@ from django.urls import reverse
 
 from dashboard.evidence.context_changes import MICROCOMPACTION, REWIND, load_drops
 from dashboard.models import Event, Message, Problem, Run, Source, load_slices
+from dashboard.text.formatting import column_text
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.text_markup import printable
 from envelopes.schema.result import summarize
@@ -218,7 +219,7 @@ class Removal(NamedTuple):
 def load_removals(run: Run) -> list[Removal]:
     events = list(Event.objects.filter(run=run, kind=MICROCOMPACTION))
     load_slices(events)
-    ids_by_event = {event: _removed_ids(event.data) for event in events}
+    ids_by_event = {event: {column_text(call, 300) for call in _removed_ids(event.data)} for event in events}
     named = set().union(*ids_by_event.values())
     members = run.members.filter(call__external_id__in=named) if named else run.members.none()
     known = set(members.values_list("call__external_id", flat=True)) if named else set()
