@@ -145,10 +145,12 @@ def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
         ]
         bulk_update_values(Call, columns)
         known = [product.key for product in derived if product.evidence_version > 1 or states[product.key][1]]
+        artifacts = [artifact for product in derived for artifact in product.artifacts]
         if known:
             CanonicalProjection.objects.filter(call__in=known).delete()
+            stale = Artifact.objects.filter(call__in=known, observation__isnull=False)  # of another result
+            stale.exclude(pk__in=[artifact["id"] for artifact in artifacts]).delete()
         bulk_insert_values(CanonicalProjection, [product.projection for product in derived], ignore_known=True)
-        artifacts = [artifact for product in derived for artifact in product.artifacts]
         bulk_insert_values(Artifact, artifacts, ignore_known=True)
         bulk_update_values(RecordedReceipt, [receipt for product in derived for receipt in product.receipts])
         _store_notes(derived, set(known))

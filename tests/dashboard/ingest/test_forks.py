@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import models
 from django.test import Client
 
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import (
-    Artifact,
     Call,
-    CanonicalProjection,
-    Event,
-    Message,
     Observation,
     Project,
     RecordedReceipt,
     Run,
-    RunCall,
-    RunFacet,
-    Source,
-    load_slices,
 )
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import receipt_text
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
+from tests.dashboard.stored_rows import stored_rows
 
 pytestmark = pytest.mark.django_db
 Line = dict[str, Any]
@@ -42,6 +33,7 @@ TEXT = "\n".join(f"line {number}" for number in range(1, 101))
 RESULT = {"stdout": TEXT, "stderr": "", "interrupted": False, "isImage": False}
 NOTICE = "Output too large (9KB). Full output saved to: /tmp/x.txt\n\nPreview (first 2KB):"
 SHORTER = f"<persisted-output>\n{NOTICE}\n" + "\n".join(TEXT.split("\n")[:20]) + "\n...\n</persisted-output>"
+BUNDLED = Path(__file__).resolve().parents[3] / "dashboard" / "samples"
 LATER = "2026-03-01T10:00:00.000Z"
 
 
@@ -194,35 +186,6 @@ def test_each_receipt_has_its_own_cut_tokens_and_characters(parts: int, project:
 
 
 # Any order of files and parts gives equal rows
-
-SKIPPED = {"id", "revision", "evidence_version", "created_at", "sort_at", "source", "observation"}
-
-
-def stored_rows() -> dict[str, list[str]]:
-    """Every row in all columns but the database's own numbers, which name no row of another import."""
-    rows: dict[str, list[str]] = {}
-    for model in (Run, Call, RunCall, Observation, RecordedReceipt, CanonicalProjection, Message, Event, Artifact):
-        instances = list(model._default_manager.all())
-        if model in (Observation, Message, Event):
-            load_slices(instances)
-        rows[model.__name__] = sorted(json.dumps(columns_of(row)) for row in instances)
-    rows["RunFacet"] = sorted(map(str, RunFacet.objects.values_list("run", "kind", "value", "count")))
-    return rows
-
-
-def columns_of(row: models.Model) -> dict[str, str]:
-    columns = {field.name: getattr(row, field.attname) for field in row._meta.concrete_fields}
-    values = {name: str(value) for name, value in columns.items() if name not in SKIPPED}
-    if not isinstance(row, RunCall):
-        values["id"] = str(row.pk)
-    if columns.get("source"):
-        values["source"] = Path(Source.objects.get(pk=columns["source"]).path).name
-    if columns.get("observation"):
-        values["observation"] = Observation.objects.get(pk=columns["observation"]).sha256
-    if isinstance(row, Observation | Message | Event):
-        values["data"] = hashlib.sha256(row.data).hexdigest()
-    return values
-
 
 FILES = {
     SESSION: [*history(), *own("toolu_11", SESSION), cleared("toolu_02", SESSION)],
@@ -377,3 +340,51 @@ def test_a_fork_keeps_its_own_receipts_when_the_original_is_deleted(
     call = Call.objects.get(external_id="toolu_01")
     assert (call.run, call.receipt_characters, call.is_cut) == (run_of(FORK), len(TEXT), False)
     assert not Observation.objects.filter(surface="receipt", receipts=None).exists()
+
+
+def forked(path: Path) -> bytes:
+    """The first half of a session as a release with `forkedFrom` copies it, in other spacing."""
+    lines = [json.loads(raw) for raw in path.read_bytes().splitlines() if raw.startswith(b"{")]
+    copies = [
+        {**line, "sessionId": FORK, "forkedFrom": {"sessionId": line["sessionId"]}}
+        for line in lines[: len(lines) // 2]
+        if "sessionId" in line
+    ]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in copies)
+
+
+def assert_equal_rows_however_imported(project: Project, path: Path, folder: Path) -> None:
+    """A session and a fork of it; the fork first and the session in five parts."""
+    raw, fork = path.read_bytes(), forked(path)
+    for name in ("whole", "parts"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / f"{FORK}.jsonl").write_bytes(fork)
+    whole, parts = folder / "whole" / path.name, folder / "parts" / path.name
+    whole.write_bytes(raw)
+    import_paths(project, [whole, folder / "whole" / f"{FORK}.jsonl"])
+    expected = stored_rows()
+    for run in list(Run.objects.all()):
+        delete_run(run)
+    import_paths(project, [folder / "parts" / f"{FORK}.jsonl"])
+    for part in range(1, 6):
+        parts.write_bytes(raw[: len(raw) * part // 5])
+        import_paths(project, [parts])
+    assert stored_rows() == expected
+    for run in list(Run.objects.all()):
+        delete_run(run)
+    assert not any(stored_rows().values())
+
+
+@pytest.mark.parametrize("name", ["microcompact.excerpt.jsonl", "persisted_outputs.excerpt.jsonl"])
+def test_a_real_session_beside_its_fork_gives_equal_rows_however_imported(
+    name: str, project: Project, tmp_path: Path
+) -> None:
+    assert_equal_rows_however_imported(project, BUNDLED / "entire" / name, tmp_path)
+
+
+@pytest.mark.recordings
+def test_every_recorded_session_beside_its_fork_gives_equal_rows_however_imported(
+    recordings_root: Path, project: Project, tmp_path: Path
+) -> None:
+    for path in sorted((recordings_root / "claude-code").rglob("*.jsonl")):
+        assert_equal_rows_however_imported(project, path, tmp_path / path.stem)
