@@ -276,7 +276,7 @@ def open_deriver(project: Project, size: int) -> Iterator[Deriver]:
             deriver = Deriver(project, None)
             yield deriver
         else:
-            with open_pool() as pool:
+            with open_pool(str(connection.settings_dict["NAME"])) as pool:
                 deriver = Deriver(project, pool)
                 yield deriver
                 deriver.finish()
