@@ -109,7 +109,8 @@ class CallNavigation:
 @dataclass(frozen=True, kw_only=True)
 class CallPage:
     """`left` is the canonical result, the envelope as it is stored, or the recorded result; `canonical_form` is the
-    parameter that asks for the first, None where it is the default.
+    parameter that asks for the first, None where it is the default. `receipt_row` is the receipt in view, None for one
+    that only another source reports.
 
     `disagreeing` are surfaces that sources reported differently. `other_run` is the run of the receipts in view where
     the reader's run has none of this call.
@@ -137,7 +138,7 @@ class CallPage:
     drifted: tuple[FingerprintedReceipt, ...]
     lint: LintPane | None
     cuts: tuple[CutBar, ...]
-    superseded: RecordedReceipt | None
+    receipt_row: RecordedReceipt | None
     other_run: Run | None
     receipts: tuple[EvidenceOption, ...]
     disagreeing: dict[str, tuple[EvidenceOption, ...]]
@@ -190,7 +191,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
         cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got),
-        superseded=evidence.receipt if evidence.receipt and evidence.receipt.is_superseded else None,
+        receipt_row=evidence.receipt,
         other_run=None if receipt_run == navigation.run.pk else project.runs.filter(pk=receipt_run).first(),
         receipts=_receipt_options(evidence),
         disagreeing=_disagreeing_surfaces(evidence),

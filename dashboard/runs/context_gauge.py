@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.core.cache import cache
+
 from dashboard.evidence.context_changes import ContextDrop, drop_concerning, load_requests
-from dashboard.models import Run
-from dashboard.runs.timeline import HistoryCursor, HistoryItem, Timeline
+from dashboard.evidence.fidelity import receipt_fidelity
+from dashboard.models import RecordedReceipt, Run
+from dashboard.runs.run_marks import Branch, model_url
+from dashboard.runs.timeline import Compaction, HistoryCursor, HistoryItem, Timeline
 from envelopes.pipeline.context_usage import ModelRequest, Presence, grade_presence
 
 FULL_TOKENS = 200_000  # a full gauge
 BOTTOM_RANK = 0  # of the first item of a line
+CACHE_SECONDS = 3_600  # of a run's end, which a change of the run makes another
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +155,91 @@ class PresenceAtEnd:
             sentence = f"{left} {weighs}, more than the {self.last.tokens:,} of the last request.".strip()
             return "bad", "contradicted by the recorded usage", sentence
         return ("warn", f"uncertain from line {drop.line} on", f"{left} This may be among them.") if drop else None
+
+
+@dataclass(frozen=True)
+class ContextEnd:
+    """The end of a run: what was in the context then, and what had taken the rest out of it."""
+
+    presence: PresenceAtEnd
+    compactions: tuple[Compaction, ...]
+    left: tuple[Branch, ...]
+
+    @classmethod
+    def load(cls, run: Run) -> ContextEnd:
+        """Reads the lines of the whole run once for each of its revisions."""
+        key = f"context-end:{run.pk.hex}:{run.revision}"
+        stored = cache.get(key)
+        if isinstance(stored, cls):
+            return stored
+        timeline = Timeline(run)
+        presence = ContextGauge(run, timeline, None).presence()
+        loaded = cls(presence, tuple(timeline.compactions), tuple(timeline.left))
+        cache.set(key, loaded, CACHE_SECONDS)
+        return loaded
+
+    def removal(self, line: int) -> str:
+        """Names what is recorded to have removed all that came in at this line; empty when nothing is."""
+        for branch in self.left:
+            if branch.has(line):
+                return f"Left by a rewind at line {branch.end:,}."
+        for compaction in self.compactions:
+            if compaction.line >= line and not compaction.is_partial:
+                is_new = compaction.is_new_conversation
+                return (
+                    f"Not in the conversation that began behind line {compaction.line:,}."
+                    if is_new
+                    else (f"Compacted away at line {compaction.line:,}.")
+                )
+        return ""
+
+
+@dataclass(frozen=True)
+class ReceiptPresence:
+    """When a receipt was first in the context, by its fidelity, and whether it is still there at the end.
+
+    `text` is a badge of the grade, `means` a sentence about it, `url` the receipt in the Model view.
+    """
+
+    line: int
+    first: str
+    grade: Presence
+    tone: str
+    text: str
+    means: str
+    url: str
+
+
+def load_presence(run: Run, receipt: RecordedReceipt) -> ReceiptPresence:
+    end = ContextEnd.load(run)
+    grade, tone, text, means = _grade(end, receipt)
+    first = receipt_fidelity(receipt.fidelity).badge
+    return ReceiptPresence(receipt.line, first, grade, tone, text, means, model_url(run, receipt.line))
+
+
+def _grade(end: ContextEnd, receipt: RecordedReceipt) -> tuple[Presence, str, str, str]:
+    """The grade with its tone, its badge and its sentence."""
+    line, presence, cleared = receipt.line, end.presence, receipt.superseded_line
+    if removal := _cleared(receipt) or end.removal(line):
+        until = "The model had it until then."
+        if drop := drop_concerning(presence.drops, line, cleared):
+            until = f"Before that, at line {drop.line:,}, {drop.tokens:,} tokens left it unexplained: perhaps this too."
+        return "superseded", "warn", "no longer there", f"{removal} {until}"
+    if badge := presence.badge(line, None):
+        return presence.grade(line, None), *badge
+    partial = next((compaction for compaction in end.compactions if compaction.line >= line), None)
+    if partial is not None:
+        means = f"The history was compacted at line {partial.line:,}, but for a part; this may be in it."
+        return "uncertain", "warn", "perhaps compacted away", means
+    check = (
+        "the usage of its last request does not contradict it" if presence.last else "no usage is recorded to check it"
+    )
+    return "recorded", "", "still there", f"Nothing that is recorded removed it; {check}."
+
+
+def _cleared(receipt: RecordedReceipt) -> str:
+    if receipt.superseded_line is None:
+        return ""
+    at = f", {receipt.superseded_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.superseded_at else ""
+    reason = receipt.superseded_reason or "replaced"
+    return f"Cleared from the context at line {receipt.superseded_line:,}{at} ({reason})."

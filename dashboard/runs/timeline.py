@@ -183,7 +183,7 @@ class Timeline:
         branches = [other for other in load_branches(run) if other != branch]
         if branch:
             branches = [other for other in branches if branch.has(other.start) and branch.has(other.end - 1)]
-        self._left = outermost(branches)
+        self.left = outermost(branches)
         self.drops = [drop for drop in load_drops(run) if self.has(drop.line)]
         self.compactions = [event for event in load_compactions(run) if self.has(event.line)]
         receipts = replayed.replace_marks(_load_receipt_marks(run)) if replayed else _load_receipt_marks(run)
@@ -194,13 +194,13 @@ class Timeline:
         marks += [_Mark(drop.line - 1, RANKS["drop"], NO_KEY.hex, 0, None, drop) for drop in self.drops]
         marks = [mark for mark in marks if self.has(mark.line)]
         rank = RANKS["branch"]
-        marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self._left]
+        marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self.left]
         self._marks = sorted(marks, key=_sort_key)
 
     def has(self, line: int) -> bool:
         """True for a line of these items, not of a branch that was left."""
         is_inside = self._branch is None or self._branch.has(line)
-        return is_inside and not any(other.has(line) for other in self._left)
+        return is_inside and not any(other.has(line) for other in self.left)
 
     def after(self, cursor: HistoryCursor | None, limit: int) -> list[HistoryItem]:
         """The first `limit` items behind the cursor; from the beginning when it is None."""
@@ -241,7 +241,7 @@ class Timeline:
         line = PAGED[kind][0]
         if self._branch:
             rows = rows.filter(**{f"{line}__gte": self._branch.start, f"{line}__lt": self._branch.end})
-        for other in self._left:
+        for other in self.left:
             rows = rows.exclude(**{f"{line}__gte": other.start, f"{line}__lt": other.end})
         return rows
 

@@ -18,6 +18,7 @@ from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
 from dashboard.calls.stages import export_call, export_receipt
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.models import Call
+from dashboard.runs.context_gauge import load_presence
 from dashboard.text.images import find_image
 from dashboard.text.params import parse_integer
 from dashboard.text.responses import sandboxed
@@ -31,7 +32,10 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     form = request.GET.get("as")
     if form is None:
         page = load_call_page(request.project, call, request.GET)
-        return render_page(request, "calls/detail.html", {"page": page, "call": call}, partial="halves")
+        receipt = page.receipt_row
+        presence = load_presence(page.other_run or page.navigation.run, receipt) if receipt else None
+        context = {"page": page, "call": call, "presence": presence}
+        return render_page(request, "calls/detail.html", context, partial="halves")
     evidence = load_evidence(call, request.GET)
     export = export_receipt if request.GET.get("what") == "receipt" else export_call
     exported = export(evidence, form)

@@ -262,6 +262,66 @@ def test_drops_are_a_filter_a_facet_and_a_preset(client: Client, dropped: Run, p
     assert [call.external_id for call in parse("context:uncertain", over="calls").calls_in(project)] == calls
 
 
+def presence(client: Client, run: Run, call: str) -> str:
+    """What the Call page states of the receipt's place in the context."""
+    found = run.members.get(call__external_id=call).call
+    return parse_page(client.get(f"/calls/{found.pk}/?run={run.pk}")).select_one(".presence").text
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_call_page_grades_when_a_receipt_came_into_the_context_and_whether_it_is_still_there(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    lines = steps(60_000, 138_395, 95_864, 96_000)
+    run = import_session(project, tmp_path, *lines)
+    assert presence(client, run, "toolu_01") == (
+        "In the context from line 3 on, recorded as seen. At the end of the recording: uncertain from line 6 on "
+        "42,531 tokens left the context before the step at line 6; nothing in the recording says why, nor what. "
+        "This may be among them."
+    )
+    assert presence(client, run, "toolu_03") == (
+        "In the context from line 7 on, recorded as seen. At the end of the recording: still there"
+    )
+    compacted = import_session(project, tmp_path, *lines, boundary("compact_boundary"), *steps(0, 0, 0, 0, 20_000)[9:])
+    assert presence(client, compacted, "toolu_01").endswith(
+        "At the end of the recording: no longer there Compacted away at line 10. "
+        "Before that, at line 6, 42,531 tokens left it unexplained: perhaps this too."
+    )
+    assert presence(client, compacted, "toolu_03").endswith("Compacted away at line 10. The model had it until then.")
+    assert presence(client, compacted, "toolu_05").endswith("At the end of the recording: still there")
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_receipt_is_contradicted_where_all_that_is_shown_weighs_more_than_the_last_request(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    lines = steps(60_000, 138_395, 9_000)
+    lines[2] = answers("toolu_01", "word " * 30_000)
+    run = import_session(project, tmp_path, *lines)
+    text = presence(client, run, "toolu_01")
+    assert "contradicted by the recorded usage" in text
+    assert text.endswith("more than the 9,000 of the last request.")
+    [badge] = [badge for texts in badges(model_view(client, run)).values() for badge in texts if "contra" in badge][:1]
+    assert badge == "contradicted by the recorded usage"
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_content_replacement_explains_as_much_as_its_receipt_weighed(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    replaced = [{"kind": "tool-result", "toolUseId": "toolu_01", "replacement": "saved"}]
+    replacement = {"type": "content-replacement", "sessionId": SESSION, "uuid": "c1", "replacements": replaced}
+    lines = steps(60_000, 100_000, 70_000)
+    run = import_session(project, tmp_path, *lines[:5], replacement, *lines[5:])
+    assert run.drop_count == 1
+    page = model_view(client, run)
+    [drop] = page.select('.entry[data-kind="drop"] h2')
+    assert "what is recorded accounts for" in drop.text
+    other = create_project("other")
+    lines[2] = answers("toolu_01", "word " * 30_000)
+    assert import_session(other, tmp_path / "other", *lines[:5], replacement, *lines[5:]).drop_count == 0
+
+
 def independent_drops(folder: Path) -> dict[str, tuple[int, int, int]]:
     """Requests, explained and unexplained drops of each agent; a drop is explained where the history does not go on.
 
