@@ -31,6 +31,7 @@ ENTRY_POINTS = re.compile(
 APART = {
     "envelopes.text.token_process": "a program that `text.tokens` starts; it must load nothing else",
     "dashboard.pool": "a process of the pool loads it before Django, so before every other module of the dashboard",
+    "dashboard.calls.execution": "what an executor recorded of a call; its importer is the page of any call",
     "envelopes.alignment.coverage": "belongs to alignment, and its importer is a page of comparisons",
 }
 MARKUP = re.compile(r"dashboard/text/\w+_markup\.py|dashboard/templatetags/markup\.py")

@@ -22,6 +22,7 @@ from django.urls import reverse
 from dashboard.artifacts.summaries import ArtifactSummary, artifact_summaries
 from dashboard.calls.call_variants import VariantKey, VariantPane, load_variant_keys, load_variant_pane
 from dashboard.calls.cut_bar import CutBar, build_cut_bars
+from dashboard.calls.execution import ExecutionFact, build_execution
 from dashboard.calls.half_panes import (
     JsonPane,
     ReceiptPane,
@@ -145,6 +146,7 @@ class CallPage:
     attempts: tuple[CallAttempt, ...]
     artifacts: tuple[ArtifactSummary, ...]
     child: Run | None
+    execution: tuple[ExecutionFact, ...]
     events: tuple[Event, ...]
     has_more_events: bool
 
@@ -198,6 +200,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         attempts=_load_attempts(call),
         artifacts=artifacts,
         child=project.runs.filter(pk=call.child_run).first() if call.child_run else None,
+        execution=build_execution(evidence),
         events=events[:MAX_EVENTS],
         has_more_events=len(events) > MAX_EVENTS,
     )
@@ -324,10 +327,11 @@ def _observation_option(observation: Observation, current: Observation | None) -
 
 
 def _load_attempts(call: Call) -> tuple[CallAttempt, ...]:
-    """The tries of the call's step; empty when there was only one."""
+    """The tries of the call's step; empty when there was only one. Each round of a foreach has tries of its own."""
     if not call.step:
         return ()
-    same_step = call.run.own_calls.filter(step=call.step, tool=call.tool).order_by("attempt", "line")
+    same_step = call.run.own_calls.filter(step=call.step, tool=call.tool, iteration=call.iteration)
+    same_step = same_step.order_by("attempt", "line")
     attempts = tuple(
         CallAttempt(key=pk, number=number, outcome=describe_outcome(outcome, exit_status), is_current=pk == call.pk)
         for pk, number, outcome, exit_status in same_step.values_list("pk", "attempt", "outcome", "exit_status")

@@ -18,12 +18,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Literal, get_args
 
 from dashboard.filters import queryset
 from dashboard.models import Call, Project, Run
 from dashboard.models.runs import CallQuerySet, Outcome, RunQuerySet
 from dashboard.text.formatting import column_text
+from envelopes.schema.outcome import DeniedReason
+from envelopes.schema.tool import RiskLevel
 
 MAX_CHARACTERS = 2_000
 MAX_TERMS = 20
@@ -34,8 +36,10 @@ STATES = ("failed", "cut", "unanswered", "retried", "halves", "disagree", "drift
 # The values that may follow the colon; None is any text. A call has no agent of its own, so `agent:` is for runs only.
 KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
     "runs": {
-        "status": ("failed", "ok", "unanswered", "live", "ended", "idle"),
+        "status": ("failed", "ok", "skipped", "unanswered", "live", "ended", "idle"),
         "outcome": tuple(Outcome.values),
+        "risk": get_args(RiskLevel),
+        "reason": get_args(DeniedReason),
         "state": (*STATES, "child"),
         "cut": ("yes", "no"),
         "context": ("uncertain",),
@@ -47,8 +51,10 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
         "model": None,
     },
     "calls": {
-        "status": ("failed", "ok", "unanswered", "waiting"),
+        "status": ("failed", "ok", "skipped", "unanswered", "waiting"),
         "outcome": tuple(Outcome.values),
+        "risk": get_args(RiskLevel),
+        "reason": get_args(DeniedReason),
         "state": STATES,
         "cut": ("yes", "no"),
         "context": ("uncertain",),
@@ -59,7 +65,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
 # A run or a call has only one value of these at a time.
 SINGLE: dict[Over, frozenset[str]] = {
     "runs": frozenset({"cut", "child", "agent", "source"}),
-    "calls": frozenset({"cut", "tool", "family", "status", "outcome"}),
+    "calls": frozenset({"cut", "tool", "family", "status", "outcome", "risk", "reason"}),
 }
 EXCLUSIVE = (
     frozenset({"failed", "ok"}),

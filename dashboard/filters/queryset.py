@@ -52,11 +52,12 @@ class FilterTerm(Protocol):
 
 Facet = tuple[str, str]
 
-FACETS = frozenset({"tool", "family", "outcome", "agent", "source", "model", "state", "context"})
+FACETS = frozenset({"tool", "family", "outcome", "risk", "reason", "agent", "source", "model", "state", "context"})
 # Terms that are another name of a facet.
 FACET_ALIASES: dict[Facet, Facet] = {
     ("status", "failed"): ("state", "failed"),
     ("status", "unanswered"): ("state", "unanswered"),
+    ("status", "skipped"): ("outcome", Outcome.SKIPPED.value),
     ("cut", "yes"): ("state", "cut"),
     ("child", "yes"): ("state", "child"),
 }
@@ -192,6 +193,7 @@ def _run_condition(term: FilterTerm, idle_before: datetime) -> Q:
 CALL_CONDITIONS: dict[Facet, Q] = {
     ("status", "failed"): FAILED,
     ("status", "ok"): Q(outcome=Outcome.SUCCEEDED),
+    ("status", "skipped"): Q(outcome=Outcome.SKIPPED),
     ("status", "unanswered"): UNANSWERED,
     ("status", "waiting"): Q(is_waiting=True),
     ("state", "failed"): FAILED,
@@ -232,7 +234,7 @@ def _is_uncertain(run: Run | None) -> Q:
 def _call_condition(term: FilterTerm) -> Q:
     if condition := CALL_CONDITIONS.get((term.kind, term.value)):
         return condition
-    if term.kind in ("tool", "family", "outcome"):
+    if term.kind in ("tool", "family", "outcome", "risk", "reason"):
         return Q(**{term.kind: term.value})
     text = term.value
     return (

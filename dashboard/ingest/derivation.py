@@ -46,7 +46,7 @@ from envelopes.families.registry import all_families
 from envelopes.text.tokens import ENCODING, TokenCount, count_all
 
 CUT_VERSION = 1  # of `seen_lines`, `output_lines` and `is_cut`: raise it with the rules of alignment or of a cut
-COUNTS_VERSION = 1  # of the other columns
+COUNTS_VERSION = 2  # of the other columns
 CALLS_AT_ONCE = 256
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
 MOST_PENDING = 8  # portions that the pool works on, so that their results do not fill the memory

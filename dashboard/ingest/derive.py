@@ -25,11 +25,13 @@ from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue
+from envelopes.schema.settlement import SITUATIONS
 from envelopes.text.pointer import join, text_at
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
 
 ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
 REFUSED_KINDS = frozenset({"write_denied"})
+REASONS = {row.kind: row.reason for row in SITUATIONS if row.kind and row.reason and row.name != "policy_denied"}
 ARTIFACT_CHARACTERS = 8_000  # a longer output gets a page of its own
 
 
@@ -166,6 +168,7 @@ def _columns(
     error_kind = column_text(error.kind, 100) if error and is_answered else ""
     return {
         "family": halves.family,
+        **_execution_columns(observations, error_kind),
         "status": status,
         "outcome": decide_outcome(
             status=status,
@@ -193,11 +196,30 @@ def _columns(
 
 def _recorded_end(settlement: Observation | None) -> str:
     """The status word in the rest of a recorded settlement."""
-    members = object_slices(bytes(settlement.data)) if settlement else {}
-    if "source" in members:  # exported from another agent's run: its status is ours
-        members = object_slices(members.get("timing", b"{}"))
-    word = parse_json(members.get("status", b"null"))
+    return _word(recorded_members(settlement), "status")
+
+
+def recorded_members(document: Observation | None) -> dict[str, bytes]:
+    """The members of an executor's object. What an export derived for another agent's call is not among them."""
+    members = object_slices(bytes(document.data)) if document else {}
+    return object_slices(members.get("timing", b"{}")) if "source" in members else members
+
+
+def _word(members: dict[str, bytes], name: str) -> str:
+    word = parse_json(members.get(name, b"null"))
     return word if isinstance(word, str) else ""
+
+
+def _execution_columns(observations: dict[str, Observation], error_kind: str) -> dict[str, Any]:
+    """Round, risk and reason of a refusal, as an executor recorded them; a kind that names one gate is a reason too."""
+    call, result = (recorded_members(observations.get(surface)) for surface in ("call", "timing"))
+    round_ = call.get("iteration", b"")
+    index = column_int(parse_json(object_slices(round_).get("index", b"null"))) if round_.startswith(b"{") else None
+    return {
+        "iteration": index if index is not None and 0 <= index < 2**31 else None,
+        "risk": column_text(_word(call, "riskLevel"), 12),
+        "reason": column_text(_word(result, "deniedReason") or REASONS.get(error_kind, ""), 40),
+    }
 
 
 def _result_fidelity(halves: Halves, observations: dict[str, Observation]) -> str:

@@ -39,6 +39,8 @@ class CallKind(NamedTuple):
     is_waiting: bool
     is_disagreeing: bool
     attempt: int
+    risk: str
+    reason: str
     origin: str
     token_certainty: str
 
@@ -213,5 +215,6 @@ def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tu
         facets["outcome", call.outcome] += count
         facets["tool", column_text(call.tool, 200)] += count
         facets["family", call.family] += count
+        facets.update({(kind, value): count for kind, value in (("risk", call.risk), ("reason", call.reason)) if value})
         facets.update({("state", state): count for state, holds in states.items() if holds})
     return facets

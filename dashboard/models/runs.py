@@ -230,6 +230,9 @@ class Call(models.Model):
     family = models.CharField(max_length=32)
     step = models.CharField(max_length=200, default="")
     attempt = models.IntegerField(default=1)
+    iteration = models.IntegerField(null=True)  # the round of a foreach, from 0
+    risk = models.CharField(max_length=12, default="")  # read-only, writes or commands, as an executor recorded it
+    reason = models.CharField(max_length=40, default="")  # why it was stopped before it ran
     origin = models.CharField(max_length=8, default="message")  # message | progress | answer: its best record
     child_run = models.UUIDField(null=True)
     source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+")

@@ -35,8 +35,8 @@ ORIGIN_FLAGS = {"progress": ["only in progress"], "answer": ["only its answer"]}
 MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page
 # What a row is built from, half of a call's columns.
 ROW_FIELDS = (
-    *("tool", "step", "attempt", "origin", "child_run", "status", "outcome", "summary", "exit_status", "source_error"),
-    *("started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_cut"),
+    *("tool", "step", "attempt", "iteration", "origin", "child_run", "status", "outcome", "summary", "exit_status"),
+    *("source_error", "started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_cut"),
     *("tokens", "seen_lines", "output_lines", "result_fidelity", "receipt_fidelity"),
 )
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
@@ -333,6 +333,6 @@ def _groups(calls: Sequence[Call]) -> Iterable[str]:
 
 
 def _group_kind(first: Call, second: Call) -> str:
-    if second.attempt == first.attempt + 1 and second.tool == first.tool:
+    if (second.attempt, second.tool, second.iteration) == (first.attempt + 1, first.tool, first.iteration):
         return "tries"
     return "step" if first.step and first.step == second.step else ""

@@ -1,0 +1,105 @@
+"""Reads the rest of an executor's record of a call: policy, confirmation, loop, versions, effects, messages.
+
+The objects of the audit layout are evidence of their own (surfaces `call` and `timing`). A member that has no label
+here is listed under its name, so that the page omits none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dashboard.evidence.call_evidence import CallEvidence
+from dashboard.ingest.derive import recorded_members
+from dashboard.models import Observation
+from envelopes.schema.result import JsonValue
+from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
+
+MAX_CHARACTERS = 1_000  # of one value on the page
+CALL_LABELS = {
+    "riskLevel": "Risk",
+    "category": "Category",
+    "preview": "Preview",
+    "iteration": "Loop item",
+    "loopId": "Loop",
+    "confirmationId": "Confirmation",
+    "cancellable": "Cancellable",
+    "timeoutMs": "Timeout, ms",
+    "deadlineAt": "Deadline",
+    "argsHash": "Hash of the arguments",
+    "coercions": "Changed arguments",
+    "redactions": "Masked arguments",
+    "plannerVersion": "Planner",
+    "executorVersion": "Executor",
+    "toolRegistryVersion": "Tool registry",
+}
+POLICY_LABELS = {"confirmationsRequired": "Confirmation required", "sandbox": "Sandbox", "limits": "Limits"}
+RESULT_LABELS = {
+    "phase": "Phase",
+    "deniedReason": "Denied because of",
+    "userMessage": "Message to the user",
+    "debugMessage": "Message for debugging",
+    "effects": "Effects",
+    "dataHash": "Hash of the result",
+    "dataRef": "Stored result",
+    "wasCoerced": "Arguments were changed",
+    "deadlineAt": "Deadline",
+    "extra": "Also recorded",
+}
+# Members that the page shows elsewhere, or that only join the objects.
+SHOWN_ELSEWHERE = frozenset(
+    (
+        *("callId", "runId", "stepId", "tool", "attempt", "args", "createdAt", "providerCallId", "source"),
+        *("status", "ok", "data", "error", "startedAt", "endedAt", "durationMs", "recorded", "canonical"),
+    )
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionFact:
+    """`omitted` counts the characters of a long value that the page does not show."""
+
+    label: str
+    value: str
+    is_json: bool
+    omitted: int = 0
+
+
+def build_execution(evidence: CallEvidence) -> tuple[ExecutionFact, ...]:
+    """Empty for a call of which no executor recorded more than its halves."""
+    facts = dict.fromkeys(
+        fact
+        for surface, labels in (("call", CALL_LABELS), ("timing", RESULT_LABELS))
+        for document in _documents(evidence, surface)
+        for fact in _read_facts(recorded_members(document), labels)
+    )
+    return tuple(facts)
+
+
+def _documents(evidence: CallEvidence, surface: str) -> list[Observation]:
+    return [observation for observation in evidence.observations if observation.surface == surface]
+
+
+def _read_facts(members: dict[str, bytes], labels: dict[str, str]) -> Iterator[ExecutionFact]:
+    """The members with a label in the order of the labels, then the others."""
+    policy = members.pop("policy", b"")
+    if policy.startswith(b"{"):
+        yield from _read_facts(object_slices(policy), POLICY_LABELS)
+    for name in sorted(members, key=lambda name: list(labels).index(name) if name in labels else len(labels)):
+        if name in SHOWN_ELSEWHERE and name not in labels:
+            continue
+        value = parse_json(members[name])
+        if value is not None:
+            yield _fact(labels.get(name, name), value)
+
+
+def _fact(label: str, value: JsonValue) -> ExecutionFact:
+    if isinstance(value, bool):
+        return ExecutionFact(label=label, value="yes" if value else "no", is_json=False)
+    text = value if isinstance(value, str) else dump_json(value).decode()
+    return ExecutionFact(
+        label=label,
+        value=text[:MAX_CHARACTERS],
+        is_json=not isinstance(value, str),
+        omitted=max(0, len(text) - MAX_CHARACTERS),
+    )
