@@ -309,14 +309,26 @@ def write_usage(usages: Sequence[UsageRecord], runs: Mapping[str, Run], locator:
             rows.append({"id": key, "run_id": runs[records[0].run].pk, **columns, **NO_DROP})
         elif (known.origin, origin) == ("progress", "message"):
             RequestUsage.objects.filter(pk=key).update(**columns)
-        elif (known.origin, known.line) != (origin, columns["line"]) and columns["output_tokens"] > known.output_tokens:
-            RequestUsage.objects.filter(pk=key).update(output_tokens=columns["output_tokens"])
+        elif known.origin == origin:
+            _update_request(known, columns)
     bulk_insert_values(RequestUsage, rows)
 
 
+def _update_request(known: RequestUsage, columns: Mapping[str, Any]) -> None:
+    """Adds what only a later line of the answer has: the whole output, and the provider's edits."""
+    changed: dict[str, Any] = {}
+    if columns["output_tokens"] > known.output_tokens:
+        changed["output_tokens"] = columns["output_tokens"]
+    if known.edits is None and columns["edits"] is not None:
+        changed |= {"edits": columns["edits"], "cleared_tokens": columns["cleared_tokens"]}
+    if changed:
+        RequestUsage.objects.filter(pk=known.pk).update(**changed)
+
+
 def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLocator) -> dict[str, Any]:
-    """The columns of a request, from the first line that reports it, with the largest output of all of them."""
+    """The columns of a request: of its first line, with the largest output of all lines and the edits of any."""
     first = records[0]
+    edited = next((record for record in records if record.edits is not None), first)
     return {
         "request": column_text(first.request, 200),
         "line": first.place,
@@ -326,8 +338,8 @@ def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLo
         "cache_read_tokens": first.cache_read_tokens,
         "cache_creation_tokens": first.cache_creation_tokens,
         "output_tokens": max(record.output_tokens for record in records),
-        "edits": first.edits,
-        "cleared_tokens": first.cleared_tokens,
+        "edits": edited.edits,
+        "cleared_tokens": edited.cleared_tokens,
         **locator.columns(first.usage, first.line),
     }
 

@@ -154,10 +154,10 @@ def _usage_record(context: MessageContext, message: ApiMessage, state: ReaderSta
     if context.role != "assistant" or message.model == SYNTHETIC or first_byte(message.usage) != b"{":
         return None
     request, usage = message.id or context.key, bytes(message.usage)
-    if not note_request(state, context.run, request, usage):
+    edits, cleared = _applied_edits(message.context_management)
+    if not note_request(state, context.run, request, usage + (edits or b"")):
         return None
     api = _read_usage(usage)
-    edits, cleared = _applied_edits(message.context_management)
     record = UsageRecord(
         line=context.line,
         run=context.run,

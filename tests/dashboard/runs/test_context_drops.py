@@ -77,6 +77,35 @@ def test_deleting_a_run_deletes_its_requests(tmp_path: Path) -> None:
     assert not Source.objects.exists()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_edits_that_only_the_last_line_of_an_answer_has_are_stored(tmp_path: Path, *, at_once: bool) -> None:
+    project, path = create_project(), tmp_path / f"{SESSION}.jsonl"
+    edits = {"applied_edits": [{"cleared_input_tokens": 41_000}]}
+    last = weighs({**asks("toolu_03", step="msg_2"), "uuid": "a-3"}, 95_864, context_management=edits)
+    lines = [*steps(138_395, 95_864)[:4], last]
+    for end in (5,) if at_once else (4, 5):
+        import_paths(project, [write(path, lines[:end])])
+    run = Run.objects.get()
+    assert (run.requests.get(request="msg_2").cleared_tokens, run.drop_count) == (41_000, 0)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_an_agents_own_file_counts_in_any_order_of_import(tmp_path: Path, order: tuple[int, int]) -> None:
+    own = {**weighs(asks("toolu_01"), 50_000, output=1), "agentId": "a1", "isSidechain": True}
+    reported = {**own, "message": {**own["message"], "usage": {"input_tokens": 50_000, "output_tokens": 900}}}
+    data = {"type": "agent_progress", "agentId": "a1", "prompt": "Look.", "message": reported}
+    progress = {"type": "progress", "sessionId": SESSION, "uuid": "p1", "data": data}
+    files = [
+        write(tmp_path / f"{SESSION}.jsonl", [user("list", uuid="u1"), progress]),
+        write(tmp_path / SESSION / "subagents" / "agent-a1.jsonl", [own]),
+    ]
+    project = create_project()
+    for index in order:
+        import_paths(project, [files[index]])
+    [request] = RequestUsage.objects.all()
+    assert (request.origin, request.line, request.output_tokens) == ("message", 1, 1)
+
+
 @pytest.mark.parametrize(
     ("between", "drops"),
     [
