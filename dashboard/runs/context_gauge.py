@@ -67,7 +67,7 @@ class ContextWeight:
         if self.unrecorded < 0:
             return (
                 f"{recorded} What is shown above as present weighs about {self.shown_above:,}, more than that: "
-                "some of it was no longer there."
+                "some of it was no longer there, or is counted too high here."
             )
         return (
             f"{recorded} About {self.shown_above:,} of them are shown above; {self.unrecorded:,} are not recorded: "

@@ -28,6 +28,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 LEAST_TOKENS = 5_000  # of a drop
 LEAST_PERCENT = 20  # of the request before
+ESTIMATE_PERCENT = 20  # by which a history may be counted too high: its messages are counted by their size
 
 RemovalKind: TypeAlias = Literal["compaction", "clear", "rewind", "edit"]
 Presence: TypeAlias = Literal["recorded", "superseded", "uncertain", "contradicted"]
@@ -112,13 +113,14 @@ def grade_presence(*, is_superseded: bool, is_before_drop: bool, has_drop: bool,
 
     `shown` are the tokens of all that nothing recorded has removed. They are without the system prompt and the tools'
     definitions, so that more of them than the request weighed cannot all be there: what came in before an unexplained
-    drop, or all of it where there is none.
+    drop, or any of it where there is none. Without a drop the count itself may be too high, so it has to be far higher.
 
     >>> grade_presence(is_superseded=False, is_before_drop=True, has_drop=True, shown=105_089, recorded=95_864)
     'contradicted'
     """
     if is_superseded:
         return "superseded"
-    if recorded and shown > recorded and (is_before_drop or not has_drop):
+    is_heavier = 100 * shown > (100 if has_drop else 100 + ESTIMATE_PERCENT) * recorded > 0
+    if is_heavier and (is_before_drop or not has_drop):
         return "contradicted"
     return "uncertain" if is_before_drop else "recorded"

@@ -64,7 +64,9 @@ def test_a_removal_of_little_is_counted_beside_what_nothing_explains() -> None:
         ("before-drop drop", 50_000, 0, "uncertain"),
         ("before-drop drop", 105_089, 95_864, "contradicted"),
         ("drop", 105_089, 95_864, "recorded"),
-        ("", 105_089, 95_864, "contradicted"),
+        ("", 105_089, 95_864, "recorded"),
+        ("", 115_036, 95_864, "recorded"),
+        ("", 115_037, 95_864, "contradicted"),
     ],
 )
 def test_a_receipt_is_still_there_unless_something_says_otherwise(
