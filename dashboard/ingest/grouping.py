@@ -50,7 +50,7 @@ class CallDraft:
 
     @property
     def is_orphan(self) -> bool:
-        """True when the batch only says that a receipt was removed: without its call there is nothing to store."""
+        """True when the batch reports only that a receipt was removed; the call may be in a file imported later."""
         has_records = self.calls or self.results or self.receipts or self.artifacts
         return not has_records and all(record.content is None for record in self.superseded)
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ import msgspec
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
 from dashboard.ingest.sources import SliceLocator
-from dashboard.models import Call, Observation, ReceiptFingerprint, RecordedReceipt, RunCall
+from dashboard.models import Call, Observation, ReceiptFingerprint, ReceiptSupersession, RecordedReceipt, RunCall
 from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
@@ -31,6 +31,7 @@ FIDELITIES = (
     *("reconstructed", "stringified", "parsed_from_receipt", "inflated"),
 )
 FIDELITY_RANK = {name: rank for rank, name in enumerate(FIDELITIES)}
+FIRST = datetime.min.replace(tzinfo=UTC)
 MAX_ATTEMPT = 2**31 - 1  # of the column
 POLICY_CHARACTERS = 16
 SHA256_DIGITS = 64
@@ -44,6 +45,7 @@ class CallRows:
     is_new: bool
     observations: list[Observation]
     receipts: list[RecordedReceipt]
+    supersessions: list[ReceiptSupersession] = field(default_factory=list)
     members: dict[UUID, RunCall] = field(default_factory=dict)  # its entries in runs, by run
     has_new_owner: bool = False
     new_observations: list[Observation] = field(default_factory=list)
@@ -51,6 +53,7 @@ class CallRows:
     changed_observations: list[Observation] = field(default_factory=list)
     changed_receipts: list[RecordedReceipt] = field(default_factory=list)
     fingerprints: list[ReceiptFingerprint] = field(default_factory=list)
+    new_supersessions: list[ReceiptSupersession] = field(default_factory=list)
     new_members: list[RunCall] = field(default_factory=list)
     changed_members: list[RunCall] = field(default_factory=list)
 
@@ -131,6 +134,7 @@ class CallMerge:
             self._merge_receipt(receipt, run_ids[receipt.run])
         for superseded in draft.superseded:
             self._supersede(superseded, run_ids[superseded.run])
+        self._settle_receipts()
         self._select_observations()
         self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
 
@@ -179,9 +183,13 @@ class CallMerge:
         if record.fidelity == "absent":
             return
         observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at, run)
+        # A replacement may be known before the text that it replaced: they may be in different files.
+        replacements = {row.replacement for row in self.rows.supersessions if row.run_id == run}
+        texts: dict[UUID | None, str] = {row.pk: row.sha256 for row in self.rows.observations}
         receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
-        if receipts:
-            self._move_home([receipt for receipt in receipts if receipt.observation_id == observation.pk], record)
+        same = [receipt for receipt in receipts if receipt.observation_id == observation.pk]
+        if same or any(texts[receipt.observation_id] not in replacements for receipt in receipts):
+            self._move_home(same, record)
             return
         receipt = self._add_receipt(observation, run, record.place, record.at)
         if record.document is not None:
@@ -198,29 +206,45 @@ class CallMerge:
                 self.rows.set_columns(receipt, columns)
 
     def _supersede(self, record: SupersedeRecord, run: UUID) -> None:
-        """Marks the receipts that the run had before: what happened in a fork says nothing of its original."""
-        receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
-        replacement = None
+        replacement = ""
         if record.content is not None:
             observation = self._observe("receipt", record.content, "recorded", record.line, record.at, run)
-            replacement = next((receipt for receipt in receipts if receipt.observation_id == observation.pk), None)
-            if replacement is None:
-                replacement = self._add_receipt(observation, run, record.place, record.at)
-        for receipt in receipts:
-            if receipt is replacement or receipt.is_superseded or not self._is_before(receipt, record):
-                continue
-            receipt.superseded_at = column_time(record.at)
-            receipt.superseded_line = record.place
-            receipt.superseded_reason = column_text(record.reason, 200)
-            if receipt not in self.rows.new_receipts:
-                self.rows.changed_receipts.append(receipt)
+            replacement = observation.sha256
+            receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
+            if not any(receipt.observation_id == observation.pk for receipt in receipts):
+                self._add_receipt(observation, run, record.line, record.at)
+        supersession = new_supersession(record, run, self.call.pk, self.locator.source.pk, replacement)
+        if all(row.pk != supersession.pk for row in self.rows.supersessions):
+            self.rows.supersessions.append(supersession)
+            self.rows.new_supersessions.append(supersession)
 
-    def _is_before(self, receipt: RecordedReceipt, record: SupersedeRecord) -> bool:
-        """Compares lines within one file only, and times between two files of the run."""
-        if receipt.source_id == self.locator.source.pk:
-            return receipt.line < record.place
-        at = column_time(record.at)
-        return receipt.at is None or at is None or receipt.at <= at
+    def _settle_receipts(self) -> None:
+        """Numbers the receipts of each run, and marks those that a supersession of the same run came after.
+
+        What happened in a fork says nothing of its original.
+        """
+        texts: dict[UUID | None, str] = {row.pk: row.sha256 for row in self.rows.observations}
+        for run in {row.run_id for row in self.rows.supersessions}:
+            ordered = sorted(
+                (row for row in self.rows.supersessions if row.run_id == run),
+                key=lambda row: (row.at or FIRST, row.line),
+            )
+            replacements = {row.replacement for row in ordered}
+            receipts = sorted(
+                (receipt for receipt in self.rows.receipts if receipt.run_id == run),
+                key=lambda row: (texts[row.observation_id] in replacements, row.at or FIRST, row.line),
+            )
+            for seq, receipt in enumerate(receipts, 1):
+                text = texts[receipt.observation_id]
+                end = next((row for row in ordered if row.replacement != text and _is_before(receipt, row)), None)
+                columns = {
+                    "seq": seq,
+                    "superseded_at": end.at if end else None,
+                    "superseded_line": end.line if end else None,
+                    "superseded_reason": end.reason if end else "",
+                }
+                self.rows.set_columns(receipt, columns)
+        self.rows.receipts.sort(key=lambda row: (row.run_id, row.seq))
 
     def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None, run: UUID) -> Observation:
         """The observation with these bytes. One that a copy reported first moves to the call's own recording."""
@@ -289,6 +313,29 @@ class CallMerge:
         """The best fidelity first; of equals what the call's own recording has, then the first."""
         is_foreign = not self.rows.is_home(self.call.run_id, row.source_id or 0)
         return FIDELITY_RANK.get(row.fidelity, 99), is_foreign, row.line, row.sha256
+
+
+def new_supersession(
+    record: SupersedeRecord, run: UUID, call: UUID, source: int, replacement: str = ""
+) -> ReceiptSupersession:
+    return unsaved_row(
+        ReceiptSupersession,
+        id=derive_id("supersession", run.bytes, call.bytes, record.line, record.reason, replacement),
+        run_id=run,
+        call=call,
+        source_id=source,
+        line=record.line,
+        at=column_time(record.at),
+        reason=column_text(record.reason, 200),
+        replacement=replacement,
+    )
+
+
+def _is_before(receipt: RecordedReceipt, supersession: ReceiptSupersession) -> bool:
+    """Compares lines within one file only, and times between two files of the run."""
+    if receipt.source_id is not None and receipt.source_id == supersession.source_id:
+        return receipt.line < supersession.line
+    return receipt.at is None or supersession.at is None or receipt.at <= supersession.at
 
 
 def _earlier(known: datetime | None, at: str | None) -> datetime | None:

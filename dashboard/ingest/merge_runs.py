@@ -24,6 +24,7 @@ from dashboard.models import (
     Call,
     Event,
     Message,
+    ReceiptSupersession,
     RecordedReceipt,
     RequestUsage,
     Run,
@@ -186,6 +187,7 @@ def _move_rows(stored: Run, run: Run) -> None:
     answered = RecordedReceipt.objects.filter(run=run).values("call")
     RecordedReceipt.objects.filter(run=stored, call__in=answered).delete()
     RecordedReceipt.objects.filter(run=stored).update(run=run)
+    ReceiptSupersession.objects.filter(run=stored).update(run=run)
     Call.objects.filter(run=stored).update(run=run)
     Call.objects.filter(child_run=stored.pk).update(child_run=run.pk)
     Run.objects.filter(parent=stored).update(parent=run)

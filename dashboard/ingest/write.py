@@ -24,7 +24,7 @@ from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
 from dashboard.ingest.grouping import RecordGrouper
-from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call
+from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
 from dashboard.ingest.merge_runs import (
     RunAliases,
     find_disputed,
@@ -46,6 +46,7 @@ from dashboard.models import (
     Observation,
     Project,
     ReceiptFingerprint,
+    ReceiptSupersession,
     RecordedReceipt,
     Run,
     RunCall,
@@ -149,6 +150,7 @@ class _BatchWrite:
         self.new_runs: set[UUID] = set()
         self.run_ids: dict[str, UUID] = {}
         self.rows: dict[UUID, CallRows] = {}
+        self.supersessions: list[ReceiptSupersession] = []  # of calls that are not stored yet
 
     def write_runs(self, records: Sequence[Record]) -> None:
         """Writes runs, messages and events, and merges the calls."""
@@ -213,11 +215,16 @@ class _BatchWrite:
         run_ids |= {child: self._run_id(child) for child in children if child}
         for key, draft in drafts.items():
             if key not in self.rows and draft.is_orphan:
+                self.supersessions += [
+                    new_supersession(record, run_ids[record.run], key, self.source.pk) for record in draft.superseded
+                ]
                 continue
             if key not in self.rows:
                 run = run_ids[draft.owner]
                 call = new_call(draft, project=self.project, namespace=self.format.agent, run=run)
                 self.rows[key] = CallRows(call, is_new=True, observations=[], receipts=[])
+        for supersession in ReceiptSupersession.objects.filter(call__in=list(self.rows)):
+            self.rows[supersession.call].supersessions.append(supersession)
         list_calls(self.drafts, self.rows, self._run_id, self.source.pk)
         settle_owners(self.rows.values(), self.runs.values())
         for key, draft in drafts.items():
@@ -254,6 +261,8 @@ class _BatchWrite:
         _update([row for rows in all_rows for row in rows.changed_observations], OBSERVATION_COLUMNS)
         bulk_insert(RecordedReceipt, receipts)
         _update([row for rows in all_rows for row in rows.changed_receipts])
+        supersessions = [row for rows in all_rows for row in rows.new_supersessions] + self.supersessions
+        bulk_insert(ReceiptSupersession, supersessions, ignore_known=True)
         bulk_insert(ReceiptFingerprint, [row for rows in all_rows for row in rows.fingerprints])
         self.added["calls"] += len(new_calls)
         self.added["results"] += sum(row.surface == "result" for row in observations)

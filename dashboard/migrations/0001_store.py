@@ -436,6 +436,19 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='dashboard.source'),
         ),
         migrations.CreateModel(
+            name='ReceiptSupersession',
+            fields=[
+                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('call', models.UUIDField(db_index=True)),
+                ('line', models.BigIntegerField()),
+                ('at', models.DateTimeField(null=True)),
+                ('reason', models.CharField(default='', max_length=200)),
+                ('replacement', models.CharField(default='', max_length=64)),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='supersessions', to='dashboard.run')),
+                ('source', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='dashboard.source')),
+            ],
+        ),
+        migrations.CreateModel(
             name='Problem',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -15,6 +15,7 @@ from dashboard.models.comparisons import (
 from dashboard.models.evidence import (
     CanonicalProjection,
     Observation,
+    ReceiptSupersession,
     RecordedReceipt,
     RequestUsage,
     receipts_in,
@@ -40,6 +41,7 @@ __all__ = [
     "PastedEnvelope",
     "Problem",
     "Project",
+    "ReceiptSupersession",
     "RecordedReceipt",
     "ReceiptFingerprint",
     "RequestUsage",

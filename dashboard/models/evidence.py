@@ -87,7 +87,7 @@ class RecordedReceipt(models.Model):
     seen_lines = models.BigIntegerField(default=0)  # of those, in this receipt
     is_cut = models.BooleanField(default=False)
 
-    # in this run:
+    # in this run, from its ReceiptSupersession rows:
     superseded_at = models.DateTimeField(null=True)
     superseded_line = models.BigIntegerField(null=True)
     superseded_reason = models.CharField(max_length=200, default="")
@@ -113,6 +113,26 @@ class RecordedReceipt(models.Model):
         call.receipt_fidelity = self.fidelity
         call.receipt_characters, call.receipt_lines, call.tokens = self.characters, self.lines, self.tokens
         call.output_lines, call.seen_lines, call.is_cut = self.output_lines, self.seen_lines, self.is_cut
+
+
+class ReceiptSupersession(models.Model):
+    """A statement of a run's recording: from here on the model no longer has the earlier receipts of a call.
+
+    `replacement` is the sha256 of the text that it has instead, empty when nothing replaces them. The call may be in
+    another file that is imported later, so it is named by its id.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="supersessions")
+    call = models.UUIDField(db_index=True)
+    source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+", db_index=False)
+    line = models.BigIntegerField()
+    at = models.DateTimeField(null=True)
+    reason = models.CharField(max_length=200, default="")
+    replacement = models.CharField(max_length=64, default="")
+
+    def __str__(self) -> str:
+        return f"{self.reason} of {self.call} at line {self.line}"
 
 
 def select_receipt(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt:

@@ -158,7 +158,7 @@ class _Pool:
                 for row in held.get(template.pk, ()):
                     fresh[row["id"]] = derive_id("copy", row["id"].bytes, call.pk.bytes)
                     links = {"observation_id": fresh.get(row["observation_id"])} if "observation_id" in row else {}
-                    links |= {"source_id": None} if "source_id" in row else {}
+                    links |= {name: link for name, link in (("source_id", None), ("run_id", run.pk)) if name in row}
                     copies[model].append({**row, "id": fresh[row["id"]], "call_id": call.pk, **links})
             yield call
 

@@ -15,6 +15,7 @@ from dashboard.models import (
     Event,
     Message,
     Observation,
+    ReceiptSupersession,
     RecordedReceipt,
     RequestUsage,
     Run,
@@ -26,7 +27,7 @@ from dashboard.models import (
 
 SKIPPED = {"id", "revision", "evidence_version", "created_at", "sort_at", "source", "observation"}
 MODELS = (
-    *(Run, Call, RunCall, Observation, RecordedReceipt, CanonicalProjection),
+    *(Run, Call, RunCall, Observation, RecordedReceipt, ReceiptSupersession, CanonicalProjection),
     *(Message, Event, RequestUsage, Artifact),
 )
 

@@ -249,6 +249,10 @@ FAMILIES = {
         FORK: [*copied(history()[:4]), answers("toolu_02", "another text", session=FORK), *own("toolu_12", FORK)],
     },
     "a subagent": {SESSION: IN_PARENT, f"{SESSION}/subagents/agent-abc": IN_AGENT},
+    "parts of one session": {
+        "turn-1": history(),
+        "turn-2": [cleared("toolu_02", SESSION), replaced("toolu_01", SHORTER, SESSION)],
+    },
     "two logs of one session": {
         SESSION: [*history(), *own("toolu_31", OTHER)],
         OTHER: own("toolu_31", OTHER),
@@ -388,3 +392,14 @@ def test_every_recorded_session_beside_its_fork_gives_equal_rows_however_importe
 ) -> None:
     for path in sorted((recordings_root / "claude-code").rglob("*.jsonl")):
         assert_equal_rows_however_imported(project, path, tmp_path / path.stem)
+
+
+def test_a_file_that_clears_receipts_of_another_one_may_be_imported_first(project: Project, tmp_path: Path) -> None:
+    """Lines have an order within one file only: line 1 of the second file comes after line 5 of the first."""
+    take(project, tmp_path, FAMILIES["parts of one session"], ("turn-2", "turn-1"))
+    receipts = RecordedReceipt.objects.order_by("call__external_id", "seq")
+    assert list(receipts.values_list("call__external_id", "seq", "superseded_line", "superseded_reason")) == [
+        ("toolu_01", 1, 2, "content-replacement"),
+        ("toolu_01", 2, None, ""),
+        ("toolu_02", 1, 1, "microcompact"),
+    ]
