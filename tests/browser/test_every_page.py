@@ -21,10 +21,12 @@ def addresses(bundled: Project) -> list[str]:
     """One for each page that has an address; the call is one that has an artifact."""
     artifact = bundled.artifacts.select_related("call").order_by("-state", "role", "size", "pk")[0]
     run = f"/runs/{artifact.call.run_id}/"
+    dropped = f"/runs/{bundled.runs.get(drop_count=1).pk}/"
     lists = ["/runs/", "/problems/", "/docs/", "/runs/import/", "/tools/", "/tools/WebFetch/"]
     call = f"/calls/{artifact.call_id}/"
     forms = [f"{call}?right=wire-anthropic", f"{call}?left=recorded&right=compacted"]
-    return [*lists, *forms, run, f"{run}model/", f"{run}delete/", call, f"/artifacts/{artifact.pk}/"]
+    drops = [dropped, f"{dropped}model/?after=147-0-{'0' * 32}"]
+    return [*lists, *forms, run, f"{run}model/", *drops, f"{run}delete/", call, f"/artifacts/{artifact.pk}/"]
 
 
 @pytest.mark.parametrize(
