@@ -8,12 +8,12 @@ no order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from django.db.models import Sum
 
-from dashboard.models import Event, RecordedReceipt, RequestUsage, Run, load_slices
+from dashboard.models import Event, Problem, RecordedReceipt, RequestUsage, Run, load_slices
 from envelopes.pipeline.context_usage import (
     ContextChange,
     ContextRemoval,
@@ -55,6 +55,7 @@ class ContextDrop:
     """Tokens that left the context before the request at `line`, and that nothing recorded explains.
 
     They are of what came in behind the line `after` and before the line `before`, that of the request before.
+    `has_gap`: a line between the two requests could not be read.
     """
 
     line: int
@@ -62,10 +63,13 @@ class ContextDrop:
     after: int
     before: int
     removed: int = 0
+    has_gap: bool = False
 
     @property
     def sentence(self) -> str:
         left = f"{self.tokens:,} tokens left the context before this step"
+        if self.has_gap:
+            return f"{left}; a line before it could not be read, and nothing else in the recording says why, nor what"
         if self.removed:
             return f"{left}; what is recorded accounts for {self.removed:,} of them, and nothing says what the rest was"
         return f"{left}; nothing in the recording says why, nor what"
@@ -86,7 +90,10 @@ def load_drops(run: Run) -> list[ContextDrop]:
         return []
     rows = run.requests.filter(dropped_tokens__gt=0).order_by("line")
     columns = rows.values_list("line", "dropped_tokens", "dropped_after", "dropped_before", "removed_tokens")
-    return [ContextDrop(*row) for row in columns]
+    drops = [ContextDrop(*row) for row in columns]
+    unread = Problem.objects.filter(source__runs=run).exclude(loss=Problem.Loss.NOTHING)
+    lines = list(unread.values_list("line", flat=True))
+    return [replace(drop, has_gap=any(drop.before < line < drop.line for line in lines)) for drop in drops]
 
 
 def load_changes(run: Run) -> list[ContextChange]:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import transaction
 from django.test import Client
-from pytest_django import DjangoDbBlocker
 
-from dashboard.accounts import get_or_create_project
-from dashboard.evidence.context_changes import load_changes, load_drops
+from dashboard.evidence.context_changes import load_drops
 from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import Project, RequestUsage, Run, Source, load_slices
-from envelopes.pipeline.context_usage import ContextChange
-from envelopes.text.tokens import count_tokens
 from tests.dashboard.factories import create_project, create_run
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, user, write
 
 pytestmark = pytest.mark.django_db
-BUNDLED = Path(__file__).resolve().parents[3] / "dashboard" / "samples"
 CHAIN = "parentUuid"
 
 
@@ -210,6 +203,21 @@ def test_the_model_view_shows_an_unexplained_drop_where_it_happened(client: Clie
 
 
 @pytest.mark.usefixtures("alice")
+def test_a_line_that_could_not_be_read_before_a_drop_may_say_why(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    lines = steps(60_000, 138_395, 95_864)
+    run = import_session(project, tmp_path, *lines[:5], b'{"type":"system","subtype":"compact_bou', *lines[5:])
+    [drop] = model_view(client, run).select('.entry[data-kind="drop"] h2')
+    assert drop.text == (
+        "42,531 tokens left the context before this step; a line before it could not be read, and nothing else in the "
+        "recording says why, nor what."
+    )
+    [before] = load_drops(import_session(create_project("other"), tmp_path / "other", b'{"type":"sys', *lines))
+    assert not before.has_gap
+
+
+@pytest.mark.usefixtures("alice")
 def test_the_gauge_shows_the_recorded_weight_of_each_request_and_what_is_not_recorded(
     client: Client, dropped: Run
 ) -> None:
@@ -349,86 +357,3 @@ def test_a_content_replacement_explains_as_much_as_its_receipt_weighed(
     other = create_project("other")
     lines[2] = answers("toolu_01", "word " * 30_000)
     assert import_session(other, tmp_path / "other", *lines[:5], replacement, *lines[5:]).drop_count == 0
-
-
-def independent_drops(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Requests, explained and unexplained drops of each agent; a drop is explained where the history does not go on.
-
-    Reads the files without the reader and without its rules: what explains a drop is here that the line of the request
-    does not descend from that of the request before it, or that a line between them states how much it removed.
-    """
-    agents: dict[str, dict[str, list[Any]]] = {}
-    for path in sorted(folder.rglob("*.jsonl"), key=lambda path: (not path.stem.startswith("agent-"), str(path))):
-        parents: dict[str, str | None] = {}
-        saved: list[tuple[int, int]] = []
-        for number, raw in enumerate(path.read_bytes().split(b"\n"), 1):
-            line = json.loads(raw) if raw.strip() else {}
-            parents[line.get("uuid") or ""] = line.get("parentUuid")
-            saved.append((number, (line.get("microcompactMetadata") or {}).get("tokensSaved", 0)))
-            agent = line.get("agentId") or (line.get("data") or {}).get("agentId") or ""
-            inner = (line.get("data") or {}).get("message") or {} if line.get("type") == "progress" else line
-            message = inner.get("message") or {}
-            usage = message.get("usage") or {}
-            tokens = sum(usage.get(name) or 0 for name in usage if name.endswith("input_tokens"))
-            if inner.get("type") == "assistant" and tokens:
-                requests = agents.setdefault(f"{line['sessionId']}/{agent}", {})
-                requests.setdefault(message["id"], [number, tokens, line["uuid"], parents, saved])
-    return {agent: (len(requests), *_count_drops(list(requests.values()))) for agent, requests in agents.items()}
-
-
-def _count_drops(requests: list[list[Any]]) -> tuple[int, int]:
-    explained = unexplained = 0
-    for (start, before, ancestor, _, _), (end, after, uuid, parents, saved) in zip(
-        requests, requests[1:], strict=False
-    ):
-        if before - after > 5_000 and before - after > before / 5:
-            while uuid and uuid != ancestor:
-                uuid = parents.get(uuid)
-            stated = sum(tokens for line, tokens in saved if start < line <= end)
-            is_explained = uuid is None or 2 * stated >= before - after
-            explained, unexplained = explained + is_explained, unexplained + (not is_explained)
-    return explained, unexplained
-
-
-@pytest.fixture(scope="module", params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
-def folder(request: pytest.FixtureRequest) -> Path:
-    if request.param == "bundled":
-        return BUNDLED
-    root: Path = request.getfixturevalue("recordings_root")
-    return root / "claude-code"
-
-
-@pytest.fixture(scope="module")
-def changes(
-    folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker
-) -> Iterator[dict[str, list[ContextChange]]]:
-    """Of every run that has requests, by its own name, as they are read from the store."""
-    del django_db_setup
-    count_tokens("")
-    with django_db_blocker.unblock(), transaction.atomic():
-        import_paths(get_or_create_project(), [folder])
-        yield {run.external_id: load_changes(run) for run in Run.objects.all() if run.requests.exists()}
-        transaction.set_rollback(True)
-
-
-def test_requests_and_drops_are_those_of_an_independent_reader(
-    folder: Path, changes: dict[str, list[ContextChange]]
-) -> None:
-    counted = {}
-    for name, of_run in changes.items():
-        drops = [change for change in of_run if change.is_drop]
-        unexplained = sum(bool(change.unexplained) for change in drops)
-        key = name if "/" in name else f"{name}/"
-        counted[key] = (Run.objects.get(external_id=name).requests.count(), len(drops) - unexplained, unexplained)
-    assert counted == independent_drops(folder)
-    assert sum(unexplained for _, _, unexplained in counted.values()) == 1
-
-
-def test_the_drop_of_the_bundled_session_is_the_one_at_line_154(changes: dict[str, list[ContextChange]]) -> None:
-    run = Run.objects.get(drop_count__gt=0)
-    assert run.external_id == "fdd24234-3c2a-4958-91ed-59c63b12ba1e"
-    [drop] = load_drops(run)
-    assert (drop.line, drop.before, drop.tokens) == (154, 147, 42_531)
-    [change] = [change for change in changes[run.external_id] if change.unexplained]
-    assert change.before is not None
-    assert (change.before.tokens, change.request.tokens) == (138_395, 95_864)
