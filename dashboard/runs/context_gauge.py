@@ -70,8 +70,8 @@ class ContextWeight:
                 "some of it was no longer there, or is counted too high here."
             )
         return (
-            f"{recorded} About {self.shown_above:,} of them are shown above; {self.unrecorded:,} are not recorded: "
-            "system prompt, tool definitions and the like."
+            f"{recorded} About {self.shown_above:,} of them are shown above; the rest, about {self.unrecorded:,}, is "
+            "not recorded: system prompt, tool definitions and the like."
         )
 
     @property

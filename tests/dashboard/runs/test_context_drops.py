@@ -225,8 +225,8 @@ def test_the_gauge_shows_the_recorded_weight_of_each_request_and_what_is_not_rec
     by_line = {entry.select_one(".where").text.split(" ·")[0]: entry for entry in page.select(".entry")}
     assert by_line["line 2"].texts(".gauge span")[0] == "60,000"
     assert by_line["line 2"].select_one(".request").text == (
-        "The request of this step weighed 60,000 tokens, as recorded. About 4 of them are shown above; 59,996 are not "
-        "recorded: system prompt, tool definitions and the like."
+        "The request of this step weighed 60,000 tokens, as recorded. About 4 of them are shown above; the rest, "
+        "about 59,996, is not recorded: system prompt, tool definitions and the like."
     )
     assert by_line["line 3"].texts(".gauge span")[0].startswith("≈60,0")
     assert not by_line["line 3"].has(".request")
