@@ -208,12 +208,24 @@ CALL_CONDITIONS: dict[Facet, Q] = {
 }
 
 
+CUTS: dict[Facet, bool] = {("state", "cut"): True, ("cut", "yes"): True, ("cut", "no"): False}
+
+
 def filter_calls(calls: CallQuerySet, terms: Iterable[FilterTerm], run: Run | None = None) -> CallQuerySet:
     """The calls that meet all terms, in the order of `calls`; `run` is the only one that has them."""
     for term in terms:
         condition = _is_uncertain(run) if term.kind == "context" else _call_condition(term)
+        if run is not None and run.may_have_copies and (term.kind, term.value) in CUTS:
+            condition = _is_cut_in(run) if CUTS[term.kind, term.value] else ~_is_cut_in(run)
         calls = calls.exclude(condition) if term.is_negated else calls.filter(condition)
     return calls
+
+
+def _is_cut_in(run: Run) -> Q:
+    """A copied call may have another receipt in this run than in its own."""
+    copies = RecordedReceipt.objects.shown_in(run)
+    cut = [call for call, receipt in copies.items() if receipt.is_cut]
+    return (Q(is_cut=True) & ~Q(pk__in=list(copies))) | Q(pk__in=cut)
 
 
 def _is_uncertain(run: Run | None) -> Q:

@@ -212,7 +212,7 @@ class CallMerge:
             replacement = observation.sha256
             receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
             if not any(receipt.observation_id == observation.pk for receipt in receipts):
-                self._add_receipt(observation, run, record.line, record.at)
+                self._add_receipt(observation, run, record.place, record.at)
         supersession = new_supersession(record, run, self.call.pk, self.locator.source.pk, replacement)
         if all(row.pk != supersession.pk for row in self.rows.supersessions):
             self.rows.supersessions.append(supersession)
@@ -227,7 +227,7 @@ class CallMerge:
         for run in {row.run_id for row in self.rows.supersessions}:
             ordered = sorted(
                 (row for row in self.rows.supersessions if row.run_id == run),
-                key=lambda row: (row.at or FIRST, row.line),
+                key=lambda row: (row.at or FIRST, row.line, row.reason == "", row.pk),
             )
             replacements = {row.replacement for row in ordered}
             receipts = sorted(
@@ -320,11 +320,11 @@ def new_supersession(
 ) -> ReceiptSupersession:
     return unsaved_row(
         ReceiptSupersession,
-        id=derive_id("supersession", run.bytes, call.bytes, record.line, record.reason, replacement),
+        id=derive_id("supersession", run.bytes, call.bytes, record.place, record.reason, replacement),
         run_id=run,
         call=call,
         source_id=source,
-        line=record.line,
+        line=record.place,
         at=column_time(record.at),
         reason=column_text(record.reason, 200),
         replacement=replacement,

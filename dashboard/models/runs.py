@@ -98,6 +98,11 @@ class Run(models.Model):
         return reverse("run-detail", args=[self.pk])
 
     @property
+    def may_have_copies(self) -> bool:
+        """False when all calls are the run's own: then their columns are those of its receipts."""
+        return self.call_count > self.own_call_count + self.progress_call_count
+
+    @property
     def is_live(self) -> bool:
         return self.ended_at is None and self.last_at is not None and not self._is_idle(timezone.now())
 

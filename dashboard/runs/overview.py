@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -26,7 +26,7 @@ from django.conf import settings
 
 from dashboard.evidence.context_changes import load_drops
 from dashboard.ingest.run_stats import STRIP_LETTERS, outcome_letter
-from dashboard.models import Call, Run
+from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.runs import FAILED
 from dashboard.runs.run_marks import model_url
 
@@ -308,7 +308,9 @@ def _load_drops(run: Run, drawn: int) -> Iterable[DropMark]:
 def _load_points(run: Run, limit: int) -> list[CallPoint]:
     """Only columns that are cheap to convert: at 2,000 rows, converting costs more than reading."""
     columns = ("tool", "tokens", "duration_ms", "tool_ms", *OUTCOME_COLUMNS)
-    rows = Call.objects.in_run(run).values_list(*columns)[:limit]
+    rows: Iterable[tuple[Any, ...]] = Call.objects.in_run(run).values_list(*columns)[:limit]
+    if run.may_have_copies:
+        rows = _load_with_copies(run, columns, limit)
     letters: dict[tuple[Any, ...], str] = {}  # a run has some dozens of kinds of outcome
     points = []
     for tool, tokens, duration, tool_ms, *outcome in rows:
@@ -320,6 +322,16 @@ def _load_points(run: Run, limit: int) -> list[CallPoint]:
         work = 0 if is_waiting else duration if tool_ms is None else min(duration, tool_ms)
         points.append(CallPoint(letters[key], duration, tokens, tool, work))
     return points
+
+
+def _load_with_copies(run: Run, columns: Sequence[str], limit: int) -> Iterator[tuple[Any, ...]]:
+    """The columns of the calls; a copied call may have another receipt in this run than in its own."""
+    copies = RecordedReceipt.objects.shown_in(run)
+    for key, *values in Call.objects.in_run(run).values_list("pk", *columns)[:limit]:
+        if key in copies:
+            values[columns.index("tokens")] = copies[key].tokens
+            values[columns.index("is_cut")] = copies[key].is_cut
+        yield tuple(values)
 
 
 def _load_axis(run: Run, points: Sequence[CallPoint], *, is_squeezed: bool) -> Axis:

@@ -187,7 +187,7 @@ class RowSelection:
 def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: ChildRuns | None = None) -> CallRowPage:
     calls = Call.objects.in_run_with_ordinals(run).only(*ROW_FIELDS)
     if selection.query:
-        calls = filter_calls(calls, selection.query.terms)
+        calls = filter_calls(calls, selection.query.terms, run)
     before = selection.skip
     cursor = parse_row_cursor(selection.after)
     if cursor:

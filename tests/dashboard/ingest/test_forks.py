@@ -19,6 +19,7 @@ from dashboard.models import (
     RecordedReceipt,
     Run,
 )
+from dashboard.runs.overview import load_overview
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import receipt_text
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
@@ -127,6 +128,13 @@ def test_a_replacement_is_reported_for_the_run_in_which_it_happened(
     rows = parse_page(operator_client.get(f"/runs/{run_of(unchanged).pk}/")).select(".call-row")
     assert not any("replaced later" in row.text for row in rows)
     rows = parse_page(operator_client.get(f"/runs/{run_of(changed).pk}/")).select(".call-row")
+    for session, count in ((changed, 1), (unchanged, 0)):
+        address = f"/runs/{run_of(session).pk}/"
+        outcomes = [row["data-outcome"] for row in parse_page(operator_client.get(address)).select("a[data-outcome]")]
+        assert outcomes.count("cut") == count
+        assert len(parse_page(operator_client.get(f"{address}?q=cut:yes")).select("a[data-outcome]")) == count
+        bands = [band.outcome for band in load_overview(run_of(session)).bands]
+        assert bands.count("cut") == count
     [row] = [row.text for row in rows if "replaced later" in row.text]
     assert "20 of 100" in row or "20 / 100" in row
 
