@@ -239,21 +239,31 @@ class Deriver:
     def __init__(self, project: Project, pool: ProcessPoolExecutor | None) -> None:
         self._project = project
         self._pool = pool
+        self._collected: dict[UUID, None] = {}
         self._pending: deque[tuple[list[UUID], Future[list[DerivedCall]]]] = deque()
 
     def submit(self, keys: Sequence[UUID]) -> None:
-        for start in range(0, len(keys), CALLS_AT_ONCE):
-            portion = list(keys[start : start + CALLS_AT_ONCE])
-            if self._pool is None:
-                store_derived(self._project, compute_calls(portion))
-                continue
-            self._pending.append((portion, self._pool.submit(compute_calls, portion)))
+        """Collects calls: the files of an audit folder report the same ones in turn, and each is derived once."""
+        self._collected.update(dict.fromkeys(keys))
+        while len(self._collected) >= CALLS_AT_ONCE:
+            self._start()
         while self._pending and (len(self._pending) > MOST_PENDING or self._pending[0][1].done()):
             self._store_first()
 
     def finish(self) -> None:
+        while self._collected:
+            self._start()
         while self._pending:
             self._store_first()
+
+    def _start(self) -> None:
+        portion = list(self._collected)[:CALLS_AT_ONCE]
+        for key in portion:
+            del self._collected[key]
+        if self._pool is None:
+            store_derived(self._project, compute_calls(portion))
+        else:
+            self._pending.append((portion, self._pool.submit(compute_calls, portion)))
 
     def _store_first(self) -> None:
         keys, future = self._pending.popleft()
@@ -275,6 +285,7 @@ def open_deriver(project: Project, size: int) -> Iterator[Deriver]:
         if size < WORTH_A_POOL or connection.in_atomic_block:
             deriver = Deriver(project, None)
             yield deriver
+            deriver.finish()
         else:
             with open_pool(str(connection.settings_dict["NAME"])) as pool:
                 deriver = Deriver(project, pool)

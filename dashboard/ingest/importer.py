@@ -31,6 +31,7 @@ from dashboard.ingest.derivation import Deriver, open_deriver
 from dashboard.ingest.sources import (
     HEAD_BYTES,
     MAX_LINE_BYTES,
+    NOT_MAPPED,
     LineBatch,
     SourceMoved,
     detect_file_format,
@@ -46,7 +47,7 @@ from dashboard.ingest.sources import (
     read_refused_file,
     refuse_file,
 )
-from dashboard.models import Observation, Project, Source
+from dashboard.models import Observation, Problem, Project, Source
 from dashboard.models.runs import call_id
 from envelopes.recordings import UnknownFormat, find_format
 from envelopes.recordings.base import (
@@ -96,9 +97,18 @@ class ImportReport:
     lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
     problems: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)  # files of folders that no reader takes, as problems
+    names: dict[int, str] = field(default_factory=dict)  # of the files, by source
     run_ids: list[str] = field(default_factory=list)
     stored_later: int = 0  # files that were missing, over the quota or shorter when their lines were imported
     unstored: int = 0  # recordings that the artifact store interrupted; importing them again continues them
+
+    def add_notes(self) -> None:
+        """Adds what no mapping could read, which is known once the calls are derived."""
+        notes = Problem.objects.filter(source__in=list(self.names), reason__startswith=NOT_MAPPED)
+        for source, line, path, reason in notes.order_by("source", "line", "id").values_list(
+            "source", "line", "path", "reason"
+        ):
+            self.problems.append({"file": self.names[source], "line": line, "path": path, "reason": reason})
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -141,6 +151,7 @@ def import_paths(
             if failures == MAX_STORE_FAILURES and number < len(files):
                 _report_unread(report, [shown_as(path) for path, _ in files[number:]])
                 break
+    report.add_notes()
     for path, reason in find_other_files([Path(path) for path in paths]):
         report.skipped.append({"file": shown_as(path), "line": 0, "path": "$", "reason": reason})
     return report
@@ -365,7 +376,9 @@ class FileImport:
         self.report.seen.update(msgspec.json.decode(source.seen))
         self.report.lines.update(accepted=source.accepted, rejected=source.rejected, blank=source.blank)
         self.report.lines["rejected"] += 1 if source.left_bytes else 0
-        problems = source.problems.order_by("line", "id").values("line", "path", "reason")
+        self.report.names[source.pk] = self.name
+        refused = source.problems.exclude(reason__startswith=NOT_MAPPED).order_by("line", "id")
+        problems = refused.values("line", "path", "reason")
         self.report.problems += [{"file": self.name, **problem} for problem in problems]
         known = set(self.report.run_ids)
         run_ids = map(str, source.runs.values_list("pk", flat=True))

@@ -15,7 +15,15 @@ import msgspec
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
 from dashboard.ingest.sources import SliceLocator
-from dashboard.models import Call, Observation, ReceiptFingerprint, ReceiptSupersession, RecordedReceipt, RunCall
+from dashboard.models import (
+    Call,
+    Observation,
+    ReceiptFingerprint,
+    ReceiptSupersession,
+    RecordedReceipt,
+    RunCall,
+    load_slices,
+)
 from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from dashboard.variants.fingerprints import text_sha256
@@ -254,7 +262,8 @@ class CallMerge:
         known = next((row for row in self.rows.observations if row.pk == key), None)
         if known is not None:
             if known.source_id != source and run == self.call.run_id and self.rows.is_home(run, source):
-                vars(known).update(self.locator.columns(data, line), line=line, observed_at=column_time(at))
+                columns = self.locator.columns(data, line)
+                vars(known).update(columns, data=data, line=line, observed_at=column_time(at))
                 if known not in self.rows.changed_observations:
                     self.rows.changed_observations.append(known)
             return known
@@ -345,7 +354,10 @@ def _earlier(known: datetime | None, at: str | None) -> datetime | None:
 
 def _differ(observations: list[Observation]) -> bool:
     """The same JSON in other spacing is another observation and does not differ."""
-    return len(observations) > 1 and len({_normalized(bytes(row.data)) for row in observations}) > 1
+    if len(observations) < 2:
+        return False
+    load_slices(observations)
+    return len({_normalized(bytes(row.data)) for row in observations}) > 1
 
 
 def _normalized(data: bytes) -> str | bytes:

@@ -22,7 +22,7 @@ from django.db import connection, models, transaction
 
 from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.ingest import sources
-from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, unsaved_row
+from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update_values, unsaved_row
 from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
 from dashboard.ingest.merge_runs import (
@@ -52,7 +52,6 @@ from dashboard.models import (
     RunCall,
     RunFacet,
     Source,
-    load_slices,
 )
 from dashboard.models.runs import derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
@@ -239,9 +238,7 @@ class _BatchWrite:
             self.rows[key] = CallRows(call, is_new=False, observations=[], receipts=[])
         for member in RunCall.objects.filter(call__in=list(calls)):
             self.rows[member.call_id].members[member.run_id] = member
-        observations = list(Observation.objects.filter(call__in=list(calls)).order_by("line"))
-        load_slices(observations)
-        for observation in observations:
+        for observation in Observation.objects.filter(call__in=list(calls)).order_by("line"):
             self.rows[observation.call_id].observations.append(observation)
         for receipt in RecordedReceipt.objects.filter(call__in=list(calls)).order_by("seq"):
             self.rows[receipt.call_id].receipts.append(receipt)
@@ -350,9 +347,10 @@ class _BatchWrite:
 
 
 def _update(rows: Sequence[models.Model], fields: Sequence[str] | None = None) -> None:
-    for row in rows:
-        names = fields or [column.attname for column in row._meta.concrete_fields if not column.primary_key]
-        row.save(update_fields=names, force_update=True)
+    if rows:
+        columns = [column for column in rows[0]._meta.concrete_fields if fields is None or column.name in fields]
+        names = dict.fromkeys(["id", *(column.attname for column in columns)])
+        bulk_update_values(type(rows[0]), [{name: vars(row)[name] for name in names} for row in rows])
 
 
 def _advance(source: Source, batch: SourceBatch) -> None:
