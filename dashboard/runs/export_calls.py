@@ -187,6 +187,15 @@ class CallExport:
                     if key not in sent:
                         yield self._receipt(exported, None, other)
 
+    def _reason(self, exported: ExportedCall, receipt: RecordedReceipt) -> str:
+        """Why the receipt replaced the one before it in the run."""
+        ended = [
+            row
+            for row in exported.receipts
+            if (row.run_id, row.superseded_line) == (receipt.run_id, receipt.line) and row.seq < receipt.seq
+        ]
+        return ended[-1].superseded_reason if ended else ""
+
     def _receipt(self, exported: ExportedCall, receipt: RecordedReceipt | None, observation: Observation) -> bytes:
         content = observation.data
         name = {b'"': "text", b"[": "parts"}.get(content[:1], "content") if content != b"[]" else "content"
@@ -202,6 +211,7 @@ class CallExport:
             "fidelity": json_text(observation.fidelity),
             "at": json_time(receipt.at if receipt else observation.observed_at),
             "position": dump_json(receipt.line) if receipt else None,
+            "reason": json_text(self._reason(exported, receipt)) if receipt else None,
         }
         if receipt is not None and receipt.superseded_line is not None:
             end: Members = {"position": dump_json(receipt.superseded_line), "at": json_time(receipt.superseded_at)}

@@ -237,7 +237,14 @@ def receipt_records(fields: AuditObject, run: str) -> Records:
     content = parts if parts not in (None, b"[]") else fields.slice("text") or fields.value("content")
     if seq is not None and seq > 1 and content:
         yield SupersedeRecord(
-            line=fields.line, run=run, position=position, call=call, reason="", content=content, at=at, owner=owner
+            line=fields.line,
+            run=run,
+            position=position,
+            call=call,
+            reason=fields.text("reason") or "",
+            content=content,
+            at=at,
+            owner=owner,
         )
     else:
         yield ReceiptRecord(
