@@ -146,14 +146,18 @@ class PresenceAtEnd:
             recorded=self.last.tokens if self.last and not is_over else 0,
         )
 
-    def badge(self, line: int, superseded_line: int | None) -> tuple[str, str, str] | None:
-        """Tone, text and meaning of what speaks against that it is still there; None where nothing does."""
+    def badge(self, line: int, superseded_line: int | None, *, is_receipt: bool = True) -> tuple[str, str, str] | None:
+        """Tone, text and meaning of what speaks against that it is still there; None where nothing does.
+
+        That all of the history weighs too much is said of receipts alone, which clients remove by themselves: on each
+        message it would claim more of that message than is known.
+        """
         drop = drop_concerning(self.drops, line, superseded_line)
         left = f"{drop.sentence.replace('this step', f'the step at line {drop.line}')}." if drop else ""
-        if self.last and self.grade(line, superseded_line) == "contradicted":
+        if self.last and is_receipt and self.grade(line, superseded_line) == "contradicted":
             weighs = f"At the end of the run what is shown as present weighs about {self.shown:,} tokens"
             sentence = f"{left} {weighs}, more than the {self.last.tokens:,} of the last request.".strip()
-            return "bad", "contradicted by the recorded usage", sentence
+            return "warn", "contradicted by the recorded usage", sentence
         return ("warn", f"uncertain from line {drop.line} on", f"{left} This may be among them.") if drop else None
 
 

@@ -240,8 +240,9 @@ def _fitting(entries: Sequence[HistoryEntry], page_chars: int, *, backwards: boo
 def _presence_notes(item: HistoryItem, presence: PresenceAtEnd | None) -> Iterator[EntryNote]:
     """Yields what speaks against that the item is still in the context, where no recorded removal does."""
     if presence and isinstance(item.row, Message | RunCall | RecordedReceipt):
+        is_receipt = isinstance(item.row, RecordedReceipt)
         superseded = item.row.superseded_line if isinstance(item.row, RecordedReceipt) else None
-        if badge := presence.badge(item.cursor.line, superseded):
+        if badge := presence.badge(item.cursor.line, superseded, is_receipt=is_receipt):
             yield EntryNote(*badge)
 
 
