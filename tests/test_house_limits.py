@@ -29,7 +29,6 @@ ENTRY_POINTS = re.compile(
 )
 # Other small modules with a single importer, each with the reason why it stays apart.
 APART = {
-    "envelopes.text.token_process": "a program that `text.tokens` starts; it must load nothing else",
     "dashboard.pool": "a process of the pool loads it before Django, so before every other module of the dashboard",
     "dashboard.calls.execution": "what an executor recorded of a call; its importer is the page of any call",
     "envelopes.alignment.coverage": "belongs to alignment, and its importer is a page of comparisons",

@@ -261,7 +261,7 @@ def _filled(shelf: sqlite3.Connection) -> Project:
         shelf.backup(here)
         return Project.objects.get()
     project = create_project("ledger")
-    count_tokens("")  # with the vocabulary here, no import starts a process to count beside it
+    count_tokens("")  # loads the vocabulary, which no test is about
     import_paths(project, [SAMPLES])
     if here:
         here.backup(shelf)

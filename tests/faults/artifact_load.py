@@ -70,9 +70,9 @@ def _prepare() -> None:
     django.setup()
     import dashboard.artifacts.retention
     import dashboard.ingest.importer  # noqa: F401
-    from envelopes.text.tokens import count_now
+    from envelopes.text.tokens import count_tokens
 
-    count_now(["warm"], "")()
+    count_tokens("warm")
 
 
 def _take_in(recordings: Path) -> None:

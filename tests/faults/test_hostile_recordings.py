@@ -75,7 +75,7 @@ def imported(project: Project, files: Mapping[Path, bytes]) -> ImportReport:
     """Imports twice: each report counts every line, and the second adds nothing."""
     for path, raw in files.items():
         path.write_bytes(raw)
-    count_tokens("")  # with the vocabulary here, no import starts a process to count beside it
+    count_tokens("")  # loads the vocabulary, which no test is about
     first, second = (import_paths(project, list(files)) for _ in range(2))
     assert sum(first.lines.values()) == sum(raw.count(b"\n") for raw in files.values())
     assert (second.lines, sum(second.added.values())) == (first.lines, 0)

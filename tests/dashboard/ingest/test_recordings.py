@@ -45,7 +45,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
 def report(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[ImportReport]:
     """Brought in once; what a test adds to it is taken back after that test, and all of it after the last."""
     del django_db_setup
-    count_tokens("")  # with the vocabulary here, no import starts a process to count beside it
+    count_tokens("")  # loads the vocabulary, which no test is about
     with django_db_blocker.unblock(), transaction.atomic():
         yield import_paths(get_or_create_project(), [folder])
         transaction.set_rollback(True)
