@@ -18,7 +18,7 @@ from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chun
 from dashboard.text.text_markup import FIRST_CHARS, NEXT_CHARS, TextChunk, text_chunk
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import JsonValue
-from envelopes.text.pointer import resolve, text_at
+from envelopes.text.pointer import iterate_strings, resolve, text_at
 from envelopes.text.tokens import TokenCount
 
 ARGS_FIRST_CHARS = 8 * 1024
@@ -317,19 +317,10 @@ def _occurs_in_result(receipt: Receipt, examined: int, evidence: CallEvidence) -
     if len(long_lines) * len(raw) > MAX_SEARCHED:
         return True
     if any(escape in raw for escape in (b"\\u", b"\\/")):  # a text may be written in several ways
-        text = "\n".join(_strings(evidence.halves.evidence.result))
+        text = "\n".join(iterate_strings(evidence.halves.evidence.result))
         return any(line in text for line in long_lines)
     text = raw.decode("utf-8", "replace")
     return any(json.dumps(line, ensure_ascii=False)[1:-1] in text for line in long_lines)
-
-
-def _strings(value: JsonValue) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict() | list():
-            for child in value.values() if isinstance(value, dict) else value:
-                yield from _strings(child)
 
 
 def _build_field(document: str, pointer: str, characters: int, links: FieldLinks) -> LinkedField:

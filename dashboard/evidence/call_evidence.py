@@ -377,15 +377,23 @@ def _split_by_evidence(calls: Sequence[_StoredCall]) -> Iterator[Sequence[_Store
         yield group
 
 
-def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, CallEvidence]:
+def load_recorded(
+    calls: Sequence[UUID],
+) -> tuple[dict[UUID, list[Observation]], dict[UUID, list[RecordedReceipt]]]:
+    """The observations, with their bytes, and the receipts of many calls, by call. Three queries."""
     observations: dict[UUID, list[Observation]] = defaultdict(list)
-    rows = list(Observation.objects.filter(call__in=keys).order_by("surface", "line", "id"))
+    rows = list(Observation.objects.filter(call__in=calls).order_by("surface", "line", "id"))
     load_slices(rows)
     for observation in rows:
         observations[observation.call_id].append(observation)
     receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
-    for receipt in RecordedReceipt.objects.filter(call__in=keys).order_by("seq"):
+    for receipt in RecordedReceipt.objects.filter(call__in=calls).order_by("seq"):
         receipts[receipt.call_id].append(receipt)
+    return observations, receipts
+
+
+def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, CallEvidence]:
+    observations, receipts = load_recorded(keys)
     projections: dict[UUID, list[CanonicalProjection]] = defaultdict(list)
     for projection in CanonicalProjection.objects.filter(call__in=keys).order_by("id"):
         projections[projection.call_id].append(projection)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 from django.db.models import Sum
@@ -40,14 +41,25 @@ REPLACEMENT = "content-replacement"
 USAGE_COLUMNS = ("line", "input_tokens", "cache_read_tokens", "cache_creation_tokens", "edits", "cleared_tokens")
 
 
-class _MicrocompactMetadata(msgspec.Struct, rename="camel"):
-    tokens_saved: int | None = None
+class Microcompaction(msgspec.Struct, rename="camel"):
+    """The statements in the line of a microcompaction: how many tokens it removed, and the ids of their calls."""
+
+    tokens_saved: Any = None
+    compacted_tool_ids: Any = None
+
+    @property
+    def tokens(self) -> int | None:
+        is_number = isinstance(self.tokens_saved, int) and not isinstance(self.tokens_saved, bool)
+        return self.tokens_saved if is_number else None
+
+    @property
+    def calls(self) -> set[str]:
+        ids = self.compacted_tool_ids if isinstance(self.compacted_tool_ids, list) else ()
+        return {call for call in ids if isinstance(call, str)}
 
 
-class _Microcompaction(msgspec.Struct, rename="camel"):
-    """The line of a microcompaction."""
-
-    microcompact_metadata: _MicrocompactMetadata | None = None
+class _MicrocompactLine(msgspec.Struct, rename="camel"):
+    microcompact_metadata: Microcompaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,20 +158,20 @@ def _load_removals(run: Run) -> Iterator[ContextRemoval]:
     events = list(Event.objects.filter(run=run, kind__in=EVENT_KINDS))
     load_slices(event for event in events if event.kind == MICROCOMPACTION)
     for event in events:
-        tokens = _saved_tokens(event.data) if event.kind == MICROCOMPACTION else None
+        tokens = parse_microcompaction(event.data).tokens if event.kind == MICROCOMPACTION else None
         yield ContextRemoval(event.line, EVENT_KINDS[event.kind], tokens)
     replaced = RecordedReceipt.objects.filter(run=run, superseded_reason=REPLACEMENT).values("superseded_line")
     for line, tokens in replaced.annotate(sum=Sum("tokens")).values_list("superseded_line", "sum"):
         yield ContextRemoval(line or 0, "clear", tokens)
 
 
-def _saved_tokens(data: bytes) -> int | None:
-    """The size of a microcompaction, where its line states it."""
+def parse_microcompaction(data: bytes) -> Microcompaction:
+    """Reads the line; one that cannot be read states nothing."""
     try:
-        metadata = msgspec.json.decode(data, type=_Microcompaction).microcompact_metadata
+        metadata = msgspec.json.decode(data, type=_MicrocompactLine).microcompact_metadata
     except (msgspec.DecodeError, RecursionError):
-        return None
-    return metadata.tokens_saved if metadata else None
+        metadata = None
+    return metadata or Microcompaction()
 
 
 def drop_concerning(drops: Sequence[ContextDrop], line: int, until: int | None = None) -> ContextDrop | None:

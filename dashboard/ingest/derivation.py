@@ -4,8 +4,7 @@ Evidence is written by `write` and acknowledged first; a call whose evidence cha
 what follows from it is stored. Whatever is derived can be computed again, so a killed process loses none of it: the
 next import, the worker or `rederive` continues (design.md section 1a).
 
-    derive_calls(project, keys)       computes and stores
-    derive_waiting(project)           the same for all calls that wait for it
+    derive_waiting(project)           computes and stores for all calls that wait for it
     open_deriver(project, size)       for an import, with other processes when it is large
 """
 
@@ -16,7 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -25,6 +24,7 @@ from django.conf import settings
 from django.db import connection, models
 
 from dashboard.artifacts.stores import LockTimeout, hold_lock
+from dashboard.evidence.call_evidence import load_recorded
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update_values
 from dashboard.ingest.derive import Derived, derive, select_evidence
@@ -78,14 +78,7 @@ def current_derivation() -> str:
 def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
     """Reads the evidence of these calls and derives. Writes nothing, so any process may do it."""
     calls = Call.objects.filter(pk__in=keys).select_related("run").defer("run__plan")
-    observations: dict[UUID, list[Observation]] = defaultdict(list)
-    rows = list(Observation.objects.filter(call__in=keys).order_by("line", "pk"))
-    load_slices(rows)
-    for row in rows:
-        observations[row.call_id].append(row)
-    receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
-    for receipt in RecordedReceipt.objects.filter(call__in=keys).order_by("seq"):
-        receipts[receipt.call_id].append(receipt)
+    observations, receipts = load_recorded(keys)
     products = []
     texts: dict[str, list[str]] = defaultdict(list)  # by model
     for call in calls:
@@ -184,29 +177,26 @@ def _store_notes(derived: Sequence[DerivedCall], known: set[UUID]) -> None:
         sources.store_notes(notes)
 
 
-def differs(derived: Sequence[DerivedCall]) -> dict[UUID, bool]:
-    """For each call whether its stored columns or envelope are not those that were computed."""
+def count_changed(derived: Sequence[DerivedCall]) -> int:
+    """The calls whose stored columns or envelope are not those that were computed."""
     calls = Call.objects.in_bulk([product.key for product in derived])
     envelopes = set(CanonicalProjection.objects.filter(call__in=calls).values_list("pk", flat=True))
-    return {
-        product.key: product.projection["id"] not in envelopes
+    return sum(
+        product.projection["id"] not in envelopes
         or any(getattr(calls[product.key], name) != value for name, value in product.columns.items())
         for product in derived
         if product.key in calls
-    }
-
-
-def derive_calls(project: Project, keys: Sequence[UUID]) -> int:
-    return sum(
-        store_derived(project, compute_calls(keys[start : start + CALLS_AT_ONCE]))
-        for start in range(0, len(keys), CALLS_AT_ONCE)
     )
 
 
 def derive_waiting(project: Project) -> int:
     """Derives all calls that wait for it; returns how many."""
-    waiting = Call.objects.waiting().filter(project=project).order_by("pk").values_list("pk", flat=True)
-    return derive_calls(project, list(waiting))
+    waiting = Call.objects.waiting().filter(project=project).order_by("pk")
+    keys = list(waiting.values_list("pk", flat=True))
+    return sum(
+        store_derived(project, compute_calls(keys[start : start + CALLS_AT_ONCE]))
+        for start in range(0, len(keys), CALLS_AT_ONCE)
+    )
 
 
 def derive_next_waiting() -> bool:
@@ -221,20 +211,20 @@ def derive_next_waiting() -> bool:
 @contextmanager
 def derivation_lock() -> Iterator[bool]:
     """Yields True to the one process that derives what others left; a killed one loses the lock."""
-    lock = hold_lock(settings.DATA / "derivation.lock", exclusive=True, timeout=0)
-    try:
-        lock.__enter__()
-    except LockTimeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.__exit__(None, None, None)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_lock(settings.DATA / "derivation.lock", exclusive=True, timeout=0))
+            is_leader = True
+        except LockTimeout:
+            is_leader = False
+        yield is_leader
 
 
 class Deriver:
-    """Derives the calls of an import: at once, or in a pool while the import reads on."""
+    """Derives the calls of an import: at once, or in a pool while the import reads on.
+
+    What is computed by then is stored together, because the counts of a run are read again each time.
+    """
 
     def __init__(self, project: Project, pool: ProcessPoolExecutor | None) -> None:
         self._project = project
@@ -247,32 +237,36 @@ class Deriver:
         self._collected.update(dict.fromkeys(keys))
         while len(self._collected) >= CALLS_AT_ONCE:
             self._start()
-        while self._pending and (len(self._pending) > MOST_PENDING or self._pending[0][1].done()):
-            self._store_first()
+        self._store(most_pending=MOST_PENDING)
 
     def finish(self) -> None:
         while self._collected:
             self._start()
-        while self._pending:
-            self._store_first()
+        self._store(most_pending=0)
 
     def _start(self) -> None:
         portion = list(self._collected)[:CALLS_AT_ONCE]
         for key in portion:
             del self._collected[key]
         if self._pool is None:
-            store_derived(self._project, compute_calls(portion))
+            future: Future[list[DerivedCall]] = Future()
+            future.set_result(compute_calls(portion))
         else:
-            self._pending.append((portion, self._pool.submit(compute_calls, portion)))
+            future = self._pool.submit(compute_calls, portion)
+        self._pending.append((portion, future))
 
-    def _store_first(self) -> None:
-        keys, future = self._pending.popleft()
-        try:
-            derived = future.result()
-        except BrokenProcessPool:  # a process was killed, for its memory perhaps
-            self._pool = None
-            derived = compute_calls(keys)
-        store_derived(self._project, derived)
+    def _store(self, *, most_pending: int) -> None:
+        """Stores what is computed, and waits for more while too much is pending."""
+        derived: list[DerivedCall] = []
+        while self._pending and (len(self._pending) > most_pending or self._pending[0][1].done()):
+            keys, future = self._pending.popleft()
+            try:
+                derived += future.result()
+            except BrokenProcessPool:  # a process was killed, for its memory perhaps
+                self._pool = None
+                derived += compute_calls(keys)
+        if derived:
+            store_derived(self._project, derived)
 
 
 @contextmanager
@@ -281,15 +275,13 @@ def open_deriver(project: Project, size: int) -> Iterator[Deriver]:
 
     Other processes do not see rows of an open transaction, so within one there is no pool.
     """
-    with derivation_lock() as is_leader:
-        if size < WORTH_A_POOL or connection.in_atomic_block:
-            deriver = Deriver(project, None)
-            yield deriver
-            deriver.finish()
-        else:
-            with open_pool(str(connection.settings_dict["NAME"])) as pool:
-                deriver = Deriver(project, pool)
-                yield deriver
-                deriver.finish()
+    has_pool = size >= WORTH_A_POOL and not connection.in_atomic_block
+    with (
+        derivation_lock() as is_leader,
+        open_pool(str(connection.settings_dict["NAME"])) if has_pool else nullcontext() as pool,
+    ):
+        deriver = Deriver(project, pool)
+        yield deriver
+        deriver.finish()
         if is_leader:
             derive_waiting(project)

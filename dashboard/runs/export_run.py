@@ -2,7 +2,7 @@
 
 A run that came in this layout is written with its own objects, byte for byte, and `canonical` beside each result. For a
 run of another format each object begins with `source`, the name of that format, and has what the store has of the CALL
-seed's members: nothing is made up for a policy or a version that nobody recorded. `envelopes/recordings/audit.py` reads
+seed's members: nothing is made up for a policy or a version that nobody recorded. `envelopes/recordings/audit` reads
 both. Where several sources reported a call, each further observation is a line of its own.
 
     run.json calls.jsonl results.jsonl receipts.jsonl events.jsonl messages.jsonl    without those that have no line

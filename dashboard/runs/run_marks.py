@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -17,7 +17,7 @@ import msgspec
 from django.db.models import Max, Min, Q
 from django.urls import reverse
 
-from dashboard.evidence.context_changes import MICROCOMPACTION, REWIND, load_drops
+from dashboard.evidence.context_changes import MICROCOMPACTION, REWIND, load_drops, parse_microcompaction
 from dashboard.models import Event, Message, Problem, Run, Source, load_slices
 from dashboard.text.formatting import column_text
 from dashboard.text.payload_preview import labelled_parts
@@ -69,12 +69,6 @@ class _Rewind(msgspec.Struct):
 
     left: tuple[int, int]
     returned: tuple[int, int] | None = None
-
-
-class _Microcompaction(msgspec.Struct, rename="camel"):
-    """The ids in a line of a microcompaction."""
-
-    microcompact_metadata: dict[str, Any]
 
 
 _read_rewind = msgspec.json.Decoder(_Rewind).decode
@@ -219,20 +213,14 @@ class Removal(NamedTuple):
 def load_removals(run: Run) -> list[Removal]:
     events = list(Event.objects.filter(run=run, kind=MICROCOMPACTION))
     load_slices(events)
-    ids_by_event = {event: {column_text(call, 300) for call in _removed_ids(event.data)} for event in events}
+    ids_by_event = {
+        event: {column_text(call, 300) for call in parse_microcompaction(event.data).calls} for event in events
+    }
     named = set().union(*ids_by_event.values())
     members = run.members.filter(call__external_id__in=named) if named else run.members.none()
     known = set(members.values_list("call__external_id", flat=True)) if named else set()
     removals = [Removal(event.line, len(ids - known), event.at, event.pk) for event, ids in ids_by_event.items()]
     return sorted(removal for removal in removals if removal.receipts)
-
-
-def _removed_ids(line: bytes) -> set[str]:
-    try:
-        metadata = msgspec.json.decode(line, type=_Microcompaction).microcompact_metadata
-    except ValueError:
-        return set()
-    return {call for call in metadata.get("compactedToolIds") or () if isinstance(call, str)}
 
 
 def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | None) -> list[RunMark]:

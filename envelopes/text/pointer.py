@@ -1,6 +1,8 @@
-"""RFC 6901 pointers into JSON values."""
+"""RFC 6901 pointers into JSON values, and the texts in them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from envelopes.schema.result import JsonValue
 
@@ -40,3 +42,13 @@ def text_at(document: JsonValue, pointer: str) -> str | None:
 
 def is_within(pointer: str, ancestor: str) -> bool:
     return pointer == ancestor or pointer.startswith(ancestor + "/")
+
+
+def iterate_strings(value: JsonValue) -> Iterator[str]:
+    """Every string value, in the order of the document; the names of members are not among them."""
+    match value:
+        case str():
+            yield value
+        case dict() | list():
+            for child in value.values() if isinstance(value, dict) else value:
+                yield from iterate_strings(child)

@@ -14,7 +14,7 @@ from envelopes.families.segments import artifact_paths, field_segment, fit, is_b
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue
-from envelopes.text.pointer import join
+from envelopes.text.pointer import iterate_strings, join
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 CLOSING = re.compile(r"</([\w.-]+)>")
@@ -84,21 +84,12 @@ def _free_suffix(canonical: CanonicalResult) -> str:
     """Finds a suffix for the tags, so that none of their closing tags occurs in a text or in a name."""
     document = canonical.to_json()
     names = list(_names(document))
-    taken = {name for text in (*_strings(document), *names) if "</" in text for name in CLOSING.findall(text)}
+    taken = {name for text in (*iterate_strings(document), *names) if "</" in text for name in CLOSING.findall(text)}
     if not taken:
         return ""
     tags = OWN_TAGS | set(names)
     suffixes = ("" if number == 1 else f"-{number}" for number in count(1))
     return next(suffix for suffix in suffixes if not any(tag + suffix in taken for tag in tags))
-
-
-def _strings(value: JsonValue) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict() | list():
-            for child in value.values() if isinstance(value, dict) else value:
-                yield from _strings(child)
 
 
 def _names(value: JsonValue) -> Iterator[str]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.ingest.derivation import CALLS_AT_ONCE, compute_calls, current_derivation, differs, store_derived
+from dashboard.ingest.derivation import CALLS_AT_ONCE, compute_calls, count_changed, current_derivation, store_derived
 from dashboard.management.console import terminal_text
 from dashboard.models import Call, Project, Run
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             keys = list(calls.filter(project=project).values_list("pk", flat=True))
             for start in range(0, len(keys), CALLS_AT_ONCE):
                 portion = compute_calls(keys[start : start + CALLS_AT_ONCE])
-                changed += sum(differs(portion).values())
+                changed += count_changed(portion)
                 derived += len(portion) if options["dry_run"] else store_derived(project, portion)
                 if not options["as_json"] and self.stderr.isatty():
                     name = terminal_text(project.slug)
