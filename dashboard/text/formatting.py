@@ -16,7 +16,7 @@ from envelopes.text.untrusted_json import visible
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000  # milliseconds
 SIZE_UNITS = ("B", "KB", "MB", "GB")
 TOKENS_COUNTED_BY = "counted in o200k_base at import (four characters a token where the extra 'tokens' is missing)"
-EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 MAX_INTEGER = 2**62
 
@@ -59,7 +59,7 @@ def column_text(text: str | None, limit: int) -> str:
 
 
 def column_time(text: str | None) -> datetime | None:
-    """A stamp as `moment` reads it; None for one that is not a time between 1990 and 2200."""
+    """A stamp as `moment` reads it; None for one that is not a time between 1970 and 2200."""
     stamp = parse_instant(text) if text else None
     return stamp if stamp is not None and EARLIEST <= stamp < LATEST else None
 

@@ -1,7 +1,8 @@
 """Foreign text as markup: HTML escaped, and a mark for each character that has no shape or a dangerous one.
 
-These are a NUL, a control character, a direction override, an invisible letter, a lone surrogate and a carriage
-return (HTML would turn it into a newline). In labels and attributes `printable` replaces them by pictures and names.
+These are a NUL, a control character, a direction override, an invisible letter, a filler, a variation selector, a
+joiner outside of an emoji, a noncharacter, a lone surrogate and a carriage return (HTML would turn it into a newline).
+In labels and attributes `printable` replaces them by pictures and names.
 
 In the body of a page a mark replaces exactly one character, which itself is not in the page. Its code point is in
 `data-code`, from which call.js puts the character back when text is copied (drawn spaces have the class `mark-space`:
@@ -36,14 +37,33 @@ _BIDI = {
     0x2068: "FSI",
     0x2069: "PDI",
 }
-_INVISIBLE = {0x00AD: "SHY", 0x200B: "ZWSP", 0x2028: "LSEP", 0x2029: "PSEP", 0x2060: "WJ", 0xFEFF: "BOM"}
+_INVISIBLE = {
+    0x00AD: "SHY",
+    0x034F: "CGJ",
+    0x200B: "ZWSP",
+    0x200C: "ZWNJ",
+    0x200D: "ZWJ",
+    0x2028: "LSEP",
+    0x2029: "PSEP",
+    0x2060: "WJ",
+    0xFEFF: "BOM",
+} | {0xFE00 + number: f"VS{number + 1}" for number in range(16)}
 _NAMES = _BIDI | _INVISIBLE | {0x7F: "DEL"}
 
-# Tab and newline stay; U+E0000 to U+E007F are the tag letters with which text is hidden in plain sight.
-UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
-    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+# Tab and newline stay; U+E0000 to U+E0FFF are tag letters and selectors with which text is hidden in plain sight.
+_NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
+    chr(plane + end) for plane in range(0, 0x110000, 0x10000) for end in (0xFFFE, 0xFFFF)
 )
+_FILLERS = "\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0"  # drawn as a blank, or as nothing
+_ALWAYS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0d\ufeff"
+    f"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff{_FILLERS}{_NONCHARACTERS}"
+)
+_EMOJI = "\u00a9\u00ae\u203c-\u27bf\u2934-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+UNPRINTABLE = re.compile(
+    f"[{_ALWAYS}]|(?<![{_EMOJI}0-9#*])[\ufe0e\ufe0f]|(?<![{_EMOJI}\ufe0f])\u200d|\u200d(?![{_EMOJI}])"
+)
+_PERHAPS_UNPRINTABLE = re.compile(f"[{_ALWAYS}\ufe0e\ufe0f\u200d]")
 # Most texts need no escaping. Deleting all ASCII bytes and testing the rest is 8 times faster than the expression.
 _ASCII = bytes(range(128))
 _ASCII_UNPRINTABLE = bytes(code for code in _ASCII if UNPRINTABLE.match(chr(code)))
@@ -84,13 +104,14 @@ def needs_escaping(text: str) -> bool:
     data = text.encode("utf-8", "surrogatepass")
     if len(data.translate(None, _ASCII_SPECIAL)) < len(data):
         return True
-    return not text.isascii() and UNPRINTABLE.search(_beyond_ascii(data)) is not None
+    return not text.isascii() and _PERHAPS_UNPRINTABLE.search(_beyond_ascii(data)) is not None
 
 
 def count_unprintable(text: str) -> int:
     data = text.encode("utf-8", "surrogatepass")
-    in_ascii = len(data) - len(data.translate(None, _ASCII_UNPRINTABLE))
-    return in_ascii if text.isascii() else in_ascii + len(UNPRINTABLE.findall(_beyond_ascii(data)))
+    if not text.isascii() and _PERHAPS_UNPRINTABLE.search(_beyond_ascii(data)):
+        return len(UNPRINTABLE.findall(text))
+    return len(data) - len(data.translate(None, _ASCII_UNPRINTABLE))
 
 
 def _beyond_ascii(data: bytes) -> str:

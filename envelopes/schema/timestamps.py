@@ -6,9 +6,11 @@ instead; both directions are exact to the microsecond.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+_LEAP_SECOND = re.compile(r"(\d\d:\d\d):60(?=[.,Z+-]|$)")
 _LONGEST = 64  # characters of a time stamp; a longer text would only fill the cache
 
 
@@ -22,10 +24,21 @@ def _moment(text: str) -> datetime | None:
     if not text.isprintable():  # a NUL at the end passes fromisoformat
         return None
     try:
-        stamp = datetime.fromisoformat(text)
+        stamp = _parse(text)
         return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def _parse(text: str) -> datetime:
+    """Also reads what RFC 3339 allows and `fromisoformat` does not: a lower-case t or z, and the leap second 60.
+
+    The leap second is the first moment of the next minute, because a datetime has no second 60.
+    """
+    text = text.upper()
+    if ":60" not in text:
+        return datetime.fromisoformat(text)
+    return datetime.fromisoformat(_LEAP_SECOND.sub(r"\1:59", text, count=1)) + timedelta(seconds=1)
 
 
 def check_instant(name: str, text: str | None) -> None:
@@ -33,7 +46,7 @@ def check_instant(name: str, text: str | None) -> None:
     if text is None:
         return
     try:
-        parsed = datetime.fromisoformat(text)
+        parsed = _parse(text)
         is_instant = text.isprintable() and parsed.tzinfo is not None  # a NUL at the end passes fromisoformat
         parsed.astimezone(UTC)
     except (ValueError, OverflowError):
@@ -43,7 +56,7 @@ def check_instant(name: str, text: str | None) -> None:
 
 
 def epoch_seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
+    return _parse(text).timestamp()
 
 
 def format_instant(seconds: float) -> str:
@@ -56,4 +69,4 @@ def format_instant(seconds: float) -> str:
 
 def subtract_milliseconds(text: str, milliseconds: int) -> str:
     """The time `milliseconds` before `text`, in UTC."""
-    return (datetime.fromisoformat(text).astimezone(UTC) - timedelta(milliseconds=milliseconds)).isoformat()
+    return (_parse(text).astimezone(UTC) - timedelta(milliseconds=milliseconds)).isoformat()

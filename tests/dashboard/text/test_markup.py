@@ -81,6 +81,14 @@ def test_nothing_but_our_own_markup_reaches_a_page_unescaped() -> None:
         ("lone \ud800", "lone \\ud800"),
         ("tab\tnewline\n", "tab\tnewline\n"),
         ("family \U0001f468\u200d\U0001f469", "family \U0001f468\u200d\U0001f469"),
+        ("\u2764\ufe0f\u200d\U0001f525 1\ufe0f\u20e3", "\u2764\ufe0f\u200d\U0001f525 1\ufe0f\u20e3"),
+        ("ad\u200dmin \U0001f468\u200dx", "ad⟨ZWJ⟩min \U0001f468⟨ZWJ⟩x"),
+        ("ad\u200cmin", "ad⟨ZWNJ⟩min"),
+        ("rm\ufe0f -rf\ufe00", "rm⟨VS16⟩ -rf⟨VS1⟩"),
+        ("\U000e0100", "⟨U+E0100⟩"),
+        ("\u3164\uffa0\u115f\u2800", "⟨U+3164⟩⟨U+FFA0⟩⟨U+115F⟩⟨U+2800⟩"),
+        ("co\u034fmbine", "co⟨CGJ⟩mbine"),
+        ("\ufdd0\uffff\U0010fffe", "⟨U+FDD0⟩⟨U+FFFF⟩⟨U+10FFFE⟩"),
     ],
 )
 def test_what_has_no_shape_is_shown_as_a_mark(text: str, label: str) -> None:

@@ -21,7 +21,13 @@ from envelopes.schema.call import (
     check_events,
 )
 from envelopes.schema.settlement import StoredOutput
-from envelopes.schema.timestamps import check_instant, epoch_seconds, format_instant, subtract_milliseconds
+from envelopes.schema.timestamps import (
+    check_instant,
+    epoch_seconds,
+    format_instant,
+    parse_instant,
+    subtract_milliseconds,
+)
 from envelopes.schema.tool import RiskLevel
 from tests.envelopes.settled import AT, call
 
@@ -189,6 +195,23 @@ def test_a_time_with_an_offset_is_a_point_in_time(text: str) -> None:
 def test_a_text_that_names_no_point_in_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="^at: "):
         check_instant("at", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01t00:00:00z", 0.0),
+        ("1970-01-01T00:00:00.123456789Z", 0.123456),
+        ("1970-01-01T00:00:60Z", 60.0),
+        ("1970-01-01T01:00:60.5+01:00", 60.5),
+        ("1970-01-01 00:00:01-00:00", 1.0),
+    ],
+)
+def test_each_form_of_rfc_3339_is_read(text: str, seconds: float) -> None:
+    check_instant("at", text)
+    instant = parse_instant(text)
+    assert instant is not None
+    assert (instant.timestamp(), epoch_seconds(text)) == (seconds, seconds)
 
 
 def test_a_point_in_time_is_the_same_in_seconds_to_the_microsecond() -> None:
