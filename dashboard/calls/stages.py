@@ -25,7 +25,7 @@ from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chun
 from dashboard.text.text_markup import FIRST_CHARS, TextChunk
 from envelopes.pipeline.compaction import Compacted, compact, recap
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, TokenCount
-from envelopes.text.untrusted_json import dump_json, visible
+from envelopes.text.untrusted_json import dump_json, strict_json, visible
 from envelopes.transports import TRANSPORTS, CallIds, Transport, UnsupportedPart
 
 MAX_COUNTED_BYTES = 64 * 1024  # the tokens of a larger recorded result are estimated by its length
@@ -269,7 +269,7 @@ def export_receipt(evidence: CallEvidence, form: str) -> tuple[str, str] | None:
         case "text":
             text = half_text(evidence, "receipt")
         case "json":
-            text = (evidence.content or b"null").decode()
+            text = strict_json(evidence.content or b"null").decode()
         case "markdown":
             text = _fenced(half_text(evidence, "receipt"), "text")
         case _:
@@ -318,7 +318,7 @@ def _call_json(evidence: CallEvidence) -> str:
     }
     words = {"call": call.external_id, "tool": call.tool, "outcome": call.outcome_words}
     members = [f'"{name}":{_quoted(text)}' for name, text in words.items()]
-    members += [f'"{name}":{raw.decode()}' for name, raw in recorded.items()]
+    members += [f'"{name}":{strict_json(raw).decode()}' for name, raw in recorded.items()]
     return "{" + ",".join(members) + "}\n"
 
 

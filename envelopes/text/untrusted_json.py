@@ -6,7 +6,7 @@
 3. Nesting deeper than 200 and integers longer than 4,300 digits are refused: either would crash a worker later.
 4. `object_slices` and `array_slices` return each value's own bytes, so that what is stored is what was recorded:
    duplicate keys, 1.0 beside 1.00, huge integers. `check_json` applies rules 1 and 3 to bytes that stay undecoded.
-   `split_objects` returns the objects of a line on which two writers met.
+   `split_objects` returns the objects of a line on which two writers met, `strict_json` what any parser reads.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS + 1))
 
 
@@ -169,6 +170,13 @@ def dump_json(value: JsonValue) -> bytes:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError):
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def strict_json(raw: bytes) -> bytes:
+    """The same value for parsers that follow the standard: NaN and Infinity, which it does not have, become strings."""
+    if b"NaN" not in raw and b"Infinity" not in raw:
+        return raw
+    return _CONSTANT.sub(lambda match: b'"' + match[1] + b'"' if match[1] else match[0], raw)
 
 
 def visible(text: str) -> str:

@@ -35,7 +35,7 @@ from envelopes.recordings.base import (
     ResultRecord,
     UsageRecord,
     first_byte,
-    has_nul,
+    may_be_refused,
     storable,
     struct_reader,
 )
@@ -231,7 +231,7 @@ def _block_records(context: MessageContext, message: ApiMessage, content: bytes)
 
 def _read_blocks(content: bytes) -> list[ApiBlock | Untrusted]:
     """Decodes all blocks at once; where one of them is malformed, each by itself, with an error in its place."""
-    if not has_nul(content):
+    if not may_be_refused(content):
         with suppress(msgspec.MsgspecError, RecursionError):
             return [*_decode_blocks(content)]
     blocks: list[ApiBlock | Untrusted] = []

@@ -348,9 +348,9 @@ def test_a_copied_receipt_cannot_leave_its_markdown_fence(client: Client, run: R
 
 
 def test_a_call_is_copied_with_its_recorded_numbers(client: Client, run: Run) -> None:
-    call = recorded(run, "Bash", b'{"command":"x","timeout":1.00}', {"stdout": "a"}, "a")
+    call = recorded(run, "Bash", b'{"command":"x","timeout":1.00,"n":NaN}', {"stdout": "a"}, "a")
     copied = client.get(f"/calls/{call.pk}/?as=json").content.decode()
-    assert '"args":{"command":"x","timeout":1.00}' in copied
+    assert '"args":{"command":"x","timeout":1.00,"n":"NaN"}' in copied
     assert json.loads(copied)["canonical"]["tool_name"] == "Bash"
     assert "## receipt" in client.get(f"/calls/{call.pk}/?as=markdown").content.decode()
     assert "--- arguments ---" in client.get(f"/calls/{call.pk}/?as=text").content.decode()

@@ -138,3 +138,11 @@ def test_a_run_document_that_comes_in_two_parts_is_read_when_it_is_whole() -> No
 
 def test_call_ids_are_unique_in_their_run_only() -> None:
     assert not AUDIT.is_global_call_id("c1")
+
+
+def test_ids_that_a_text_column_refuses_merge_with_no_other_id() -> None:
+    ids = ["a\0", "a\\u0000", "a␀", "a⟨U+0000⟩", "a\ud800", "a\\ud800", "a⟨U+D800⟩", "a⟨U+27E8⟩U+D800⟩"]
+    lines = [json.dumps({"runId": "r", "callId": id_, "tool": "t", "args": {}}).encode() for id_ in ids]
+    calls = [record.call for record in read(b"\n".join(lines), "calls.jsonl") if isinstance(record, CallRecord)]
+    assert len({call.encode() for call in calls}) == len(ids)
+    assert [call for call in calls if "\0" in call] == []

@@ -21,6 +21,7 @@ from envelopes.text.untrusted_json import (
     parse_beginning,
     parse_json,
     split_objects,
+    strict_json,
     visible,
 )
 
@@ -182,6 +183,19 @@ def test_members_put_together_again_are_the_same_object(document: dict[str, Any]
     assert json.dumps([parse_json(value) for value in object_slices(raw).values()]) == json.dumps(
         list(document.values())
     )
+
+
+@pytest.mark.parametrize(
+    ("raw", "strict"),
+    [
+        (b'{"a":NaN,"b":[-Infinity, 1.00]}', b'{"a":"NaN","b":["-Infinity", 1.00]}'),
+        (rb'{"NaN":"NaN \" Infinity","a":"\\","b":Infinity}', rb'{"NaN":"NaN \" Infinity","a":"\\","b":"Infinity"}'),
+        (b'{"a":1.00,"a":1e400}', b'{"a":1.00,"a":1e400}'),
+    ],
+)
+def test_numbers_that_json_does_not_have_become_strings_and_all_else_stays(raw: bytes, strict: bytes) -> None:
+    assert strict_json(raw) == strict
+    json.loads(strict_json(raw), parse_constant=pytest.fail)
 
 
 def test_text_with_a_lone_surrogate_becomes_one_that_can_be_encoded() -> None:
