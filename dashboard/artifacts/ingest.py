@@ -21,6 +21,7 @@ import stat
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -42,7 +43,18 @@ from envelopes.storage.seekable import Damaged
 
 RESULTS_FOLDER = "tool-results"
 ARTIFACTS_FOLDER = "artifacts"  # of an audit folder: contents by their SHA-256
-_ROOTS: ContextVar[tuple[Path, ...]] = ContextVar("artifact roots", default=())
+
+
+@dataclass(frozen=True)
+class ArtifactRoots:
+    """Folders that the operator named; of their hidden files and folders only with `has_hidden`."""
+
+    folders: tuple[Path, ...] = ()
+    has_hidden: bool = False
+
+
+NO_ROOTS = ArtifactRoots()
+_ROOTS: ContextVar[ArtifactRoots] = ContextVar("artifact roots", default=NO_ROOTS)
 
 
 class QuotaExceeded(Exception):
@@ -54,10 +66,13 @@ class StoreFailed(Exception):
 
 
 @contextmanager
-def artifact_roots(roots: Sequence[Path]) -> Iterator[None]:
-    """Within this context, files that recordings name below these folders are stored as well."""
+def artifact_roots(roots: Sequence[Path], *, has_hidden: bool = False) -> Iterator[None]:
+    """Within this context, files that recordings name below these folders are stored as well.
+
+    A file or folder whose name begins with a dot often holds keys (`.env`, `.git/config`): `has_hidden` allows them.
+    """
     paths = dict.fromkeys(path for root in roots for path in (root.absolute(), root.resolve()))
-    token = _ROOTS.set(tuple(paths))
+    token = _ROOTS.set(ArtifactRoots(tuple(paths), has_hidden))
     try:
         yield
     finally:
@@ -88,11 +103,14 @@ def open_named_file(recording: Path, recorded_path: str) -> int | None:
         descriptor = _open_below(folder, [RESULTS_FOLDER, name])
         if descriptor is not None:
             return descriptor
-    for root in _ROOTS.get():
+    roots = _ROOTS.get()
+    for root in roots.folders:
         parts, root_parts = recorded_path.split("/"), root.as_posix().split("/")
         below = parts[len(root_parts) :]
         # `..` and an empty part are refused, not resolved.
         if parts[: len(root_parts)] != root_parts or any(part in ("", ".", "..") or "\0" in part for part in below):
+            continue
+        if not roots.has_hidden and any(part.startswith(".") for part in below):
             continue
         descriptor = _open_below(root, below, follow_root=True) if below else None
         if descriptor is not None:

@@ -46,6 +46,11 @@ class Command(RichCommand):
             help="also store files in this folder that a recording names",
         )
         parser.add_argument(
+            "--artifacts-hidden",
+            action="store_true",
+            help="also store hidden files there, such as .env or those in .git",
+        )
+        parser.add_argument(
             "--retry-artifacts", action="store_true", help="also store files again that the artifact store has lost"
         )
         parser.add_argument("--watch", action="store_true", help="follow the files until interrupted")
@@ -61,7 +66,7 @@ class Command(RichCommand):
             with connection.cursor() as cursor:
                 # Pages that SQLite maps count as memory of this process, which should not grow with the store.
                 cursor.execute("PRAGMA mmap_size=0")
-        with artifact_roots(roots):
+        with artifact_roots(roots, has_hidden=options["artifacts_hidden"]):
             report = self._import(project, paths, options)
             if options["watch"]:
                 self._follow(project, paths, options)

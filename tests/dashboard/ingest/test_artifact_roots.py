@@ -37,8 +37,8 @@ def folders(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return tmp_path
 
 
-def taken(folders: Path, recorded: str) -> bytes | None:
-    with artifact_roots([folders / "root"]), hold_quota(1) as room:
+def taken(folders: Path, recorded: str, *, has_hidden: bool = False) -> bytes | None:
+    with artifact_roots([folders / "root"], has_hidden=has_hidden), hold_quota(1) as room:
         stored = store_named_file(folders / "recordings" / "session.jsonl", recorded, room)
     if stored is None:
         return None
@@ -117,6 +117,18 @@ def test_nothing_else_is(folders: Path, path: str) -> None:
     assert not list((folders / "store").rglob("*"))
 
 
+@pytest.mark.parametrize("name", [".env", ".git/config", "kept/.netrc"])
+def test_a_hidden_file_is_stored_only_when_that_is_asked_for(folders: Path, name: str) -> None:
+    (folders / "root" / name).parent.mkdir(exist_ok=True)
+    (folders / "root" / name).write_bytes(SECRET)
+    assert taken(folders, f"{folders}/root/{name}") is None
+    assert taken(folders, f"{folders}/root/{name}", has_hidden=True) == SECRET
+    (folders / "root").rename(folders / ".root")  # the folder that the operator names may be hidden
+    with artifact_roots([folders / ".root"]), hold_quota(1) as room:
+        path = f"{folders}/.root/kept/out.txt"
+        assert store_named_file(folders / "recordings" / "session.jsonl", path, room) is not None
+
+
 ODD_NAMES = {
     "spaces": " a b ",
     "two dots and more": "..hidden",
@@ -147,7 +159,7 @@ ODD_NAMES = {
 def test_an_odd_name_means_the_file_of_that_very_name(folders: Path, place: str, name: str) -> None:
     (folders / place).mkdir(exist_ok=True)
     (folders / place / name).write_bytes(name.encode("utf-8", "surrogateescape"))
-    assert taken(folders, f"{folders}/{place}/{name}") == name.encode("utf-8", "surrogateescape")
+    assert taken(folders, f"{folders}/{place}/{name}", has_hidden=True) == name.encode("utf-8", "surrogateescape")
 
 
 ACTIVE = {
@@ -252,6 +264,7 @@ def test_the_command_takes_the_folder(folders: Path) -> None:
     result = {"stdout": "a", "stderr": "", "persistedOutputPath": f"{folders}/root/kept/out.txt"}
     recording = write(folders / "recordings" / f"{SESSION}.jsonl", [asks("toolu_01"), answers("toolu_01", "a", result)])
     call_command("import_runs", str(recording), "--artifacts-root", str(folders / "root"), "--json")
+    call_command("import_runs", str(recording), "--artifacts-root", str(folders), "--artifacts-hidden", "--json")
     artifact = Artifact.objects.get()
     assert (artifact.state, artifact.size) == ("present", 17)
     with pytest.raises(CommandError):
