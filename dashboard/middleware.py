@@ -4,11 +4,68 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.request import UnreadablePostError
+from django.urls import resolve
+
+from dashboard.text.formatting import format_size
+from dashboard.text.params import parse_integer
+from dashboard.text.responses import render_error
 
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}
+
+
+View = TypeVar("View", bound=Callable[..., object])
+
+
+def accepts_body(setting: str) -> Callable[[View], View]:
+    """Lets an address accept as many bytes as the setting `setting` says, instead of BODY_LIMIT_BYTES."""
+
+    def declare(view: View) -> View:
+        view.body_limit = setting  # type: ignore[attr-defined]
+        return view
+
+    return declare
+
+
+class BodyLimitMiddleware:
+    """Refuses a body by its size before anything reads it, on every address and for everybody.
+
+    Sign-in and roles are checked later, and the CSRF check reads a form before either. A body without a declared
+    size (chunked) is refused unread.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "HTTP_TRANSFER_ENCODING" in request.META:
+            return render_error(411, "Length required", "Send the size of the body in Content-Length, not in chunks.")
+        length = parse_integer(request.META.get("CONTENT_LENGTH") or "0")
+        if length is None:
+            return render_error(400, "This request cannot be read", "Its Content-Length is not a number.")
+        if length > settings.BODY_LIMIT_BYTES and length > (limit := _body_limit(request.path_info)):
+            sizes = f"The body has {format_size(length)}; this address accepts at most {format_size(limit)}."
+            return render_error(413, "Too large", sizes)
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answers 400 where the client stopped sending."""
+        if not isinstance(exception, UnreadablePostError):
+            return None
+        return render_error(400, "This request cannot be read", "Its body ended early, or was sent too slowly.")
+
+
+def _body_limit(path: str) -> int:
+    try:
+        setting = getattr(resolve(path).func, "body_limit", "BODY_LIMIT_BYTES")
+    except Http404:
+        setting = "BODY_LIMIT_BYTES"
+    limit: int = getattr(settings, setting)
+    return limit
 
 
 class HeadersMiddleware:

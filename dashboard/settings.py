@@ -10,6 +10,7 @@ COUNTERFOIL_ARTIFACT_QUOTAS  the same for single projects: SLUG=BYTES,SLUG=BYTES
 SECRET_KEY             generated on first start and stored in the data folder, mode 0600
 ALLOWED_HOSTS          comma-separated; default: this machine only
 COUNTERFOIL_UPLOAD_LIMIT  largest upload on the import page, in bytes; default: 256 MB
+COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once; default: four times the limit
 COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
 """
@@ -79,6 +80,8 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "dashboard.middleware.HeadersMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "dashboard.middleware.BodyLimitMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.middleware.SessionCookieMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -87,7 +90,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.accounts.ProjectMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
 
@@ -169,7 +171,11 @@ ROWS_PER_PAGE = 50  # of the list of runs and of the calls of a run
 # A request writes the receipts of a replay for so long, and looks at the clock after so many calls.
 REPLAY_SECONDS, REPLAY_BATCH = 1.0, 200
 UPLOAD_LIMIT_BYTES = env.int("COUNTERFOIL_UPLOAD_LIMIT", default=256_000_000)
-FILE_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
+UPLOAD_QUOTA_BYTES = env.int("COUNTERFOIL_UPLOAD_QUOTA", default=4 * UPLOAD_LIMIT_BYTES)
+# Larger bodies are refused unread. A view may name another of these limits, see `middleware.accepts_body`.
+BODY_LIMIT_BYTES = 65_536
+TEXT_BODY_LIMIT_BYTES = 1_048_576  # forms with a whole template or envelope, of which a byte becomes three characters
+FILE_UPLOAD_MAX_MEMORY_SIZE = TEXT_BODY_LIMIT_BYTES  # no form but that of uploads writes to the disk
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -25,6 +25,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from dashboard.artifacts.stores import LockTimeout, configured_store, hold_lock, uses_bucket
+from dashboard.artifacts.upload_folders import find_abandoned_uploads
 from dashboard.models import Artifact, Observation, load_slices
 from dashboard.models.sources import DamagedEvidence
 from envelopes.storage.file_store import LOCK, MissingArtifact, StoreUnreachable
@@ -146,7 +147,7 @@ def _last_named(hashes: Iterable[str] | None = None) -> dict[str, datetime]:
 
 @dataclass(frozen=True)
 class StoreFinding:
-    """`kind` is file, artifact or observation; `name` its place in the store or its id."""
+    """`kind` is file, artifact, upload or observation; `name` its place in the store or its id."""
 
     kind: str
     name: str
@@ -172,6 +173,8 @@ def check_store() -> StoreReport:
         findings += _check_references()
     except StoreUnreachable as error:
         unreachable = error.strerror or str(error)
+    reason = "left by an upload that did not end; the next upload or start of the server removes it"
+    findings += [StoreFinding("upload", folder.name, reason) for folder in find_abandoned_uploads()]
     return StoreReport((*findings, *_check_observations()), unreachable)
 
 

@@ -1,10 +1,11 @@
-"""Headers for responses that contain recorded bytes instead of a page."""
+"""Responses without a view's own page: errors, and recorded bytes with the headers that they need."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-from django.http.response import HttpResponseBase
+from django.http.response import HttpResponse, HttpResponseBase
+from django.template.loader import render_to_string
 
 # A browser must not run recorded bytes, whatever they contain (reliability.md section 0, 7).
 SANDBOX_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
@@ -21,4 +22,12 @@ def sandboxed(response: Response, *, file_name: str = "") -> Response:
     response["Content-Security-Policy"] = SANDBOX_POLICY
     if file_name:
         response["Content-Disposition"] = f'attachment; filename="{file_name}"'
+    return response
+
+
+def render_error(status: int, title: str, text: str, *, retry_after: int = 0) -> HttpResponse:
+    """Renders no user and no project: the host may be unknown, or the query for them may be what failed."""
+    response = HttpResponse(render_to_string("errors/page.html", {"title": title, "text": text}), status=status)
+    if retry_after:
+        response["Retry-After"] = str(retry_after)
     return response

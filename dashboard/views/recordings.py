@@ -9,9 +9,11 @@ from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
-from dashboard.ingest.import_pages import UploadRefused, import_uploads, problem_page
-from dashboard.text.formatting import format_size
-from dashboard.text.params import LARGEST, parse_integer
+from dashboard.artifacts.upload_folders import UploadsFull, reserve_upload_folder
+from dashboard.ingest.problem_pages import problem_page
+from dashboard.ingest.uploads import FolderUpload, UploadRefused, import_uploads
+from dashboard.middleware import accepts_body
+from dashboard.text.params import LARGEST
 from dashboard.text.responses import sandboxed
 from dashboard.views.site import render_page
 from envelopes.recordings import RECORDINGS
@@ -33,23 +35,27 @@ def raw(request: OperatorRequest, pk: int) -> HttpResponse:
     return sandboxed(response, file_name=f"problem-{problem.pk}.bin")
 
 
-TOO_LARGE, UNPROCESSABLE = 413, 422
+UNPROCESSABLE, UNAVAILABLE = 422, 503
+RETRY_SECONDS = 30
 
 
-# The check of the CSRF token reads the whole body, so role and size are checked first; the token follows in _upload.
+# The check of the CSRF token reads the whole body, so the role is checked first; the token follows in _upload.
 @csrf_exempt
+@accepts_body("UPLOAD_LIMIT_BYTES")
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: OperatorRequest) -> HttpResponse:
     require_operator(request, "Your role may view this project's runs, but not import any.")
     if request.method != "POST":
         return _render_form(request)
-    limit: int = settings.UPLOAD_LIMIT_BYTES
-    length = parse_integer(request.META.get("CONTENT_LENGTH") or "0")
-    if length is None or length > limit:
-        size = "an unknown size" if length is None else format_size(length)
-        return _render_form(request, f"This upload has {size}; at most {format_size(limit)} are accepted.", TOO_LARGE)
-    response: HttpResponse = _upload(request)
-    return response
+    try:
+        with reserve_upload_folder(int(request.META.get("CONTENT_LENGTH") or 0)) as folder:
+            request.upload_handlers = [FolderUpload(request, folder)]
+            response: HttpResponse = _upload(request)
+            return response
+    except UploadsFull as full:
+        response = _render_form(request, str(full), UNAVAILABLE)
+        response["Retry-After"] = str(RETRY_SECONDS)
+        return response
 
 
 @csrf_protect

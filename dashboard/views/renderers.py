@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.comparisons.drift import load_drift_list
+from dashboard.middleware import accepts_body
 from dashboard.renderers.preview_source import InvalidEnvelope, NoSource, store_pasted
 from dashboard.renderers.renderer_pages import (
     Draft,
@@ -63,6 +64,7 @@ def canonical(request: OperatorRequest, name: str) -> HttpResponse:
     return render_page(request, "renderers/canonical.html", {"page": page}, partial="window")
 
 
+@accepts_body("TEXT_BODY_LIMIT_BYTES")
 @require_POST
 def paste(request: OperatorRequest, name: str) -> HttpResponse:
     """Stores a pasted envelope and redirects to its preview, or shows the form again with what is wrong."""
@@ -87,6 +89,7 @@ NOT_THERE = "There is no such family, template or version."
 SOURCES = ("call", "sample", "pasted")  # parameters of the address that name what the draft renders
 
 
+@accepts_body("TEXT_BODY_LIMIT_BYTES")
 @require_http_methods(["GET", "HEAD", "POST"])
 def editor(request: OperatorRequest, name: str, template: str = "") -> HttpResponse:
     """A post shows the output of the draft; with `save` it stores a version."""

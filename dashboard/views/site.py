@@ -12,19 +12,19 @@ from django.contrib.auth.decorators import login_not_required
 from django.db import Error, connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from django.template.loader import render_to_string
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET, require_safe
 
 from dashboard.accounts import OperatorRequest
 from dashboard.text.markdown import document, documents
+from dashboard.text.responses import render_error
 
 PAGE = "errors/page.html"
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     text = "Its address, host or form is not one that this dashboard understands."
-    return _render_without_request(400, "This request cannot be read", text)
+    return render_error(400, "This request cannot be read", text)
 
 
 def no_permission(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -40,7 +40,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def failed(request: HttpRequest) -> HttpResponse:
     text = "Nothing that was stored is lost. The server's log has the reason."
-    return _render_without_request(500, "Server error", text)
+    return render_error(500, "Server error", text)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
@@ -50,11 +50,6 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 def _render(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
     return render(request, PAGE, {"title": title, "text": text}, status=status)
-
-
-def _render_without_request(status: int, title: str, text: str) -> HttpResponse:
-    """Renders no user and no project: the host may be unknown, or the database query for them may be what failed."""
-    return HttpResponse(render_to_string(PAGE, {"title": title, "text": text}), status=status)
 
 
 @login_not_required

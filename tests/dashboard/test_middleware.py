@@ -52,6 +52,54 @@ def build_address(pattern: URLPattern) -> str:
 ADDRESSES = {pattern.name: build_address(pattern) for pattern in patterns()}
 
 
+class Unread:
+    """A body that must not be read."""
+
+    def read(self, *_: object) -> bytes:
+        raise AssertionError("the body was read")
+
+    readline = read
+
+
+BODIES = {
+    "over the limit": ({"CONTENT_LENGTH": "1000000000"}, 413, "accepts at most"),
+    "over all numbers": ({"CONTENT_LENGTH": "9" * 30}, 400, "Content-Length is not a number"),
+    "negative": ({"CONTENT_LENGTH": "-5"}, 400, "Content-Length is not a number"),
+    "in chunks": ({"HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}, 411, "Send the size"),
+}
+
+
+@each("address", [*ADDRESSES.values(), "/nowhere/", "/static/css/tokens.css"])
+def test_no_address_reads_a_body_that_it_does_not_accept(client: Client, address: str) -> None:
+    for method, kind in (("POST", "over the limit"), ("GET", "in chunks")):
+        assert_refused_unread(client, method, address, kind)
+
+
+@each("kind", BODIES)
+def test_a_body_without_a_usable_size_is_refused_unread(client: Client, kind: str) -> None:
+    assert_refused_unread(client, "POST", "/sign-in/", kind)
+
+
+def assert_refused_unread(client: Client, method: str, address: str, kind: str) -> None:
+    headers, status, sentence = BODIES[kind]
+    form = {"CONTENT_TYPE": "multipart/form-data; boundary=x", "wsgi.input": Unread()}
+    response = client.generic(method, address, **form, **headers)
+    assert response.status_code == status
+    assert sentence in response.content.decode()
+    if not address.startswith("/static/"):
+        assert_headers(response)
+
+
+def test_only_declared_addresses_accept_more_than_a_form() -> None:
+    limits = {pattern.name: getattr(pattern.callback, "body_limit", None) for pattern in patterns()}
+    assert {name: limit for name, limit in limits.items() if limit} == {
+        "import-new": "UPLOAD_LIMIT_BYTES",
+        "renderer-paste": "TEXT_BODY_LIMIT_BYTES",
+        "template-new": "TEXT_BODY_LIMIT_BYTES",
+        "template-detail": "TEXT_BODY_LIMIT_BYTES",
+    }
+
+
 @each("name", sorted(set(ADDRESSES) - OPEN))
 @each("method", ["get", "post", "put", "delete", "head", "options"])
 def test_every_address_needs_sign_in(client: Client, name: str, method: str) -> None:

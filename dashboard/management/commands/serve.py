@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from dashboard.artifacts.upload_folders import remove_abandoned_uploads
 from dashboard.server import Server
 from dashboard.worker import WorkerSupervisor
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         call_command("migrate", verbosity=0)
+        remove_abandoned_uploads()
         self.stdout.write(f"Serving on http://{options['addrport']}/ (Ctrl-C stops)")
         WorkerSupervisor(options["background"]).start()
         Server(options["addrport"], options["workers"]).run()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import PurePosixPath
+import tempfile
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -13,7 +14,13 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.ingest.import_pages import UploadRefused, safe_path
+from dashboard.artifacts.retention import check_store
+from dashboard.artifacts.upload_folders import (
+    find_abandoned_uploads,
+    remove_abandoned_uploads,
+    reserve_upload_folder,
+)
+from dashboard.ingest.uploads import UploadRefused, safe_path
 from dashboard.models import Call, Project, Run, Source
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import Page, parse_page
@@ -89,7 +96,7 @@ def test_a_folder_keeps_what_lies_below_what(client: Client) -> None:
 @pytest.mark.usefixtures("alice")
 def test_nothing_of_an_upload_is_left_on_the_disk(client: Client) -> None:
     post(client, session_file(SESSION))
-    assert list(settings.DATA.glob("upload-*")) == []
+    assert list((settings.DATA / "uploads").glob("*-*/")) == []
 
 
 @pytest.mark.usefixtures("alice")
@@ -201,11 +208,44 @@ def test_no_file_is_no_upload(client: Client) -> None:
 
 @pytest.mark.usefixtures("alice")
 def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(client: Client, settings: Settings) -> None:
-    settings.UPLOAD_LIMIT_BYTES = 100
+    settings.UPLOAD_LIMIT_BYTES = settings.BODY_LIMIT_BYTES = 100
     status, page = post(client, session_file(SESSION))
     assert status == 413
-    assert "at most 100 B are accepted" in page.by_role("alert").text
+    assert "this address accepts at most 100 B" in page.by_role("main").text
     assert Run.objects.count() == 0
+
+
+@pytest.mark.usefixtures("alice")
+def test_uploads_share_a_quota_that_the_waiting_one_is_told(client: Client, settings: Settings) -> None:
+    settings.UPLOAD_QUOTA_BYTES = 1_000_000
+    with reserve_upload_folder(999_999):
+        status, page = post(client, session_file(SESSION))
+        assert status == 503
+        assert "Other uploads are using 1.0 MB" in page.by_role("alert").text
+    assert post(client, session_file(SESSION))[0] == 200
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_file_arrives_in_the_folder_of_the_store_and_nowhere_else(
+    client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "does not exist"))
+    assert post(client, session_file([*SESSION, "x" * 3_000_000]))[0] == 200
+    assert list(tmp_path.iterdir()) == list((settings.DATA / "uploads").glob("*-*/")) == []
+
+
+def test_the_folder_of_a_killed_upload_is_reported_and_removed_by_the_next(db: None) -> None:
+    left = settings.DATA / "uploads" / "12-killed"
+    left.mkdir(parents=True)
+    (left / "1.part").write_bytes(b"half")
+    with reserve_upload_folder(5) as living:
+        assert living.parent == left.parent
+        assert not left.exists()
+        assert find_abandoned_uploads() == []
+    left.mkdir()
+    assert [(finding.kind, finding.name) for finding in check_store().findings] == [("upload", "12-killed")]
+    remove_abandoned_uploads()
+    assert check_store().findings == ()
 
 
 def test_a_viewer_may_not_import(client: Client, project: Project) -> None:
