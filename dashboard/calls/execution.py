@@ -1,7 +1,7 @@
-"""Reads the rest of an executor's record of a call: policy, confirmation, loop, versions, effects, messages.
+"""Reads the rest of an executor's record of a call or a run: policy, confirmation, versions, effects, messages.
 
-The objects of the audit layout are evidence of their own (surfaces `call` and `timing`). A member that has no label
-here is listed under its name, so that the page omits none.
+The objects of the audit layout are evidence of their own (surfaces `call` and `timing`), and so is the document of a
+run. A member that has no label here is listed under its name, so that the pages omit none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.ingest.derive import recorded_members
-from dashboard.models import Observation
+from dashboard.models import Observation, Run
 from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
 
@@ -46,11 +46,33 @@ RESULT_LABELS = {
     "deadlineAt": "Deadline",
     "extra": "Also recorded",
 }
+CONFIRMATION_LABELS = {
+    "confirmationId": "Confirmation",
+    "decision": "Decision",
+    "actor": "Decided by",
+    "at": "Decided at",
+    "planHash": "Hash of the plan",
+    "policyHash": "Hash of the policy",
+}
+RUN_LABELS = {
+    "confirmationId": "Confirmation",
+    "plannerVersion": "Planner",
+    "executorVersion": "Executor",
+    "toolRegistryVersion": "Tool registry",
+}
+# Objects whose members are listed one by one.
+GROUPS = {"policy": POLICY_LABELS, "confirmation": CONFIRMATION_LABELS}
 # Members that the page shows elsewhere, or that only join the objects.
 SHOWN_ELSEWHERE = frozenset(
     (
         *("callId", "runId", "stepId", "tool", "attempt", "args", "createdAt", "providerCallId", "source"),
         *("status", "ok", "data", "error", "startedAt", "endedAt", "durationMs", "recorded", "canonical"),
+    )
+)
+RUN_SHOWN_ELSEWHERE = frozenset(
+    (
+        *("runId", "id", "plan", "title", "agent", "model", "cwd", "branch", "parentRunId", "parentCallId", "origin"),
+        *("source", "startedAt", "createdAt", "endedAt", "finishedAt", "lastAt"),
     )
 )
 
@@ -71,22 +93,30 @@ def build_execution(evidence: CallEvidence) -> tuple[ExecutionFact, ...]:
         fact
         for surface, labels in (("call", CALL_LABELS), ("timing", RESULT_LABELS))
         for document in _documents(evidence, surface)
-        for fact in _read_facts(recorded_members(document), labels)
+        for fact in _read_facts(recorded_members(document), labels, SHOWN_ELSEWHERE)
     )
     return tuple(facts)
+
+
+def build_run_execution(run: Run) -> tuple[ExecutionFact, ...]:
+    """Empty for a run of which no executor recorded a policy, a confirmation or the like."""
+    members = object_slices(bytes(run.document)) if run.document else {}
+    return tuple(_read_facts(members, RUN_LABELS, RUN_SHOWN_ELSEWHERE))
 
 
 def _documents(evidence: CallEvidence, surface: str) -> list[Observation]:
     return [observation for observation in evidence.observations if observation.surface == surface]
 
 
-def _read_facts(members: dict[str, bytes], labels: dict[str, str]) -> Iterator[ExecutionFact]:
+def _read_facts(
+    members: dict[str, bytes], labels: dict[str, str], shown_elsewhere: frozenset[str] = frozenset()
+) -> Iterator[ExecutionFact]:
     """The members with a label in the order of the labels, then the others."""
-    policy = members.pop("policy", b"")
-    if policy.startswith(b"{"):
-        yield from _read_facts(object_slices(policy), POLICY_LABELS)
+    for name, group_labels in GROUPS.items():
+        if members.get(name, b"").startswith(b"{"):
+            yield from _read_facts(object_slices(members.pop(name)), group_labels)
     for name in sorted(members, key=lambda name: list(labels).index(name) if name in labels else len(labels)):
-        if name in SHOWN_ELSEWHERE and name not in labels:
+        if name in shown_elsewhere and name not in labels:
             continue
         value = parse_json(members[name])
         if value is not None:

@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 from django.conf import settings
 
+from dashboard.calls.execution import ExecutionFact, build_run_execution
 from dashboard.evidence.argument_labels import argument_labels, unless_repeated
 from dashboard.filters.language import MAX_CHARACTERS, STATES, Query, Term, parse
 from dashboard.models import Call, Project, Run, Source
@@ -100,6 +101,7 @@ class RunPage:
     loose: tuple[ChildRunRow, ...]
     plan: str
     is_plan_whole: bool
+    execution: tuple[ExecutionFact, ...]
     switch: ReplaySwitch
     waiting: int  # calls that are not counted yet
 
@@ -193,6 +195,7 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
         loose=children.rows_without_call(run, overview.axis),
         plan=plan[:MAX_PLAN_CHARACTERS],
         is_plan_whole=len(plan) <= MAX_PLAN_CHARACTERS,
+        execution=build_run_execution(run),
         switch=switch,
         waiting=Call.objects.waiting().filter(project=run.project_id, memberships__run=run).count(),
     )

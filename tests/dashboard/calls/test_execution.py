@@ -73,8 +73,31 @@ SKIP = {
 }
 
 
+RUN: dict[str, Any] = {
+    "runId": "r7",
+    "plan": {"goal": "Tidy"},
+    "policy": {
+        "confirmationsRequired": True,
+        "sandbox": {"enabled": True, "allowedRoots": ["/notes"]},
+        "limits": {"maxConcurrency": 2},
+    },
+    "confirmation": {
+        "confirmationId": "confirmation 8",
+        "actor": "alice",
+        "decision": "approved",
+        "at": "2025-12-16T18:11:58Z",
+        "planHash": "sha256:33",
+        "policyHash": "sha256:44",
+    },
+    "plannerVersion": "planner 3",
+    "toolRegistryVersion": "registry 9",
+    "tenant": "member of no specification",
+    "startedAt": "2025-12-16T18:11:59Z",
+}
+
+
 def write_run(folder: Path, calls: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
-    (folder / "run.json").write_text(json.dumps({"runId": "r7", "plan": {"goal": "Tidy"}}))
+    (folder / "run.json").write_text(json.dumps(RUN))
     for name, records in (("calls.jsonl", calls), ("results.jsonl", results)):
         (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
 
@@ -121,12 +144,64 @@ def test_the_call_page_has_every_member_of_the_executors_call_and_result(operato
     assert "XYZ/Foo.md" in facts["Loop item"]
 
 
+def test_the_run_page_has_the_policy_and_the_confirmation_of_the_run(
+    operator_client: Client, folder: Path, project: Project
+) -> None:
+    page = parse_page(operator_client.get(project.runs.get().get_absolute_url()))
+    assert page.select_one("[data-execution]").facts == {
+        "Confirmation required": "yes",
+        "Sandbox": '{"enabled":true,"allowedRoots":["/notes"]}',
+        "Limits": '{"maxConcurrency":2}',
+        "Confirmation": "confirmation 8",
+        "Decision": "approved",
+        "Decided by": "alice",
+        "Decided at": "2025-12-16T18:11:58Z",
+        "Hash of the plan": "sha256:33",
+        "Hash of the policy": "sha256:44",
+        "Planner": "planner 3",
+        "Tool registry": "registry 9",
+        "tenant": "member of no specification",
+    }
+
+
 def test_a_skip_is_a_skip_with_its_reason(operator_client: Client, folder: Path) -> None:
     call = Call.objects.get(external_id="c2")
     assert (call.outcome, call.reason, call.has_failed) == ("skipped", "duplicate", False)
     page = parse_page(operator_client.get(call.get_absolute_url()))
     assert page.select_one("[data-outcome-words]").text == "skipped"
     assert facts_of(operator_client, "c2")["Denied because of"] == "duplicate"
+
+
+ENDS: dict[str, dict[str, Any]] = {
+    "succeeded": {},
+    "failed": {"status": "error", "error": {"code": "CONFLICT", "message": "It exists"}},
+    "timed out": {"status": "timeout", "error": {"code": "TIMEOUT", "message": "30 s"}},
+    "cancelled": {"status": "cancelled", "error": {"code": "CANCELLED", "message": "Stopped"}},
+    "skipped": {"status": "skipped", "userMessage": "Already done"},
+    "refused": {"status": "error", "error": {"code": "POLICY_DENIED", "message": "Outside the roots"}},
+}
+
+
+def test_the_ends_of_an_executors_calls_are_told_apart_in_lists_filters_and_counts(
+    operator_client: Client, project: Project, tmp_path: Path
+) -> None:
+    calls = [{**CALL, "callId": end, "stepId": end} for end in ENDS]
+    done = {name: value for name, value in RESULT.items() if name not in ("data", "dataHash", "effects")}
+    results = [
+        {**(done if change else RESULT), **change, "callId": end, "stepId": end, "ok": not change}
+        for end, change in ENDS.items()
+    ]
+    write_run(tmp_path, calls, results)
+    import_paths(project, [tmp_path])
+    run = project.runs.get()
+    assert {call.external_id: call.outcome_words for call in run.own_calls.all()} == {end: end for end in ENDS}
+    for end in ENDS:
+        matching = parse(f"outcome:{end.replace(' ', '_')}", over="calls").calls(run)
+        assert [call.external_id for call in matching] == [end]
+    assert [call.external_id for call in parse("status:failed", over="calls").calls(run)] == ["failed", "timed out"]
+    assert (run.failed_count, run.refused_count, run.unanswered_count, run.strip) == (2, 1, 0, "oetksr")
+    rows = parse_page(operator_client.get(run.get_absolute_url())).select(".waterfall .call-row")
+    assert [row.select_one(".row-status").text for row in rows] == [*ENDS]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +251,7 @@ def test_rounds_of_a_foreach_are_no_attempts(operator_client: Client, project: P
 
 def test_an_export_has_every_member_again(folder: Path, project: Project, tmp_path: Path) -> None:
     export_run(project.runs.get(), tmp_path / "exported")
+    assert (tmp_path / "exported" / "run.json").read_bytes().rstrip() == (folder / "run.json").read_bytes()
     assert (tmp_path / "exported" / "calls.jsonl").read_bytes() == (folder / "calls.jsonl").read_bytes()
     results = [json.loads(line) for line in (tmp_path / "exported" / "results.jsonl").read_text().splitlines()]
     assert [{name: result[name] for name in result if name != "canonical"} for result in results] == [RESULT, SKIP]
@@ -185,5 +261,5 @@ def test_a_call_of_another_agent_has_no_details_of_an_execution(operator_client:
     import_paths(project, [Path(__file__).resolve().parents[3] / "dashboard" / "samples" / "spotter" / "short.jsonl"])
     call = Call.objects.filter(project=project).first()
     assert call is not None
-    page = parse_page(operator_client.get(call.get_absolute_url()))
-    assert page.select("[data-execution]") == []
+    for address in (call.get_absolute_url(), call.run.get_absolute_url()):
+        assert parse_page(operator_client.get(address)).select("[data-execution]") == []
