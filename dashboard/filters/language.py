@@ -129,7 +129,7 @@ class Query:
         )
 
     def calls_in(self, project: Project) -> CallQuerySet:
-        """Matching calls of all runs, each once, unordered."""
+        """Matching calls of all runs, each once and as its own run has it, unordered."""
         calls = Call.objects.filter(project=project)
         return Call.objects.none() if self.problems else queryset.filter_calls(calls, self.terms)
 

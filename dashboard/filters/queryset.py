@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.core.cache import cache
 from django.db import connection
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.utils import timezone
@@ -229,7 +229,10 @@ def _is_cut_in(run: Run) -> Q:
 
 
 def _is_uncertain(run: Run | None) -> Q:
-    """Calls that were in the context of a run when tokens left it unexplained, and that nothing had removed before."""
+    """Calls that were in the context of a run when tokens left it unexplained, and that nothing had removed before.
+
+    Without a run, each call's own one.
+    """
     removed = RecordedReceipt.objects.filter(
         call=OuterRef(OuterRef("call")), superseded_line__lte=OuterRef("line"), run=OuterRef("run")
     )
@@ -240,7 +243,7 @@ def _is_uncertain(run: Run | None) -> Q:
         dropped_before__gt=OuterRef("ordinal"),
     ).exclude(Exists(removed))
     members = RunCall.objects.filter(Exists(drops))
-    return Q(pk__in=(members if run is None else members.filter(run=run)).values("call"))
+    return Q(pk__in=members.filter(run=F("call__run") if run is None else run).values("call"))
 
 
 def _call_condition(term: FilterTerm) -> Q:

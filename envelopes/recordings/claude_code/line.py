@@ -47,6 +47,7 @@ from envelopes.text.untrusted_json import join_object
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _AGENT = "agent-"
 _SUBAGENTS = "subagents"
+_CLEARED = (b'"SessionStart:clear"', b"<command-name>/clear</command-name>")  # how a conversation begins after /clear
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warning": "warn", "warn": "warn"}
 _OPENS_RUN = frozenset({"user", "assistant"})
 
@@ -213,11 +214,14 @@ def parse_line(line: SourceLine, state: ReaderState, file: FileIdentity, saved: 
     """Parses a line and decides its session and run. Raises Untrusted for anything but a JSON object.
 
     The first line that has a session decides that of the file. Where the path names none, one file may hold
-    several sessions: each line names its own.
+    several sessions: each line names its own. One that goes on under another id after `/clear` stays the same.
     """
     entry = read_entry(line.raw)
     if entry.session_id and entry.session_id != state.session and not (file.session or file.agent):
-        state = switch_session(entry.session_id, state, saved)
+        if _goes_on(entry, state):
+            state.add_other_id(entry.session_id)
+        else:
+            state = switch_session(entry.session_id, state, saved)
     if state.session is None:
         last_resort = file.stem if entry.type in _OPENS_RUN else None
         state.session = file.session or entry.session_id or last_resort
@@ -226,6 +230,14 @@ def parse_line(line: SourceLine, state: ReaderState, file: FileIdentity, saved: 
     if entry.session_id == session and entry.type in _OPENS_RUN and first_byte(entry.forked_from) != b"{":
         state.has_own_messages = True
     return SessionLine(line.number, line.raw, entry, state, file, session, run, valid_timestamp(entry.timestamp))
+
+
+def _goes_on(entry: SessionEntry, state: ReaderState) -> bool:
+    """Checks whether a line that names another session continues this one: by its id, its predecessor, or `/clear`."""
+    if state.session is None or entry.session_id in state.other_ids:
+        return state.session is not None
+    is_clear = any(mark in bytes(part) for mark in _CLEARED for part in (entry.message, entry.data, entry.attachment))
+    return is_clear or entry.parent_uuid in state.recent
 
 
 def with_origin(line: SessionLine, record: Record | LineProblem) -> Record | LineProblem:

@@ -104,6 +104,7 @@ class ReaderState(msgspec.Struct):
     `left`       branches that a rewind left, by their last messages
     `root`       the last line of a conversation that began anew, while none of its lines is a message
     `requests`   the last request of each run, with a digest of its usage
+    `other_ids`  sessions that lines of this one name after `/clear`
     """
 
     session: str | None = None
@@ -129,6 +130,7 @@ class ReaderState(msgspec.Struct):
     left: dict[str, LeftBranch] = {}
     root: Prompt | None = None
     requests: dict[str, str] = {}
+    other_ids: list[str] = []
 
     @classmethod
     def load(cls, saved: dict[str, object]) -> ReaderState:
@@ -154,6 +156,10 @@ class ReaderState(msgspec.Struct):
             return False
         self.title_rank = rank
         return True
+
+    def add_other_id(self, session: str) -> None:
+        if session not in self.other_ids and len(session) <= ENTRY_CHARACTERS:
+            self.other_ids = [*self.other_ids, session][-_OTHER_SESSIONS_SIZE:]
 
     def note_message(self, uuid: str) -> str | None:
         """Remembers that `uuid` was read. Returns a summary that named this message before it was read."""
