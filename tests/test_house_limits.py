@@ -30,7 +30,6 @@ ENTRY_POINTS = re.compile(
 # Other small modules with a single importer, each with the reason why it stays apart.
 APART = {
     "dashboard.pool": "a process of the pool loads it before Django, so before every other module of the dashboard",
-    "dashboard.calls.execution": "what an executor recorded of a call; its importer is the page of any call",
     "envelopes.alignment.coverage": "belongs to alignment, and its importer is a page of comparisons",
 }
 MARKUP = re.compile(r"dashboard/text/\w+_markup\.py|dashboard/templatetags/markup\.py")

@@ -22,7 +22,6 @@ from django.urls import reverse
 from dashboard.artifacts.summaries import ArtifactSummary, artifact_summaries
 from dashboard.calls.call_variants import VariantKey, VariantPane, load_variant_keys, load_variant_pane
 from dashboard.calls.cut_bar import CutBar, build_cut_bars
-from dashboard.calls.execution import ExecutionFact, build_execution
 from dashboard.calls.half_panes import (
     JsonPane,
     ReceiptPane,
@@ -32,6 +31,7 @@ from dashboard.calls.half_panes import (
 )
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
+from dashboard.evidence.execution import ExecutionFact, build_execution
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.filters.language import parse

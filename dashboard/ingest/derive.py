@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from dashboard.evidence.execution import recorded_members
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.models import (
     Artifact,
@@ -197,12 +198,6 @@ def _columns(
 def _recorded_end(settlement: Observation | None) -> str:
     """The status word in the rest of a recorded settlement."""
     return _word(recorded_members(settlement), "status")
-
-
-def recorded_members(document: Observation | None) -> dict[str, bytes]:
-    """The members of an executor's object. What an export derived for another agent's call is not among them."""
-    members = object_slices(bytes(document.data)) if document else {}
-    return object_slices(members.get("timing", b"{}")) if "source" in members else members
 
 
 def _word(members: dict[str, bytes], name: str) -> str:

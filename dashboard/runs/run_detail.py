@@ -15,8 +15,8 @@ from uuid import UUID
 import msgspec
 from django.conf import settings
 
-from dashboard.calls.execution import ExecutionFact, build_run_execution
 from dashboard.evidence.argument_labels import argument_labels, unless_repeated
+from dashboard.evidence.execution import ExecutionFact, build_run_execution
 from dashboard.filters.language import MAX_CHARACTERS, STATES, Query, Term, parse
 from dashboard.models import Call, Project, Run, Source
 from dashboard.models.runs import FAILED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.utils import timezone
@@ -10,8 +11,10 @@ from django.utils import timezone
 from dashboard.filters.language import parse
 from dashboard.filters.queryset import select_runs
 from dashboard.ingest import run_stats
-from dashboard.models import Project
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Project, Run
 from tests.dashboard.factories import create_call, create_project, create_run
+from tests.dashboard.sessions import SESSION, asks, short_session, write
 
 READ = [
     ("", ""),
@@ -198,3 +201,27 @@ def test_calls_of_a_run_are_found(project: Project) -> None:
     assert ids("cut:yes") == "b"
     assert ids("-tool:Read") == ids("family:command") == "ab"
     assert ids('"EXIT 0"') == "a"
+
+
+def test_over_all_runs_a_call_is_filtered_by_what_its_own_run_has(project: Project, tmp_path: Path) -> None:
+    """Each call is listed once there, as its own run has it; a filter in a fork follows the fork."""
+    fork, lines = "0f5f6d8e-0000-4000-8000-000000000002", short_session()
+    text = "<persisted-output>\nOutput too large (9KB). Full output saved to: /x\n\nPreview (first 2KB):\na\n..."
+    part = {"kind": "tool-result", "toolUseId": "toolu_01", "replacement": text}
+    steps = [asks(f"toolu_1{number}", session=fork, step=f"msg_1{number}") for number in (1, 2)]
+    for step, tokens in zip(steps, (90_000, 9_000), strict=True):
+        step["message"]["usage"] = {"input_tokens": tokens}
+    copied = [{**line, "sessionId": fork, "forkedFrom": {"sessionId": SESSION}} for line in map(dict, lines)]
+    replaced = {"type": "content-replacement", "sessionId": fork, "replacements": [part]}
+    for name, content in ((SESSION, lines), (fork, [*copied, replaced, *steps])):
+        import_paths(project, [write(tmp_path / f"{name}.jsonl", [*content])])
+    forked = project.runs.get(external_id=fork)
+
+    def matching(text: str, run: Run | None = None) -> set[str]:
+        query = parse(text, over="calls")
+        return {call.external_id for call in (query.calls(run) if run else query.calls_in(project))}
+
+    assert (matching("cut:yes", forked), matching("cut:yes")) == ({"toolu_01"}, set())
+    assert "toolu_01" in matching("cut:no")
+    assert {"toolu_02", "toolu_03"} <= matching("context:uncertain", forked)
+    assert matching("context:uncertain") == set()

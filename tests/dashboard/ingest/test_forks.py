@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import (
@@ -176,25 +175,6 @@ def test_a_call_that_only_a_fork_answered_has_no_receipt_in_the_original(
     assert "No receipt of this call" not in open_call(operator_client, "toolu_02", FORK).text
 
 
-def test_over_all_runs_a_call_is_filtered_by_what_its_own_run_has(project: Project, tmp_path: Path) -> None:
-    """Each call is listed once there, as its own run has it; a filter in the fork follows the fork."""
-    usage = {"cache_read_input_tokens": 90_000}
-    asked = asks("toolu_12", session=FORK, at=LATER, step="msg_2")
-    heavy = {**asked, "message": {**asked["message"], "usage": usage}}
-    light = {**heavy, "uuid": "a-light", "message": {**heavy["message"], "id": "msg_3", "usage": {"input_tokens": 9}}}
-    fork = [*copied(history()), replaced("toolu_01", SHORTER, FORK), heavy, light]
-    take(project, tmp_path, {SESSION: history(), FORK: fork})
-
-    def matching(text: str, session: str = "") -> set[str]:
-        query = parse(text, over="calls")
-        calls = query.calls(run_of(session)) if session else query.calls_in(project)
-        return {call.external_id for call in calls}
-
-    assert (matching("cut:yes", FORK), matching("cut:yes")) == ({"toolu_01"}, set())
-    assert matching("cut:no") == {"toolu_01", "toolu_02", "toolu_12"}
-    assert (matching("context:uncertain", FORK), matching("context:uncertain")) == ({"toolu_02"}, set())
-
-
 # Each receipt has its own numbers (wrong claim 4)
 
 
@@ -323,36 +303,6 @@ def test_the_session_that_ended_first_is_the_original_of_one_that_rewrote_its_li
     assert sources == {str(tmp_path / f"{original}.jsonl")}
     copies = ["copied from another run's history" in words for kind, words in entries(operator_client, original)]
     assert not any(copies)
-
-
-AFTER_CLEAR = {
-    "a hook's progress": {"type": "progress", "data": {"type": "hook_progress", "hookName": "SessionStart:clear"}},
-    "a hook's attachment": {
-        "type": "attachment",
-        "attachment": {"type": "hook_success", "hookName": "SessionStart:clear"},
-    },
-    "the command": user("<command-name>/clear</command-name>", uuid="k1"),
-    "a line below one of the session": {**user("go on", uuid="k1"), "parentUuid": "r-toolu_02"},
-}
-
-
-@pytest.mark.parametrize("begins", AFTER_CLEAR)
-def test_a_file_of_any_name_whose_session_goes_on_after_clear_is_one_run(
-    begins: str, project: Project, tmp_path: Path
-) -> None:
-    first = {"parentUuid": None, **AFTER_CLEAR[begins], "sessionId": OTHER, "uuid": "k1"}
-    lines = [*history(), first, *own("toolu_31", OTHER)]
-    for end in (6, 7, len(lines)):
-        import_paths(project, [write(tmp_path / "my session.jsonl", [*lines[:end]])])
-    [run] = Run.objects.all()
-    assert (run.external_id, run.call_count, run.own_call_count) == (SESSION, 3, 3)
-
-
-def test_a_file_of_two_sessions_that_have_nothing_to_do_with_each_other_is_two_runs(
-    project: Project, tmp_path: Path
-) -> None:
-    take(project, tmp_path, {"my sessions": [*history(), *own("toolu_31", OTHER), *own("toolu_32", SESSION)]})
-    assert {run.external_id: run.call_count for run in Run.objects.all()} == {SESSION: 3, OTHER: 1}
 
 
 def test_a_session_that_goes_on_after_clear_under_another_id_is_one_history(

@@ -1,4 +1,4 @@
-"""Follows a session's file that is renamed, cut short, emptied or rewritten."""
+"""Follows a session's file that is renamed, cut short, emptied or rewritten, or whose lines name another session."""
 
 from __future__ import annotations
 
@@ -75,3 +75,35 @@ def test_a_fork_that_goes_on_under_its_own_name_is_a_run_of_its_own(project: Pro
     lines = [*short_session(), user("go on " * 20_000, uuid="u8"), user("mine", uuid="u9", session=OTHER)]
     import_paths(project, [write(session.with_name(f"{OTHER}.jsonl"), lines)])
     assert sorted(Run.objects.values_list("external_id", "call_count")) == [(SESSION, 3), (OTHER, 3)]
+
+
+OTHER = "0f5f6d8e-0000-4000-8000-000000000002"
+AFTER_CLEAR = {
+    "a hook's progress": {"type": "progress", "data": {"type": "hook_progress", "hookName": "SessionStart:clear"}},
+    "a hook's attachment": {
+        "type": "attachment",
+        "attachment": {"type": "hook_success", "hookName": "SessionStart:clear"},
+    },
+    "the command": user("<command-name>/clear</command-name>", uuid="k1"),
+    "a line below one of the session": {**user("go on", uuid="k1"), "parentUuid": "r-toolu_02"},
+}
+
+
+@pytest.mark.parametrize("begins", AFTER_CLEAR)
+def test_a_file_of_any_name_whose_session_goes_on_after_clear_is_one_run(
+    begins: str, project: Project, tmp_path: Path
+) -> None:
+    first = {"parentUuid": None, **AFTER_CLEAR[begins], "sessionId": OTHER, "uuid": "k1"}
+    lines = [*short_session(), first, asks("toolu_31", session=OTHER), answers("toolu_31", session=OTHER)]
+    for end in (7, 8, len(lines)):
+        import_paths(project, [write(tmp_path / "my session.jsonl", lines[:end])])
+    [run] = Run.objects.all()
+    assert (run.external_id, run.call_count, run.own_call_count) == (SESSION, 4, 4)
+
+
+def test_a_file_of_two_sessions_that_have_nothing_to_do_with_each_other_is_two_runs(
+    project: Project, tmp_path: Path
+) -> None:
+    lines = [*short_session(), asks("toolu_31", session=OTHER), asks("toolu_32")]
+    import_paths(project, [write(tmp_path / "my sessions.jsonl", lines)])
+    assert {run.external_id: run.call_count for run in Run.objects.all()} == {SESSION: 4, OTHER: 1}

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dashboard.evidence.call_evidence import CallEvidence
-from dashboard.ingest.derive import recorded_members
 from dashboard.models import Observation, Run
 from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
@@ -85,6 +84,12 @@ class ExecutionFact:
     value: str
     is_json: bool
     omitted: int = 0
+
+
+def recorded_members(document: Observation | None) -> dict[str, bytes]:
+    """The members of an executor's object. What an export derived for another agent's call is not among them."""
+    members = object_slices(bytes(document.data)) if document else {}
+    return object_slices(members.get("timing", b"{}")) if "source" in members else members
 
 
 def build_execution(evidence: CallEvidence) -> tuple[ExecutionFact, ...]:
