@@ -29,8 +29,8 @@ from envelopes.recordings.base import (
     RunRecord,
     SourceLine,
     SourcePath,
-    read_json_lines,
 )
+from envelopes.recordings.json_lines import read_json_lines
 
 
 class ToyLine(msgspec.Struct):

@@ -59,8 +59,8 @@ from envelopes.recordings.base import (
     Record,
     ResultRecord,
     SourcePath,
-    is_blank,
 )
+from envelopes.recordings.json_lines import is_blank
 from envelopes.storage.file_store import StoredContent
 
 MAX_STORE_FAILURES = 3  # recordings in a row

@@ -26,7 +26,8 @@ from dashboard.models import Event, Message, Observation, Problem, Project, Requ
 from dashboard.models.sources import FRAME_BYTES
 from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat, detect_format, find_format
-from envelopes.recordings.base import BYTE_ORDER_MARK, Format, LineProblem, SourceLine, SourcePath, is_blank
+from envelopes.recordings.base import Format, LineProblem, SourceLine, SourcePath
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank
 from envelopes.text.untrusted_json import Untrusted, parse_json, split_objects
 
 PATH_CHARACTERS = 1_024

@@ -1,4 +1,4 @@
-"""The records that a reader of foreign logs yields in file order, its format, and the JSON that it reads.
+"""The records that a reader of foreign logs yields in file order, and its format.
 
 A reader keeps bytes: `args`, `result`, `content` and `payload` are the JSON exactly as the source has it, so
 that what is stored is what was recorded. Each record carries the number of its line.
@@ -14,9 +14,6 @@ that what is stored is what was recorded. Each record carries the number of its 
     UsageRecord     what a request to the model weighed
     LineProblem     a refused line, or a refused part of one
 
-    read_json_lines   the lines of a file that are JSON, and problems for the others
-    struct_reader     a function that reads the known fields of an object; large values stay bytes
-
 `extra` is a JSON object of the source's fields for which the record has none of its own. `document` is the whole object
 where the source's own object is worth keeping beside its parts. `owner` is set on a copied line whose call id is unique
 within its run only: it is the run that the line names as its own.
@@ -26,21 +23,13 @@ A format is one module, one line in `recordings.RECORDINGS`, and a sample.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
-from envelopes.schema.timestamps import parse_instant
-from envelopes.text.untrusted_json import Untrusted, check_json, object_slices, parse_json, split_objects
 
-_REFUSED = re.compile("[\0\ud800-\udfff]|⟨(?=U\\+)")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-NOTHING = msgspec.Raw()
-Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 Delivery: TypeAlias = Literal["sent", "queued", "withheld", "unclear"]
 
 
@@ -292,136 +281,3 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
     spawning_call: Callable[[str], str | None] = lambda _run: None
     name_mark: Callable[[bytes, SourcePath], bytes] = lambda _head, _path: b""
-
-
-def is_blank(raw: bytes) -> bool:
-    return not raw or raw.isspace()
-
-
-def storable(text: str) -> str:
-    """Writes a NUL and lone surrogates as ⟨U+0000⟩, because text columns refuse both.
-
-    No two texts become one: the bracket of a text that already has this form is written so too.
-    """
-    return _REFUSED.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text)
-
-
-def valid_timestamp(text: str | None) -> str | None:
-    """Returns `text` when it is a point in time (ISO 8601) that a database can store, else None."""
-    return text if text is not None and parse_instant(text) is not None else None
-
-
-def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | LineProblem]:
-    """Yields the lines that may be JSON, without blank lines and byte order mark, and problems for the others.
-
-    A file that begins with one document spread over many lines is refused as a whole, with one problem.
-    """
-    lines = iter(lines)
-    for line in lines:
-        raw = line.raw.removeprefix(BYTE_ORDER_MARK) if line.offset == 0 else line.raw
-        if is_blank(raw):
-            continue
-        if "one_document" not in state:
-            state["one_document"] = _opens_document(raw)
-        if state["one_document"]:
-            yield LineProblem(
-                line=line.number,
-                path="$",
-                reason="one JSON document over many lines; expected one object per line",
-                raw=line.raw,
-                lines=1 + sum(not is_blank(rest.raw) for rest in lines),
-            )
-            return
-        try:
-            check_json(raw)
-        except Untrusted as refusal:
-            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
-            continue
-        yield from _separate_objects(line, raw)
-
-
-def _separate_objects(line: SourceLine, raw: bytes) -> Iterator[SourceLine | LineProblem]:
-    """Yields the line, or each of the objects on it when a writer lost the line ends between them."""
-    objects = split_objects(raw)
-    if len(objects) == 1:
-        yield SourceLine(line.number, line.offset, raw)
-        return
-    start = 0
-    for content in objects:
-        start = raw.index(content, start)
-        yield SourceLine(line.number, line.offset + start, content)
-        start += len(content)
-    number = len(objects)
-    reason = f"{number} JSON objects on one line, without a line end between them; each was read by itself"
-    yield LineProblem(
-        line=line.number, path="$", reason=reason, raw=line.raw, part=True, is_lossless=True, objects=number
-    )
-
-
-def _opens_document(raw: bytes) -> bool:
-    """A lone bracket, or an array that does not end on its line. A cut object is a cut line of JSONL."""
-    first = raw.strip()
-    if not first.startswith(b"["):
-        return first == b"{"
-    try:
-        parse_json(first)
-    except Untrusted:
-        return True
-    return False
-
-
-def may_be_refused(raw: bytes) -> bool:
-    """Checks a JSON slice for a NUL, which JSON writes as this escape only, and for the form that `storable` gives.
-
-    Searching a slice is cheaper than checking every decoded name.
-    """
-    return b"\\u0000" in raw or b"U+0000" in raw or b"U+D" in raw
-
-
-def struct_reader(struct: type[Parsed]) -> Callable[[bytes | msgspec.Raw], Parsed]:
-    """Returns a function that parses a JSON object into `struct`. It raises Untrusted for any other JSON.
-
-    A field that may be large is `msgspec.Raw`: its own bytes, not decoded. A field of the wrong type counts as
-    absent and never refuses its line.
-    """
-    decode = msgspec.json.Decoder(struct).decode
-    fields = msgspec.structs.fields(struct)
-
-    def read(raw: bytes | msgspec.Raw) -> Parsed:
-        slice_ = bytes(raw)
-        if may_be_refused(slice_):
-            return read_by_field(slice_)
-        try:
-            return decode(slice_)
-        except (ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
-            return read_by_field(slice_)
-
-    def read_by_field(slice_: bytes) -> Parsed:
-        slices = object_slices(slice_)
-        return struct(**{field.name: _field_value(field, slices.get(field.encode_name)) for field in fields})
-
-    return read
-
-
-def parsed_lines(head: bytes, read: Callable[[bytes], Parsed]) -> Iterator[Parsed]:
-    """Parses the lines at the beginning of a file, without those that are not JSON objects."""
-    for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
-        with suppress(Untrusted):
-            yield read(raw)
-
-
-def first_byte(raw: msgspec.Raw) -> bytes:
-    """The first byte of a JSON value, which shows its type; empty where there is no value."""
-    return bytes(memoryview(raw)[:1])
-
-
-def _field_value(field: msgspec.structs.FieldInfo, slice_: bytes | None) -> Any:
-    if slice_ is None:
-        return field.default
-    if field.type is msgspec.Raw:
-        return msgspec.Raw(slice_)
-    try:
-        value = parse_json(slice_)
-        return msgspec.convert(storable(value) if isinstance(value, str) else value, field.type)
-    except (msgspec.ValidationError, Untrusted):
-        return field.default

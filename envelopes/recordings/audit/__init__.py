@@ -36,16 +36,8 @@ from envelopes.recordings.audit.objects import (
     result_records,
     run_record,
 )
-from envelopes.recordings.base import (
-    BYTE_ORDER_MARK,
-    Format,
-    LineProblem,
-    RunRecord,
-    SourceLine,
-    SourcePath,
-    is_blank,
-    read_json_lines,
-)
+from envelopes.recordings.base import Format, LineProblem, RunRecord, SourceLine, SourcePath
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
 from envelopes.text.untrusted_json import Untrusted, check_json
 
 _DOCUMENT_BYTES = 2**20  # an unfinished run.json beyond this size is not kept for its next part

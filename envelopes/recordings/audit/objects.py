@@ -21,9 +21,8 @@ from envelopes.recordings.base import (
     SourcePath,
     SupersedeRecord,
     UsageRecord,
-    storable,
-    valid_timestamp,
 )
+from envelopes.recordings.json_lines import storable, valid_timestamp
 from envelopes.text.untrusted_json import Untrusted, array_slices, join_object, object_slices, parse_json
 
 Records = Iterator[Record | LineProblem]

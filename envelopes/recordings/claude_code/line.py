@@ -18,7 +18,6 @@ from typing import Literal
 import msgspec
 
 from envelopes.recordings.base import (
-    NOTHING,
     ArtifactRecord,
     CallRecord,
     EventRecord,
@@ -29,9 +28,6 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
     SupersedeRecord,
-    first_byte,
-    struct_reader,
-    valid_timestamp,
 )
 from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext
 from envelopes.recordings.claude_code.reader_state import (
@@ -42,6 +38,7 @@ from envelopes.recordings.claude_code.reader_state import (
     run_updates,
     switch_session,
 )
+from envelopes.recordings.json_lines import NOTHING, first_byte, struct_reader, valid_timestamp
 from envelopes.text.untrusted_json import join_object
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)

@@ -23,7 +23,6 @@ import msgspec
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.alignment.source_cuts import PREVIEW_TAG, find_output_preview
 from envelopes.recordings.base import (
-    NOTHING,
     ArtifactRecord,
     CallRecord,
     Delivery,
@@ -34,10 +33,6 @@ from envelopes.recordings.base import (
     Record,
     ResultRecord,
     UsageRecord,
-    first_byte,
-    may_be_refused,
-    storable,
-    struct_reader,
 )
 from envelopes.recordings.claude_code.reader_state import (
     SYNTHETIC,
@@ -45,6 +40,7 @@ from envelopes.recordings.claude_code.reader_state import (
     follow_up_records,
     note_request,
 )
+from envelopes.recordings.json_lines import NOTHING, first_byte, may_be_refused, storable, struct_reader
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})

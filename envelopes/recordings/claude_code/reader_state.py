@@ -13,7 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.recordings.base import CallRecord, EventRecord, LineProblem, MessageRecord, Record, RunRecord, storable
+from envelopes.recordings.base import CallRecord, EventRecord, LineProblem, MessageRecord, Record, RunRecord
+from envelopes.recordings.json_lines import storable
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, array_slices, object_slices, parse_json
 

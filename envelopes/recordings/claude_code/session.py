@@ -34,8 +34,6 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import (
-    BYTE_ORDER_MARK,
-    NOTHING,
     Delivery,
     LineProblem,
     MessageRecord,
@@ -44,11 +42,6 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
     SupersedeRecord,
-    first_byte,
-    parsed_lines,
-    read_json_lines,
-    storable,
-    struct_reader,
 )
 from envelopes.recordings.claude_code.conversation import (
     find_rewind,
@@ -74,6 +67,15 @@ from envelopes.recordings.claude_code.reader_state import (
     remember,
 )
 from envelopes.recordings.claude_code.subagents import progress_records, sidechain_records
+from envelopes.recordings.json_lines import (
+    BYTE_ORDER_MARK,
+    NOTHING,
+    first_byte,
+    parsed_lines,
+    read_json_lines,
+    storable,
+    struct_reader,
+)
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import (
-    NOTHING,
     EventRecord,
     LineProblem,
     MessageRecord,
@@ -25,11 +24,6 @@ from envelopes.recordings.base import (
     RunRecord,
     SourceLine,
     SourcePath,
-    first_byte,
-    parsed_lines,
-    read_json_lines,
-    struct_reader,
-    valid_timestamp,
 )
 from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
@@ -42,6 +36,14 @@ from envelopes.recordings.claude_code.reader_state import (
     remember,
     run_updates,
     switch_session,
+)
+from envelopes.recordings.json_lines import (
+    NOTHING,
+    first_byte,
+    parsed_lines,
+    read_json_lines,
+    struct_reader,
+    valid_timestamp,
 )
 from envelopes.text.untrusted_json import Untrusted
 

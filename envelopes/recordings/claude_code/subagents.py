@@ -19,17 +19,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from envelopes.recordings.base import (
-    NOTHING,
-    LineProblem,
-    Record,
-    SourceLine,
-    SourcePath,
-    parsed_lines,
-    read_json_lines,
-    struct_reader,
-    valid_timestamp,
-)
+from envelopes.recordings.base import LineProblem, Record, SourceLine, SourcePath
 from envelopes.recordings.claude_code.line import SessionLine, read_entry
 from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
@@ -39,6 +29,7 @@ from envelopes.recordings.claude_code.reader_state import (
     message_key,
     remember,
 )
+from envelopes.recordings.json_lines import NOTHING, parsed_lines, read_json_lines, struct_reader, valid_timestamp
 from envelopes.text.untrusted_json import Untrusted
 
 
