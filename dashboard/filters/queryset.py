@@ -149,7 +149,7 @@ def find_text(project_id: int, text: str, limit: int) -> list[UUID] | None:
             cursor.execute(TEXT_SCAN, [project_id, f"%{connection.ops.prep_for_like_query(text)}%", limit])
         else:
             cursor.execute(TRIGRAM_SEARCH, ['"' + text.replace('"', '""') + '"', project_id, limit])
-        return [UUID(hex=row[0]) for row in cursor.fetchall()]
+        return [UUID(bytes=row[0]) for row in cursor.fetchall()]
 
 
 @lru_cache

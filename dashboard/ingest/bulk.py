@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db import connection, models
 from django.db.models.base import ModelState
 
-from dashboard.models.sources import ZstdField
+from dashboard.models.fields import CompactUUIDField, HashField, ZstdField
 
 ModelRow = TypeVar("ModelRow", bound=models.Model)
 
@@ -89,15 +89,18 @@ def _fields(model: type[models.Model]) -> list[Any]:
 @cache
 def _converters(model: type[models.Model], vendor: str) -> list[Callable[[Any], Any] | None]:
     """For each column how its values are converted for the database; None when they stay as they are."""
-    types: dict[type[models.Field[Any, Any]], Callable[[Any], Any]] = {ZstdField: ZstdField().get_prep_value}
+    types: dict[type[models.Field[Any, Any]], Callable[[Any], Any]] = {
+        ZstdField: ZstdField().get_prep_value,
+        HashField: bytes.fromhex,
+    }
     if vendor == "sqlite":
-        types |= {models.DateTimeField: _sqlite_time, models.UUIDField: _sqlite_uuid}
+        types |= {models.DateTimeField: _sqlite_time, CompactUUIDField: _sqlite_uuid}
     targets = [field.target_field if field.is_relation else field for field in _fields(model)]
     return [next((convert for kind, convert in types.items() if isinstance(target, kind)), None) for target in targets]
 
 
-def _sqlite_uuid(value: UUID | None) -> str | None:
-    return None if value is None else f"{value.int:032x}"
+def _sqlite_uuid(value: UUID | None) -> bytes | None:
+    return None if value is None else value.bytes
 
 
 @lru_cache(maxsize=1_024)  # the stamp of a line goes into several rows

@@ -251,7 +251,8 @@ def choose_owner(members: Iterable[RunCall], runs: Mapping[UUID, Run]) -> UUID:
         run = runs[member.run_id]
         return member.claim, run.last_at or LAST, run.external_id
 
-    return min(members, key=rank).run_id
+    owner: UUID = min(members, key=rank).run_id
+    return owner
 
 
 def find_disputed(runs: Iterable[Run], but: Collection[UUID]) -> list[UUID]:

@@ -12,7 +12,7 @@ A later migration that has SQLite write `dashboard_run` anew drops the triggers 
 from __future__ import annotations
 
 from typing import Any
-import dashboard.models.sources
+import dashboard.models.fields
 import django.db.models.deletion
 import uuid
 from django.conf import settings
@@ -29,7 +29,7 @@ SELECT 'delete', id, text FROM dashboard_runtext WHERE run_id = old.id;
 DELETE FROM dashboard_runtext WHERE run_id = old.id;
 """
 SQLITE = (
-    "CREATE TABLE IF NOT EXISTS dashboard_runtext (id integer PRIMARY KEY, run_id char(32) NOT NULL UNIQUE,"
+    "CREATE TABLE IF NOT EXISTS dashboard_runtext (id integer PRIMARY KEY, run_id blob NOT NULL UNIQUE,"
     " project_id bigint NOT NULL, text text NOT NULL)",
     "CREATE VIRTUAL TABLE IF NOT EXISTS dashboard_runtext_grams"
     " USING fts5(text, content='dashboard_runtext', content_rowid='id', tokenize='trigram')",
@@ -94,7 +94,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Call',
             fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('namespace', models.CharField(max_length=64)),
                 ('external_id', models.CharField(max_length=300)),
                 ('tool', models.CharField(max_length=200)),
@@ -105,7 +105,7 @@ class Migration(migrations.Migration):
                 ('risk', models.CharField(default='', max_length=12)),
                 ('reason', models.CharField(default='', max_length=40)),
                 ('origin', models.CharField(default='message', max_length=8)),
-                ('child_run', models.UUIDField(null=True)),
+                ('child_run', dashboard.models.fields.CompactUUIDField(null=True)),
                 ('line', models.BigIntegerField(default=0)),
                 ('status', models.CharField(choices=[('success', 'Success'), ('error', 'Error'), ('unknown', 'Unknown')], default='unknown', max_length=8)),
                 ('summary', models.CharField(default='', max_length=200)),
@@ -149,7 +149,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Comparison',
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('id', dashboard.models.fields.CompactUUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=200)),
                 ('query', models.CharField(default='', max_length=2000)),
                 ('family', models.CharField(default='', max_length=32)),
@@ -176,11 +176,11 @@ class Migration(migrations.Migration):
             fields=[
                 ('start', models.BigIntegerField(null=True)),
                 ('size', models.BigIntegerField()),
-                ('own_data', dashboard.models.sources.ZstdField(null=True)),
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('own_data', dashboard.models.fields.ZstdField(null=True)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('surface', models.CharField(choices=[('args', 'Args'), ('result', 'Result'), ('receipt', 'Receipt'), ('timing', 'Timing'), ('call', 'Call'), ('delivery', 'Delivery')], max_length=8)),
                 ('line', models.BigIntegerField()),
-                ('sha256', models.CharField(max_length=64)),
+                ('sha256', dashboard.models.fields.HashField()),
                 ('fidelity', models.CharField(max_length=20)),
                 ('observed_at', models.DateTimeField(null=True)),
                 ('selected', models.BooleanField(default=True)),
@@ -190,10 +190,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='CanonicalProjection',
             fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('mapping', models.CharField(max_length=100)),
                 ('policy', models.CharField(max_length=16)),
-                ('data', dashboard.models.sources.ZstdField()),
+                ('data', dashboard.models.fields.ZstdField()),
                 ('cuts', models.BinaryField(default=b'[]')),
                 ('size', models.BigIntegerField()),
                 ('call', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='projections', to='dashboard.call')),
@@ -208,7 +208,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Artifact',
             fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('ordinal', models.IntegerField(default=0)),
                 ('role', models.CharField(max_length=64)),
                 ('path', models.CharField(max_length=1024)),
@@ -227,7 +227,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='RecordedReceipt',
             fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('seq', models.IntegerField()),
                 ('fidelity', models.CharField(max_length=20)),
                 ('at', models.DateTimeField(null=True)),
@@ -287,10 +287,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Run',
             fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('namespace', models.CharField(max_length=64)),
                 ('external_id', models.CharField(max_length=300)),
-                ('parent_call', models.UUIDField(null=True)),
+                ('parent_call', dashboard.models.fields.CompactUUIDField(null=True)),
                 ('title', models.CharField(default='', max_length=300)),
                 ('agent', models.CharField(default='', max_length=100)),
                 ('model', models.CharField(default='', max_length=100)),
@@ -304,7 +304,7 @@ class Migration(migrations.Migration):
                 ('plan', models.BinaryField(null=True)),
                 ('is_reported', models.BooleanField(default=False)),
                 ('has_rivals', models.BooleanField(default=False)),
-                ('document', dashboard.models.sources.ZstdField(null=True)),
+                ('document', dashboard.models.fields.ZstdField(null=True)),
                 ('sort_at', models.DateTimeField()),
                 ('duration_ms', models.BigIntegerField(default=0)),
                 ('call_count', models.IntegerField(default=0)),
@@ -383,7 +383,7 @@ class Migration(migrations.Migration):
                 ('prefix_sha256', models.CharField(default='', max_length=64)),
                 ('ends_open', models.BooleanField(default=False)),
                 ('left_bytes', models.BigIntegerField(default=0)),
-                ('state', models.BinaryField(default=b'{}')),
+                ('state', dashboard.models.fields.ZstdField(default=b'{}')),
                 ('is_partial', models.BooleanField(default=False)),
                 ('accepted', models.BigIntegerField(default=0)),
                 ('rejected', models.BigIntegerField(default=0)),
@@ -410,8 +410,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('start', models.BigIntegerField(null=True)),
                 ('size', models.BigIntegerField()),
-                ('own_data', dashboard.models.sources.ZstdField(null=True)),
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('own_data', dashboard.models.fields.ZstdField(null=True)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('request', models.CharField(max_length=200)),
                 ('line', models.BigIntegerField()),
                 ('at', models.DateTimeField(null=True)),
@@ -420,7 +420,7 @@ class Migration(migrations.Migration):
                 ('cache_read_tokens', models.BigIntegerField()),
                 ('cache_creation_tokens', models.BigIntegerField()),
                 ('output_tokens', models.BigIntegerField()),
-                ('edits', dashboard.models.sources.ZstdField(null=True)),
+                ('edits', dashboard.models.fields.ZstdField(null=True)),
                 ('cleared_tokens', models.BigIntegerField(null=True)),
                 ('dropped_tokens', models.BigIntegerField(default=0)),
                 ('dropped_after', models.BigIntegerField(default=0)),
@@ -438,8 +438,8 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='ReceiptSupersession',
             fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
-                ('call', models.UUIDField(db_index=True)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
+                ('call', dashboard.models.fields.CompactUUIDField(db_index=True)),
                 ('line', models.BigIntegerField()),
                 ('at', models.DateTimeField(null=True)),
                 ('reason', models.CharField(default='', max_length=200)),
@@ -475,8 +475,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('start', models.BigIntegerField(null=True)),
                 ('size', models.BigIntegerField()),
-                ('own_data', dashboard.models.sources.ZstdField(null=True)),
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('own_data', dashboard.models.fields.ZstdField(null=True)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('role', models.CharField(max_length=32)),
                 ('step', models.CharField(default='', max_length=200)),
                 ('at', models.DateTimeField(null=True)),
@@ -492,9 +492,9 @@ class Migration(migrations.Migration):
             fields=[
                 ('start', models.BigIntegerField(null=True)),
                 ('size', models.BigIntegerField()),
-                ('own_data', dashboard.models.sources.ZstdField(null=True)),
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
-                ('call', models.UUIDField(null=True)),
+                ('own_data', dashboard.models.fields.ZstdField(null=True)),
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
+                ('call', dashboard.models.fields.CompactUUIDField(null=True)),
                 ('kind', models.CharField(max_length=100)),
                 ('level', models.CharField(default='info', max_length=8)),
                 ('message', models.CharField(default='', max_length=500)),
@@ -516,7 +516,7 @@ class Migration(migrations.Migration):
                 ('offset', models.BigIntegerField()),
                 ('size', models.IntegerField()),
                 ('first_line', models.BigIntegerField()),
-                ('data', dashboard.models.sources.ZstdField()),
+                ('data', dashboard.models.fields.ZstdField()),
                 ('source', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='frames', to='dashboard.source')),
             ],
         ),
@@ -543,7 +543,7 @@ class Migration(migrations.Migration):
             name='Verdict',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('call', models.UUIDField()),
+                ('call', dashboard.models.fields.CompactUUIDField()),
                 ('choice', models.CharField(choices=[('baseline', 'Baseline'), ('variant', 'Variant'), ('tie', 'Tie'), ('both_bad', 'Both Bad')], max_length=8)),
                 ('first', models.CharField(max_length=8)),
                 ('note', models.CharField(default='', max_length=2000)),

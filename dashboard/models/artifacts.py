@@ -8,6 +8,7 @@ from django.db import models
 from django.urls import reverse
 
 from dashboard.models.evidence import Observation
+from dashboard.models.fields import CompactUUIDField
 from dashboard.models.projects import Project
 from dashboard.models.runs import Call
 
@@ -56,7 +57,7 @@ class Artifact(models.Model):
         MISSING = "missing"
         REMOVED = "removed"  # by retention, at removed_at
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="artifacts")
     call = models.ForeignKey(Call, models.CASCADE, related_name="artifacts")
     ordinal = models.IntegerField(default=0)

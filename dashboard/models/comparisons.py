@@ -15,6 +15,7 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard.models.fields import CompactUUIDField
 from dashboard.models.projects import Project
 
 
@@ -56,7 +57,7 @@ class Comparison(models.Model):
         CANCELLED = "cancelled"
         FAILED = "failed"
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    id = CompactUUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="comparisons")
     name = models.CharField(max_length=200)
 
@@ -214,7 +215,7 @@ class Verdict(models.Model):
         BOTH_BAD = "both_bad"
 
     review = models.ForeignKey(Review, models.CASCADE, related_name="verdicts")
-    call = models.UUIDField()
+    call = CompactUUIDField()
     reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="verdicts")
     choice = models.CharField(max_length=8, choices=Choice.choices)
     first = models.CharField(max_length=8)  # baseline | variant

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from django.db import models
 
+from dashboard.models.fields import CompactUUIDField, HashField, ZstdField
 from dashboard.models.runs import Call, Run
-from dashboard.models.sources import SourceSlice, ZstdField
+from dashboard.models.sources import SourceSlice
 
 
 class ObservationQuerySet(models.QuerySet["Observation"]):
@@ -34,11 +35,11 @@ class Observation(SourceSlice):
         CALL = "call"  # an executor's whole ToolCall: policy, risk, iteration, versions
         DELIVERY = "delivery"  # the native record of a receipt: renderer, policy, flags
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     call = models.ForeignKey(Call, models.CASCADE, related_name="observations", db_index=False)
     surface = models.CharField(max_length=8, choices=Surface.choices)
     line = models.BigIntegerField()
-    sha256 = models.CharField(max_length=64)
+    sha256 = HashField()
     fidelity = models.CharField(max_length=20)
     observed_at = models.DateTimeField(null=True)
     selected = models.BooleanField(default=True)
@@ -69,7 +70,7 @@ class RecordedReceipt(models.Model):
     fact of the run in which that happened (design.md section 1a). `seq` counts the receipts of a call within a run.
     """
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="receipts", db_index=False)
     call = models.ForeignKey(Call, models.CASCADE, related_name="receipts", db_index=False)
     seq = models.IntegerField()
@@ -122,9 +123,9 @@ class ReceiptSupersession(models.Model):
     another file that is imported later, so it is named by its id.
     """
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="supersessions")
-    call = models.UUIDField(db_index=True)
+    call = CompactUUIDField(db_index=True)
     source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+", db_index=False)
     line = models.BigIntegerField()
     at = models.DateTimeField(null=True)
@@ -153,7 +154,7 @@ class CanonicalProjection(models.Model):
     `data` and `cuts` are our own JSON; `document_sha256` is over its RFC 8785 form where that exists.
     """
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     call = models.ForeignKey(Call, models.CASCADE, related_name="projections")
     observation = models.ForeignKey(Observation, models.CASCADE, related_name="+", null=True)
     mapping = models.CharField(max_length=100)  # family:agent:version
@@ -172,7 +173,7 @@ class RequestUsage(SourceSlice):
     A recording repeats them on every line of the answer; `line` is the first of these.
     """
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="requests", db_index=False)
     request = models.CharField(max_length=200)  # the id of the message that answers it
     line = models.BigIntegerField()

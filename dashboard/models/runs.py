@@ -16,8 +16,9 @@ from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, Value, 
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard.models.fields import CompactUUIDField, ZstdField
 from dashboard.models.projects import Project
-from dashboard.models.sources import SourceSlice, ZstdField
+from dashboard.models.sources import SourceSlice
 from envelopes.schema.settlement import CODES, SKIPPED_KINDS
 
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
@@ -39,12 +40,12 @@ class RunQuerySet(models.QuerySet["Run"]):
 
 
 class Run(models.Model):
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="runs")
     namespace = models.CharField(max_length=64)
     external_id = models.CharField(max_length=300)
     parent = models.ForeignKey("self", models.SET_NULL, null=True, related_name="children")
-    parent_call = models.UUIDField(null=True)
+    parent_call = CompactUUIDField(null=True)
 
     # as recorded:
     title = models.CharField(max_length=300, default="")
@@ -226,7 +227,7 @@ class Call(models.Model):
         ERROR = "error"
         UNKNOWN = "unknown"
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="calls")
     run = models.ForeignKey(Run, models.CASCADE, related_name="own_calls", db_index=False)
     namespace = models.CharField(max_length=64)
@@ -239,7 +240,7 @@ class Call(models.Model):
     risk = models.CharField(max_length=12, default="")  # read-only, writes or commands, as an executor recorded it
     reason = models.CharField(max_length=40, default="")  # why it was stopped before it ran
     origin = models.CharField(max_length=8, default="message")  # message | progress | answer: its best record
-    child_run = models.UUIDField(null=True)
+    child_run = CompactUUIDField(null=True)
     source = models.ForeignKey("Source", models.SET_NULL, null=True, related_name="+")
     line = models.BigIntegerField(default=0)
 
@@ -367,7 +368,7 @@ class Message(SourceSlice):
         WITHHELD = "withheld"
         UNCLEAR = "unclear"
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="messages", db_index=False)
     role = models.CharField(max_length=32)
     step = models.CharField(max_length=200, default="")
@@ -386,9 +387,9 @@ class Message(SourceSlice):
 class Event(SourceSlice):
     """A note of a recording beside its messages and calls. `data` is JSON: its payload, or a plan executor's event."""
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = CompactUUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="events", db_index=False)
-    call = models.UUIDField(null=True)
+    call = CompactUUIDField(null=True)
     kind = models.CharField(max_length=100)
     level = models.CharField(max_length=8, default="info")
     message = models.CharField(max_length=500, default="")

@@ -16,30 +16,15 @@ import pyzstd
 from django.db import models
 from django.db.models import OuterRef, Subquery
 
+from dashboard.models.fields import ZstdField
 from dashboard.models.projects import Project
 
 if TYPE_CHECKING:
     from dashboard.models.runs import Run
 
-    BinaryField = models.BinaryField[Any, Any]
-else:
-    BinaryField = models.BinaryField
 
-
-ZSTD_LEVEL = 3
 SLICE_FIELDS = ("source_id", "start", "size", "own_data")  # what `load_slices` needs
 FRAME_BYTES = 131_072  # of a frame; a longer line has a frame of its own
-
-
-class ZstdField(BinaryField):
-    """Bytes that the database stores compressed."""
-
-    def get_prep_value(self, value: Any) -> Any:
-        value = super().get_prep_value(value)
-        return None if value is None else pyzstd.compress(value, ZSTD_LEVEL)
-
-    def from_db_value(self, value: Any, expression: object, connection: object) -> bytes | None:
-        return None if value is None else pyzstd.decompress(value)
 
 
 class Source(models.Model):
@@ -63,7 +48,7 @@ class Source(models.Model):
     prefix_sha256 = models.CharField(max_length=64, default="")
     ends_open = models.BooleanField(default=False)  # the last line was whole JSON but had no newline yet
     left_bytes = models.BigIntegerField(default=0)  # bytes of an incomplete last line, not imported
-    state = models.BinaryField(default=b"{}")  # of the reader between batches, JSON
+    state = ZstdField(default=b"{}")  # of the reader between batches, JSON
     is_partial = models.BooleanField(default=False)  # a run was deleted: only bytes that others refer to are stored
 
     # counts for the report; accepted + rejected + blank = lines:

@@ -20,7 +20,6 @@ from django.db.models import (
     Aggregate,
     BigIntegerField,
     Case,
-    CharField,
     Count,
     Exists,
     F,
@@ -31,7 +30,6 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.functions import Cast
 
 from dashboard.evidence.context_changes import (
     COMPACTION,
@@ -41,6 +39,7 @@ from dashboard.evidence.context_changes import (
     load_drops,
 )
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
+from dashboard.models.fields import UUIDDigits
 from dashboard.models.sources import SLICE_FIELDS
 from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches, load_gaps, load_removals, outermost
 from dashboard.text.params import parse_integer
@@ -283,9 +282,9 @@ def load_compactions(run: Run) -> list[Compaction]:
 
 def _load_receipt_marks(run: Run) -> list[ReceiptMark]:
     """All receipts of the run, in no order. Ids stay text: converting 100,000 takes longer than reading them."""
-    rows = RecordedReceipt.objects.filter(run=run).annotate(key=Cast("id", CharField()))
+    rows = RecordedReceipt.objects.filter(run=run).annotate(key=UUIDDigits("id"))
     columns: Any = rows.values_list("line", "key", "tokens", "superseded_line", "superseded_at", "superseded_reason")
-    return [ReceiptMark(line, key.replace("-", ""), *rest) for line, key, *rest in columns]
+    return [ReceiptMark(*row) for row in columns]
 
 
 def _build_marks(

@@ -93,3 +93,14 @@ def test_missing_bytes_are_an_error_and_never_a_shorter_text(damage: str, projec
             cursor.execute(f"UPDATE {table} SET data = %s", [b"not zstd"])
     with pytest.raises(DamagedEvidence):
         load_slices(Observation.objects.filter(surface="result"))
+
+
+def test_ids_and_hashes_are_stored_as_bytes(project: Project, tmp_path: Path) -> None:
+    """As characters they took a seventh of the store."""
+    import_grown(project, tmp_path / f"{SESSION}.jsonl", lines_of([10]), [])
+    row = Observation.objects.first()
+    assert row is not None
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT id, call_id, sha256 FROM {Observation._meta.db_table} ORDER BY id LIMIT 1")
+        ids = [bytes(getattr(value, "bytes", value)) for value in cursor.fetchone()]
+    assert ids == [row.pk.bytes, row.call_id.bytes, bytes.fromhex(row.sha256)]
