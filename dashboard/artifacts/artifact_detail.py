@@ -47,6 +47,7 @@ from envelopes.storage.encoding import ENCODINGS, Encoding, decode
 from envelopes.storage.line_window import WindowStart
 from envelopes.storage.search import LONGEST_QUERY
 from envelopes.storage.time_search import LineStamps, detect_stamps
+from envelopes.text.deadline import Deadline
 
 KEPT_PARAMETERS = ("as", "encoding", "q", "regex", "any_case")  # in links to other windows of the same artifact
 EDGE = 4 * 1024  # bytes
@@ -119,12 +120,12 @@ class HitLinks:
     message: str
 
 
-def artifact_page(artifact: Artifact, params: Params) -> ArtifactPage:
+def artifact_page(artifact: Artifact, params: Params, deadline: Deadline) -> ArtifactPage:
     view: ArtifactView | None = None
     absence: Absence | None = None
     try:
         with open_content(artifact, params.text("encoding")) as content:
-            view = _load_view(content, artifact, params)
+            view = _load_view(content, artifact, params, deadline)
     except NoContent as error:
         absence = error.absence
     duplicates = list(Artifact.objects.duplicates(artifact)[: DUPLICATES + 1])
@@ -176,7 +177,7 @@ def _locate(content: Content, artifact: Artifact, params: Params, *, has_lines: 
     return _Target(location=location, message=message, time=time, stamps=stamps, visible=visible)
 
 
-def _load_view(content: Content, artifact: Artifact, params: Params) -> ArtifactView:
+def _load_view(content: Content, artifact: Artifact, params: Params, deadline: Deadline) -> ArtifactView:
     modes = view_modes(content.head, content.encoding.name, artifact.path)
     target = _locate(content, artifact, params, has_lines=modes[0].has_text)
     search = parse_search(params, content.index.encoding)
@@ -188,7 +189,9 @@ def _load_view(content: Content, artifact: Artifact, params: Params) -> Artifact
     query_suffix = f"&{kept_query}" if kept_query else ""
     location, visible = target.location, target.visible
     query = search.query if search else None
-    marks = WindowMarks(visible=visible, lines=location.lines, query=query, query_suffix=query_suffix)
+    marks = WindowMarks(
+        visible=visible, lines=location.lines, query=query, query_suffix=query_suffix, deadline=deadline
+    )
     window = load_window(content, mode.name, location.start, marks)
     goes_on = bool(location.lines) and location.lines[-1] > window.last
     content.stream.seek(max(0, content.size - LONGEST_END))

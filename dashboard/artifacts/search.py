@@ -1,4 +1,4 @@
-"""Text search in an artifact: slices of a search, each within a second, and the next hit from a position.
+"""Text search in an artifact: slices of a search, each within the request's time, and the next hit from a position.
 
 A search is not a job: each answer reports how far it came and where to go on, so closing the page cancels it, and a
 file of any size needs no more memory than a small one.
@@ -6,11 +6,12 @@ file of any size needs no more memory than a small one.
 
 from __future__ import annotations
 
-import re
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from urllib.parse import urlencode
 
-from django.conf import settings
 from django.utils.safestring import SafeString
 
 from dashboard.artifacts.content import Content
@@ -19,27 +20,15 @@ from dashboard.models import Artifact
 from dashboard.text.params import Params
 from dashboard.text.text_markup import escape_decoded, highlight
 from envelopes.storage.encoding import decode
-from envelopes.storage.line_index import WIDE
-from envelopes.storage.search import (
-    LISTED,
-    BadQuery,
-    SearchHits,
-    TextHit,
-    TextQuery,
-    find_first,
-    find_hits,
-    find_previous,
-)
+from envelopes.storage.line_window import LineWindow
+from envelopes.storage.search import LISTED, BadQuery, SearchHits, TextHit, TextQuery, find_hits, find_previous
+from envelopes.text.deadline import Deadline
 
 CONTEXT_BYTES = 160  # on each side of a hit
 FAR_BYTES = 16 * 1024  # a hit so far from the beginning of its line is shown in a window of its own
-HIGHLIGHT_SECONDS = 0.2  # for the matches of one line
-ERROR_WORDS = (
-    *(b"error", b"Error", b"ERROR", b"fatal", b"FATAL", b"panic", b"Traceback"),
-    *(b"Exception", b"failed", b"Failed", b"FAILED", b"failure"),
-)
-# The sequence of a colour ends in a letter, so \b alone does not match behind it.
-ERRORS = r"(?:\b|(?<=[0-9;\[]m))(errors?|fatal|exception|traceback|panic(ked)?|failed|failure)\b"
+MOST_MARKS = 2_000  # matches that are highlighted in one window
+# The sequence of a colour ends in a letter, so \b alone does not match behind it. The word itself is group 1.
+ERRORS = r"(?:\b|\x1b\[[0-9;:]*m)(errors?|fatal|exception|traceback|panic(?:ked)?|failed|failure)\b"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +55,13 @@ def parse_search(params: Params, encoding: str) -> ArtifactSearch | None:
     is_regex, ignores_case = "regex" in params or "errors" in params, "any_case" in params or "errors" in params
     query, problem = None, ""
     try:
-        query = TextQuery.parse(text, is_regex=is_regex, ignores_case=ignores_case, encoding=encoding or "utf-8")
+        query = TextQuery.parse(
+            text,
+            is_regex=is_regex,
+            ignores_case=ignores_case,
+            encoding=encoding or "utf-8",
+            group=1 if text == ERRORS else 0,
+        )
     except BadQuery as error:
         problem = str(error)
     return ArtifactSearch(text=text, is_regex=is_regex, ignores_case=ignores_case, problem=problem, query=query)
@@ -92,24 +87,24 @@ class SearchSlice:
     count: int
     percent: int
     is_whole: bool
-    is_too_slow: bool
     is_paused: bool
     next_href: str  # the next slice
     pause_href: str
     more_href: str  # hits that were counted and not listed
 
 
-def load_search_slice(content: Content, artifact: Artifact, search: ArtifactSearch, params: Params) -> SearchSlice:
+def load_search_slice(
+    content: Content, artifact: Artifact, search: ArtifactSearch, params: Params, deadline: Deadline
+) -> SearchSlice:
     """Searches from `?from=` on; `?count=` hits were found before, and `?listed=` of them are on the page already."""
     assert search.query is not None
     start, known = params.integer("from", default=0, most=LARGEST), params.integer("count", default=0, most=LARGEST)
     room = max(0, LISTED - params.integer("listed", default=0, most=LARGEST))
     is_paused = "paused" in params
     if is_paused:
-        result = SearchHits(hits=(), count=0, start=start, reached=start, size=content.size)
+        result = SearchHits(hits=(), count=0, start=start, reached=start, end=content.size)
     else:
-        seconds = settings.ARTIFACT_SEARCH_SECONDS
-        result = find_hits(content.stream, search.query, start, seconds=seconds, listed=room)
+        result = find_hits(content.stream, search.query, start, deadline=deadline, listed=room)
     hits = tuple(_list_hit(content, artifact, search, hit) for hit in result.hits)
     count = known + result.count
     following = search.parameters | {"from": result.reached, "count": count, "listed": LISTED - room + len(hits)}
@@ -119,7 +114,6 @@ def load_search_slice(content: Content, artifact: Artifact, search: ArtifactSear
         count=count,
         percent=result.reached * 100 // content.size if content.size else 100,
         is_whole=result.is_whole and not is_paused,
-        is_too_slow=result.is_too_slow,
         is_paused=is_paused,
         next_href=f"?{urlencode(following)}",
         pause_href=f"?{urlencode(following | {'paused': 1})}",
@@ -127,24 +121,21 @@ def load_search_slice(content: Content, artifact: Artifact, search: ArtifactSear
     )
 
 
-def find_hit_address(content: Content, artifact: Artifact, search: ArtifactSearch, params: Params) -> tuple[str, bool]:
+def find_hit_address(
+    content: Content, artifact: Artifact, search: ArtifactSearch, params: Params, deadline: Deadline
+) -> tuple[str, bool]:
     """The address of the next hit from byte `?next=`, or of the last one before `?before=`; and whether there is one.
 
     Where the time is up first, it is the address at which the search goes on.
     """
     assert search.query is not None
-    seconds = settings.ARTIFACT_SEARCH_SECONDS
     start = params.integer("next", default=0, most=LARGEST)
     if "before" in params:
         end = params.integer("before", default=0, most=LARGEST)
-        hit, reached = find_previous(content.stream, search.query, end, seconds=seconds)
+        hit, reached = find_previous(content.stream, search.query, end, deadline=deadline)
         is_there, reached = hit is not None or reached > 0, 0
-    elif "errors" in params and content.index.encoding not in WIDE:
-        # Plain words first: the expression is too slow for a whole file.
-        hit, reached = find_first(content.stream, ERROR_WORDS, start, seconds=seconds)
-        is_there = hit is not None or reached < content.size
     else:
-        result = find_hits(content.stream, search.query, start, seconds=seconds, listed=1, most=1)
+        result = find_hits(content.stream, search.query, start, deadline=deadline, listed=1, most=1)
         hit, reached = result.hits[0] if result.hits else None, result.reached
         is_there = hit is not None or not result.is_whole
     if hit:
@@ -152,18 +143,31 @@ def find_hit_address(content: Content, artifact: Artifact, search: ArtifactSearc
     return f"{artifact.get_absolute_url()}find/?{urlencode(search.parameters | {'from': reached})}", is_there
 
 
-def highlight_matches(line: str, query: TextQuery) -> SafeString:
-    """The line with its matches highlighted, as many as can be found in time."""
-    spans: list[tuple[int, int]] = []
-    pattern = query.pattern
-    try:
-        plain = re.finditer(re.escape(query.text), line)
-        for match in plain if pattern is None else pattern.finditer(line, timeout=HIGHLIGHT_SECONDS):
-            if match.end() > match.start():
-                spans.append(match.span())
-    except TimeoutError:
-        pass  # the rest of the line is shown without highlights
-    return highlight(line, spans)
+def find_marks(content: Content, query: TextQuery | None, window: LineWindow, deadline: Deadline) -> SearchHits:
+    """The first MOST_MARKS matches in a window, as many as are found before the deadline."""
+    if query is None:
+        return SearchHits(hits=(), count=0, start=window.start, reached=window.end, end=window.end)
+    return find_hits(
+        content.stream, query, window.start, end=window.end, deadline=deadline, listed=MOST_MARKS, most=MOST_MARKS
+    )
+
+
+def highlight_hits(
+    hits: Iterable[TextHit], window: LineWindow, lines: Iterable[str], offsets: Iterable[int], encoding: str
+) -> Iterator[SafeString]:
+    """The lines with their hits highlighted; `offsets` are the bytes at which the lines begin, and the end."""
+    remaining = deque(hits)
+    for line, (start, end) in zip(lines, pairwise(offsets), strict=False):
+        spans: list[tuple[int, int]] = []
+        at, character = start, 0
+        while remaining and remaining[0].start < end:
+            hit, span = remaining.popleft(), []
+            for offset in (hit.start, hit.end):
+                character += len(decode(window.data[at - window.start : offset - window.start], encoding))
+                at = offset
+                span.append(character)
+            spans.append((span[0], span[1]))
+        yield highlight(line, spans) if spans else escape_decoded(line)
 
 
 def _list_hit(content: Content, artifact: Artifact, search: ArtifactSearch, hit: TextHit) -> ListedHit:

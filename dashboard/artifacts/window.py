@@ -22,16 +22,17 @@ from django.utils.safestring import SafeString
 
 from dashboard.artifacts.content import Content
 from dashboard.artifacts.json_tree import value_address
-from dashboard.artifacts.search import highlight_matches
+from dashboard.artifacts.search import find_marks, highlight_hits
 from dashboard.artifacts.visible_lines import VisibleLines
 from dashboard.text.ansi_markup import PLAIN, render_ansi_lines, style_after
 from dashboard.text.images import read_image_header
 from dashboard.text.text_markup import escape, escape_decoded
 from envelopes.storage.encoding import SNIFFED, decode
 from envelopes.storage.json_members import LONGEST_NAME, list_members
-from envelopes.storage.line_index import WIDE
+from envelopes.storage.line_index import WIDE, count_ends
 from envelopes.storage.line_window import LineWindow, WindowStart, read_window
-from envelopes.storage.search import TextQuery
+from envelopes.storage.search import TextHit, TextQuery
+from envelopes.text.deadline import NO_DEADLINE, Deadline
 
 MODES_WITHOUT_ROWS = ("json", "picture")
 HEX_ROW = 16  # bytes
@@ -94,7 +95,10 @@ class ArtifactRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactWindow:
-    """Bytes [start, end) of `size` in a view mode; `first` and `last` are line numbers, 0 where none is known."""
+    """Bytes [start, end) of `size` in a view mode; `first` and `last` are line numbers, 0 where none is known.
+
+    `unmarked` is the first line, or the byte where no line is known, from which on matches are not highlighted.
+    """
 
     mode: str
     rows: tuple[ArtifactRow, ...]
@@ -103,6 +107,7 @@ class ArtifactWindow:
     size: int
     first: int
     ends_in_line: bool = False
+    unmarked: int = 0
 
     @property
     def last(self) -> int:
@@ -119,12 +124,16 @@ class ArtifactWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowMarks:
-    """Marks of a window: lines that the model saw, lines that the address names, and matches of a search."""
+    """Marks of a window: lines that the model saw, lines that the address names, and matches of a search.
+
+    Matches are looked for until the deadline.
+    """
 
     visible: VisibleLines | None = None
     lines: range = range(0)
     query: TextQuery | None = None
     query_suffix: str = ""
+    deadline: Deadline = NO_DEADLINE
 
 
 class _RenderedLine(NamedTuple):
@@ -138,7 +147,7 @@ class _WindowText:
     content: Content
     window: LineWindow
     lines: list[str]
-    query: TextQuery | None
+    hits: Sequence[TextHit] = ()
 
 
 def load_window(content: Content, mode: str, start: WindowStart, marks: WindowMarks) -> ArtifactWindow:
@@ -157,7 +166,8 @@ def load_window(content: Content, mode: str, start: WindowStart, marks: WindowMa
         offsets = [window.start] * len(lines)  # links use the line numbers
     else:
         offsets = _line_offsets(window, lines, content.index.encoding)
-    rendered = RENDERERS.get(mode, _render_text)(_WindowText(content, window, lines, marks.query))
+    hits = find_marks(content, marks.query if mode == "text" else None, window, marks.deadline)
+    rendered = RENDERERS.get(mode, _render_text)(_WindowText(content, window, lines, hits.hits))
     rows = []
     for index, (html, kind, cells) in enumerate(rendered):
         number = first + index if first else 0
@@ -184,7 +194,13 @@ def load_window(content: Content, mode: str, start: WindowStart, marks: WindowMa
         size=window.size,
         first=first,
         ends_in_line=ends_in_line and window.end < window.size,
+        unmarked=0 if hits.is_whole else _line_of(window, content.index.encoding, hits.reached) or hits.reached,
     )
+
+
+def _line_of(window: LineWindow, encoding: str, offset: int) -> int:
+    """The number of the line at a byte of the window, 0 where it is not known."""
+    return window.first + count_ends(window.data[: offset - window.start], encoding) if window.first else 0
 
 
 def _line_offsets(window: LineWindow, lines: list[str], encoding: str) -> list[int]:
@@ -197,8 +213,11 @@ def _line_offsets(window: LineWindow, lines: list[str], encoding: str) -> list[i
 
 
 def _render_text(text: _WindowText) -> list[_RenderedLine]:
-    query = text.query
-    return [_RenderedLine(highlight_matches(line, query) if query else escape_decoded(line)) for line in text.lines]
+    if not text.hits:
+        return [_RenderedLine(escape_decoded(line)) for line in text.lines]
+    encoding = text.content.index.encoding
+    offsets = _line_offsets(text.window, text.lines, encoding)
+    return [_RenderedLine(html) for html in highlight_hits(text.hits, text.window, text.lines, offsets, encoding)]
 
 
 def _render_ansi(text: _WindowText) -> list[_RenderedLine]:

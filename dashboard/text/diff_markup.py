@@ -6,10 +6,10 @@ all white space. A page has rows up to a weight; `next_row` is the first row of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from django.utils.safestring import SafeString, mark_safe
 
@@ -20,7 +20,9 @@ CONTEXT_LINES = 3  # equal lines before and after a change
 PAGE_WEIGHT = 200_000  # characters of markup on one page
 ROW_WEIGHT = 200  # of a row beside its text
 LONGEST_LINE = 4_000  # characters of one line; the page says how many are left out
-PAIRED_LINES = 2_000  # lines of a changed block that are paired by likeness; the rest are paired in order
+# Lines of a difference that are paired by likeness; the rest are paired in order. A number and no time, because the
+# rows of a page have to be numbered as those of the page before it.
+PAIRED_LINES = 8_000
 
 DiffView: TypeAlias = Literal["side", "unified"]
 RowKind: TypeAlias = Literal["same", "changed", "removed", "added", "gap"]
@@ -66,29 +68,74 @@ class DiffPage:
 def build_diff_page(
     difference: Difference, view: DiffView, *, spaces: bool, start: int = 0, room: int = PAGE_WEIGHT
 ) -> DiffPage:
-    """Rows from number `start` on, as many as `room` characters of markup hold."""
+    """Rows from number `start` on, as many as `room` characters of markup hold. Rows before them are only counted."""
+    renderer = _RowRenderer(difference, spaces=spaces)
     rows: list[DiffRow] = []
     next_row = None
-    for index, row in islice(enumerate(_render_rows(difference, view, spaces=spaces)), start, None):
+    for index, plan in islice(enumerate(_plan_rows(difference, view)), start, None):
         if room < 0:
             next_row = index
             break
+        row = renderer.row(plan)
         rows.append(row)
         room -= ROW_WEIGHT + sum(len(line.html) for line in (row.left, row.right) if line)
     return DiffPage(difference=difference, rows=tuple(rows), first_row=start, next_row=next_row)
 
 
-def _render_rows(difference: Difference, view: DiffView, *, spaces: bool) -> Iterator[DiffRow]:
-    renderer = _RowRenderer(difference, spaces=spaces)
+class _RowPlan(NamedTuple):
+    """A row before it is rendered: the lines that it shows or compares, of which a unified row shows one side."""
+
+    kind: RowKind
+    left: int | None = None
+    right: int | None = None
+    hidden: int = 0
+    shows_left: bool = True
+    shows_right: bool = True
+
+
+def _plan_rows(difference: Difference, view: DiffView) -> Iterator[_RowPlan]:
+    paired = PAIRED_LINES
     for index, block in enumerate(difference.blocks):
         if block.is_same:
             is_last = index == len(difference.blocks) - 1
             before, after = CONTEXT_LINES if index else 0, 0 if is_last else CONTEXT_LINES
-            yield from renderer.equal_rows(block, before=before, after=after)
-        elif view == "side":
-            yield from renderer.side_rows(block)
-        else:
-            yield from renderer.unified_rows(block)
+            yield from _equal_rows(block, before=before, after=after)
+            continue
+        pairs = _pairs(difference, block, paired)
+        paired = max(0, paired - len(pairs))
+        if view == "side":
+            for left, right in pairs:
+                yield _RowPlan("removed" if right is None else "added" if left is None else "changed", left, right)
+        else:  # removed lines before added ones
+            yield from (_RowPlan("removed", *pair, shows_right=False) for pair in pairs if pair[0] is not None)
+            yield from (_RowPlan("added", *pair, shows_left=False) for pair in pairs if pair[1] is not None)
+
+
+def _equal_rows(block: DiffBlock, *, before: int, after: int) -> Iterator[_RowPlan]:
+    """`before` lines behind the change before the block, `after` lines before the next change, a gap between."""
+    length = block.left_end - block.left_start
+    if length <= before + after + 1:
+        before, after = length, 0
+    for offset in range(before):
+        yield _RowPlan("same", block.left_start + offset, block.right_start + offset)
+    if before + after < length:
+        yield _RowPlan("gap", hidden=length - before - after)
+    for offset in range(length - after, length):
+        yield _RowPlan("same", block.left_start + offset, block.right_start + offset)
+
+
+def _pairs(difference: Difference, block: DiffBlock, most: int) -> list[tuple[int | None, int | None]]:
+    """The lines of a changed block, the first `most` paired by likeness and the rest in order."""
+    left = difference.left[block.left_start : block.left_end]
+    right = difference.right[block.right_start : block.right_end]
+    rest = zip_longest(range(most, len(left)), range(most, len(right)))
+    return [
+        (
+            None if left_index is None else block.left_start + left_index,
+            None if right_index is None else block.right_start + right_index,
+        )
+        for left_index, right_index in chain(pair_lines(left[:most], right[:most]), rest)
+    ]
 
 
 class _RowRenderer:
@@ -96,51 +143,16 @@ class _RowRenderer:
         self._left, self._right = difference.left, difference.right
         self._spaces = spaces
 
-    def equal_rows(self, block: DiffBlock, *, before: int, after: int) -> Iterator[DiffRow]:
-        """`before` lines behind the change before the block, `after` lines before the next change, a gap between."""
-        length = block.left_end - block.left_start
-        if length <= before + after + 1:
-            before, after = length, 0
-        for offset in range(before):
-            yield self._equal_row(block, offset)
-        if before + after < length:
-            yield DiffRow(kind="gap", count=length - before - after)
-        for offset in range(length - after, length):
-            yield self._equal_row(block, offset)
-
-    def _equal_row(self, block: DiffBlock, offset: int) -> DiffRow:
-        pieces = [DiffPiece(self._left[block.left_start + offset], is_changed=False)]
+    def row(self, plan: _RowPlan) -> DiffRow:
+        if plan.kind == "gap":
+            return DiffRow(kind="gap", count=plan.hidden)
+        if plan.kind == "same" and plan.left is not None and plan.right is not None:
+            pieces = [DiffPiece(self._left[plan.left], is_changed=False)]
+            return DiffRow(kind="same", left=self._line(plan.left, pieces), right=self._line(plan.right, pieces))
+        left, right = self._changed_lines(plan.left, plan.right)
         return DiffRow(
-            kind="same",
-            left=self._line(block.left_start + offset, pieces),
-            right=self._line(block.right_start + offset, pieces),
+            kind=plan.kind, left=left if plan.shows_left else None, right=right if plan.shows_right else None
         )
-
-    def side_rows(self, block: DiffBlock) -> Iterator[DiffRow]:
-        for left_index, right_index in self._pairs(block):
-            left, right = self._changed_lines(left_index, right_index)
-            kind: RowKind = "changed" if left and right else "removed" if left else "added"
-            yield DiffRow(kind=kind, left=left, right=right)
-
-    def unified_rows(self, block: DiffBlock) -> Iterator[DiffRow]:
-        """Removed lines before added ones. The pairs are rendered twice, because the rows would be held otherwise."""
-        pairs = list(self._pairs(block))
-        for left_index, right_index in pairs:
-            if left_index is not None:
-                yield DiffRow(kind="removed", left=self._changed_lines(left_index, right_index)[0])
-        for left_index, right_index in pairs:
-            if right_index is not None:
-                yield DiffRow(kind="added", right=self._changed_lines(left_index, right_index)[1])
-
-    def _pairs(self, block: DiffBlock) -> Iterable[tuple[int | None, int | None]]:
-        left = self._left[block.left_start : block.left_end]
-        right = self._right[block.right_start : block.right_end]
-        rest = zip_longest(range(PAIRED_LINES, len(left)), range(PAIRED_LINES, len(right)))
-        for left_index, right_index in chain(pair_lines(left[:PAIRED_LINES], right[:PAIRED_LINES]), rest):
-            yield (
-                None if left_index is None else block.left_start + left_index,
-                None if right_index is None else block.right_start + right_index,
-            )
 
     def _changed_lines(self, left: int | None, right: int | None) -> tuple[DiffLine | None, DiffLine | None]:
         if left is not None and right is not None:

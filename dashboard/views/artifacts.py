@@ -10,6 +10,7 @@ from typing import BinaryIO
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
@@ -28,11 +29,12 @@ from dashboard.text.params import Params
 from dashboard.views.calls import file_name
 from dashboard.views.site import render_page
 from envelopes.storage.encoding import SNIFFED
+from envelopes.text.deadline import Deadline
 
 
 @require_safe
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    page = artifact_page(_load_artifact(request, pk), Params(request.GET))
+    page = artifact_page(_load_artifact(request, pk), Params(request.GET), Deadline(settings.WORK_SECONDS))
     view = page.view
     context = {
         "page": page,
@@ -47,16 +49,17 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 @require_safe
 def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The hits, a slice at a time; with `?next=` or `?before=` a redirect to the next or the previous hit."""
-    artifact, params = _load_artifact(request, pk), Params(request.GET)
+    artifact, params, deadline = _load_artifact(request, pk), Params(request.GET), Deadline(settings.WORK_SECONDS)
     search_slice, absence = None, None
     search = parse_search(params, "utf-8")
     try:
         with open_content(artifact, params.text("encoding")) as content:
             search = parse_search(params, content.index.encoding)
             if search and search.query and ("next" in params or "before" in params):
-                address, is_there = find_hit_address(content, artifact, search, params)
+                address, is_there = find_hit_address(content, artifact, search, params, deadline)
                 return redirect(address if is_there else _last_hit_address(artifact, params))
-            search_slice = load_search_slice(content, artifact, search, params) if search and search.query else None
+            if search and search.query:
+                search_slice = load_search_slice(content, artifact, search, params, deadline)
     except NoContent as error:
         absence = error.absence
     context = {"artifact": artifact, "search": search, "slice": search_slice, "absence": absence, "hit_links": None}

@@ -1,42 +1,41 @@
-"""Finds text in content of any size: streamed, line by line, within a time limit, and resumable.
+"""Finds text in content of any size: streamed, line by line, until a deadline, and resumable.
 
     find_hits(stream, query, start)      hits from a byte on, and the byte at which to resume
     find_previous(stream, query, end)    the last hit before a byte
-    find_first(stream, needles, start)   the first of several plain texts
 
-A match lies within one line. A plain text is searched for as bytes, wherever pieces are cut; a regular
-expression is applied to lines, to those longer than 1 MiB in stretches of that size. Expressions are those
-of the `regex` library, because it stops a match that runs out of time and the standard library does not.
+A match lies within one line. A plain text is searched for as bytes, wherever pieces are cut; an expression, and a
+text in any case, in stretches of whole lines. A line longer than a stretch (`Pattern.stretch`: 4 to 256 KiB, the
+larger the expression the shorter) is searched in several that overlap by OVERLAP bytes, so that only a match longer
+than that can be shortened or missed there.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
 import msgspec
 
-from envelopes.storage.encoding import decode
+from envelopes.storage.encoding import decode, whole_characters
 from envelopes.storage.line_index import WIDE, last_end, next_end
+from envelopes.text.deadline import NO_DEADLINE, Deadline
+from envelopes.text.patterns import BadPattern, Pattern, compile_pattern
 
-PIECE = 256 * 1024  # bytes searched between two looks at the clock
-STRETCH = 1024 * 1024
+PIECE = 256 * 1024  # bytes of a plain search between two looks at the clock
+STRETCH = 1024 * 1024  # bytes that a plain search goes back at once
+STRETCH_BACK = 64 * 1024  # bytes that an expression goes back at once, which may hit each of them
 LONGEST_QUERY = 1_000  # characters
 LISTED = 50
-MOST_REPEATS = 50_000  # all counts of an expression multiplied: (a{1000}){1000} takes a second to compile
-LEAST_SECONDS = 0.05  # for one match, however near the deadline is
+OVERLAP = 1024  # bytes of a long line that are searched twice
+LONGEST_CHARACTER = 4  # bytes
+_LONE = re.compile("[\ud800-\udfff]")
+_UNREADABLE = "\x1a"  # stands for a byte that is no character, so that `.` matches it and offsets stay
 
 
 class BadQuery(ValueError):
     """The text or expression cannot be searched for; the message says why."""
-
-
-class SearchTooSlow(Exception):
-    """An expression needs more time for one stretch than a whole search may take."""
 
 
 class TextHit(msgspec.Struct, frozen=True):
@@ -47,18 +46,17 @@ class TextHit(msgspec.Struct, frozen=True):
 
 
 class SearchHits(msgspec.Struct, frozen=True, kw_only=True):
-    """`count` hits in the bytes from `start` to `reached` of `size`; `hits` are the first of them."""
+    """`count` hits in the bytes from `start` to `reached`, searched up to `end`; `hits` are the first of them."""
 
     hits: tuple[TextHit, ...]
     count: int
     start: int
     reached: int
-    size: int
-    is_too_slow: bool = False
+    end: int
 
     @property
     def is_whole(self) -> bool:
-        return self.reached >= self.size
+        return self.reached >= self.end
 
 
 class TextQuery(msgspec.Struct, frozen=True):
@@ -69,13 +67,13 @@ class TextQuery(msgspec.Struct, frozen=True):
     ignores_case: bool
     encoding: str
     needle: bytes
-    pattern: Any = None
+    pattern: Pattern | None = None
 
     @classmethod
     def parse(
-        cls, text: str, *, is_regex: bool = False, ignores_case: bool = False, encoding: str = "utf-8"
+        cls, text: str, *, is_regex: bool = False, ignores_case: bool = False, encoding: str = "utf-8", group: int = 0
     ) -> TextQuery:
-        """Raises BadQuery."""
+        """`group` is the group of the expression that a hit consists of. Raises BadQuery."""
         if not text or len(text) > LONGEST_QUERY:
             raise BadQuery("nothing to look for" if not text else f"longer than {LONGEST_QUERY:,} characters")
         try:
@@ -84,7 +82,12 @@ class TextQuery(msgspec.Struct, frozen=True):
             raise BadQuery("these characters do not exist in the encoding of the output") from None
         if not is_regex and "\n" in text:
             raise BadQuery("a line break: only text within one line is found")
-        pattern = _compile(text, is_regex=is_regex, ignores_case=ignores_case) if is_regex or ignores_case else None
+        pattern = None
+        if is_regex or ignores_case:
+            try:
+                pattern = compile_pattern(text, is_regex=is_regex, ignores_case=ignores_case, group=group)
+            except BadPattern as error:
+                raise BadQuery(str(error)) from None
         return cls(text, is_regex, ignores_case, encoding, needle, pattern)
 
 
@@ -93,85 +96,65 @@ def find_hits(
     query: TextQuery,
     start: int = 0,
     *,
-    seconds: float = 1.0,
+    end: int | None = None,
+    deadline: Deadline = NO_DEADLINE,
     listed: int = LISTED,
     most: int = 0,
     piece: int = PIECE,
 ) -> SearchHits:
-    """Searches from the byte `start` until the end, the time limit, or `most` hits (0: all)."""
+    """Searches from the byte `start` to `end` (None: all), until the deadline, or until `most` hits (0: all).
+
+    It always comes a bit further, however near the deadline is, so that a search that is continued ends.
+    """
     size = stream.seek(0, os.SEEK_END)
-    search = _Search(stream, query, time.monotonic() + seconds, piece)
+    end = size if end is None else min(end, size)
+    search = _Search(stream, query, deadline, piece)
     hits: list[TextHit] = []
-    begin = reached = min(start, size)
-    count, is_too_slow = 0, False
-    try:
-        for more, behind in search.hits(begin, size):
-            count, reached = count + len(more), behind
-            hits += more[: max(0, listed - len(hits))]
-            if (most and count >= most) or search.is_over:
-                break
-    except SearchTooSlow:
-        is_too_slow = True
+    begin = reached = min(start, end)
+    count = 0
+    for more, behind in search.hits(begin, end):
+        count, reached = count + len(more), behind
+        hits += more[: max(0, listed - len(hits))]
+        if (most and count >= most) or deadline.is_over:
+            break
     if most and count >= most:
         hits, count, reached = hits[:most], most, hits[most - 1].end
-    return SearchHits(hits=tuple(hits), count=count, start=begin, reached=reached, size=size, is_too_slow=is_too_slow)
+    return SearchHits(hits=tuple(hits), count=count, start=begin, reached=reached, end=end)
 
 
-def find_previous(stream: BinaryIO, query: TextQuery, end: int, *, seconds: float = 1.0) -> tuple[TextHit | None, int]:
+def find_previous(
+    stream: BinaryIO, query: TextQuery, end: int, *, deadline: Deadline = NO_DEADLINE
+) -> tuple[TextHit | None, int]:
     """The last hit that ends at `end` or before, and how far back the search came: 0 when it is done."""
-    search = _Search(stream, query, time.monotonic() + seconds, PIECE)
+    search = _Search(stream, query, NO_DEADLINE, PIECE)
+    stretch = min(STRETCH_BACK, query.pattern.stretch) if query.pattern else STRETCH
+    end = min(end, stream.seek(0, os.SEEK_END))
     while end > 0:
-        begin = _line_start(stream, max(0, end - STRETCH), query.encoding)
-        begin = begin if begin < end else max(0, end - STRETCH)
+        begin = _line_start(stream, max(0, end - stretch), query.encoding, stretch)
+        begin = begin if begin < end else max(0, end - stretch)
         last = None
-        try:
-            for hits, _ in search.hits(begin, end):
-                last = hits[-1] if hits else last
-        except SearchTooSlow:
-            return None, end
-        if last is not None or search.is_over:
+        for hits, _ in search.hits(begin, end):
+            last = hits[-1] if hits else last
+        if last is not None or deadline.is_over:
             return last, begin
         end = begin
     return None, 0
 
 
-def find_first(
-    stream: BinaryIO, needles: Sequence[bytes], start: int, *, seconds: float = 1.0, piece: int = PIECE
-) -> tuple[TextHit | None, int]:
-    """The first of any of these texts, and how far the content was read: ten times faster than an expression."""
-    deadline, longest = time.monotonic() + seconds, max(map(len, needles))
-    stream.seek(start)
-    at, carried = start, b""
-    while content := stream.read(piece):
-        data = carried + content
-        matches = [(offset, needle) for needle in needles if (offset := data.find(needle)) >= 0]
-        if matches:
-            offset, needle = min(matches)
-            begin = at - len(carried) + offset
-            return TextHit(begin, begin + len(needle)), begin
-        at += len(content)
-        carried = data[-longest + 1 :]
-        if time.monotonic() > deadline:
-            break
-    return None, at
-
-
 class _Search:
-    """One query in one content, read `piece` bytes at a time until a deadline."""
+    """One query in one content, read a piece at a time until a deadline."""
 
-    def __init__(self, stream: BinaryIO, query: TextQuery, deadline: float, piece: int) -> None:
+    def __init__(self, stream: BinaryIO, query: TextQuery, deadline: Deadline, piece: int) -> None:
         self._stream = stream
         self._query = query
         self._deadline = deadline
         self._piece = piece
-
-    @property
-    def is_over(self) -> bool:
-        return time.monotonic() > self._deadline
+        self._width = 2 if query.encoding in WIDE else 1
 
     def hits(self, start: int, end: int) -> Iterator[tuple[list[TextHit], int]]:
         """Hits in the bytes [start, end) piece by piece, and how far the content is searched with each."""
-        return self._plain_hits(start, end) if self._query.pattern is None else self._pattern_hits(start, end)
+        pattern = self._query.pattern
+        return self._plain_hits(start, end) if pattern is None else self._pattern_hits(pattern, start, end)
 
     def _plain_hits(self, start: int, end: int) -> Iterator[tuple[list[TextHit], int]]:
         needle, is_wide = self._query.needle, self._query.encoding in WIDE
@@ -193,88 +176,87 @@ class _Search:
             carried = data[max(floor, len(data) - len(needle) + 1) :] if len(needle) > 1 else b""
             yield hits, at if at >= end else at - len(carried)
 
-    def _pattern_hits(self, start: int, end: int) -> Iterator[tuple[list[TextHit], int]]:
-        encoding = self._query.encoding
-        self._stream.seek(start)
-        at, carried, read = start, b"", start
+    def _pattern_hits(self, pattern: Pattern, start: int, end: int) -> Iterator[tuple[list[TextHit], int]]:
+        at = start
         while at < end:
-            piece = self._stream.read(min(self._piece, end - read))
-            read += len(piece)
-            data = carried + piece
-            is_last = not piece or read >= end
-            cut = len(data)
-            if not is_last and cut < STRETCH:
-                line_end = last_end(data, encoding)
-                cut = line_end + (2 if encoding in WIDE else 1) if line_end >= 0 else 0
-            if cut:
-                yield self._hits_in(data[:cut], at), at + cut
-                at += cut
-            carried = data[cut:]
-            if not piece:
+            before = min(at, self._width)
+            self._stream.seek(at - before)
+            data = self._stream.read(before + min(pattern.stretch, end - at) + LONGEST_CHARACTER)
+            around, data = data[:before], data[before:]
+            if not data:
                 return
+            cut = self._cut(data, min(pattern.stretch, end - at), is_last=end - at <= pattern.stretch)
+            goes_on = at + cut < end and data[cut - self._width : cut] != WIDE.get(self._query.encoding, b"\n")
+            edges = self._edge(around), self._edge(data[cut : cut + self._width])
+            hits, reached = self._match(pattern, data[:cut], edges, goes_on=goes_on)
+            yield [TextHit(at + hit.start, at + hit.end) for hit in hits], at + reached
+            at += reached
 
-    def _hits_in(self, data: bytes, base: int) -> list[TextHit]:
-        """Hits of the pattern in whole lines that begin at the byte `base`."""
-        encoding, pattern = self._query.encoding, self._query.pattern
-        text = decode(data, encoding)
-        measure = _measure(text, encoding, plain=len(text) == len(data))
-        hits, at = [], 0
-        while at <= len(text):
-            seconds = max(LEAST_SECONDS, self._deadline - time.monotonic())
-            try:
-                match = pattern.search(text, at, timeout=seconds, concurrent=True)
-                if match is None:
-                    break
-                line_end = text.find("\n", match.start())
-                line_end = len(text) if line_end < 0 else line_end
-                if match.end() > line_end:
-                    match = pattern.search(text, match.start(), line_end, timeout=seconds, concurrent=True)
-            except TimeoutError:
-                raise SearchTooSlow from None
-            if match is None or match.end() == match.start():
-                at = (match.start() if match else line_end) + 1
-                continue
-            start = measure(match.start())
-            hits.append(TextHit(base + start, base + start + len(_encode(match[0], encoding))))
-            at = match.end()
-        return hits
+    def _cut(self, data: bytes, size: int, *, is_last: bool) -> int:
+        """Where the first `size` bytes of the data are cut: behind their last line, else behind a character."""
+        if is_last or size >= len(data):
+            return min(size, len(data))
+        line_end = last_end(data[:size], self._query.encoding)
+        if line_end >= 0:
+            return line_end + self._width
+        return len(whole_characters(data[:size])) if self._query.encoding == "utf-8" else size - size % self._width
+
+    def _edge(self, data: bytes) -> bytes:
+        """One byte that stands for the character beside a stretch: ^, $ and \\b see a line end, a word or neither."""
+        character = decode(data, self._query.encoding)[:1]
+        return character.encode() if character.isascii() else _UNREADABLE.encode()
+
+    def _match(
+        self, pattern: Pattern, data: bytes, edges: tuple[bytes, bytes], *, goes_on: bool
+    ) -> tuple[list[TextHit], int]:
+        """Hits in one stretch, and up to which of its bytes they are complete. `goes_on`: its last line does."""
+        text, measure = _as_utf8(data, self._query.encoding)
+        before, after = edges
+        start, end = len(before), len(before) + len(text)
+        hits: list[TextHit] = []
+        reached = start
+        for first, last in pattern.spans(before + text + after, start, end):
+            if goes_on and last == end and first > start:
+                return hits, measure(first - start)  # it may go on behind the stretch
+            hits.append(TextHit(measure(first - start), measure(last - start)))
+            reached = last
+            if self._deadline.is_over:
+                return hits, hits[-1].end
+        if not goes_on:
+            return hits, len(data)
+        overlapped = end - start - min(OVERLAP, len(text) // 2)
+        while text[overlapped] & 0xC0 == 0x80:
+            overlapped -= 1
+        return hits, hits[-1].end if reached - start >= overlapped else measure(overlapped)
 
 
-def _measure(text: str, encoding: str, *, plain: bool) -> Callable[[int], int]:
-    """A function from characters of `text` to bytes, to be called in ascending order."""
-    if plain and encoding not in WIDE:
-        return lambda at: at
-    state = [0, 0]  # characters, bytes
+def _as_utf8(data: bytes, encoding: str) -> tuple[bytes, Callable[[int], int]]:
+    """The text in UTF-8, and a function from its bytes to those of `data`, to be called in ascending order."""
+    if encoding not in WIDE and data.isascii():
+        return data, int
+    text = _LONE.sub(_UNREADABLE, decode(data, encoding))
+    utf8 = text.encode()
+    if encoding == "utf-8":
+        return utf8, int  # a byte that is no character became one byte
+    state = [0, 0]  # bytes of UTF-8, bytes of `data`
 
     def measured(at: int) -> int:
-        state[1] += len(_encode(text[state[0] : at], encoding))
+        state[1] += len(_encode(utf8[state[0] : at].decode(), encoding))
         state[0] = at
         return state[1]
 
-    return measured
+    return utf8, measured
 
 
 def _encode(text: str, encoding: str) -> bytes:
     return text.encode(encoding, "surrogatepass" if encoding in WIDE else "surrogateescape")
 
 
-def _compile(text: str, *, is_regex: bool, ignores_case: bool) -> Any:
-    import regex
-
-    if is_regex and math.prod(int(count) for count in re.findall(r"\{(?:\d*,)?(\d{2,20})", text)) > MOST_REPEATS:
-        raise BadQuery("it repeats too often")
-    flags = regex.MULTILINE | regex.VERSION0 | (regex.IGNORECASE if ignores_case else 0)
-    try:
-        return regex.compile(text if is_regex else re.escape(text), flags)
-    except (regex.error, RecursionError, OverflowError, ValueError) as error:
-        raise BadQuery(str(error) or type(error).__name__) from None
-
-
-def _line_start(stream: BinaryIO, offset: int, encoding: str) -> int:
-    """The first line start at or behind `offset` where one is near, else `offset`."""
+def _line_start(stream: BinaryIO, offset: int, encoding: str, most: int) -> int:
+    """The first line start behind `offset` where there is one in `most` bytes, else `offset`."""
     if offset == 0:
         return 0
     offset -= offset % 2 if encoding in WIDE else 0
     stream.seek(offset)
-    line_end = next_end(stream.read(PIECE), 0, encoding)
+    line_end = next_end(stream.read(min(most, PIECE)), 0, encoding)
     return offset + line_end + (2 if encoding in WIDE else 1) if line_end >= 0 else offset

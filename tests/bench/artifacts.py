@@ -95,7 +95,7 @@ def _opened_window(store: FileStore, sha256: str, size: int) -> None:
 
 
 def _all(stream: BinaryIO, query: TextQuery) -> None:
-    found = find_hits(stream, query, seconds=600)
+    found = find_hits(stream, query)
     assert found.is_whole
     assert found.count == 1, found.count
 

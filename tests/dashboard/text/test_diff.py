@@ -149,6 +149,17 @@ def test_two_megabytes_take_under_a_second(name: str) -> None:
     assert min(taken) < 1.0
 
 
+@pytest.mark.parametrize("view", ["side", "unified"])
+def test_rows_before_the_first_one_of_a_page_are_only_counted(view: DiffView) -> None:
+    """They were rendered: a row behind the end of this difference took 18 s."""
+    lines = [" ".join(random.Random(number).choices("ab", k=700)) + "\n" for number in range(1_200)]
+    difference = compute_difference("".join(lines[:600]), "".join(lines[600:]))
+    began = time.process_time()
+    page = build_diff_page(difference, view, spaces=True, start=10**9)
+    assert time.process_time() - began < 1
+    assert (page.rows, page.next_row) == ((), None)
+
+
 def test_four_hundred_changed_lines_of_two_thousand_are_found_as_such() -> None:
     difference = compute_difference(*similar(2_000, 400))
     assert (difference.removed, difference.added, difference.is_rough) == (400, 400, False)
