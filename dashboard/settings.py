@@ -59,7 +59,7 @@ ARTIFACT_CACHE = Path(env.str("COUNTERFOIL_ARTIFACT_CACHE", default=str(DATA / "
 ARTIFACT_LIMIT_BYTES = env.int("COUNTERFOIL_ARTIFACT_LIMIT", default=16_000_000_000)
 ARTIFACT_QUOTA_BYTES = env.int("COUNTERFOIL_ARTIFACT_QUOTA", default=0)
 ARTIFACT_HASHED_BYTES = 64 * 1024 * 1024  # up to this size a page compares content with its hash: 0.1 s
-WORK_SECONDS = 1.0  # that the searches, marks and differences of one answer may take together
+ANSWER_SECONDS = 1.0  # that the searches, marks and differences of one answer may take together
 ARTIFACT_QUOTAS_BYTES = env.dict("COUNTERFOIL_ARTIFACT_QUOTAS", cast={"value": int}, default={})
 DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)

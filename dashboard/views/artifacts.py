@@ -34,7 +34,7 @@ from envelopes.text.deadline import Deadline
 
 @require_safe
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    page = artifact_page(_load_artifact(request, pk), Params(request.GET), Deadline(settings.WORK_SECONDS))
+    page = artifact_page(_load_artifact(request, pk), Params(request.GET), Deadline(settings.ANSWER_SECONDS))
     view = page.view
     context = {
         "page": page,
@@ -49,7 +49,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 @require_safe
 def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The hits, a slice at a time; with `?next=` or `?before=` a redirect to the next or the previous hit."""
-    artifact, params, deadline = _load_artifact(request, pk), Params(request.GET), Deadline(settings.WORK_SECONDS)
+    artifact, params, deadline = _load_artifact(request, pk), Params(request.GET), Deadline(settings.ANSWER_SECONDS)
     search_slice, absence = None, None
     search = parse_search(params, "utf-8")
     try:

@@ -193,7 +193,7 @@ class _Search:
             at += reached
 
     def _cut(self, data: bytes, size: int, *, is_last: bool) -> int:
-        """The number of bytes, of at most `size`, to search at once: they end behind their last line, else behind a character."""
+        """The number of bytes, at most `size`, to search at once: whole lines where one ends in them."""
         if is_last or size >= len(data):
             return min(size, len(data))
         line_end = last_end(data[:size], self._query.encoding)

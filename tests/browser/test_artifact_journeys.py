@@ -112,7 +112,7 @@ def test_a_search_is_stopped_and_goes_on_by_a_key(
 ) -> None:
     """The time limit of 0 makes each slice a single piece, so that there are many slices to stop."""
     settings.ARTIFACTS = tmp_path / "artifacts"
-    settings.WORK_SECONDS = 0.0
+    settings.ANSWER_SECONDS = 0.0
     artifact = stored(create_call(create_run(project)), b"a line of output\n" * 1_000_000)
     page, more = operator_page, operator_page.locator("p.more")
     page.goto(f"{artifact.get_absolute_url()}find/?q=needle")

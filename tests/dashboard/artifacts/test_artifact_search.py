@@ -23,7 +23,7 @@ LOG = "".join(
 @pytest.fixture
 def call(client: Client, settings: Settings, tmp_path: Path) -> Call:
     settings.ARTIFACTS = tmp_path / "artifacts"
-    settings.WORK_SECONDS = 60.0
+    settings.ANSWER_SECONDS = 60.0
     project = create_project()
     client.force_login(create_user("alice", project=project))
     return create_call(create_run(project))
@@ -98,7 +98,7 @@ def test_hits_are_stepped_through_both_ways_and_the_last_says_so(client: Client,
 def test_a_search_that_ends_before_the_output_goes_on_and_can_be_stopped(
     client: Client, log: Artifact, settings: Settings
 ) -> None:
-    settings.WORK_SECONDS = 0.0
+    settings.ANSWER_SECONDS = 0.0
     page = open_page(client, log, "find/?q=ERROR")
     assert "1 hit so far" in page.text
     paused = open_page(client, log, "find/" + page.by_role("link", "Stop")["href"])
@@ -148,7 +148,7 @@ def test_marks_and_hits_stop_when_the_time_of_the_page_is_over(
     client: Client, call: Call, settings: Settings, size: int
 ) -> None:
     """`(a|a)+[bc]` took 73 s on 400 lines, because each line had a time limit of its own."""
-    settings.WORK_SECONDS = 0.0
+    settings.ANSWER_SECONDS = 0.0
     artifact = stored(call, (b"a" * size + b"b\n") * 400 + b"c\n" * 9_000)
     page = open_page(client, artifact, "?q=(a|a)%2B[bc]&regex=1&as=text")
     assert page.texts("mark") == ["a" * size + "b"]
