@@ -29,6 +29,7 @@ from dashboard.calls.half_panes import (
     build_left_pane,
     build_receipt_pane,
 )
+from dashboard.calls.receipt_origin import HookRewrite, load_rewrite
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
 from dashboard.evidence.execution import ExecutionFact, build_execution
@@ -146,6 +147,7 @@ class CallPage:
     attempts: tuple[CallAttempt, ...]
     artifacts: tuple[ArtifactSummary, ...]
     child: Run | None
+    rewrite: HookRewrite | None
     execution: tuple[ExecutionFact, ...]
     events: tuple[Event, ...]
     has_more_events: bool
@@ -170,12 +172,13 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         lint = build_lint_pane(evidence, missing, reach)
     navigation = load_navigation(project, call, query)
     receipt_run = evidence.receipts[0].run_id if evidence.receipts else navigation.run.pk
+    rewrite = load_rewrite(evidence, events, receipt_run, has_more=len(events) > MAX_EVENTS)
     return CallPage(
         call=call,
         run=call.run,
         navigation=navigation,
         outcome=_outcome_badge(call),
-        badges=tuple(_badges(evidence)),
+        badges=tuple(_badges(evidence, rewrite)),
         envelope_note=_envelope_note(call),
         timing=_build_timing(call),
         source=call.source.name if call.source else "",
@@ -200,6 +203,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         attempts=_load_attempts(call),
         artifacts=artifacts,
         child=project.runs.filter(pk=call.child_run).first() if call.child_run else None,
+        rewrite=rewrite,
         execution=build_execution(evidence),
         events=events[:MAX_EVENTS],
         has_more_events=len(events) > MAX_EVENTS,
@@ -222,8 +226,10 @@ def _envelope_note(call: Call) -> str:
     return ""
 
 
-def _badges(evidence: CallEvidence) -> Iterator[CallBadge]:
+def _badges(evidence: CallEvidence, rewrite: HookRewrite | None) -> Iterator[CallBadge]:
     call = evidence.call
+    if rewrite and rewrite.badge:
+        yield CallBadge(text=rewrite.badge, tone="warn")
     if call.is_waiting:
         yield CallBadge(text="waited for a person", tone="wait")
     yield from _cut_badges(evidence)

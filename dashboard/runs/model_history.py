@@ -6,7 +6,7 @@ A page costs a fixed number of queries: for its items, for the number of items i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString
 
 from dashboard.evidence.context_changes import ContextDrop
 from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
+from dashboard.evidence.hook_outputs import load_hook_outputs
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.models.runs import Outcome
 from dashboard.runs.context_gauge import ContextGauge, ContextWeight, PresenceAtEnd
@@ -66,6 +67,7 @@ PAGE_CHARS = 600_000  # of markup; a page that reaches it ends early and links t
 COMPACTED_AWAY = "compacted away later"
 NOT_IN_NEW = "not in the new conversation"
 PARTLY_COMPACTED = "compacted later, perhaps kept"
+HOOK_NOTE = EntryNote("warn", "a hook returned an output", "The page of the call compares it with this text.")
 NO_PAYLOAD = Payload(b'""', 2)
 
 
@@ -124,6 +126,7 @@ class _Payloads:
     arguments: Mapping[UUID, Payload]
     receipts: Mapping[UUID, Payload]
     replayed: Mapping[UUID, ReplayedReceipt]
+    hooked: Container[UUID]  # calls for which a hook returned an output
 
 
 def load_history(
@@ -149,7 +152,7 @@ def load_history(
     if branch and since < 0:
         counts = replace(counts, tokens=counts.tokens + _tokens_before(run, branch))
     gauge = None if replayed else ContextGauge(run, timeline, start)
-    entries = _build_entries(run, items, counts, timeline.compactions, _load_payloads(items, replayed), gauge)
+    entries = _build_entries(run, items, counts, timeline.compactions, _load_payloads(run, items, replayed), gauge)
     fitting = _fitting(entries, page_chars, backwards=backwards)
     return HistoryPage(
         entries=tuple(entries[fitting.start : fitting.stop]),
@@ -169,18 +172,20 @@ def _tokens_before(run: Run, branch: Branch) -> int:
     return timeline.counts(HistoryCursor(branch.start, 0), since=since).tokens
 
 
-def _load_payloads(items: Sequence[HistoryItem], replayed: ReplayedReceipts | None) -> _Payloads:
+def _load_payloads(run: Run, items: Sequence[HistoryItem], replayed: ReplayedReceipts | None) -> _Payloads:
     keys: dict[str, list[UUID]] = {"message": [], "call": [], "receipt": []}
     observations = []
     for item in items:
         keys.setdefault(item.kind, []).append(item.cursor.key)
         if isinstance(item.row, RecordedReceipt) and item.row.observation_id:
             observations.append(item.row.observation_id)
+    tools = {item.row.call_id: item.row.call.tool for item in items if isinstance(item.row, RecordedReceipt)}
     return _Payloads(
         messages=load_message_payloads(keys["message"]),
         arguments=load_argument_payloads(keys["call"]),
         receipts=load_observation_payloads(observations),
         replayed=replayed.write(keys["receipt"]) if replayed else {},
+        hooked=load_hook_outputs(run.pk, tools),
     )
 
 
@@ -296,7 +301,7 @@ def _receipt_entry(
     return new_entry(
         heading=receipt.call.tool,
         texts=texts,
-        notes=(*_receipt_notes(receipt, texts), *notes),
+        notes=(*_receipt_notes(receipt, texts), *([HOOK_NOTE] if receipt.call_id in payloads.hooked else []), *notes),
         url=_call_url(run, receipt.call, receipt),
         url_text="both halves",
         raw_url=reverse("call-raw", args=[receipt.call_id, "receipt"]) + _receipt_query(run, receipt.call, receipt),

@@ -1,0 +1,78 @@
+"""Outputs that hooks returned in place of a tool's own, as a recording has them.
+
+Claude Code writes an `attachment` line for each hook that ended well (`hook_success`), with what the hook printed. A
+PostToolUse hook may print JSON whose `hookSpecificOutput` has `updatedToolOutput`, or `updatedMCPToolOutput` for tools
+of MCP servers: another output, from which the client makes the receipt. A client ignores one that does not have the
+form of the tool's results, so such a line alone is no proof of a rewrite (`calls.receipt_origin` compares).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from dashboard.models import Event, load_slices
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
+
+ATTACHMENT, HOOK_SUCCESS = "attachment", "hook_success"  # the kind and the message of such an event
+AFTER_TOOL = "PostToolUse"
+ANY_TOOL, MCP_TOOL = "updatedToolOutput", "updatedMCPToolOutput"  # the second counts where the first is absent
+MCP_PREFIX = "mcp__"
+
+
+class _HookAttachment(msgspec.Struct, rename="camel"):
+    hook_event: str = ""
+    hook_name: str = ""
+    command: str = ""
+    stdout: str = ""
+
+
+class _HookLine(msgspec.Struct):
+    attachment: _HookAttachment
+
+
+class HookOutput(NamedTuple):
+    """`output` is the JSON that a hook returned for a call in place of the tool's output."""
+
+    line: int
+    name: str
+    command: str
+    output: bytes
+
+
+_decode = msgspec.json.Decoder(_HookLine, strict=False).decode
+
+
+def _read_outputs(events: Iterable[Event], tool: str) -> Iterator[HookOutput]:
+    """Yields the outputs that the events of one call of this tool contain, in their order."""
+    for event in sorted(events, key=lambda event: event.line):
+        try:
+            attachment = _decode(event.data).attachment
+            printed = parse_json(attachment.stdout.encode()) if attachment.stdout.lstrip().startswith("{") else None
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError, Untrusted):
+            continue
+        answer = printed.get("hookSpecificOutput") if isinstance(printed, dict) else None
+        if attachment.hook_event != AFTER_TOOL or not isinstance(answer, dict):
+            continue
+        names = (ANY_TOOL, MCP_TOOL) if tool.startswith(MCP_PREFIX) else (ANY_TOOL,)
+        output = next((answer[name] for name in names if answer.get(name) is not None), None)
+        if output is not None:
+            yield HookOutput(event.line, attachment.hook_name, attachment.command, dump_json(output))
+
+
+def load_hook_outputs(run: UUID, tools: dict[UUID, str]) -> dict[UUID, list[HookOutput]]:
+    """By call, for the calls in `tools`, each with its tool's name. Two queries, one where there are no hooks."""
+    if not tools:
+        return {}
+    events = list(Event.objects.filter(run=run, call__in=list(tools), kind=ATTACHMENT, message=HOOK_SUCCESS))
+    load_slices(events)
+    by_call: dict[UUID, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.call is not None:
+            by_call[event.call].append(event)
+    outputs = {call: list(_read_outputs(of_call, tools[call])) for call, of_call in by_call.items()}
+    return {call: of_call for call, of_call in outputs.items() if of_call}

@@ -1,0 +1,159 @@
+"""Who wrote the text that the model got: the tool, a hook, or one of the parts of an MCP result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Call, Project, Run
+from dashboard.runs.export_run import export_run
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.recorded_calls import read_result
+from tests.dashboard.sessions import SESSION, answers, asks, user, write
+
+pytestmark = pytest.mark.django_db
+Line = dict[str, Any]
+
+OWN = "user=alice\ntoken=s3cret-of-alice\nregion=north"
+MASKED = "user=alice\ntoken=[removed by policy]\nregion=north"
+TOOL = "mcp__vault__read"
+
+
+def stdout(text: str) -> Line:
+    return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
+
+
+def blocks(text: str) -> list[Line]:
+    return [{"type": "text", "text": text}]
+
+
+def hook(call: str, answer: Any, event: str = "PostToolUse") -> Line:
+    """The line of a hook that ended well; `answer` is what it printed."""
+    attachment = {
+        "type": "hook_success",
+        "hookName": f"{event}:Bash",
+        "hookEvent": event,
+        "toolUseID": call,
+        "content": "",
+        "stdout": answer if isinstance(answer, str) else json.dumps(answer),
+        "stderr": "",
+        "exitCode": 0,
+        "command": "scrub --secrets",
+        "durationMs": 12,
+    }
+    return {"type": "attachment", "uuid": f"h-{call}", "sessionId": SESSION, "attachment": attachment}
+
+
+def returns(output: Any, name: str = "updatedToolOutput") -> Line:
+    return {"hookSpecificOutput": {"hookEventName": "PostToolUse", name: output}}
+
+
+# By call: the tool, the receipt, the recorded result and the hook's answer.
+HOOKED: dict[str, tuple[str, Any, Any, Any]] = {
+    "replaced": ("Bash", MASKED, stdout(OWN), returns(stdout(MASKED))),
+    "both_replaced": (TOOL, blocks(MASKED), blocks(MASKED), returns(blocks(MASKED), "updatedMCPToolOutput")),
+    "ignored": ("Bash", OWN, stdout(OWN), returns("[removed]")),
+    "a_tool_of_no_server": ("Bash", OWN, stdout(OWN), returns(stdout(MASKED), "updatedMCPToolOutput")),
+    "either": ("Bash", "no output at all", stdout(OWN), returns(stdout(MASKED))),
+    "by_chance": (
+        "Read",
+        "     1→x = 1\n     2→y = 2\n     3→z = 3",
+        read_result("a\nb\nc", 1, 3),
+        returns(read_result("x = 1", 1, 1)),
+    ),
+    "only_context": ("Bash", OWN, stdout(OWN), {"hookSpecificOutput": {"additionalContext": "Mind the token."}}),
+    "no_json": ("Bash", OWN, stdout(OWN), "checked"),
+}
+
+
+@pytest.fixture
+def run(project: Project, tmp_path: Path) -> Run:
+    lines = [user("read it", uuid="u1")]
+    for name, (tool, receipt, result, answer) in HOOKED.items():
+        call = f"toolu_{name}"
+        answered = [answers(call, receipt, result), hook(call, answer)]
+        # Clients differ in whether the hook's line comes before the tool's answer.
+        lines += [asks(call, tool, {"command": "env"}, step=f"msg_{name}"), *answered[:: -1 if "both" in name else 1]]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [*lines])])
+    return project.runs.get(external_id=SESSION)
+
+
+def open_call(client: Client, name: str) -> Page:
+    call = Call.objects.get(external_id=f"toolu_{name}")
+    return parse_page(client.get(f"/calls/{call.pk}/?run={call.run_id}"))
+
+
+def origin(page: Page) -> tuple[list[str], list[str]]:
+    """The badges and the notice about hooks."""
+    return [text for text in page.texts(".call-title .badge") if "hook" in text], page.texts("[data-hook] p")
+
+
+def test_a_text_that_a_hook_wrote_stands_beside_the_tools_own(operator_client: Client, run: Run) -> None:
+    page = open_call(operator_client, "replaced")
+    badges, notice = origin(page)
+    assert badges == ["written by a hook"]
+    assert notice[0] == (
+        "A hook wrote the text that the model got, by the recording: PostToolUse:Bash (scrub --secrets) returned "
+        "another output in place of the tool's own, and the recorded receipt is made from that."
+    )
+    rows = page.select("[data-hook] table.diff tbody tr")
+    changed = [row.texts("td pre") for row in rows if row["data-kind"] == "changed"]
+    assert changed == [["token=s3cret-of-alice", "token=[removed by policy]"]]
+    heads = page.texts("[data-hook] table.diff th")
+    assert (heads[1], heads[3]) == ("The tool's own output, as recorded", "What the hook returned")
+
+
+@pytest.mark.parametrize(
+    ("name", "badges", "beginning"),
+    [
+        ("both_replaced", ["output returned by a hook"], "The recorded output is what a hook returned"),
+        ("ignored", [], "A hook returned another output"),
+        ("either", ["a hook returned another output"], "A hook returned another output"),
+        ("by_chance", ["a hook returned another output"], "A hook returned another output"),
+    ],
+)
+def test_no_rewrite_is_claimed_that_the_recording_does_not_show(
+    operator_client: Client, run: Run, name: str, badges: list[str], beginning: str
+) -> None:
+    page = open_call(operator_client, name)
+    assert origin(page)[0] == badges
+    [sentence, *_] = origin(page)[1]
+    assert sentence.startswith(beginning)
+    assert "A hook wrote the text" not in page.text
+    endings = {
+        "both_replaced": "Whether the tool's own output was another one is not recorded.",
+        "ignored": "but the recorded receipt is made from the tool's own output.",
+    }
+    assert sentence.endswith(endings.get(name, "Which of the two the recorded receipt was made from is not certain."))
+    assert page.has("[data-hook] table.diff") == (name != "both_replaced")
+
+
+@pytest.mark.parametrize("name", ["only_context", "no_json", "a_tool_of_no_server"])
+def test_a_hook_that_returned_no_output_leaves_the_receipt_the_tools(
+    operator_client: Client, run: Run, name: str
+) -> None:
+    page = open_call(operator_client, name)
+    assert origin(page) == ([], [])
+    assert not page.has("[data-hook]")
+
+
+def test_the_model_view_names_receipts_for_which_a_hook_returned_an_output(operator_client: Client, run: Run) -> None:
+    page = parse_page(operator_client.get(f"/runs/{run.pk}/model/"))
+    receipts = page.select('.entry[data-kind="receipt"]')
+    noted = ["a hook returned an output" in entry.texts(".badge") for entry in receipts]
+    assert noted == [name not in ("only_context", "no_json", "a_tool_of_no_server") for name in HOOKED]
+
+
+def test_an_export_keeps_what_a_hook_returned(
+    operator_client: Client, project: Project, run: Run, tmp_path: Path
+) -> None:
+    expected = origin(open_call(operator_client, "replaced"))
+    export_run(run, tmp_path / "exported")
+    run.delete()
+    import_paths(project, [tmp_path / "exported"])
+    assert origin(open_call(operator_client, "replaced")) == expected
