@@ -29,7 +29,7 @@ from dashboard.calls.half_panes import (
     build_left_pane,
     build_receipt_pane,
 )
-from dashboard.calls.receipt_origin import HookRewrite, load_rewrite
+from dashboard.calls.receipt_origin import HookRewrite, McpAudiences, build_audiences, load_rewrite
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
 from dashboard.evidence.execution import ExecutionFact, build_execution
@@ -148,6 +148,7 @@ class CallPage:
     artifacts: tuple[ArtifactSummary, ...]
     child: Run | None
     rewrite: HookRewrite | None
+    audiences: McpAudiences | None
     execution: tuple[ExecutionFact, ...]
     events: tuple[Event, ...]
     has_more_events: bool
@@ -204,6 +205,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         artifacts=artifacts,
         child=project.runs.filter(pk=call.child_run).first() if call.child_run else None,
         rewrite=rewrite,
+        audiences=build_audiences(evidence, fidelity.got),
         execution=build_execution(evidence),
         events=events[:MAX_EVENTS],
         has_more_events=len(events) > MAX_EVENTS,

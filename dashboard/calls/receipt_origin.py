@@ -13,17 +13,25 @@ from typing import Literal, TypeAlias
 from uuid import UUID
 
 from dashboard.evidence.call_evidence import CallEvidence
-from dashboard.evidence.hook_outputs import HOOK_SUCCESS, HookOutput, load_hook_outputs
+from dashboard.evidence.execution import recorded_members
+from dashboard.evidence.hook_outputs import HOOK_SUCCESS, MCP_PREFIX, HookOutput, load_hook_outputs
 from dashboard.models import Event
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, build_diff_page
 from envelopes.halves import Halves, read_halves
+from envelopes.schema.receipt import Receipt, TextPart
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import text_at
-from envelopes.text.untrusted_json import dump_json, parse_json
+from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
 
 DIFF_MARKUP_CHARACTERS = 64 * 1024
 COMPARED_CHARACTERS = 256 * 1024  # of each text
+PART_CHARACTERS = 1_000  # of a part of an MCP result on the page
+MCP_AUDIENCES = {
+    "content": "for the model",
+    "structuredContent": "for the application",
+    "_meta": "for the client, not for the model",
+}
 
 RewriteState: TypeAlias = Literal["rewritten", "same", "ignored", "either"]
 BADGES: dict[RewriteState, str] = {
@@ -127,3 +135,110 @@ def _output_text(halves: Halves) -> str:
     if texts:
         return "\n".join(texts)
     return result if isinstance(result, str) else dump_json(result).decode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpPart:
+    """`recorded` describes the value that the client recorded, empty without one; `seen` its share in the receipt."""
+
+    name: str
+    audience: str
+    recorded: str = ""
+    seen: str = ""
+    text: str = ""
+    omitted: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpAudiences:
+    """The three parts of an MCP result. `sentence` says which of them the model got."""
+
+    parts: tuple[McpPart, ...]
+    sentence: str
+
+
+def build_audiences(evidence: CallEvidence, got: str) -> McpAudiences | None:
+    """None for a call of no MCP tool. `got` begins the sentence about what the model got."""
+    is_mcp = evidence.call.tool.startswith(MCP_PREFIX)
+    result = parse_json(evidence.result) if evidence.result is not None and is_mcp else None
+    members = {"content": result} if isinstance(result, list | str) else result if isinstance(result, dict) else {}
+    members = {name: members[name] for name in MCP_AUDIENCES if members.get(name) is not None}
+    if is_mcp:
+        members |= {name: value for name, value in _recorded_meta(evidence).items() if name in MCP_AUDIENCES}
+    if not members or not evidence.is_answered:
+        return None
+    parts = tuple(_build_part(evidence, name, members.get(name)) for name in MCP_AUDIENCES)
+    return McpAudiences(
+        parts=parts, sentence=_name_audiences(parts, got, has_receipt=evidence.halves.receipt is not None)
+    )
+
+
+def _recorded_meta(evidence: CallEvidence) -> dict[str, JsonValue]:
+    """The parts that Claude Code records beside a result of content blocks (`mcpMeta`)."""
+    for observation in evidence.observations:
+        extra = recorded_members(observation).get("extra", b"") if observation.surface == "timing" else b""
+        meta = parse_json(object_slices(extra).get("mcpMeta", b"null")) if extra.startswith(b"{") else None
+        if isinstance(meta, dict):
+            return meta
+    return {}
+
+
+def _build_part(evidence: CallEvidence, name: str, value: JsonValue) -> McpPart:
+    if value is None:
+        return McpPart(name=name, audience=MCP_AUDIENCES[name])
+    text = dump_json(value).decode()
+    recorded = (
+        f"{len(value)} block{'s' * (len(value) != 1)}" if isinstance(value, list) else f"{len(text):,} characters"
+    )
+    return McpPart(
+        name=name,
+        audience=MCP_AUDIENCES[name],
+        recorded=recorded,
+        seen=_find_share(evidence, value, is_content=name == "content"),
+        text=text[:PART_CHARACTERS],
+        omitted=max(0, len(text) - PART_CHARACTERS),
+    )
+
+
+def _find_share(evidence: CallEvidence, value: JsonValue, *, is_content: bool) -> str:
+    """The share of a part that the receipt in view contains: all, some, or none."""
+    receipt = evidence.halves.receipt
+    if receipt is None:
+        return ""
+    if not is_content:
+        texts = [part.text for part in receipt.parts if isinstance(part, TextPart)]
+        return "all" if any(_is_json_of(text, value) for text in (*texts, receipt.text)) else "none"
+    blocks = value if isinstance(value, list) else [{"type": "text", "text": value}]
+    shown = [_is_shown(block, receipt) for block in blocks]
+    if all(shown):
+        return "all"
+    return "some" if any(shown) or _linked(evidence.halves) else "none"
+
+
+def _is_shown(block: JsonValue, receipt: Receipt) -> bool:
+    """True for a text that the receipt has, and for another block where the receipt has parts beside its texts."""
+    text = block.get("text") if isinstance(block, dict) else None
+    if isinstance(text, str):
+        return text in receipt.text
+    return any(not isinstance(part, TextPart) for part in receipt.parts)
+
+
+def _is_json_of(text: str, value: JsonValue) -> bool:
+    if text[:1] not in ("{", "[", '"') or len(text) > COMPARED_CHARACTERS:
+        return False
+    try:
+        return parse_json(text.encode()) == value
+    except (Untrusted, UnicodeEncodeError):
+        return False
+
+
+def _name_audiences(parts: tuple[McpPart, ...], got: str, *, has_receipt: bool) -> str:
+    recorded = [part for part in parts if part.recorded]
+    if not has_receipt:
+        return "No receipt is recorded, so which of its parts the model got is not known."
+    seen = {
+        share: " and ".join(part.name for part in recorded if part.seen == share) for share in ("all", "some", "none")
+    }
+    model = " and ".join(part for part in (seen["all"], seen["some"] and f"some of {seen['some']}") if part)
+    sentence = f"{got} {model or 'none of the recorded parts'}"
+    return f"{sentence}; {seen['none']} stayed with the client." if seen["none"] else f"{sentence}."

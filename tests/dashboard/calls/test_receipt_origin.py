@@ -157,3 +157,63 @@ def test_an_export_keeps_what_a_hook_returned(
     run.delete()
     import_paths(project, [tmp_path / "exported"])
     assert origin(open_call(operator_client, "replaced")) == expected
+
+
+# By call: the receipt, the recorded result and what is recorded beside it.
+MCP: dict[str, tuple[Any, Any, Line | None]] = {
+    "content": (blocks("3 issues"), blocks("3 issues"), {"structuredContent": {"issues": 3}, "_meta": {"took": 12}}),
+    "structured": ('{"issues":3}', "3 issues", {"structuredContent": {"issues": 3}}),
+    "same_value": (blocks('{"issues": 3}'), blocks('{"issues": 3}'), {"structuredContent": {"issues": 3}}),
+    "some": (blocks("first"), [*blocks("first"), *blocks("second")], None),
+    "object": (blocks("3 issues"), {"content": blocks("3 issues"), "_meta": {"took": 12}}, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "rows"),
+    [
+        (
+            "content",
+            "the model got content; structuredContent and _meta stayed with the client.",
+            [("1 block", "all"), ("12 characters", "none"), ("11 characters", "none")],
+        ),
+        (
+            "structured",
+            "the model got structuredContent; content stayed with the client.",
+            [("10 characters", "none"), ("12 characters", "all"), None],
+        ),
+        (
+            "same_value",
+            "the model got content and structuredContent.",
+            [("1 block", "all"), ("12 characters", "all"), None],
+        ),
+        ("some", "the model got some of content.", [("2 blocks", "some"), None, None]),
+        (
+            "object",
+            "the model got content; _meta stayed with the client.",
+            [("1 block", "all"), None, ("11 characters", "none")],
+        ),
+    ],
+)
+def test_the_parts_of_an_mcp_result_are_shown_with_those_who_got_them(
+    operator_client: Client, mcp: Run, name: str, sentence: str, rows: list[tuple[str, str] | None]
+) -> None:
+    audiences = open_call(operator_client, name).select_one("[data-audiences]")
+    assert audiences.select_one("summary").text == f"Parts of the MCP result: By the recording, {sentence}"
+    cells = [row.texts("td")[:2] for row in audiences.select("tbody tr")]
+    assert [tuple(row) if len(row) == 2 else None for row in cells] == rows
+    assert audiences.texts("tbody th .mono") == ["content", "structuredContent", "_meta"]
+
+
+@pytest.fixture
+def mcp(project: Project, tmp_path: Path) -> Run:
+    lines = [user("count them", uuid="u1")]
+    for name, (receipt, result, meta) in MCP.items():
+        answer = answers(f"toolu_{name}", receipt, result) | ({"mcpMeta": meta} if meta else {})
+        lines += [asks(f"toolu_{name}", TOOL, {"id": 7}, step=f"msg_{name}"), answer]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [*lines])])
+    return project.runs.get(external_id=SESSION)
+
+
+def test_a_call_of_no_mcp_tool_has_no_such_parts(operator_client: Client, run: Run) -> None:
+    assert not open_call(operator_client, "replaced").has("[data-audiences]")
