@@ -72,8 +72,8 @@ def _pick_membership(request: HttpRequest, memberships: list[Membership]) -> Mem
     if slug and by_slug and slug not in by_slug:
         raise Http404
     membership = by_slug.get(slug or request.session.get("project", "")) or next(iter(memberships), None)
-    if membership is not None and request.session.get("project") != membership.project.slug:
-        request.session["project"] = membership.project.slug
+    if slug and membership is not None and request.session.get("project") != slug:
+        request.session["project"] = slug
     return membership
 
 

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from django.conf import settings
+from django.contrib.sessions.exceptions import SessionInterrupted
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
 from django.urls import resolve
 
+from dashboard.faults import find_outage
 from dashboard.text.formatting import format_size
 from dashboard.text.params import parse_integer
 from dashboard.text.responses import render_error
@@ -18,6 +22,7 @@ from dashboard.text.responses import render_error
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}
 
 
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 View = TypeVar("View", bound=Callable[..., object])
 
 
@@ -86,21 +91,27 @@ class HeadersMiddleware:
         return response
 
 
-class SessionCookieMiddleware:
-    """Ignores a session cookie that Django cannot have set.
+class StoredSessionMiddleware(SessionMiddleware):
+    """Django's sessions, and pages that can be read while the session cannot be saved."""
 
-    A cookie can be quoted so that it holds a NUL, and PostgreSQL refuses a query with one. Django's keys are
-    ASCII letters and digits.
-    """
+    def process_request(self, request: HttpRequest) -> None:
+        """Ignores a session cookie that Django cannot have set.
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
+        A cookie can be quoted so that it holds a NUL, and PostgreSQL refuses a query with one. Django's keys are
+        ASCII letters and digits.
+        """
         key = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
         if not (key.isascii() and key.isalnum()):
             request.COOKIES.pop(settings.SESSION_COOKIE_NAME, None)
-        return self.get_response(request)
+        super().process_request(request)
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        try:
+            return super().process_response(request, response)
+        except (DatabaseError, SessionInterrupted) as error:
+            if request.method in SAFE_METHODS and find_outage(error):
+                return response  # what it would have remembered is the project of the address
+            raise
 
 
 class OneLineFormatter(logging.Formatter):

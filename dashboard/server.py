@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import connection
 from gunicorn.app.base import BaseApplication
 
 THREADS = 8
+LOCK_SECONDS = 5.0  # that a page waits while another process writes to the embedded database
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -33,6 +35,9 @@ class Server(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Any:
+        if connection.vendor == "sqlite":
+            options = connection.settings_dict["OPTIONS"]
+            options["timeout"] = min(options["timeout"], LOCK_SECONDS)
         from dashboard.wsgi import application  # imported in each worker, after the fork
 
         return application

@@ -11,6 +11,7 @@ SECRET_KEY             generated on first start and stored in the data folder, m
 ALLOWED_HOSTS          comma-separated; default: this machine only
 COUNTERFOIL_UPLOAD_LIMIT  largest upload on the import page, in bytes; default: 256 MB
 COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once; default: four times the limit
+COUNTERFOIL_LOCK_SECONDS  that a command waits while another process writes to the embedded database; default: 20
 COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
 """
@@ -83,8 +84,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "dashboard.middleware.BodyLimitMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "dashboard.middleware.SessionCookieMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "dashboard.middleware.StoredSessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -124,10 +124,11 @@ DATABASES: dict[str, dict[str, Any]] = {
     "default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA}/counterfoil.db")
 }
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["ENGINE"] = "dashboard.store_sqlite3"
     # FULL, not the usual NORMAL: with NORMAL a power cut loses acknowledged rows (reliability.md 7.1).
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
-        "timeout": 20,
+        "timeout": env.float("COUNTERFOIL_LOCK_SECONDS", default=20.0),
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
         " PRAGMA cache_size=-32000; PRAGMA mmap_size=268435456; PRAGMA temp_store=MEMORY;",
     }

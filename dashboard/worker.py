@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
-from django.db import OperationalError, connection
+from django.db import Error, connection
 from django.db.models import F, Q
 from django.utils import timezone
 
@@ -40,6 +40,7 @@ from dashboard.comparisons.stored_comparison import (
 )
 from dashboard.comparisons.summary import Summary, pack_summary, summarise
 from dashboard.evidence.call_evidence import load_call_inputs
+from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.derivation import derive_next_waiting
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 from dashboard.models.comparisons import ComparisonQuerySet
@@ -118,11 +119,14 @@ def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
 
 
 def run_forever(owner: str, *, is_over: Callable[[], bool], idle_seconds: float = 1.0) -> None:
-    """Works until `is_over`. A locked database is tried again: an import holds the lock for as long as a batch."""
+    """Works until `is_over`. Waits while the store cannot be used: a worker needs no restart afterwards."""
     while not is_over():
         try:
             has_worked = work_once(owner)
-        except OperationalError:
+        except (Error, OSError) as error:
+            if find_outage(error) is None:
+                raise
+            drop_connection()
             has_worked = False
         if not has_worked:
             time.sleep(idle_seconds)

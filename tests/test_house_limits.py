@@ -30,6 +30,7 @@ ENTRY_POINTS = re.compile(
 # Other small modules with a single importer, each with the reason why it stays apart.
 APART = {
     "envelopes.text.patterns": "compiles what somebody typed, for any layer; search is its first user",
+    "dashboard.store_sqlite3.base": "Django imports a database backend by this name",
     "dashboard.pool": "a process of the pool loads it before Django, so before every other module of the dashboard",
     "envelopes.alignment.coverage": "belongs to alignment, and its importer is a page of comparisons",
 }

@@ -26,6 +26,7 @@ from dashboard.artifacts.ingest import (
     store_named_file,
 )
 from dashboard.artifacts.retention import shared_store_lock
+from dashboard.faults import FULL, READ_ONLY, find_outage
 from dashboard.ingest import write
 from dashboard.ingest.derivation import Deriver, open_deriver
 from dashboard.ingest.sources import (
@@ -269,6 +270,8 @@ class FileImport:
             if is_named:
                 self._refuse(f"cannot be read: {error.strerror}")
         except OSError as error:
+            if find_outage(error) in (FULL, READ_ONLY):  # of the store: reading the file needs neither
+                raise
             self._refuse(f"cannot be read: {error.strerror or error}")
 
     def _import_until_done(self, file: BinaryIO, format_name: str | None) -> None:

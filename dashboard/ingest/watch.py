@@ -17,11 +17,13 @@ from pathlib import Path
 from threading import Event
 from uuid import UUID
 
+from django.db import Error
 from django.db.models import QuerySet
 from django.utils import timezone
 from watchfiles import watch
 
 from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed, open_named_file, replace_content
+from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.importer import ImportReport, Retry, import_paths
 from dashboard.ingest.sources import is_recording
 from dashboard.models import Artifact, Project
@@ -61,14 +63,22 @@ def follow(
         recursive=bool(folders),
     )
     growing = GrowingFiles(project)
-    changed: list[Path] = list(paths)  # the first round imports everything once more
+    changed = dict.fromkeys(paths)  # the first round imports everything once more
     for number, changes in enumerate(rounds):
         if number:
             given = (_path_as_given(Path(name), files, folders) for name in sorted({name for _, name in changes}))
-            changed = [path for path in given if path is not None]
-        if changed:
-            on_report(import_paths(project, changed, format_name=format_name, retry=Retry.NOTHING))
-        growing.poll()
+            changed |= dict.fromkeys(path for path in given if path is not None)
+        try:
+            if changed:
+                on_report(import_paths(project, list(changed), format_name=format_name, retry=Retry.NOTHING))
+                changed = {}
+            growing.poll()
+        except (Error, OSError) as error:
+            outage = find_outage(error)
+            if outage is None:
+                raise
+            logger.warning("%s; the next round retries: %s", outage.title, error)
+            drop_connection()
 
 
 def _path_as_given(path: Path, files: Mapping[Path, Path], folders: Mapping[Path, Path]) -> Path | None:

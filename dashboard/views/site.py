@@ -5,6 +5,7 @@ An error page states what went wrong in plain words and repeats nothing of the r
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,11 @@ from django.db import Error, connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
+from django.utils.log import log_response
 from django.views.decorators.http import require_GET, require_safe
 
 from dashboard.accounts import OperatorRequest
+from dashboard.faults import Outage, drop_connection, find_outage
 from dashboard.text.markdown import document, documents
 from dashboard.text.responses import render_error
 
@@ -23,6 +26,9 @@ PAGE = "errors/page.html"
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """A session that could not be saved comes as a bad request of Django's, too."""
+    if outage := find_outage(exception):
+        return _answer_outage(request, outage)
     text = "Its address, host or form is not one that this dashboard understands."
     return render_error(400, "This request cannot be read", text)
 
@@ -39,8 +45,19 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def failed(request: HttpRequest) -> HttpResponse:
+    """Django calls this while it handles the exception, whether a view, a middleware or a template raised it."""
+    if outage := find_outage(sys.exc_info()[1]):
+        return _answer_outage(request, outage)
     text = "Nothing that was stored is lost. The server's log has the reason."
     return render_error(500, "Server error", text)
+
+
+def _answer_outage(request: HttpRequest, outage: Outage) -> HttpResponse:
+    """One line in the log instead of a traceback: an outage is no fault of the program."""
+    drop_connection()
+    response = render_error(outage.status, outage.title, outage.sentence, retry_after=outage.retry_after)
+    log_response("%s: %s (%s)", outage.title, request.path, sys.exc_info()[1], response=response, request=request)
+    return response
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -1,0 +1,125 @@
+"""The real server while its store is locked, full or read-only: nothing acknowledged is lost, and it needs no restart.
+
+python -m pytest -m long tests/faults/test_store_outages.py
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.dashboard.sessions import answers, asks, user
+from tests.faults.imports import migrated_store, rows
+from tests.faults.server import Answer, RunningServer, running_server, sign_in
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+BRIEF_LOCK = {"COUNTERFOIL_LOCK_SECONDS": "0.3"}
+ALLOWED = {200, 302, 503, 507}
+pytestmark = [pytest.mark.django_db, pytest.mark.rendering]  # SQLite, whatever the tests' own database is
+
+
+@contextmanager
+def small_disk(folder: Path, *, megabytes: int = 24) -> Iterator[Path]:
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("this machine lets us mount nothing")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@contextmanager
+def full_disk(disk: Path) -> Iterator[None]:
+    """Leaves no room on the disk until the end."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+@contextmanager
+def write_lock(store: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(store / "counterfoil.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def save_view(server: RunningServer, name: str) -> Answer:
+    return server.request("POST", "/runs/views/", urlencode({"name": name, "q": "", "sort": ""}).encode(), FORM)
+
+
+def upload(server: RunningServer, number: int) -> Answer:
+    """A recording with a call of its own."""
+    session, call = f"0f5f6d8e-0000-4000-8000-{number:012}", f"toolu_{number}"
+    lines = [user("Look around.", uuid=f"u{number}"), asks(call), answers(call, "x" * 2_000)]
+    text = "".join(json.dumps(line | {"sessionId": session}) + "\n" for line in lines)
+    head = f'--b\r\nContent-Disposition: form-data; name="files"; filename="{session}.jsonl"\r\n\r\n'
+    body = f"{head}{text}\r\n--b--\r\n".encode()
+    return server.request("POST", "/runs/import/", body, {"Content-Type": "multipart/form-data; boundary=b"})
+
+
+def assert_refused(answer: Answer, status: int, title: str) -> None:
+    assert (answer.status, int(answer.headers["Retry-After"]) > 0) == (status, True)
+    assert title in answer.body.decode()
+
+
+def assert_readable(server: RunningServer) -> None:
+    for address in ("/runs/", "/runs/?project=default", "/problems/", "/tools/", "/docs/", "/healthz"):
+        assert server.request("GET", address).status == 200, address
+
+
+def test_the_server_reads_through_a_lock_and_a_full_disk_and_needs_no_restart(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        store = migrated_store(disk / "store")
+        session = sign_in(store)
+        log = tmp_path / "log"
+        with running_server(store, session, log, "--workers", "1", "--background", "0", variables=BRIEF_LOCK) as server:
+            assert upload(server, 1).status == 200
+            with write_lock(store):
+                assert_readable(server)
+                assert_refused(save_view(server, "locked"), 503, "The database is busy")
+                assert_refused(upload(server, 2), 503, "The database is busy")
+            assert upload(server, 2).status == 200
+            with full_disk(disk):
+                assert_readable(server)
+                assert_refused(upload(server, 3), 507, "The disk is full")
+                assert_refused(upload(server, 3), 507, "The disk is full")
+            assert [upload(server, 3).status, save_view(server, "after").status] == [200, 302]
+        assert rows(store, "SELECT external_id FROM dashboard_call ORDER BY 1") == [
+            ("toolu_1",),
+            ("toolu_2",),
+            ("toolu_3",),
+        ]
+        assert rows(store, "PRAGMA integrity_check") == [("ok",)]
+        assert "Traceback" not in log.read_text()
+
+
+def test_serve_on_a_read_only_store_serves_reading(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        store = migrated_store(disk / "store")
+        session = sign_in(store)
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        with running_server(store, session, tmp_path / "log", "--workers", "1", "--background", "1") as server:
+            assert_readable(server)
+            assert_refused(save_view(server, "mine"), 503, "The store is read-only")
+            assert_refused(upload(server, 1), 503, "The store is read-only")
+            subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+            assert save_view(server, "mine").status == 302
+            assert upload(server, 1).status == 200
+        assert "Traceback" not in (tmp_path / "log").read_text()
