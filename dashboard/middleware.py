@@ -18,6 +18,7 @@ from dashboard.faults import find_outage
 from dashboard.text.formatting import format_size
 from dashboard.text.params import parse_integer
 from dashboard.text.responses import render_error
+from envelopes.text.deadline import time_budget
 
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}
 
@@ -89,6 +90,17 @@ class HeadersMiddleware:
         if not request.path.startswith("/static/"):
             response.headers.setdefault("Cache-Control", "private, no-store")
         return response
+
+
+class TimeBudgetMiddleware:
+    """Gives the searches, matches and templates of each request one time budget together."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        with time_budget(settings.ANSWER_SECONDS):
+            return self.get_response(request)
 
 
 class StoredSessionMiddleware(SessionMiddleware):

@@ -60,7 +60,7 @@ ARTIFACT_CACHE = Path(env.str("COUNTERFOIL_ARTIFACT_CACHE", default=str(DATA / "
 ARTIFACT_LIMIT_BYTES = env.int("COUNTERFOIL_ARTIFACT_LIMIT", default=16_000_000_000)
 ARTIFACT_QUOTA_BYTES = env.int("COUNTERFOIL_ARTIFACT_QUOTA", default=0)
 ARTIFACT_HASHED_BYTES = 64 * 1024 * 1024  # up to this size a page compares content with its hash: 0.1 s
-ANSWER_SECONDS = 1.0  # that the searches, marks and differences of one answer may take together
+ANSWER_SECONDS = 1.0  # that the searches, highlights, templates and replays of one answer may take together
 ARTIFACT_QUOTAS_BYTES = env.dict("COUNTERFOIL_ARTIFACT_QUOTAS", cast={"value": int}, default={})
 DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)
@@ -91,6 +91,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.accounts.ProjectMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "dashboard.middleware.TimeBudgetMiddleware",
 ]
 
 ROOT_URLCONF = "dashboard.urls"
@@ -170,7 +171,7 @@ DATA_UPLOAD_MAX_NUMBER_FILES = 1_000
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_100
 ROWS_PER_PAGE = 50  # of the list of runs and of the calls of a run
 # A request writes the receipts of a replay for so long, and looks at the clock after so many calls.
-REPLAY_SECONDS, REPLAY_BATCH = 1.0, 200
+REPLAY_BATCH = 200
 UPLOAD_LIMIT_BYTES = env.int("COUNTERFOIL_UPLOAD_LIMIT", default=256_000_000)
 UPLOAD_QUOTA_BYTES = env.int("COUNTERFOIL_UPLOAD_QUOTA", default=4 * UPLOAD_LIMIT_BYTES)
 # Larger bodies are refused unread. A view may name another of these limits, see `middleware.accepts_body`.

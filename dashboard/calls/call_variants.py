@@ -124,8 +124,12 @@ class VariantStrip:
         return [receipt for receipt in self.sent if receipt.drift]
 
     @property
+    def unchecked(self) -> list[FingerprintedReceipt]:
+        return [receipt for receipt in self.sent if not receipt.is_checked]
+
+    @property
     def unchanged(self) -> list[FingerprintedReceipt]:
-        return [receipt for receipt in self.sent if not receipt.drift]
+        return [receipt for receipt in self.sent if receipt.is_checked and not receipt.drift]
 
 
 def requested_variant(query: Mapping[str, str]) -> str:

@@ -30,6 +30,7 @@ from dashboard.variants.fingerprints import (
 )
 from dashboard.variants.variant_list import is_template, load_current_variant, load_version
 from envelopes.schema.receipt import Variant
+from envelopes.variants.template import TemplateUnanswered
 
 PAGE_SIZE = 100
 REASONS = {
@@ -60,8 +61,11 @@ def check_all(project: Project | None = None) -> DriftCheck:
     if project is not None:
         fingerprints = fingerprints.filter(receipt__call__project=project)
     for fingerprint in fingerprints.iterator(chunk_size=200):
+        try:
+            drift = find_drift(fingerprint)
+        except TemplateUnanswered:  # the next check tries it again
+            continue
         sent += 1
-        drift = find_drift(fingerprint)
         fingerprint.drift = drift.reason if drift else ""
         fingerprint.checked_at = timezone.now()
         fingerprint.save(update_fields=["drift", "checked_at"])

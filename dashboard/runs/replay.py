@@ -13,7 +13,6 @@ more.
 from __future__ import annotations
 
 import hashlib
-import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +39,9 @@ from dashboard.variants.variant_list import (
     variant_names,
 )
 from envelopes.pipeline.render import render
+from envelopes.text.deadline import current_deadline
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN, count_all
+from envelopes.variants.template import TemplateUnanswered
 
 CACHE_SECONDS = 600
 NO_VARIANT, NOT_WRITTEN = -1, -2  # the call's family has no such variant or no result; the variant failed
@@ -127,28 +128,38 @@ def _load_calls(run: Run) -> Iterator[ReplayCall]:
 
 def _count_slice(calls: Sequence[ReplayCall], column: VariantColumn, model: str) -> Iterator[list[int]]:
     """The tokens of one batch of calls after the other, until the time is up."""
-    deadline = time.monotonic() + settings.REPLAY_SECONDS
+    deadline = current_deadline()
     for start in range(0, len(calls), settings.REPLAY_BATCH):
         batch = calls[start : start + settings.REPLAY_BATCH]
-        texts = dict(write_receipts(column, [call.key for call in batch if call.has_variant(column)]))
-        counts = count_all(list(texts.values()), model=model)
-        tokens = {key: count.count for key, count in zip(texts, counts, strict=True)}
+        with_variant = [call.key for call in batch if call.has_variant(column)]
+        texts = dict(write_receipts(column, with_variant))
+        if deadline.is_over and with_variant[-1:] != list(texts)[-1:]:
+            batch = batch[: max((number for number, call in enumerate(batch, start=1) if call.key in texts), default=0)]
+        counts = count_all([text or "" for text in texts.values()], model=model)
+        tokens = {
+            key: count.count for (key, text), count in zip(texts.items(), counts, strict=True) if text is not None
+        }
         yield [tokens.get(call.key, NOT_WRITTEN if call.has_variant(column) else NO_VARIANT) for call in batch]
-        if time.monotonic() > deadline:
+        if deadline.is_over:
             return
 
 
-def write_receipts(column: VariantColumn, calls: Sequence[UUID]) -> Iterator[tuple[UUID, str]]:
-    """The variant's receipt of each call that it can write."""
+def write_receipts(column: VariantColumn, calls: Sequence[UUID]) -> Iterator[tuple[UUID, str | None]]:
+    """The variant's receipt of each call, None where it cannot write one; those after the deadline are left out."""
+    deadline = current_deadline()
     for subject in load_call_inputs(calls, with_recorded=False):
         variant = column.variants.get(subject.family.name)
         if variant is None:
             continue
         try:
-            receipt = render(subject.canonical, subject.family, variant.policy, variant=variant)
+            text = render(subject.canonical, subject.family, variant.policy, variant=variant).text
+        except TemplateUnanswered:
+            return
         except Exception:  # a variant may be anybody's; the call counts as not written, and the page counts those
-            continue
-        yield subject.key, receipt.text
+            text = None
+        yield subject.key, text
+        if deadline.is_over:
+            return
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +201,21 @@ class ReplayedReceipts:
         return {key: RecordedReceipt(id=key, call=call, fidelity="absent") for key, call in calls.items()}
 
     def write(self, keys: Iterable[UUID]) -> dict[UUID, ReplayedReceipt]:
-        """By receipt; those that the variant cannot write are left out."""
+        """By receipt; those that the variant cannot write are left out, and those after the deadline have no text."""
         receipt_by_call = {self._call_by_receipt[key]: key for key in keys if key in self._call_by_receipt}
         if self._replay.column is None or not receipt_by_call:
             return {}
         receipts = {}
-        for call, text in write_receipts(self._replay.column, list(receipt_by_call)):
+        texts = dict(write_receipts(self._replay.column, list(receipt_by_call)))
+        for call, receipt in receipt_by_call.items():
+            text = texts.get(call, "")
+            if text is None:
+                continue
+            label = "never seen by the model" if call in texts else "not written in the time of one page"
             recorded = f"recorded: {self._calls[call].receipt_tokens:,} tokens"
-            receipts[receipt_by_call[call]] = ReplayedReceipt(
+            receipts[receipt] = ReplayedReceipt(
                 text=text,
-                label=f"replayed with {self._replay.name}: never seen by the model",
+                label=f"replayed with {self._replay.name}: {label}",
                 meaning=f"Written now from the stored envelope by {', '.join(self._replay.versions)}.",
                 recorded="no receipt was recorded" if call in self._unsent else recorded,
             )

@@ -25,6 +25,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Variant
 from envelopes.text.canonical_json import NotCanonical, hash_value
 from envelopes.text.untrusted_json import parse_json
+from envelopes.variants.template import TemplateUnanswered
 
 OTHER_TEXT = "the same version writes another text"
 OTHER_CANONICAL = "the canonical result is another"
@@ -48,10 +49,14 @@ class Drift:
 
 @dataclass(frozen=True)
 class FingerprintedReceipt:
-    """A receipt that this system sent; `drift` is None when the same text would be written today."""
+    """A receipt that this system sent; `drift` is None when the same text would be written today.
+
+    `is_checked` is false where that is unknown, because the variant could not be run in the time of one page.
+    """
 
     fingerprint: ReceiptFingerprint
     drift: Drift | None
+    is_checked: bool = True
 
     @property
     def key(self) -> str:
@@ -84,14 +89,17 @@ def envelope_sha256(canonical: bytes) -> str:
 def load_fingerprinted(call: Call) -> list[FingerprintedReceipt]:
     """Each receipt of the call that this system sent, rendered again and compared."""
     fingerprints = ReceiptFingerprint.objects.filter(receipt__call=call).select_related("receipt__call__run")
-    return [
-        FingerprintedReceipt(fingerprint, find_drift(fingerprint))
-        for fingerprint in fingerprints.order_by("receipt__seq")
-    ]
+    receipts = []
+    for fingerprint in fingerprints.order_by("receipt__seq"):
+        try:
+            receipts.append(FingerprintedReceipt(fingerprint, find_drift(fingerprint)))
+        except TemplateUnanswered:
+            receipts.append(FingerprintedReceipt(fingerprint, None, is_checked=False))
+    return receipts
 
 
 def find_drift(fingerprint: ReceiptFingerprint) -> Drift | None:
-    """None when the same text would be written today."""
+    """None when the same text would be written today. Raises TemplateUnanswered where it could not be written now."""
     call = fingerprint.receipt.call
     changed = _find_change(fingerprint, load_evidence(call, {}))
     if changed is None:
@@ -112,6 +120,8 @@ def _find_change(fingerprint: ReceiptFingerprint, evidence: CallEvidence) -> Rea
         text = render(canonical, family(owner), today.policy, variant=today).text
     except KeyError:
         return "variant", NOT_INSTALLED
+    except TemplateUnanswered:
+        raise
     except Exception as error:  # variants come from packages and operators; one that fails does not write the same text
         return "text", describe_failure(error)
     return None if text_sha256(text) == fingerprint.text_sha256 else ("text", OTHER_TEXT)

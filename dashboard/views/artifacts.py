@@ -10,7 +10,6 @@ from typing import BinaryIO
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.conf import settings
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
@@ -29,12 +28,12 @@ from dashboard.text.params import Params
 from dashboard.views.calls import file_name
 from dashboard.views.site import render_page
 from envelopes.storage.encoding import SNIFFED
-from envelopes.text.deadline import Deadline
+from envelopes.text.deadline import current_deadline
 
 
 @require_safe
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    page = artifact_page(_load_artifact(request, pk), Params(request.GET), Deadline(settings.ANSWER_SECONDS))
+    page = artifact_page(_load_artifact(request, pk), Params(request.GET), current_deadline())
     view = page.view
     context = {
         "page": page,
@@ -49,7 +48,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 @require_safe
 def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The hits, a slice at a time; with `?next=` or `?before=` a redirect to the next or the previous hit."""
-    artifact, params, deadline = _load_artifact(request, pk), Params(request.GET), Deadline(settings.ANSWER_SECONDS)
+    artifact, params, deadline = _load_artifact(request, pk), Params(request.GET), current_deadline()
     search_slice, absence = None, None
     search = parse_search(params, "utf-8")
     try:

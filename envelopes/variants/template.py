@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import OrderedDict
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,7 @@ from envelopes.families.segments import fit, is_block
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Role, Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult
+from envelopes.text.deadline import current_deadline
 
 PROGRAM = Path(__file__).with_name("template_worker.py")
 WORK_SECONDS = 0.9  # processor time for one answer
@@ -36,6 +38,7 @@ START_SECONDS = 20.0
 MAX_SOURCE_CHARACTERS = 64 * 1024
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 CACHED_RENDERINGS = 8
+CACHED_REFUSALS, REFUSAL_SECONDS = 1_000, 600
 ROLES = frozenset(get_args(Role))
 
 
@@ -46,6 +49,10 @@ class TemplateRefused(ValueError):
         super().__init__(f"line {line}: {reason}" if line else reason)
         self.reason = reason
         self.line = line
+
+
+class TemplateUnanswered(TemplateRefused):
+    """A template that was not run, or got no time: it may well be run another time."""
 
 
 class _TimeLimit:
@@ -66,7 +73,7 @@ class _TimeLimit:
         if used_seconds(self._process) - self._used >= self._work:
             raise TemplateRefused(f"it worked for longer than {self._work:g} seconds and was stopped")
         if time.monotonic() - self._started >= self._wait:
-            raise TemplateRefused(f"it did not answer within {self._wait:g} seconds and was stopped")
+            raise TemplateUnanswered(f"it did not answer within {self._wait:g} seconds and was stopped")
 
 
 def used_seconds(process: int) -> float:
@@ -90,17 +97,41 @@ class TemplateProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self._program = program
         self._lock = threading.Lock()
+        self._refusals: OrderedDict[bytes, tuple[float, TemplateRefused]] = OrderedDict()
         self._owner = 0
 
     def request(self, request: str) -> list[list[Any]]:
-        """Returns the pieces of the answer. `request` is JSON on one line. Raises TemplateRefused."""
-        with self._lock:
-            process = self._running_process()
-            try:
-                line = self._exchange(process, request.encode() + b"\n", self.work_seconds, self.wait_seconds)
-            except TemplateRefused:
-                self.stop()
-                raise
+        """Returns the pieces of the answer. `request` is JSON on one line. Raises TemplateRefused.
+
+        A refusal is remembered for a while, because the next page would run the same template over the same
+        envelope. Where the current deadline is over, nothing is run (TemplateUnanswered).
+        """
+        key = hashlib.sha256(request.encode()).digest()
+        since, refusal = self._refusals.get(key, (0.0, None))
+        if refusal is not None and time.monotonic() - since < REFUSAL_SECONDS:
+            raise type(refusal)(refusal.reason, refusal.line)
+        deadline = current_deadline()
+        if deadline.is_over or not self._lock.acquire(timeout=min(deadline.remaining, threading.TIMEOUT_MAX)):
+            raise TemplateUnanswered("the time of one page was over before it could run; open the call by itself")
+        try:
+            return self._answer(request)
+        except TemplateUnanswered:
+            raise
+        except TemplateRefused as refused:
+            self._refusals[key] = time.monotonic(), refused.with_traceback(None)
+            while len(self._refusals) > CACHED_REFUSALS:
+                self._refusals.popitem(last=False)
+            raise
+        finally:
+            self._lock.release()
+
+    def _answer(self, request: str) -> list[list[Any]]:
+        process = self._running_process()
+        try:
+            line = self._exchange(process, request.encode() + b"\n", self.work_seconds, self.wait_seconds)
+        except TemplateRefused:
+            self.stop()
+            raise
         answer: dict[str, Any] = json.loads(line)
         if "reason" in answer:
             raise TemplateRefused(answer["reason"], answer["line"])
@@ -112,7 +143,7 @@ class TemplateProcess:
         if self.process is not None and self._owner == os.getpid() and self.process.poll() is None:
             return self.process
         if find_spec("liquid") is None:
-            raise TemplateRefused("template variants need the package python-liquid, which is not installed")
+            raise TemplateUnanswered("template variants need the package python-liquid, which is not installed")
         self._owner = os.getpid()
         self.process = process = subprocess.Popen(
             [sys.executable, "-I", str(self._program), json.dumps(sys.path)],
@@ -129,7 +160,7 @@ class TemplateProcess:
             self.stop()  # its late "ready" would be taken for an answer
             raise
         self.stop()
-        raise TemplateRefused("the process for templates did not start")
+        raise TemplateUnanswered("the process for templates did not start")
 
     def _exchange(self, process: subprocess.Popen[bytes], request: bytes, work: float, wait: float) -> bytes:
         assert process.stdin is not None  # it was started with pipes

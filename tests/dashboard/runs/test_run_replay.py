@@ -12,10 +12,12 @@ from dashboard.evidence.call_evidence import load_evidence
 from dashboard.models import Call, Message, Project, RecordedReceipt, Run
 from dashboard.runs.replay import ReplayTotals, ReplayView, load_replay_page
 from dashboard.variants.render_call import render_call
+from dashboard.variants.variant_list import save_version
 from envelopes import variants
+from envelopes.families.registry import family
 from envelopes.schema.receipt import Segment, Variant
 from envelopes.text.tokens import count_tokens
-from tests.dashboard.factories import create_event
+from tests.dashboard.factories import create_event, create_user
 from tests.dashboard.measured_comparisons import import_commands
 from tests.dashboard.page_text import Page, parse_page
 
@@ -91,7 +93,7 @@ def test_a_variant_that_no_family_of_the_run_has_changes_nothing(run: Run) -> No
 def test_a_long_run_is_written_in_slices_that_say_how_far_they_are(
     operator_client: Client, run: Run, settings: Settings
 ) -> None:
-    settings.REPLAY_SECONDS, settings.REPLAY_BATCH = 0.0, 1
+    settings.ANSWER_SECONDS, settings.REPLAY_BATCH = 0.0, 1
     address = f"/runs/{run.pk}/replay/?with=receipt"
     first = load(operator_client, address, **{"HX-Request": "true"}).by_id("totals")
     assert "1 of 2 calls are written so far" in first.text
@@ -104,6 +106,23 @@ def test_a_long_run_is_written_in_slices_that_say_how_far_they_are(
     assert "The sums are not complete: 1 of 2 calls are not written yet" in begun.text
     assert "History:" not in begun.text, "a part is not shown as the whole"
     assert "History:" in done.text
+
+
+def test_a_template_that_takes_the_time_of_a_page_leaves_the_rest_for_the_next_one(
+    operator_client: Client, project: Project, run: Run, settings: Settings
+) -> None:
+    """Twenty calls of a slow template took 8 s, because only a whole batch had a time limit."""
+    author = create_user("author", project=project)
+    source = "{% for i in (1..60000) %}{% endfor %}{{ summary_text }}"
+    save_version(project, family("command"), author, name="slow", title="", source=source, characters="4000")
+    settings.ANSWER_SECONDS = 0.001
+    address = f"/runs/{run.pk}/replay/?with=slow"
+    assert "1 of 2 calls are written so far" in load(operator_client, address).text
+    assert "written so far" not in load(operator_client, address).text
+    settings.ANSWER_SECONDS = 0.0
+    model = load(operator_client, f"/runs/{run.pk}/model/?with=slow")
+    assert model.text.count("replayed with slow: never seen by the model") == 1
+    assert model.text.count("replayed with slow: not written in the time of one page") == 1
 
 
 def test_a_call_that_the_variant_cannot_write_counts_as_recorded_and_is_counted(

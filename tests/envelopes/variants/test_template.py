@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
-from envelopes.schema.result import CanonicalResult
+from envelopes.schema.result import CanonicalResult, ToolError
+from envelopes.text.deadline import current_deadline, time_budget
 from envelopes.text.preview import find_cut, head_tail
 from envelopes.variants.template import (
     TEMPLATE_PROCESS,
     TemplateProcess,
     TemplateRefused,
+    TemplateUnanswered,
     check_template,
     template_variant,
     used_seconds,
@@ -209,6 +212,36 @@ def test_a_hostile_template_is_stopped_with_a_reason_and_the_next_one_runs(name:
     assert text("{{ summary_text }}") == "it ran"
 
 
+def test_a_refusal_is_remembered_for_its_template_and_envelope_alone(templates: TemplateProcess) -> None:
+    slow = "{% if status == 'success' %}" + HOSTILE["loops in loops"] + "{% endif %}done"
+    with pytest.raises(TemplateRefused) as first:
+        text(slow, templates)
+    assert templates.process is not None
+    used = used_seconds(templates.process.pid)
+    for _ in range(20):
+        with pytest.raises(TemplateRefused, match=re.escape(str(first.value))):
+            text(slow, templates)
+    assert used_seconds(templates.process.pid) - used < 0.01
+    other = structs.replace(CANONICAL, status="error", error=ToolError(kind="x", message="y", retryable=False))
+    variant = template_variant("template/command/x", 1, "X", slow, RenderPolicy(), templates)
+    assert "".join(segment.text for segment in variant.render(other, variant.policy)) == "done"
+
+
+def test_templates_of_one_request_share_its_time_and_no_other_thread_does(templates: TemplateProcess) -> None:
+    elsewhere: list[str] = []
+    with time_budget(0.2):
+        assert text("{{ status }}", templates) == "success", "the first one runs in any case"
+        while not current_deadline().is_over:
+            pass
+        with pytest.raises(TemplateUnanswered, match="the time of one page was over before it could run"):
+            text("{{ status }} late", templates)
+        thread = threading.Thread(target=lambda: elsewhere.append(text("{{ status }} late", templates)))
+        thread.start()
+        thread.join()
+    assert elsewhere == ["success late"]
+    assert text("{{ status }} after", templates) == "success after"
+
+
 def test_a_process_that_the_machine_gives_no_time_is_waited_for(templates: TemplateProcess) -> None:
     assert text("{{ status }}, twice", templates) == "success, twice"
     process = templates.process
@@ -275,9 +308,9 @@ def test_a_process_that_fails_is_named_ended_and_replaced(
     broken: TemplateProcess, program: Path, source: str, reason: str
 ) -> None:
     program.write_text(source)
-    for _ in range(2):  # the second one is another process: output of the first is not taken for its answer
+    for name in ("status", "tool_name"):  # the second one is another process: no output of the first is its answer
         with pytest.raises(TemplateRefused) as refused:
-            check_template("{{ status }}", broken)
+            check_template(f"{{{{ {name} }}}}", broken)
         assert refused.value.reason == reason
 
 
