@@ -12,8 +12,10 @@ handler403 = "dashboard.views.site.no_permission"
 handler404 = "dashboard.views.site.not_found"
 handler500 = "dashboard.views.site.failed"
 
+READING = ["get", "head"]
+
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="run-list"), name="home"),
+    path("", RedirectView.as_view(pattern_name="run-list", http_method_names=READING), name="home"),
     path("healthz", site.healthz, name="healthz"),
     path("sign-in/", accounts.sign_in, name="sign-in"),
     path("sign-in/<str:token>/", accounts.sign_in_by_link, name="sign-in-link"),
@@ -27,7 +29,7 @@ urlpatterns = [
     path("runs/<uuid:pk>/replay/", runs.replay, name="run-replay"),
     path(
         "runs/<uuid:pk>/variants/",
-        RedirectView.as_view(pattern_name="run-replay", query_string=True),
+        RedirectView.as_view(pattern_name="run-replay", query_string=True, http_method_names=READING),
         name="run-variants",
     ),
     path("runs/<uuid:pk>/delete/", runs.delete, name="run-delete"),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
 from dashboard.calls.call_detail import load_call_page
@@ -26,7 +26,7 @@ from dashboard.text.text_markup import NEXT_CHARS
 from dashboard.views.site import render_page
 
 
-@require_GET
+@require_safe
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     call = _get_call(request, pk)
     form = request.GET.get("as")
@@ -45,7 +45,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     return sandboxed(HttpResponse(text, content_type=f"{content_type}; charset=utf-8"))
 
 
-@require_GET
+@require_safe
 def variants(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The numbers of every variant: a fragment of the Call page, and a page of its own."""
     call = _get_call(request, pk)
@@ -53,7 +53,7 @@ def variants(request: OperatorRequest, pk: UUID) -> HttpResponse:
     return render_page(request, "calls/variant_strip.html", {"call": call, "strip": strip}, partial="strip")
 
 
-@require_GET
+@require_safe
 def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     """The chunk of one half from `?offset=` on: a fragment behind the first one, and a page of its own."""
     call = _get_call(request, pk)
@@ -65,7 +65,7 @@ def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     return render_page(request, "calls/half.html", {"call": call, "half": chunk}, partial="chunk")
 
 
-@require_GET
+@require_safe
 def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
     """The bytes as recorded, or one picture of a receipt (`?part=`, counted from 1)."""
     call = _get_call(request, pk)

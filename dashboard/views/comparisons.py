@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.comparisons.call_list import load_calls_page
@@ -29,7 +29,7 @@ ACTIONS: Mapping[str, Callable[[Comparison], object]] = {
 }
 
 
-@require_GET
+@require_safe
 def index(request: OperatorRequest) -> HttpResponse:
     page = load_comparison_list(request.project)
     return render_page(request, "comparisons/list.html", {"page": page}, partial="rows")
@@ -61,13 +61,13 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     return response
 
 
-@require_GET
+@require_safe
 def calls(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_calls_page(_comparison(request, pk), request.GET)
     return render(request, "comparisons/calls.html", {"page": page})
 
 
-@require_GET
+@require_safe
 def pair(request: OperatorRequest, pk: UUID, call: UUID) -> HttpResponse:
     row = get_object_or_404(request.project.calls.select_related("run"), pk=call)
     page = load_pair_page(_comparison(request, pk), row, request.GET)

@@ -8,7 +8,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.comparisons.drift import load_drift_list
@@ -31,18 +31,18 @@ NO_FAMILY = "There is no such family."
 LOOK_ONLY = "You may look at this project, but not keep anything in it."
 
 
-@require_GET
+@require_safe
 def index(request: OperatorRequest) -> HttpResponse:
     return render(request, "renderers/list.html", {"page": load_renderer_list(request.project)})
 
 
-@require_GET
+@require_safe
 def drifted(request: OperatorRequest) -> HttpResponse:
     page = load_drift_list(request.project, request.GET)
     return render(request, "renderers/drifted.html", {"page": page})
 
 
-@require_GET
+@require_safe
 def detail(request: OperatorRequest, name: str) -> HttpResponse:
     try:
         page = load_renderer_page(request.project, name, request.GET)
@@ -52,7 +52,7 @@ def detail(request: OperatorRequest, name: str) -> HttpResponse:
     return render_page(request, "renderers/detail.html", {"page": page}, partial=partial)
 
 
-@require_GET
+@require_safe
 def canonical(request: OperatorRequest, name: str) -> HttpResponse:
     """The window of the canonical half from `?offset=` on, appended to the first one, or a page of its own."""
     try:

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_GET, require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.ingest.write import delete_run
@@ -83,7 +83,7 @@ def delete_view(request: OperatorRequest, pk: int) -> HttpResponse:
     return redirect(reverse("run-list") + RunListParams(view.query, view.sort).url())
 
 
-@require_GET
+@require_safe
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     run = _get_run(request, pk)
     params = RunDetailParams(request.GET)
@@ -95,7 +95,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     return render_page(request, "runs/detail.html", context, partial="rows" if is_next else "live")
 
 
-@require_GET
+@require_safe
 def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
     run = _get_run(request, pk)
     params = Params(request.GET)
@@ -118,7 +118,7 @@ def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
     return render_page(request, "runs/model.html", context, partial="entries")
 
 
-@require_GET
+@require_safe
 def replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_replay_page(_get_run(request, pk), request.GET)
     return render_page(request, "runs/replay.html", {"page": page}, partial="totals")

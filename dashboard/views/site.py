@@ -15,7 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.utils.log import log_response
-from django.views.decorators.http import require_GET, require_safe
+from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
 from dashboard.faults import Outage, drop_connection, find_outage
@@ -81,12 +81,12 @@ def healthz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"ok": True})
 
 
-@require_GET
+@require_safe
 def docs_index(request: OperatorRequest) -> HttpResponse:
     return render(request, "docs/index.html", {"documents": documents()})
 
 
-@require_GET
+@require_safe
 def docs_page(request: OperatorRequest, name: str) -> HttpResponse:
     chosen = document(name)
     if chosen is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
 from dashboard.tools.tool_detail import load_tool_page
@@ -12,12 +12,12 @@ from dashboard.tools.tool_list import load_tool_list
 from dashboard.views.site import render_page
 
 
-@require_GET
+@require_safe
 def index(request: OperatorRequest) -> HttpResponse:
     return render(request, "tools/list.html", {"page": load_tool_list(request.project)})
 
 
-@require_GET
+@require_safe
 def detail(request: OperatorRequest, name: str) -> HttpResponse:
     query = request.GET
     try:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.comparisons.export import export_json
@@ -35,7 +35,7 @@ EXPORTS: Mapping[str, tuple[Export, str, str]] = {
 }
 
 
-@require_GET
+@require_safe
 def index(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_verdict_page(_finished(request, pk))
     return render(request, "comparisons/verdicts.html", {"page": page, "refusal": ""})
@@ -52,7 +52,7 @@ def review(request: OperatorRequest, pk: UUID, ordinal: int) -> HttpResponse:
     return render(request, "comparisons/review.html", {"page": page})
 
 
-@require_GET
+@require_safe
 def export(request: OperatorRequest, pk: UUID, what: str) -> HttpResponseBase:
     comparison = _finished(request, pk)
     if what not in EXPORTS:

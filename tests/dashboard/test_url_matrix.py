@@ -1,0 +1,222 @@
+"""Every address, for everybody, with every method: what it answers is declared here, or the test fails.
+
+The addresses come from the resolver. A row of the table declares reading, a row with `post` also what a POST with an
+empty form answers; every other method answers 405. Members of another project see their own lists and no object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.accounts import create_link
+from dashboard.models import Project, SavedView
+from dashboard.variants.variant_list import save_version
+from envelopes.families.registry import family
+from tests.cases import each
+from tests.dashboard.artifacts.test_artifact_contents import PNG
+from tests.dashboard.factories import create_problem, create_project, create_user
+from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.stored_artifacts import stored
+from tests.dashboard.test_middleware import patterns
+
+ROLES = ("anonymous", "other project", "viewer", "operator", "administrator")
+SIGN_IN, NOWHERE, REFUSED, NO_METHOD = 302, 404, 403, 405
+
+
+class Answers(NamedTuple):
+    """The status for each of ROLES. An administrator of the accounts is no member of any project."""
+
+    anonymous: int
+    other: int
+    viewer: int
+    operator: int
+    administrator: int = REFUSED
+
+
+def page(status: int = 200) -> Answers:
+    """A page that each member has of the own project."""
+    return Answers(SIGN_IN, status, status, status)
+
+
+def thing(status: int = 200) -> Answers:
+    """An object of a project."""
+    return Answers(SIGN_IN, NOWHERE, status, status)
+
+
+def action(status: int, *, other: int = NOWHERE, viewer: int = REFUSED) -> Answers:
+    """What only operators do."""
+    return Answers(SIGN_IN, other, viewer, status)
+
+
+NOT_READ = Answers(SIGN_IN, NO_METHOD, NO_METHOD, NO_METHOD)
+OPEN = Answers(*[200] * 5)
+
+
+class Row(NamedTuple):
+    get: Answers
+    post: Answers | None = None  # 405
+
+
+TABLE: Mapping[str, Row] = {
+    "home": Row(page(302)),
+    "healthz": Row(OPEN),
+    "sign-in": Row(OPEN, Answers(*[403] * 5)),
+    "sign-in-link": Row(OPEN, Answers(*[302] * 5)),
+    "sign-out": Row(Answers(*[405] * 5), Answers(*[302] * 5)),
+    "run-list": Row(page()),
+    "import-new": Row(action(200, other=200), action(422, other=422)),
+    "view-save": Row(NOT_READ, action(422, other=422)),
+    "view-delete": Row(NOT_READ, action(302)),
+    "run-detail": Row(thing()),
+    "run-model": Row(thing()),
+    "run-replay": Row(thing()),
+    "run-variants": Row(page(302)),  # leads to run-replay, which looks
+    "run-delete": Row(action(200), action(302)),
+    "call-detail": Row(thing()),
+    "call-half": Row(thing()),
+    "call-raw": Row(thing()),
+    "call-variants": Row(thing()),
+    "artifact-detail": Row(thing()),
+    "artifact-fold": Row(thing(302)),
+    "artifact-difference": Row(thing()),
+    "artifact-follow": Row(thing(302)),
+    "artifact-find": Row(thing()),
+    "artifact-raw": Row(thing()),
+    "artifact-picture": Row(thing()),
+    "renderer-list": Row(page()),
+    "receipt-drift": Row(page()),
+    "renderer-detail": Row(page()),
+    "renderer-canonical": Row(Answers(SIGN_IN, 200, 200, 200)),
+    "renderer-paste": Row(NOT_READ, action(422, other=422)),
+    "comparison-list": Row(page()),
+    "comparison-new": Row(page(), action(302, other=422)),
+    "comparison-detail": Row(thing(), action(404)),
+    "comparison-calls": Row(thing()),
+    "comparison-pair": Row(thing()),
+    "comparison-verdicts": Row(thing()),
+    "comparison-review": Row(action(404), action(404)),
+    "comparison-export": Row(thing()),
+    "template-new": Row(page(), action(200, other=200)),
+    "template-detail": Row(thing(), action(200)),
+    "template-retire": Row(NOT_READ, action(302)),
+    "tool-list": Row(page()),
+    "tool-detail": Row(page()),
+    "problem-list": Row(page()),
+    "problem-raw": Row(thing()),
+    "docs-index": Row(page()),
+    "docs-page": Row(page()),
+}
+WITHOUT_SIGN_IN = {"healthz", "sign-in", "sign-in-link", "sign-out"}
+OTHER_METHODS = ("PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+@pytest.fixture
+def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str]:
+    """Each name of the resolver with an object of `project` that exists."""
+    call = import_commands(project, tmp_path, ["one", "two"])[0]
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    artifact = stored(call, PNG)
+    view = SavedView.objects.create(project=project, name="Mine", query="", sort="", created_by=operator)
+    command = family("command")
+    fields = {"title": "T", "source": "{{ status }}", "characters": "4000"}
+    save_version(project, command, operator, name="mine", **fields)
+    templates = {"name": "command", "template": "mine"}
+    arguments: dict[str, dict[str, object]] = {
+        "view": {"pk": view.pk},
+        "run": {"pk": call.run_id},
+        "call": {"pk": call.pk},
+        "artifact": {"pk": artifact.pk},
+        "problem": {"pk": create_problem(project).pk},
+        "comparison": {"pk": comparison.pk},
+        "renderer": {"name": "command"},
+        "template": templates,
+        "tool": {"name": "ExecCommand"},
+        "docs": {"name": "storage"},
+        "call-half": {"pk": call.pk, "half": "receipt"},
+        "call-raw": {"pk": call.pk, "surface": "receipt"},
+        "comparison-pair": {"pk": comparison.pk, "call": call.pk},
+        "comparison-review": {"pk": comparison.pk, "ordinal": 1},
+        "comparison-export": {"pk": comparison.pk, "what": "numbers"},
+        "template-new": {"name": "command"},
+        "sign-in-link": {"token": create_link(operator)[0].split("/")[2]},
+    }
+    return {name: _reverse(str(name), arguments) for name in names()}
+
+
+def _reverse(name: str, arguments: Mapping[str, Mapping[str, object]]) -> str:
+    if name.endswith(("-list", "-index", "-new", "-save")) and name != "template-new":
+        return reverse(name)
+    return reverse(name, kwargs=dict(arguments.get(name) or arguments.get(name.split("-")[0]) or {}))
+
+
+def names() -> Iterator[str]:
+    return (str(pattern.name) for pattern in patterns())
+
+
+def clients(project: Project, operator: User) -> dict[str, Client]:
+    users = {
+        "other project": create_user("otto", project=create_project("other")),
+        "viewer": create_user("vera", project=project, role="viewer"),
+        "operator": operator,
+        "administrator": User.objects.create(username="root", is_staff=True, is_superuser=True),
+    }
+    signed_in = {role: Client() for role in ROLES}
+    for role, user in users.items():
+        signed_in[role].force_login(user)
+    return signed_in
+
+
+def test_every_address_is_declared() -> None:
+    assert set(TABLE) == set(names())
+
+
+@pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_every_address_answers_everybody_as_it_is_declared(
+    project: Project, operator: User, addresses: dict[str, str], *, is_whole: bool
+) -> None:
+    wrong = []
+    for role, client in clients(project, operator).items():
+        for number, name in enumerate(TABLE):
+            for method, expected in cells(name, role, None if is_whole else number):
+                status = status_of(client, method, addresses[name])
+                if status != expected:
+                    wrong.append(f"{method} {name} for {role}: {status}, declared {expected}")
+    assert wrong == []
+
+
+def cells(name: str, role: str, number: int | None) -> Iterator[tuple[str, int]]:
+    """Method and status; with a number only one of the methods that no address has, another for the next address."""
+    row, column = TABLE[name], ROLES.index(role)
+    refused = NO_METHOD if name in WITHOUT_SIGN_IN else NOT_READ[column]
+    yield "GET", row.get[column]
+    yield "POST", row.post[column] if row.post else refused
+    if number is None or role == "operator":
+        yield "HEAD", row.get[column]
+    for method in OTHER_METHODS if number is None else [OTHER_METHODS[number % len(OTHER_METHODS)]]:
+        yield method, refused
+
+
+def status_of(client: Client, method: str, address: str) -> int:
+    """The status of one request, of which nothing stays."""
+    with transaction.atomic():
+        cookies = client.cookies.copy()
+        response = client.generic(method, address, content_type="application/x-www-form-urlencoded")
+        client.cookies = cookies
+        _ = response.getvalue()
+        transaction.set_rollback(True)
+    return response.status_code
+
+
+@each("name", [name for name, row in TABLE.items() if row.post])
+def test_every_form_needs_its_token(operator: User, addresses: dict[str, str], name: str) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(operator)
+    assert strict.post(addresses[name]).status_code == 403
